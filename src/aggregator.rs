@@ -155,7 +155,7 @@ impl Worker {
         let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
         let mut failed = None;
         while !stop.load(Ordering::Relaxed) {
-            let wait = self.patience();
+            let wait = self.timeout();
             if let Err(error) = self.receiver.recv(&mut burst, wait) {
                 failed = Some(error);
                 break;
@@ -187,7 +187,7 @@ impl Worker {
 
     /// Time to wait for datagrams, ms: until the next deadline of a register, at most [`SLEEP`]. Rounded up, because the
     /// socket's timeout has a resolution of 1 ms.
-    fn patience(&self) -> u32 {
+    fn timeout(&self) -> u32 {
         let Some(deadline) = self.aggregator.deadline() else { return SLEEP };
         let left = deadline.saturating_sub(nic::time::monotonic());
         u32::try_from(left.div_ceil(1_000_000)).unwrap_or(SLEEP).min(SLEEP)

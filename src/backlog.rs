@@ -27,14 +27,14 @@ pub(crate) type RuleNames = Arc<[String]>;
     clippy::large_enum_variant,
     reason = "moved a few times per chunk; a box would be one more allocation"
 )]
-pub(crate) enum Parcel {
+pub(crate) enum RecordBatch {
     /// Results, with the names that their rule numbers refer to.
     Results(Batch, RuleNames),
     /// Reports, for the table of reports.
     Reports(Vec<ReportRow>),
 }
 
-impl Parcel {
+impl RecordBatch {
     /// The number of records.
     pub(crate) fn len(&self) -> u64 {
         match self {
@@ -190,7 +190,7 @@ impl Hasher for SenderHasher {
 #[derive(Debug)]
 struct Chunk {
     number: u64,
-    parcel: Parcel,
+    records: RecordBatch,
     bytes: usize,
     /// Bytes of records in a row that have the same sender.
     by_sender: Vec<(u32, usize)>,
@@ -249,7 +249,7 @@ impl Backlog {
         while self.bytes() + bytes > self.limit
             && let Some(chunk) = self.routine.remove(VecDeque::pop_back)
         {
-            self.shed.displaced += chunk.parcel.len();
+            self.shed.displaced += chunk.records.len();
         }
         let class = if record.is_change() { &mut self.changes } else { &mut self.routine };
         let sender = record.sender();
@@ -273,11 +273,11 @@ impl Backlog {
     }
 
     /// Dequeues the oldest records.
-    pub(crate) fn pop(&mut self) -> Option<Parcel> {
+    pub(crate) fn pop(&mut self) -> Option<RecordBatch> {
         let number = |class: &Class| class.chunks.front().map_or(u64::MAX, |chunk| chunk.number);
         let changes_first = number(&self.changes) < number(&self.routine);
         let class = if changes_first { &mut self.changes } else { &mut self.routine };
-        class.remove(VecDeque::pop_front).map(|chunk| chunk.parcel)
+        class.remove(VecDeque::pop_front).map(|chunk| chunk.records)
     }
 }
 
@@ -301,43 +301,43 @@ impl Class {
 
 impl Chunk {
     fn new(number: u64, record: &Record<'_>, rules: &RuleNames) -> Self {
-        let parcel = match record {
-            Record::Report(_) => Parcel::Reports(Vec::new()),
-            _ => Parcel::Results(Batch::growing(CHUNK_RECORDS), Arc::clone(rules)),
+        let records = match record {
+            Record::Report(_) => RecordBatch::Reports(Vec::new()),
+            _ => RecordBatch::Results(Batch::growing(CHUNK_RECORDS), Arc::clone(rules)),
         };
-        Self { number, parcel, bytes: 0, by_sender: Vec::new() }
+        Self { number, records, bytes: 0, by_sender: Vec::new() }
     }
 
     fn has_room(&self, record: &Record<'_>, rules: &RuleNames) -> bool {
         if self.bytes >= CHUNK_BYTES {
             return false;
         }
-        match (&self.parcel, record) {
-            (Parcel::Reports(_), Record::Report(_)) => true,
-            (Parcel::Reports(_), _) | (Parcel::Results(..), Record::Report(_)) => false,
-            (Parcel::Results(batch, known), Record::Event(_, _, path) | Record::Flow(_, path)) => {
+        match (&self.records, record) {
+            (RecordBatch::Reports(_), Record::Report(_)) => true,
+            (RecordBatch::Reports(_), _) | (RecordBatch::Results(..), Record::Report(_)) => false,
+            (RecordBatch::Results(batch, known), Record::Event(_, _, path) | Record::Flow(_, path)) => {
                 Arc::ptr_eq(known, rules) && batch.has_room(path.len())
             }
-            (Parcel::Results(batch, known), _) => Arc::ptr_eq(known, rules) && batch.has_room(0),
+            (RecordBatch::Results(batch, known), _) => Arc::ptr_eq(known, rules) && batch.has_room(0),
         }
     }
 
     fn push(&mut self, record: Record<'_>) {
-        match (&mut self.parcel, record) {
-            (Parcel::Results(batch, _), Record::Event(sender, event, path)) => {
+        match (&mut self.records, record) {
+            (RecordBatch::Results(batch, _), Record::Event(sender, event, path)) => {
                 batch.sender(sender);
                 batch.event(event, path);
             }
-            (Parcel::Results(batch, _), Record::Drop(sender, drop)) => {
+            (RecordBatch::Results(batch, _), Record::Drop(sender, drop)) => {
                 batch.sender(sender);
                 batch.drop_report(drop);
             }
-            (Parcel::Results(batch, _), Record::Rollup(rollup)) => batch.rollup(rollup),
-            (Parcel::Results(batch, _), Record::Flow(row, path)) => batch.flow(row, path),
-            (Parcel::Results(batch, _), Record::Loss(loss)) => batch.loss(loss),
-            (Parcel::Reports(rows), Record::Report(row)) => rows.push(row),
+            (RecordBatch::Results(batch, _), Record::Rollup(rollup)) => batch.rollup(rollup),
+            (RecordBatch::Results(batch, _), Record::Flow(row, path)) => batch.flow(row, path),
+            (RecordBatch::Results(batch, _), Record::Loss(loss)) => batch.loss(loss),
+            (RecordBatch::Reports(rows), Record::Report(row)) => rows.push(row),
             // `has_room` excludes these.
-            (Parcel::Results(..), Record::Report(_)) | (Parcel::Reports(_), _) => {}
+            (RecordBatch::Results(..), Record::Report(_)) | (RecordBatch::Reports(_), _) => {}
         }
     }
 }

@@ -227,10 +227,10 @@ impl Spreader {
         self.plan.ledger.observe(&self.noted);
         // Counted before the workers get them, so that their output never exceeds the input.
         lock(&self.plan.ledger.gauge.stats).datagrams += packets.len() as u64;
-        self.hand_over(packets);
+        self.flush(packets);
     }
 
-    fn hand_over(&mut self, packets: &[Packet<'_>]) {
+    fn flush(&mut self, packets: &[Packet<'_>]) {
         let (plan, mut ended) = (&self.plan, 0);
         for (worker, share) in
             plan.workers.iter().zip(&mut self.shares).filter(|(_, share)| !share.is_empty())

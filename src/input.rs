@@ -78,9 +78,9 @@ pub(crate) trait Check: Send {
 
 /// An input whose own thread notices every failure.
 #[derive(Debug)]
-struct AlwaysWell;
+struct AlwaysHealthy;
 
-impl Check for AlwaysWell {
+impl Check for AlwaysHealthy {
     fn check(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -234,12 +234,12 @@ impl Work {
                 handler: self.dispatch.handler(),
                 listener: self.listener,
                 meter: self.gauge.meter(),
-                gives_up: self.gauge.is_watched(),
+                ends_on_error: self.gauge.is_watched(),
             };
             let (name, stop) = (format!("input-{}-{index}", self.listener), Arc::clone(stop));
-            let (gives_up, capabilities) = (reader.gives_up, self.capabilities);
+            let (ends_on_error, capabilities) = (reader.ends_on_error, self.capabilities);
             threads.push(control.spawn(&name, move || {
-                if gives_up {
+                if ends_on_error {
                     capabilities::drop_to_reading(capabilities);
                 }
                 reader.run(&stop);

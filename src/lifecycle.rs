@@ -26,7 +26,7 @@ use crate::{
         translator::{TranslatorSettings, TransportMode},
     },
     control::{Control, Message, Reloaded},
-    exchange::secret::Fresh,
+    exchange::secret::NewSecret,
     fanout::{self, Ledger, LoadSender, Plan},
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     intercept::{self, SwitchEnd, TranslatorEnd},
@@ -63,7 +63,7 @@ pub(crate) struct Server {
     api: Option<Api>,
     generation: u32,
     /// Drops privileges that are no longer needed.
-    gives_up: bool,
+    drops_privileges: bool,
     /// Whether state could not be saved for the next start.
     lost: bool,
 }
@@ -196,7 +196,7 @@ impl Server {
             memory: None,
             api: None,
             generation: 0,
-            gives_up: false,
+            drops_privileges: false,
             lost: false,
         }
     }
@@ -209,7 +209,7 @@ impl Server {
 
     /// The same, but it drops privileges as `[collector] capabilities` requires. For a process that only runs the server.
     pub(crate) fn dropping_capabilities(mut self) -> Self {
-        self.gives_up = true;
+        self.drops_privileges = true;
         self
     }
 
@@ -239,7 +239,7 @@ impl Server {
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
         let devices = Dta::has_rdma_devices(&settings);
         let begin = || CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, devices);
-        let giving = self.gives_up.then(begin);
+        let giving = self.drops_privileges.then(begin);
         let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
         if let Some(memory) = &mut dta.memory {
@@ -464,14 +464,14 @@ impl Server {
         let generation = self.generation.wrapping_add(1);
         let detection = build::detection(&merged, generation)?;
         self.generation = generation;
-        secrets.into_iter().for_each(Fresh::put);
+        secrets.into_iter().for_each(NewSecret::activate);
         let rules = rule_names(&merged);
         let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
         let pending: Vec<_> =
             workers.map(|worker| worker.set_detection(Arc::clone(&detection), Arc::clone(&rules))).collect();
         for applied in pending {
             // A worker that does not answer has ended, and hopwise with it.
-            let _ = applied.recv_timeout(PATIENCE);
+            let _ = applied.recv_timeout(RELOAD_TIMEOUT);
         }
         self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
@@ -480,10 +480,10 @@ impl Server {
     }
 
     /// The secrets of the exchange, as their files have them now.
-    fn read_secrets(&self) -> Result<Vec<Fresh>, String> {
+    fn read_secrets(&self) -> Result<Vec<NewSecret>, String> {
         let memory = self.memory.iter().filter_map(memory_role::Role::secret);
         let translator = self.translator.iter().flat_map(translator_role::Role::secrets);
-        memory.chain(translator).map(|file| file.again().map_err(|error| error.to_string())).collect()
+        memory.chain(translator).map(|file| file.reread().map_err(|error| error.to_string())).collect()
     }
 
     /// Stops everything in reverse order: API, inputs, then the store, which writes queued records.
@@ -546,7 +546,7 @@ impl Collecting {
 }
 
 /// Time limit for a worker to apply a reload.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)

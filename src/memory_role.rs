@@ -135,7 +135,7 @@ impl Ready {
         let receiver = (settings.mode != MemoryMode::Verbs).then(|| receiver(settings)).transpose()?;
         let secret = exchange::secret::SecretFile::open(settings.secret_file.as_deref())?;
         let listening = exchange::server::Listening::open(settings.exchange)?;
-        if let Some(danger) = settings.unguarded() {
+        if let Some(danger) = settings.missing_secret_warning() {
             tracing::warn!("{danger}");
         }
         let config = rdma::responder::Config {
@@ -307,7 +307,7 @@ impl Memory {
     fn stats(&self) -> Stats {
         let mut stats = *self.responder().stats();
         if let Some(kernel) = &self.kernel {
-            stats += &kernel.look().counted.stats;
+            stats += &kernel.status().counted.stats;
         }
         stats
     }

@@ -197,12 +197,12 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
         text.sample("input_datagrams_total", &[("listen", &input.listen)], input.datagrams)
     });
     text.metric(
-        "input_decided_in_kernel_total",
+        "input_handled_in_kernel_total",
         "counter",
         "Of these, datagrams without a significant change that the kernel program aggregated (mode = \"kernel\").",
     );
     inputs.iter().for_each(|input| {
-        text.sample("input_decided_in_kernel_total", &[("listen", &input.listen)], input.decided_in_kernel)
+        text.sample("input_handled_in_kernel_total", &[("listen", &input.listen)], input.handled_in_kernel)
     });
     text.metric("input_bytes_total", "counter", "Payload bytes received.");
     inputs

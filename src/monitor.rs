@@ -21,7 +21,7 @@ use crate::{
     lock::lock,
     pipeline::Gauge,
     record_queue::Account,
-    topology::{Gathering, Slice, Topology},
+    topology::{NetworkMerge, Slice, Topology},
     view::{
         self, Evidence, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView,
         TriedView, WorkerView,
@@ -178,10 +178,10 @@ impl Monitor {
         {
             return Ok(Arc::clone(topology));
         }
-        let mut gathering = Gathering::default();
+        let mut merge = NetworkMerge::default();
         let step = |collector: &Collector, first: u32| Slice::of(collector, first, nic::time::now());
-        self.walk(step, |worker, slice| gathering.add(worker, slice)).await?;
-        let whole = Arc::new(task::spawn_blocking(|| gathering.topology()).await.map_err(|_| Busy)?);
+        self.walk(step, |worker, slice| merge.add(worker, slice)).await?;
+        let whole = Arc::new(task::spawn_blocking(|| merge.topology()).await.map_err(|_| Busy)?);
         *cached = Some((Instant::now(), Arc::clone(&whole)));
         Ok(whole)
     }
@@ -462,7 +462,7 @@ fn add_refused(reasons: &mut NamedCounts, counts: &[u64; wire::Refusal::COUNT]) 
 
 fn input_view(input: &InputGauge) -> InputView {
     let (stats, counters, setup) = (input.stats(), input.counters(), input.setup());
-    let (message, reopened) = input.trouble();
+    let (message, reopened) = input.failure_state();
     let interface = setup.interface.unwrap_or_default();
     let tried =
         interface.tried.into_iter().map(|(rx_path, reason)| TriedView { rx_path: rx_path.into(), reason });
@@ -485,7 +485,7 @@ fn input_view(input: &InputGauge) -> InputView {
         passed: passed.into_iter().filter(|(_, count)| *count > 0).collect(),
         device_drops: counters.device_dropped,
         datagrams: stats.datagrams,
-        decided_in_kernel: stats.decided_in_kernel,
+        handled_in_kernel: stats.handled_in_kernel,
         bytes: stats.bytes,
         kernel_drops: stats.kernel_drops,
         truncated: stats.truncated,
@@ -639,11 +639,11 @@ fn ask_for_flows(
 }
 
 async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
-    time::timeout(PATIENCE, answer).await.map_err(|_| Busy)?.map_err(|_| Busy)
+    time::timeout(RESPONSE_TIMEOUT, answer).await.map_err(|_| Busy)?.map_err(|_| Busy)
 }
 
 /// Time limit for a worker to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Rates are averages over this many seconds.
 const RATE_SECONDS: usize = 5;
 /// Rates are stored for this many seconds.

@@ -13,7 +13,7 @@ use collector::Batch;
 use store::{ReportRow, Store};
 
 use crate::{
-    backlog::{Parcel, Shed},
+    backlog::{RecordBatch, Shed},
     config::sections::Policy,
     control::Control,
     live::Hub,
@@ -42,7 +42,7 @@ pub(crate) struct Config {
 
 /// Counters of the workers' results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Found {
+struct ResultCounters {
     events: u64,
     /// Records that a batch refused.
     full: u64,
@@ -51,7 +51,7 @@ struct Found {
 /// Shared by workers, pipeline and API.
 #[derive(Debug)]
 struct Shared {
-    found: Mutex<Found>,
+    found: Mutex<ResultCounters>,
     store: RwLock<Option<Store>>,
     last: Mutex<Option<store::Stats>>,
     drops: Mutex<BTreeMap<u32, u64>>,
@@ -182,12 +182,12 @@ impl Outlet {
 
     /// Queues the records of `batch` and empties it. The policy applies when the queue is full.
     pub(crate) fn send(&self, batch: &mut Batch, rules: &RuleNames) {
-        self.hand_over(batch, rules, self.policy);
+        self.submit(batch, rules, self.policy);
     }
 
     /// Like `send`, but waits while the queue is full, regardless of the policy.
     pub(crate) fn send_blocking(&self, batch: &mut Batch, rules: &RuleNames) {
-        self.hand_over(batch, rules, Policy::Block);
+        self.submit(batch, rules, Policy::Block);
     }
 
     /// Queues reports for the table of reports. The policy applies when the queue is full.
@@ -195,7 +195,7 @@ impl Outlet {
         self.sender.send_reports(rows, self.policy == Policy::Block);
     }
 
-    fn hand_over(&self, batch: &mut Batch, rules: &RuleNames, policy: Policy) {
+    fn submit(&self, batch: &mut Batch, rules: &RuleNames, policy: Policy) {
         if batch.is_empty() && batch.refused() == 0 {
             return;
         }
@@ -289,15 +289,15 @@ fn reasons(shed: &Shed) -> NamedCounts {
 
 /// Publishes records in the live stream, and passes them on to the store.
 fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&RecordSender>, block: bool) {
-    receiver.run(|parcel| match parcel {
-        Parcel::Results(batch, rules) => {
+    receiver.run(|records| match records {
+        RecordBatch::Results(batch, rules) => {
             hub.publish(&batch, &rules);
             shared.count_drops(&batch);
             if let Some(feed) = feed {
                 feed.send(&batch, &rules, block);
             }
         }
-        Parcel::Reports(rows) => {
+        RecordBatch::Reports(rows) => {
             if let Some(feed) = feed {
                 feed.send_reports(rows, block);
             }
@@ -308,11 +308,11 @@ fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&R
 /// Passes records to the store; blocks while the store's queue is full.
 fn feed_store(receiver: RecordReceiver, shared: &Shared) {
     let mut named: Option<RuleNames> = None;
-    receiver.run(|parcel| {
+    receiver.run(|records| {
         let store = shared.store.read().unwrap_or_else(PoisonError::into_inner);
         let Some(store) = &*store else { return };
-        match parcel {
-            Parcel::Results(batch, rules) => {
+        match records {
+            RecordBatch::Results(batch, rules) => {
                 if named.as_ref().is_none_or(|names| !Arc::ptr_eq(names, &rules)) {
                     store.set_rules(rules.to_vec());
                     named = Some(rules);
@@ -320,7 +320,7 @@ fn feed_store(receiver: RecordReceiver, shared: &Shared) {
                 // The store has counted what it refuses.
                 let _ = store.submit(batch);
             }
-            Parcel::Reports(rows) => {
+            RecordBatch::Reports(rows) => {
                 store.submit_reports(rows);
             }
         }

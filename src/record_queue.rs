@@ -6,7 +6,7 @@ use collector::Batch;
 use store::ReportRow;
 
 use crate::{
-    backlog::{Backlog, Parcel, Record, RuleNames, Shed, records},
+    backlog::{Backlog, Record, RecordBatch, RuleNames, Shed, records},
     lock::lock,
 };
 
@@ -123,20 +123,20 @@ impl Drop for RecordSender {
 
 impl RecordReceiver {
     /// Waits for records and passes them to `process`, until all senders are gone and nothing is left.
-    pub(crate) fn run(self, mut process: impl FnMut(Parcel)) {
+    pub(crate) fn run(self, mut process: impl FnMut(RecordBatch)) {
         loop {
             let mut inner = lock(&self.0.inner);
-            let parcel = loop {
+            let batch = loop {
                 match inner.backlog.pop() {
-                    Some(parcel) => break parcel,
+                    Some(batch) => break batch,
                     None if inner.senders == 0 => return,
                     None => inner = wait(&self.0.filled, inner),
                 }
             };
             drop(inner);
             self.0.emptied.notify_all();
-            let records = parcel.len();
-            process(parcel);
+            let records = batch.len();
+            process(batch);
             lock(&self.0.inner).delivered += records;
         }
     }
@@ -146,8 +146,8 @@ impl Drop for RecordReceiver {
     fn drop(&mut self) {
         let mut inner = lock(&self.0.inner);
         inner.closed = true;
-        while let Some(parcel) = inner.backlog.pop() {
-            inner.backlog.refuse(parcel.len());
+        while let Some(batch) = inner.backlog.pop() {
+            inner.backlog.refuse(batch.len());
         }
         drop(inner);
         self.0.emptied.notify_all();
@@ -192,8 +192,8 @@ mod tests {
         let gauge = sender.gauge();
         let reader = thread::spawn(move || {
             let mut seen = Vec::new();
-            receiver.run(|parcel| {
-                if let Parcel::Results(batch, _) = parcel {
+            receiver.run(|batch| {
+                if let RecordBatch::Results(batch, _) = batch {
                     seen.extend(batch.losses().iter().map(|loss| loss.lost));
                 }
             });

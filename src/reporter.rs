@@ -36,7 +36,7 @@ pub(crate) struct Stats {
 }
 
 impl Sockets {
-    /// Listens on `control`. Collectors that cannot be reached yet are tried again by [`Sockets::look`].
+    /// Listens on `control`. Collectors that cannot be reached yet are tried again by [`Sockets::check`].
     ///
     /// # Errors
     /// The port is in use, or the address is not local; the message says what to do.
@@ -51,7 +51,7 @@ impl Sockets {
             burst: Burst::new(BURST, SLOT),
             stats: Stats::default(),
         };
-        sockets.look();
+        sockets.check();
         Ok(sockets)
     }
 
@@ -63,11 +63,11 @@ impl Sockets {
             self.collectors.push(*to);
             self.senders.push(sender);
         }
-        self.look();
+        self.check();
     }
 
     /// Retries collectors without a route.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn check(&mut self) {
         let from = SocketAddr::new(self.control.local_addr().ip(), 0);
         for (sender, to) in self.senders.iter_mut().zip(&self.collectors) {
             if sender.is_none() {
@@ -119,11 +119,11 @@ impl Sockets {
         self.stats.lost += rest.len() as u64;
     }
 
-    /// Receives control messages, and waits up to `patience` ms for the first: `process` gets the collector and the
+    /// Receives control messages, and waits up to `timeout` ms for the first: `process` gets the collector and the
     /// payload. Returns their number.
-    pub(crate) fn receive(&mut self, patience: u32, mut process: impl FnMut(u8, &[u8])) -> usize {
+    pub(crate) fn receive(&mut self, timeout: u32, mut process: impl FnMut(u8, &[u8])) -> usize {
         // A socket that cannot receive is no reason to stop sending; essential reports are retransmitted after their timeout.
-        let count = self.control.recv(&mut self.burst, patience).unwrap_or(0);
+        let count = self.control.recv(&mut self.burst, timeout).unwrap_or(0);
         for packet in self.burst.iter() {
             match collector_of(&self.collectors, packet.source) {
                 Some(collector) if !packet.truncated => process(collector, packet.data),

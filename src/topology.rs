@@ -83,15 +83,15 @@ impl Slice {
 
 /// Merges slices of workers.
 #[derive(Debug, Default)]
-pub(crate) struct Gathering {
+pub(crate) struct NetworkMerge {
     /// Maximum numbers of nodes, links and paths: those of one worker. More are left out.
     max: [usize; 3],
-    workers: Vec<Known>,
+    workers: Vec<WorkerTables>,
 }
 
 /// The contents of a worker's tables. If two slices have the same entry, the later one is newer and replaces the other.
 #[derive(Debug, Default)]
-struct Known {
+struct WorkerTables {
     nodes: BTreeMap<u32, NodeUse>,
     links: BTreeMap<(u32, u32), LinkUse>,
     paths: HashMap<Box<[u32]>, Path>,
@@ -99,14 +99,14 @@ struct Known {
     queues: BTreeMap<(u32, u32), (Nanos, SeriesView)>,
 }
 
-impl Gathering {
+impl NetworkMerge {
     /// Adds a slice of a worker.
     pub(crate) fn add(&mut self, worker: usize, slice: Slice) {
         for (most, others) in self.max.iter_mut().zip(slice.max) {
             *most = others.max(*most);
         }
         if self.workers.len() <= worker {
-            self.workers.resize_with(worker + 1, Known::default);
+            self.workers.resize_with(worker + 1, WorkerTables::default);
         }
         let known = &mut self.workers[worker];
         known.nodes.extend(slice.nodes.into_iter().map(|node| (node.node, node)));
@@ -130,7 +130,7 @@ impl Gathering {
 
 /// One list of all nodes: of those with a hop latency, of those on a path, and of those with a queue, in this order, up to
 /// `max`.
-fn nodes(workers: &[Known], max: usize) -> BTreeMap<u32, Node> {
+fn nodes(workers: &[WorkerTables], max: usize) -> BTreeMap<u32, Node> {
     let mut nodes = BTreeMap::new();
     let latencies = workers.iter().flat_map(|known| known.latencies.values());
     for (now, series) in latencies {
@@ -176,7 +176,7 @@ fn last_seen(now: Nanos, series: &SeriesView) -> Nanos {
     now.saturating_sub((u64::from(series.idle) + 1) * 1_000_000_000)
 }
 
-fn links(workers: &[Known], max: usize) -> BTreeMap<(u32, u32), LinkUse> {
+fn links(workers: &[WorkerTables], max: usize) -> BTreeMap<(u32, u32), LinkUse> {
     let mut links: BTreeMap<(u32, u32), LinkUse> = BTreeMap::new();
     for (ends, link) in workers.iter().flat_map(|known| &known.links) {
         if let Some(known) = links.get_mut(ends) {
@@ -190,7 +190,7 @@ fn links(workers: &[Known], max: usize) -> BTreeMap<(u32, u32), LinkUse> {
     links
 }
 
-fn paths(workers: Vec<Known>, max: usize) -> Vec<(Box<[u32]>, Path)> {
+fn paths(workers: Vec<WorkerTables>, max: usize) -> Vec<(Box<[u32]>, Path)> {
     let mut paths: HashMap<Box<[u32]>, Path> = HashMap::new();
     for (nodes, path) in workers.into_iter().flat_map(|known| known.paths) {
         let room = paths.len() < max;
@@ -312,13 +312,13 @@ mod tests {
 
     #[test]
     fn counts_of_two_workers_add_and_the_later_value_wins() {
-        let mut gathering = Gathering::default();
+        let mut merge = NetworkMerge::default();
         // There is room for two nodes. The first worker has the entry of node 1 twice: it is not added up.
         let slices = [(0, slice(1, 2, 2, 30)), (0, slice(1, 2, 3, 50)), (1, slice(1, 2, 4, 40))].into_iter();
         slices
             .chain([(1, slice(2, u32::MAX, 9, 60)), (1, slice(3, 2, 1, 0))])
-            .for_each(|(worker, slice)| gathering.add(worker, slice));
-        let whole = gathering.topology();
+            .for_each(|(worker, slice)| merge.add(worker, slice));
+        let whole = merge.topology();
         let nodes: Vec<_> =
             whole.nodes().iter().map(|(id, node)| (*id, node.reports, node.last_seen)).collect();
         assert_eq!(nodes, [(1, 70, 50), (2, 90, 60)]);
@@ -356,16 +356,16 @@ mod tests {
             ..slice(1, 2, 3, 7)
         };
         let passed = Slice { nodes: slice(2, 3, 30, 9).nodes, ..Slice::default() };
-        let mut gathering = Gathering::default();
-        gathering.add(0, known);
-        gathering.add(1, passed);
+        let mut merge = NetworkMerge::default();
+        merge.add(0, known);
+        merge.add(1, passed);
         let node = |reports, last_seen, hop_latency, queues| Node { reports, last_seen, hop_latency, queues };
         let expected = [
             (1, node(100, 98 * second, Some(series(1, 0, 3)), vec![series(1, 7, 1)])),
             (2, node(300, 9, None, vec![])),
             (4, node(100, 89 * second, Some(series(4, 0, 10)), vec![])),
         ];
-        assert_eq!(gathering.topology().nodes, BTreeMap::from(expected));
+        assert_eq!(merge.topology().nodes, BTreeMap::from(expected));
     }
 
     #[test]
@@ -377,13 +377,13 @@ mod tests {
         while reports < 1_000 {
             reports += feed.burst(Input::Frames, &mut collector, &mut batch);
         }
-        let (mut next, mut gathering) = (Some(0), Gathering::default());
+        let (mut next, mut merge) = (Some(0), NetworkMerge::default());
         while let Some(first) = next {
             let (slice, further) = Slice::of(&collector, first, 0);
-            gathering.add(0, slice);
+            merge.add(0, slice);
             next = further;
         }
-        let whole = gathering.topology();
+        let whole = merge.topology();
         let nodes: Vec<u32> = whole.nodes().keys().copied().collect();
         let mut expected: Vec<u32> = collector.topology_nodes().map(|node| node.node).collect();
         expected.sort_unstable();

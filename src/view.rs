@@ -51,7 +51,7 @@ pub(crate) fn basis(basis: Basis) -> &'static str {
         Basis::Corrected => "corrected",
         Basis::Unsynchronised => "unsynchronised",
         Basis::HopLimit => "hop_limit",
-        Basis::Stamps => "stamps",
+        Basis::Timestamps => "timestamps",
         Basis::Topology => "topology",
     }
 }

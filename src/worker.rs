@@ -53,7 +53,7 @@ pub(crate) struct Worker {
     publisher: Publisher,
     ticked: Option<Nanos>,
     /// Counters of kernel programs.
-    elsewhere: Stats,
+    external_stats: Stats,
     removals: Removals,
     pending: Option<PendingDetection>,
     aggregate_ports: AggregatePorts,
@@ -86,7 +86,7 @@ impl Worker {
         let publisher = Publisher::new(&collector);
         let handle = WorkerHandle { tasks: sender, published: publisher.published() };
         let batch = outlet.batch();
-        let (elsewhere, removals) = (Stats::default(), Removals::default());
+        let (external_stats, removals) = (Stats::default(), Removals::default());
         let worker = Self {
             collector,
             outlet,
@@ -96,7 +96,7 @@ impl Worker {
             tasks,
             publisher,
             ticked: None,
-            elsewhere,
+            external_stats,
             removals,
             pending: None,
             aggregate_ports: AggregatePorts::default(),
@@ -204,7 +204,7 @@ impl Worker {
     /// Applies thresholds and rules at once, unless a kernel program must apply them first.
     fn set_detection(&mut self, pending: PendingDetection) {
         self.pending = Some(pending);
-        if !self.removals.is_asked() {
+        if !self.removals.is_tracked() {
             self.apply_detection();
         }
     }
@@ -222,7 +222,7 @@ impl Worker {
 
     fn publish(&mut self) {
         let mut stats = self.collector.stats();
-        stats += &self.elsewhere;
+        stats += &self.external_stats;
         self.publisher.publish(&self.collector, stats);
     }
 }
@@ -241,7 +241,7 @@ impl Worker {
 
     /// Adds counts of datagrams that were processed outside the collector.
     pub(crate) fn count(&mut self, more: &Stats) {
-        self.elsewhere += more;
+        self.external_stats += more;
     }
 
     /// Passes what the collector removed since the last call of this input to `visit`.

@@ -549,7 +549,7 @@ impl Rng {
 }
 
 /// Changes a few bytes of the packet after `start`, or truncates or extends it.
-fn spoil(rng: &mut Rng, frame: &mut Vec<u8>, start: usize) {
+fn corrupt(rng: &mut Rng, frame: &mut Vec<u8>, start: usize) {
     for _ in 0..=rng.below(4) {
         let len = frame.len();
         if len <= start {
@@ -584,7 +584,7 @@ fn hostile_packets_make_no_lua_error() {
         for (base, start) in &bases {
             let mut frame = base.clone();
             if round > 0 {
-                spoil(&mut rng, &mut frame, *start);
+                corrupt(&mut rng, &mut frame, *start);
             }
             // The lengths before the corrupted field are made valid, so that the dissector reaches it.
             if *start == 42 && frame.len() >= 42 && frame[23] == 17 && frame[12..14] == [8, 0] {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use support::{Run, TempDir, command, hopwise, skipped};
 
 /// Time limit of every step.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One lab at a time: its results depend on the speed of its switches, and other labs would compete for the same processors.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -163,7 +163,7 @@ impl Collector {
             if good(&answer) {
                 return answer;
             }
-            assert!(start.elapsed() < PATIENCE, "never {what}: {answer:#}");
+            assert!(start.elapsed() < TIMEOUT, "never {what}: {answer:#}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -254,7 +254,7 @@ fn iperf(lab: &Lab, words: &str, server: &mut Child) -> f64 {
             return bits;
         }
         assert!(server.try_wait().unwrap().is_none(), "the server has ended");
-        assert!(start.elapsed() < PATIENCE, "{words}: {said:#}");
+        assert!(start.elapsed() < TIMEOUT, "{words}: {said:#}");
     }
 }
 
@@ -421,7 +421,7 @@ fn a_lab_leaves_l4_checksums_and_a_switch_that_differs_is_logged() {
         if let Some(line) = text.lines().find(|line| line.contains("wrong L4 checksum")) {
             break line.to_owned();
         }
-        assert!(start.elapsed() < PATIENCE, "{text}");
+        assert!(start.elapsed() < TIMEOUT, "{text}");
         std::thread::sleep(Duration::from_millis(50));
     };
     assert!(line.contains("WARN") && line.contains("node=13"), "{line}");
@@ -499,7 +499,7 @@ fn remains_of_a_crash_are_found_and_removed() {
         };
         let start = Instant::now();
         while there() < namespaces {
-            assert!(start.elapsed() < PATIENCE, "it is not being made");
+            assert!(start.elapsed() < TIMEOUT, "it is not being made");
             std::thread::yield_now();
         }
         making.kill().unwrap();
@@ -518,7 +518,7 @@ fn remains_of_a_crash_are_found_and_removed() {
         let all = nic::process::all().unwrap();
         let process = all.into_iter().find(|process| process.command().contains(&file)).unwrap();
         process.signal(nic::process::Signal::Kill).unwrap();
-        assert!(process.wait(PATIENCE));
+        assert!(process.wait(TIMEOUT));
     }
     let status = hopwise(["lab", "status", &lab.name]);
     assert_eq!(status.code, Some(1));

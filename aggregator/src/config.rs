@@ -127,10 +127,10 @@ impl Config {
     /// The maximum R of these settings.
     pub fn max_r(&self) -> usize {
         if self.has_packet_fields() {
-            return Kind::most_of(self.postcard_len(), self.pmtu, self.over_ipv6);
+            return Kind::max_postcards_of(self.postcard_len(), self.pmtu, self.over_ipv6);
         }
         if !self.interop {
-            return self.kind.most(self.pmtu, self.over_ipv6);
+            return self.kind.max_postcards(self.pmtu, self.over_ipv6);
         }
         let headers = v20::GROUP_LEN + 8 + if self.over_ipv6 { 40 } else { 20 };
         usize::from(self.pmtu).saturating_sub(headers) / V20_POSTCARD_LEN

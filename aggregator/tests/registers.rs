@@ -52,21 +52,21 @@ fn counts(stats: &Stats) -> BTreeMap<&'static str, u64> {
     counts.extend(Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize])));
     counts.extend(Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()])));
     counts.retain(|_, count| *count > 0);
-    counts.extend([("postcards", stats.postcards), ("held", stats.pending)]);
+    counts.extend([("postcards", stats.postcards), ("pending", stats.pending)]);
     counts
 }
 
 /// Runs a block of the vector file; returns the first mismatch.
 fn run(block: &str) -> Result<(), String> {
-    let (mut stage, mut sent, mut made) = (None, Sent::default(), 0);
+    let (mut aggregator, mut sent, mut made) = (None, Sent::default(), 0);
     for line in block.lines().filter(|line| !line.starts_with('#')) {
         let (key, value) = line.split_once(':').expect("key: value");
         let value = value.trim();
         if key == "config" {
-            stage = Some(Aggregator::new(config(value)).map_err(|error| error.to_string())?);
+            aggregator = Some(Aggregator::new(config(value)).map_err(|error| error.to_string())?);
             continue;
         }
-        let Some(stage) = &mut stage else { continue };
+        let Some(aggregator) = &mut aggregator else { continue };
         if key != "out" && made < sent.0.len() {
             return Err(format!("before `{line}` also sent {:02x?}", sent.0[made]));
         }
@@ -74,10 +74,10 @@ fn run(block: &str) -> Result<(), String> {
             "in" => {
                 let (at, payloads) = value.split_once(' ').expect("a time and bytes");
                 let payloads: Vec<_> = payloads.split(',').map(hex).collect();
-                stage.ingest(at.parse().expect("a time"), payloads.iter().map(Vec::as_slice), &mut sent);
+                aggregator.ingest(at.parse().expect("a time"), payloads.iter().map(Vec::as_slice), &mut sent);
             }
-            "tick" => stage.tick(value.parse().expect("a time"), &mut sent),
-            "finish" => stage.finish(&mut sent),
+            "tick" => aggregator.tick(value.parse().expect("a time"), &mut sent),
+            "finish" => aggregator.finish(&mut sent),
             "out" => {
                 let (to, bytes) = value.split_once(' ').expect("a destination and bytes");
                 let wanted = (to.parse().expect("a number"), hex(bytes));
@@ -90,7 +90,7 @@ fn run(block: &str) -> Result<(), String> {
                 let words = value.split(' ').map(|word| word.split_once('=').expect("name=value"));
                 let wanted: BTreeMap<&str, u64> =
                     words.map(|(name, count)| (name, count.parse().expect("a number"))).collect();
-                let stats = stage.stats();
+                let stats = aggregator.stats();
                 if counts(&stats) != wanted || !stats.is_balanced() {
                     return Err(format!("{wanted:?}\n  is not\n  {:?}", counts(&stats)));
                 }
@@ -206,22 +206,22 @@ fn counters_balance_under_random_traffic() {
             interop,
             ..Config::default()
         };
-        let mut stage = Aggregator::new(config.clone()).expect("good settings");
+        let mut aggregator = Aggregator::new(config.clone()).expect("good settings");
         let (mut sent, mut now) = (Sent::default(), 0);
         for _ in 0..200 {
             let burst: Vec<_> = (0..rng.below(20)).map(|_| datagram(&mut rng, 60)).collect();
-            stage.ingest(now, burst.iter().map(Vec::as_slice), &mut sent);
-            let stats = stage.stats();
+            aggregator.ingest(now, burst.iter().map(Vec::as_slice), &mut sent);
+            let stats = aggregator.stats();
             assert!(stats.is_balanced() && stats.occupied <= stats.pending, "{config:?} {stats:?}");
             now += u64::from(rng.below(700));
-            stage.tick(now, &mut sent);
-            assert!(stage.deadline().is_none_or(|deadline| deadline > now));
+            aggregator.tick(now, &mut sent);
+            assert!(aggregator.deadline().is_none_or(|deadline| deadline > now));
         }
-        stage.finish(&mut sent);
-        let stats = stage.stats();
+        aggregator.finish(&mut sent);
+        let stats = aggregator.stats();
         let (datagrams, postcards) = read(&config, &sent);
         let total = |count: fn(&aggregator::Sent) -> u64| stats.sent.iter().map(count).sum::<u64>();
-        assert_eq!((stats.pending, stats.occupied, stage.deadline()), (0, 0, None));
+        assert_eq!((stats.pending, stats.occupied, aggregator.deadline()), (0, 0, None));
         assert_eq!(total(|sent| sent.aggregates), datagrams);
         assert_eq!(stats.sent_bytes, sent.0.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>());
         // A summary counts values, and a postcard may lack the value of both metrics.
@@ -239,13 +239,13 @@ fn counters_balance_under_random_traffic() {
 fn eviction_loses_no_postcards() {
     let config =
         Config { kind: Kind::CorNodeFlow, r: 10, timer: u64::MAX, registers: 64, ..Config::default() };
-    let mut stage = Aggregator::new(config).expect("good settings");
+    let mut aggregator = Aggregator::new(config).expect("good settings");
     let (mut sent, mut rng) = (Sent::default(), Rng(3));
     for _ in 0..5000 {
         let flood = datagram(&mut rng, 1 << 24);
-        stage.ingest(0, [flood.as_slice()], &mut sent);
+        aggregator.ingest(0, [flood.as_slice()], &mut sent);
     }
-    let stats = stage.stats();
+    let stats = aggregator.stats();
     assert!(stats.is_balanced() && stats.occupied <= 64, "{stats:?}");
     assert!(stats.sent[Cause::Evicted as usize].postcards > stats.postcards * 9 / 10, "{stats:?}");
 }
@@ -275,7 +275,7 @@ fn invalid_settings_are_refused() {
 
 #[test]
 fn lost_postcards_are_reported() {
-    let mut stage = Aggregator::new(Config::default()).expect("good settings");
+    let mut aggregator = Aggregator::new(Config::default()).expect("good settings");
     let mut rng = Rng(1);
     let payload = loop {
         let payload = datagram(&mut rng, 5);
@@ -289,7 +289,7 @@ fn lost_postcards_are_reported() {
         later
     };
     let all = [later(0), later(1), later(5), later(4)];
-    stage.ingest(0, all.iter().map(Vec::as_slice), &mut Sent::default());
-    let nodes: Vec<_> = stage.nodes().map(|node| (node.numbered, node.lost, node.reordered)).collect();
+    aggregator.ingest(0, all.iter().map(Vec::as_slice), &mut Sent::default());
+    let nodes: Vec<_> = aggregator.nodes().map(|node| (node.numbered, node.lost, node.reordered)).collect();
     assert_eq!(nodes, [(4, 2, 1)]);
 }

@@ -91,7 +91,7 @@ pub enum Basis {
     /// A path joined from postcards, in the order of the packet's hop limit (or time to live).
     HopLimit = 4,
     /// The same, in the order of timestamps of synchronised clocks.
-    Stamps = 5,
+    Timestamps = 5,
     /// The same, in the order of the configured links.
     Topology = 6,
 }

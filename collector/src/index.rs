@@ -95,30 +95,30 @@ impl Index {
         bucket.slots.get(first_match(bucket, tag(hash))).copied().unwrap_or(NO_SLOT)
     }
 
-    /// The slot of `hash` for which `is_it` is true, or [`NO_SLOT`]. A plain number: callers index with it.
+    /// The slot of `hash` for which `matches` is true, or [`NO_SLOT`]. A plain number: callers index with it.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
+    pub(crate) fn find(&self, hash: u64, matches: impl Fn(u32) -> bool) -> u32 {
         let bucket = &self.buckets[self.first(hash)];
         match bucket.slots.get(first_match(bucket, tag(hash))) {
             // Nearly always the first way with the tag.
-            Some(&slot) if is_it(slot) => slot,
-            _ => self.find_further(hash, is_it),
+            Some(&slot) if matches(slot) => slot,
+            _ => self.find_further(hash, matches),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_further(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
-        self.place(hash, is_it).map_or(NO_SLOT, |(_, slot)| slot)
+    fn find_further(&self, hash: u64, matches: impl Fn(u32) -> bool) -> u32 {
+        self.place(hash, matches).map_or(NO_SLOT, |(_, slot)| slot)
     }
 
-    /// Position and slot of the entry of `hash` for which `is_it` is true.
-    fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(IndexPosition, u32)> {
+    /// Position and slot of the entry of `hash` for which `matches` is true.
+    fn place(&self, hash: u64, matches: impl Fn(u32) -> bool) -> Option<(IndexPosition, u32)> {
         let first = self.first(hash);
         for at in [first, self.second(hash, first)] {
             let bucket = &self.buckets[at];
             for way in 0..WAYS {
-                if bucket.tags[way] == tag(hash) && is_it(bucket.slots[way]) {
+                if bucket.tags[way] == tag(hash) && matches(bucket.slots[way]) {
                     return Some((IndexPosition { bucket: at as u32, way: way as u8 }, bucket.slots[way]));
                 }
             }
@@ -185,7 +185,7 @@ impl Index {
     }
 
     /// Finds a way for a new entry in `second`. With `full`, only by an eviction, since the slab has no free slot.
-    pub(crate) fn room(&self, hash: u64, second: u32, full: bool) -> InsertSlot {
+    pub(crate) fn find_way(&self, hash: u64, second: u32, full: bool) -> InsertSlot {
         let first = self.first(hash);
         let candidates = [first, self.second(hash, first)];
         let mut coldest: Option<(u8, u8, IndexPosition, u32)> = None;
@@ -212,7 +212,7 @@ impl Index {
         }
     }
 
-    /// Puts a new entry into a way that [`Index::room`] returned, with the number of its known uses, in `second`.
+    /// Puts a new entry into a way that [`Index::find_way`] returned, with the number of its known uses, in `second`.
     pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, (uses, second): (u8, u32)) {
         let bucket = &mut self.buckets[place.bucket as usize];
         let way = place.way as usize;
@@ -284,7 +284,7 @@ mod tests {
     use super::{BUSY, Index, InsertSlot, NO_SLOT, WAYS};
 
     fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> InsertSlot {
-        let room = index.room(hash, second, false);
+        let room = index.find_way(hash, second, false);
         match room {
             InsertSlot::Free(place) | InsertSlot::Evict(place, _) => {
                 index.put(place, hash, slot, (1, second))
@@ -339,9 +339,9 @@ mod tests {
     #[test]
     fn a_full_slab_is_relieved_by_eviction_only() {
         let mut index = Index::with_capacity(WAYS);
-        assert_eq!(index.room(colliding(1), 0, true), InsertSlot::Refused);
+        assert_eq!(index.find_way(colliding(1), 0, true), InsertSlot::Refused);
         insert(&mut index, colliding(1), 9, 0);
-        assert!(matches!(index.room(colliding(2), 0, true), InsertSlot::Evict(_, 9)));
+        assert!(matches!(index.find_way(colliding(2), 0, true), InsertSlot::Evict(_, 9)));
     }
 
     #[test]
@@ -352,6 +352,6 @@ mod tests {
         }
         index.touch(colliding(3), 3, 100, 0);
         index.age(colliding(3), 3, 128);
-        assert!(matches!(index.room(colliding(20), 256, false), InsertSlot::Evict(_, 3)));
+        assert!(matches!(index.find_way(colliding(20), 256, false), InsertSlot::Evict(_, 3)));
     }
 }

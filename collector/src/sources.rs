@@ -92,11 +92,11 @@ impl Sources {
     fn enter_other(&mut self, address: &[u8; 16], now: Nanos) -> Source {
         let hash = fold_octets(address, self.seed);
         // The unit of heat is 8.6 s, so that a reporter that sends once per second counts as busy.
-        let eon = (now >> 33) as u32;
+        let heat_period = (now >> 33) as u32;
         let entries = &self.entries;
         let slot = self.index.find(hash, |slot| entries[slot as usize].view.source == *address);
         if slot != NO_SLOT {
-            self.index.touch(hash, slot, 1, eon);
+            self.index.touch(hash, slot, 1, heat_period);
             self.latest = slot;
             let entry = &mut self.entries[slot as usize];
             entry.view.datagrams += 1;
@@ -106,17 +106,17 @@ impl Sources {
         let (profile, tag) = (self.profile(address), sender_of(address));
         let view =
             SourceView { source: *address, datagrams: 1, refused: [0; Refusal::COUNT], last_seen: now };
-        let slot = match self.index.room(hash, eon, self.entries.len() == self.capacity) {
+        let slot = match self.index.find_way(hash, heat_period, self.entries.len() == self.capacity) {
             InsertSlot::Free(place) => {
                 let slot = self.entries.len() as u32;
                 self.entries.push(Entry { view, profile, tag });
-                self.index.put(place, hash, slot, (1, eon));
+                self.index.put(place, hash, slot, (1, heat_period));
                 slot
             }
             InsertSlot::Evict(place, slot) => {
                 self.evicted += 1;
                 self.entries[slot as usize] = Entry { view, profile, tag };
-                self.index.put(place, hash, slot, (1, eon));
+                self.index.put(place, hash, slot, (1, heat_period));
                 slot
             }
             InsertSlot::Refused => {

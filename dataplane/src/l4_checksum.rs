@@ -87,7 +87,7 @@ pub(crate) fn is_sampled(number: u64) -> bool {
 }
 
 /// Whether the L4 checksum of a packet is correct. True if it has none.
-pub(crate) fn is_right(frame: &[u8]) -> bool {
+pub(crate) fn is_valid(frame: &[u8]) -> bool {
     let Some(headers) = Headers::of(frame) else { return true };
     let Some(checksum) = read(frame, &headers) else { return true };
     let Some(segment) = segment(frame, &headers) else { return true };

@@ -131,7 +131,7 @@ impl Node {
         &mut self,
         frame: &[u8],
         (flow, carried): (Option<&FlowKey>, Option<&CarriedInt>),
-        (occasion, bits): (Trigger, u16),
+        (trigger, bits): (Trigger, u16),
         visit: &Visit,
     ) -> bool {
         let Some(dta) = &mut self.dta else { return false };
@@ -139,7 +139,7 @@ impl Node {
         let seen =
             ParsedPacket { flow: flow.copied(), headers, carried: carried.copied(), unsupported: false };
         let metadata = visit.hop(self.id, bits);
-        dta.report(self.id, frame, &seen, visit, Event::new(occasion, &metadata))
+        dta.report(self.id, frame, &seen, visit, Event::new(trigger, &metadata))
     }
 
     /// Writes this switch's record in the form of the packet's stack.

@@ -177,7 +177,7 @@ impl CarriedInt {
     }
 
     /// Whether the shim's length field can include `more` further bytes.
-    pub(crate) fn holds(&self, more: usize) -> bool {
+    pub(crate) fn has_space(&self, more: usize) -> bool {
         if self.headers.has_option() {
             // The hop-by-hop header is limited to 256 units of 8 bytes.
             return self.end - self.shim + more <= 0xff && self.headers.l4_len + more + 8 <= 256 * 8;
@@ -356,7 +356,7 @@ impl Headers {
     pub(crate) fn set_dst_port(&self, frame: &mut [u8], port: u16) {
         let old = self.dst_port(frame);
         if let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..]) {
-            header.set_dport(port);
+            header.set_dst_port(port);
         }
         self.update_l4(frame, &[(old, port)]);
     }
@@ -566,7 +566,7 @@ impl Headers {
     }
 
     /// Inserts a UDP header to `port` and `body` between the IP header and L4 (NPT 2).
-    pub(crate) fn wrap(&self, frame: &mut Vec<u8>, port: u16, body: &[u8]) {
+    pub(crate) fn insert_udp(&self, frame: &mut Vec<u8>, port: u16, body: &[u8]) {
         let len = self.ip_len(frame) + udp::HEADER_LEN + body.len();
         let entropy = sum(&frame[self.l4..self.l4 + 4]) & 0x3fff; // of the original ports
         let udp_len = (self.ip + len - self.l4) as u16;
@@ -580,7 +580,7 @@ impl Headers {
     }
 
     /// Removes everything from the (inserted) UDP header up to `end` and restores the packet's protocol.
-    pub(crate) fn unwrap(&self, frame: &mut Vec<u8>, end: usize, proto: u8) {
+    pub(crate) fn remove_udp(&self, frame: &mut Vec<u8>, end: usize, proto: u8) {
         let len = self.ip_len(frame) - (end - self.l4);
         replace(frame, self.l4..end, &[]);
         self.set_proto(frame, proto);

@@ -188,7 +188,8 @@ pub(crate) struct SwapResult {
     pub(crate) rule: Rule,
     /// Current contents of the header.
     pub(crate) sf: Sf,
-    /// The sums of the words (see [`checksum::adjusted`]) of the arriving record and of the one that leaves; 0 if they are the same.
+    /// The sums of the words (see [`checksum::update_by_sum`]) of the arriving record and of the one that leaves; 0 if they are
+    /// the same.
     pub(crate) sums: (u64, u64),
 }
 

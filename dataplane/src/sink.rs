@@ -138,7 +138,7 @@ fn suppresses(
         return false;
     }
     let Some(flow) = flow else { return false };
-    let room = carried.remaining > 0 && carried.holds(usize::from(carried.record_words()) * 4);
+    let room = carried.remaining > 0 && carried.has_space(usize::from(carried.record_words()) * 4);
     if node.config.format.metadata_on_stack && !room {
         return false;
     }
@@ -153,7 +153,7 @@ pub(crate) fn strip(frame: &mut Vec<u8>, carried: &CarriedInt) {
     }
     match (carried.mark, carried.original.proto) {
         // NPT 2: the source inserted the UDP header with INT; remove both.
-        (Mark::Port, Some(proto)) => headers.unwrap(frame, carried.end, proto),
+        (Mark::Port, Some(proto)) => headers.remove_udp(frame, carried.end, proto),
         (Mark::Port, None) => {
             headers.splice(frame, carried.shim..carried.end, &[]);
             if let Some(port) = carried.original.port {

@@ -169,7 +169,7 @@ fn put(
         return Err(PacketOutcome::NotRestorable);
     }
     match (port, next) {
-        (Some(port), Next::Protocol(_)) => headers.wrap(frame, port, bytes),
+        (Some(port), Next::Protocol(_)) => headers.insert_udp(frame, port, bytes),
         (Some(port), _) => {
             headers.splice(frame, headers.body()..headers.body(), bytes);
             headers.set_dst_port(frame, port);

@@ -219,7 +219,7 @@ impl Switch {
         let ended = matches!(outcome.done, PacketOutcome::Reported | PacketOutcome::Filtered);
         if visit.to_edge && ended && l4_checksum::is_sampled(count.reported + count.filtered) {
             count.checksums_examined += 1;
-            count.checksums_wrong += u64::from(!l4_checksum::is_right(frame));
+            count.checksums_wrong += u64::from(!l4_checksum::is_valid(frame));
         }
         let recorded = matches!(outcome.done, PacketOutcome::Recorded | PacketOutcome::Reported);
         Step { verdict: outcome.verdict, recorded, sf: outcome.sf }
@@ -328,7 +328,7 @@ impl Switch {
     #[inline(never)]
     fn observe(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
-        if node.dta.as_ref().is_some_and(|dta| dta.wants_packets())
+        if node.dta.as_ref().is_some_and(|dta| dta.needs_packets())
             && let Ok(seen) = node.seen(frame, packet)
             && let Some(dta) = &mut node.dta
         {

@@ -116,7 +116,7 @@ pub(crate) fn push(
     let record_len = usize::from(carried.record_words()) * 4;
     if carried.remaining > 0
         && carried.headers.ip_len(frame) + record_len <= mtu
-        && carried.holds(record_len)
+        && carried.has_space(record_len)
         && carried.version == int::Version::V2
         && !carried.headers.has_option()
     {
@@ -152,7 +152,7 @@ fn push_any(
     let pushed = if carried.remaining == 0 {
         after.flags = after.flags.with(Flags::HOPS_EXCEEDED, true);
         PushResult::HopsExceeded
-    } else if carried.headers.ip_len(frame) + record_len > mtu || !carried.holds(record_len) {
+    } else if carried.headers.ip_len(frame) + record_len > mtu || !carried.has_space(record_len) {
         after.flags = after.flags.with(Flags::MTU_EXCEEDED, true);
         PushResult::MtuExceeded
     } else {
@@ -176,7 +176,7 @@ fn push_any(
 /// record. Returns the new position of INT.
 pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &CarriedInt, record: &[u8]) -> CarriedInt {
     let mut after = *carried;
-    if !carried.holds(record.len()) {
+    if !carried.has_space(record.len()) {
         return after;
     }
     after.int_words += carried.record_words();

@@ -54,7 +54,7 @@ impl Visit {
 
     /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
     /// the rest of `out`, are all-ones. `out` is at least as long as the bitmap requires. Returns the sum of its words
-    /// (see [`wire::checksum::adjusted`]).
+    /// (see [`wire::checksum::update_by_sum`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
         let half = |interface: u16| if interface == 0 { 0xffff } else { u32::from(interface) };

@@ -60,7 +60,7 @@ use crate::metric::Metric;
 use crate::observation::Observation;
 use error::Fault;
 use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, NormalFormError};
-use history::{Cells, EMPTY, HistoryCells, NO_CELL, look};
+use history::{Cells, EMPTY, HistoryCells, NO_CELL, read_cell};
 
 /// Maximum number of rules of a set: [`RuleSet::evaluate`] returns one bit for each.
 pub const MAX_RULES: usize = 64;
@@ -193,7 +193,7 @@ impl RuleSet {
     }
 
     /// Which cells term `at` of clause `clause` of rule `index` uses.
-    pub(crate) fn places(&self, index: usize, clause: usize, at: usize) -> HistoryCells {
+    pub(crate) fn cells_of(&self, index: usize, clause: usize, at: usize) -> HistoryCells {
         let first = self.rules.get(index).map_or(0, |rule| rule.first_clause as usize);
         self.places[self.terms_of(first + clause).start + at]
     }
@@ -245,9 +245,9 @@ impl RuleSet {
                 let terms = self.terms[range.clone()].iter().zip(&self.places[range]);
                 terms.into_iter().any(|(term, places)| {
                     if places.run != NO_CELL {
-                        return term.lasts(look(places.run, &now, history).1);
+                        return term.lasts(read_cell(places.run, &now, history).1);
                     }
-                    let (value, stored) = look(places.value, &now, history);
+                    let (value, stored) = read_cell(places.value, &now, history);
                     term.truth_with(observation, value, stored) == Some(true)
                 })
             });
@@ -274,7 +274,7 @@ impl RuleSet {
         let index = self.rules.len();
         for clause in &normal.clauses {
             for term in clause {
-                let Some(places) = self.cells.places(term) else { return false };
+                let Some(places) = self.cells.cells_of(term) else { return false };
                 self.places.push(places);
                 self.metrics |= 1 << (term.subject.metric() as u8);
                 self.stateful |= u64::from(term.is_stateful()) << index;

@@ -388,7 +388,7 @@ impl Follower {
         self.view.region.prefetch(self.view.at(self.block));
     }
 
-    fn go_to(&mut self, sequence: u32) {
+    fn seek(&mut self, sequence: u32) {
         self.empty_polls = 0;
         self.next = sequence;
         self.block = block_of(sequence, self.view.blocks);
@@ -417,7 +417,7 @@ impl Follower {
         let to = if BlockTrailer::ahead(oldest, self.next) > 0 { oldest } else { seq_add(self.next, 1) };
         let lost = BlockTrailer::ahead(to, self.next).unsigned_abs();
         self.seen.overwritten += lost;
-        self.go_to(to);
+        self.seek(to);
         Next::Overwritten { lost }
     }
 
@@ -451,7 +451,7 @@ impl Follower {
         match first {
             Some((lost, there)) if there == seq_add(self.next, lost) && !overwritten => {
                 self.seen.missing += lost.unsigned_abs();
-                self.go_to(there);
+                self.seek(there);
                 Next::Missing { lost: lost.unsigned_abs() }
             }
             // A batch of a later pass: the writer has overwritten this block, or is writing it.

@@ -37,7 +37,7 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
     let slots = match requirements.slots {
         Some(slots) if slots.is_power_of_two() && slots <= 1 << 31 => slots,
         Some(_) => return Err("slots are a power of two, at most 2G".to_owned()),
-        None => least_slots(requirements)?,
+        None => min_slots(requirements)?,
     };
     let copies = requirements.copies.unwrap_or_else(|| Plan::new(requirements.keys, slots, 1).best_copies());
     let plan = Plan::new(requirements.keys, slots, copies);
@@ -67,7 +67,7 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
 }
 
 /// The smallest number of slots with which enough keys are answered, for the given number of copies or the best.
-fn least_slots(requirements: &Requirements) -> Result<u64, String> {
+fn min_slots(requirements: &Requirements) -> Result<u64, String> {
     let choices = requirements.copies.map_or(1..=4, |copies| copies..=copies);
     let slots = choices
         .filter_map(|copies| Plan::new(requirements.keys, 1, copies).slots_for(requirements.answered))

@@ -12,7 +12,7 @@ use crate::DtaStore;
 use memory::Region;
 
 /// The lock file. The lock itself is an advisory file lock, so that a file left by a crash locks nothing.
-pub const MARK: &str = "in-kernel";
+pub const LOCK_FILE: &str = "in-kernel";
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
 
@@ -31,7 +31,7 @@ impl KernelLock {
     /// # Errors
     /// Another process holds it ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
     pub fn acquire(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(MARK);
+        let path = directory.join(LOCK_FILE);
         let left_behind = path.exists();
         let file = File::options().create(true).truncate(false).write(true).open(&path)?;
         match file.try_lock() {
@@ -51,7 +51,7 @@ impl Drop for KernelLock {
 
 /// Whether another process holds the lock of this directory: its files are stale.
 pub fn is_locked(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join(MARK)) else { return false };
+    let Ok(file) = File::open(directory.join(LOCK_FILE)) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
@@ -116,8 +116,8 @@ mod tests {
         assert!(!mark.left_behind && is_locked(&directory));
         assert!(KernelLock::acquire(&directory).unwrap_err().kind() == io::ErrorKind::WouldBlock);
         drop(mark);
-        assert!(!is_locked(&directory) && !directory.join(MARK).exists());
-        fs::write(directory.join(MARK), "").unwrap();
+        assert!(!is_locked(&directory) && !directory.join(LOCK_FILE).exists());
+        fs::write(directory.join(LOCK_FILE), "").unwrap();
         assert!(!is_locked(&directory));
         assert!(KernelLock::acquire(&directory).unwrap().left_behind);
         fs::remove_dir_all(directory).unwrap();

@@ -2,7 +2,7 @@
 //! those of the API and of the commands.
 
 mod answer;
-mod ask;
+mod query;
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{DtaStore, HeaderError};
 use memory::{Pages, Region};
 
 pub use answer::{Answer, CountAnswer, Entry, ListView, Shape, SketchAnswer, StoreView, TailAnswer, Values};
-pub use ask::Question;
+pub use query::KeyQuery;
 
 use crate::fields::Fields;
 

@@ -163,8 +163,8 @@ pub fn memory(bytes: &[u8], _: &Profile) {
     }
     for width in [4, 8] {
         let mut turned = bytes.to_vec();
-        layout::turn_counters(&mut turned, width);
-        layout::turn_counters(&mut turned, width);
+        layout::swap_counter_bytes(&mut turned, width);
+        layout::swap_counter_bytes(&mut turned, width);
         assert_eq!(turned, bytes);
     }
 }

@@ -73,7 +73,7 @@ struct UpArgs {
 
 /// The lab to work on.
 #[derive(clap::Args, Debug)]
-struct Which {
+struct LabSelector {
     /// Name of the lab; optional if there is only one
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
@@ -108,7 +108,7 @@ struct ExecArgs {
     host: String,
 
     #[command(flatten)]
-    which: Which,
+    which: LabSelector,
 
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
@@ -121,7 +121,7 @@ struct ModeArgs {
     mode: Mode,
 
     #[command(flatten)]
-    which: Which,
+    which: LabSelector,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -216,7 +216,7 @@ struct TrafficCommon {
     json: bool,
 
     #[command(flatten)]
-    which: Which,
+    which: LabSelector,
 }
 
 #[derive(clap::Args, Debug)]
@@ -245,14 +245,14 @@ enum FaultCommand {
         #[arg(long)]
         keep_routes: bool,
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
     /// Restore a link that was cut
     Restore {
         /// The link, such as s1-s2
         link: String,
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
     /// Lose packets on a link
     Loss {
@@ -262,7 +262,7 @@ enum FaultCommand {
         #[arg(value_parser = fraction)]
         share: f64,
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
     /// Add delay to a link
     Delay {
@@ -272,7 +272,7 @@ enum FaultCommand {
         #[arg(value_parser = delay)]
         time: u64,
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
     /// Reorder packets on a link
     Reorder {
@@ -282,7 +282,7 @@ enum FaultCommand {
         #[arg(value_parser = fraction)]
         share: f64,
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
     /// Reduce the rate of a link, so that packets queue in front of it
     Slow {
@@ -291,19 +291,19 @@ enum FaultCommand {
         /// Rate: 5Mbit/s
         rate: Rate,
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
     /// Clear the SF-INT registers of a switch, as a restart does
     Wipe {
         /// The switch; default: all
         switch: Option<String>,
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
     /// Remove all faults
     Clear {
         #[command(flatten)]
-        which: Which,
+        which: LabSelector,
     },
 }
 
@@ -324,7 +324,7 @@ struct CaptureArgs {
     packets: Option<u64>,
 
     #[command(flatten)]
-    which: Which,
+    which: LabSelector,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

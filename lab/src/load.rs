@@ -401,7 +401,7 @@ impl Builder<'_, '_> {
 
     /// Checks that every switch's configuration is valid.
     fn switches(&mut self, topology: &Topology) {
-        if !self.reader.is_good() {
+        if !self.reader.has_no_problems() {
             return;
         }
         for (index, switch) in topology.switches.iter().enumerate() {
@@ -429,7 +429,9 @@ impl Builder<'_, '_> {
                 );
             }
         }
-        let Some(text) = configs::aggregator(topology).filter(|_| self.reader.is_good()) else { return };
+        let Some(text) = configs::aggregator(topology).filter(|_| self.reader.has_no_problems()) else {
+            return;
+        };
         if let Err(error) = self.program.check(&text, "aggregator.toml") {
             self.refuse(
                 &["aggregator"],
@@ -467,7 +469,9 @@ impl Builder<'_, '_> {
                 self.refuse(path, why);
             }
         }
-        let Some(text) = configs::translator(topology).filter(|_| self.reader.is_good()) else { return };
+        let Some(text) = configs::translator(topology).filter(|_| self.reader.has_no_problems()) else {
+            return;
+        };
         if !is_written(self.root, &["collector", "collector", "memory"]) {
             let why =
                 "the translator needs memory to write to; add [collector.collector.memory] with its stores";

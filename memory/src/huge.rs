@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HugePageAdvice {
     /// The kernel will use large pages where it can.
-    Taken,
+    Accepted,
     /// The memory is smaller than one large page, so no request was made.
     TooSmall,
     /// The kernel refused, or the system has no such call: the memory works as before, with small pages.
@@ -33,7 +33,7 @@ fn advise(start: usize, length: usize) -> HugePageAdvice {
     // SAFETY: MADV_HUGEPAGE keeps the contents of the range, and the range lies inside one live allocation of the
     // caller's vector, which is borrowed for the time of the call.
     let answer = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
-    if answer == 0 { HugePageAdvice::Taken } else { HugePageAdvice::Refused }
+    if answer == 0 { HugePageAdvice::Accepted } else { HugePageAdvice::Refused }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -10,7 +10,7 @@ use memory::Region;
 use nic::verbs::{Device, Pair, Peer, Refused, Registered, Sender, WorkCompletion, status_name};
 
 const LEN: u64 = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 type Check = fn(IpAddr) -> Outcome;
@@ -64,11 +64,11 @@ fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Err
     Ok(Ends { memory, receiver, sender })
 }
 
-/// Waits until the condition holds; an error after [`PATIENCE`].
+/// Waits until the condition holds; an error after [`TIMEOUT`].
 fn wait(mut until: impl FnMut() -> bool, what: &str) -> Outcome {
     let start = Instant::now();
     while !until() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             return Err(format!("waited in vain: {what}").into());
         }
     }

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-pub use port::{Arrived, Options, Port, Stats, Unfinished};
+pub use port::{Options, Port, ReceivedFrame, Stats, Unfinished};
 
 use crate::error::Error;
 use crate::sys;

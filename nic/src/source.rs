@@ -33,7 +33,7 @@ pub struct Stats {
     /// Datagrams among them that were truncated to the size of a slot.
     pub truncated: u64,
     /// Datagrams among them that the kernel suppressed; always 0 for sources that deliver everything they receive.
-    pub decided_in_kernel: u64,
+    pub handled_in_kernel: u64,
     /// Datagrams that the kernel dropped because they were not read in time, or for lack of memory.
     pub kernel_drops: u64,
     /// Frames dropped because the receive ring was full: it was not read fast enough.
@@ -53,7 +53,7 @@ impl Default for Stats {
             datagrams: 0,
             bytes: 0,
             truncated: 0,
-            decided_in_kernel: 0,
+            handled_in_kernel: 0,
             kernel_drops: 0,
             ring_full: 0,
             fill_empty: 0,
@@ -80,7 +80,7 @@ impl Stats {
             datagrams: self.datagrams.saturating_sub(before.datagrams),
             bytes: self.bytes.saturating_sub(before.bytes),
             truncated: self.truncated.saturating_sub(before.truncated),
-            decided_in_kernel: self.decided_in_kernel.saturating_sub(before.decided_in_kernel),
+            handled_in_kernel: self.handled_in_kernel.saturating_sub(before.handled_in_kernel),
             kernel_drops: self.kernel_drops.saturating_sub(before.kernel_drops),
             ring_full: self.ring_full.saturating_sub(before.ring_full),
             fill_empty: self.fill_empty.saturating_sub(before.fill_empty),
@@ -95,7 +95,7 @@ impl std::ops::AddAssign for Stats {
         self.datagrams += other.datagrams;
         self.bytes += other.bytes;
         self.truncated += other.truncated;
-        self.decided_in_kernel += other.decided_in_kernel;
+        self.handled_in_kernel += other.handled_in_kernel;
         self.kernel_drops += other.kernel_drops;
         self.ring_full += other.ring_full;
         self.fill_empty += other.fill_empty;

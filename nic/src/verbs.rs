@@ -12,9 +12,9 @@ use memory::Region;
 
 use crate::Error;
 use library::{
-    AddressVector, Capacity, Completion, Context, DeviceAttributes, Domain, GidEntry, Library, MemoryRegion,
-    PortAttributes, Queue, QueuePair, QueuePairAttributes, QueuePairInit, ReceiveRequest, access, library,
-    mask, state,
+    AddressVector, Capacity, Completion, CompletionQueue, Context, DeviceAttributes, Domain, GidEntry,
+    Library, MemoryRegion, PortAttributes, QueuePair, QueuePairAttributes, QueuePairInit, ReceiveRequest,
+    access, library, mask, state,
 };
 
 mod library;
@@ -51,7 +51,7 @@ fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Res
 ///
 /// # Errors
 /// The message of the dynamic loader.
-pub fn is_there() -> Result<(), &'static str> {
+pub fn check_library() -> Result<(), &'static str> {
     library().map(|_| ())
 }
 
@@ -250,7 +250,7 @@ impl Device {
         Ok(Registered { raw, lkey, rkey, start, region, device: self.clone() })
     }
 
-    fn queue(&self, requests: u32) -> Result<NonNull<Queue>, Error> {
+    fn queue(&self, requests: u32) -> Result<NonNull<CompletionQueue>, Error> {
         let (none, requests) = (std::ptr::null_mut(), c_int::try_from(requests).unwrap_or(c_int::MAX));
         // SAFETY: the device is open; the queue has no channel and no context.
         let queue =
@@ -273,7 +273,8 @@ impl Device {
             device: self.clone(),
         };
         pair.received = Some(self.queue(receives + 1)?);
-        let pointer = |queue: Option<NonNull<Queue>>| queue.map_or(std::ptr::null_mut(), NonNull::as_ptr);
+        let pointer =
+            |queue: Option<NonNull<CompletionQueue>>| queue.map_or(std::ptr::null_mut(), NonNull::as_ptr);
         let mut init = QueuePairInit {
             context: std::ptr::null_mut(),
             send_cq: pointer(pair.sent),
@@ -287,7 +288,7 @@ impl Device {
                 max_inline_data: 0,
             },
             kind: if reliable { library::RELIABLE } else { library::UNRELIABLE },
-            tell_all: 0,
+            signal_all: 0,
         };
         // SAFETY: the domain and both queues are open.
         let raw = unsafe { (self.0.library.ibv_create_qp)(self.0.domain.as_ptr(), &raw mut init) };
@@ -375,8 +376,8 @@ pub struct Peer {
 pub struct Pair {
     /// All three are `None` while it is being created.
     raw: Option<NonNull<QueuePair>>,
-    sent: Option<NonNull<Queue>>,
-    received: Option<NonNull<Queue>>,
+    sent: Option<NonNull<CompletionQueue>>,
+    received: Option<NonNull<CompletionQueue>>,
     number: u32,
     reliable: bool,
     device: Device,
@@ -482,7 +483,7 @@ impl Pair {
 }
 
 /// Polls a queue for completions, as many as `out` can hold, and at most 16.
-fn poll(queue: Option<NonNull<Queue>>, out: &mut [WorkCompletion]) -> &[WorkCompletion] {
+fn poll(queue: Option<NonNull<CompletionQueue>>, out: &mut [WorkCompletion]) -> &[WorkCompletion] {
     let mut done = [Completion::default(); 16];
     let most = out.len().min(done.len());
     let Some(queue) = queue else { return &[] };

@@ -520,8 +520,8 @@ local function words_of_10(bitmap, hop_ml, stack)
   local wide = items + popcount(bits(bitmap, 9, 1))
   if hop_ml == wide or hop_ml ~= items or items == 0 then return hop_ml end
   local geant = items + popcount(bits(bitmap, 10, 2))
-  local as_said = stack % items == 0 and (C.dialect == "intcollector-gen" or geant == items)
-  if (C.dialect == "onos" or not as_said) and stack % wide == 0 then return wide end
+  local by_header = stack % items == 0 and (C.dialect == "intcollector-gen" or geant == items)
+  if (C.dialect == "onos" or not by_header) and stack % wide == 0 then return wide end
   return hop_ml
 end
 
@@ -1550,21 +1550,21 @@ local function read_20(w, s, at, fin, group)
     intermediate = bits(byte3, 4, 1) == 1,
   }
   local inner = at + 4
-  local function give_up(name)
+  local function refuse_report(name)
     report.problem = { refused = name, at = at }
     return report
   end
-  if report.type > 1 then return give_up("undefined_report_type") end
-  if report.inner_type > 5 then return give_up("undefined_inner_type") end
+  if report.type > 1 then return refuse_report("undefined_report_type") end
+  if report.inner_type > 5 then return refuse_report("undefined_inner_type") end
   if report.type == 1 then
     local metadata = at + 12
     inner = metadata + md_length * 4
-    if inner > fin then return give_up("bad_metadata_length") end
+    if inner > fin then return refuse_report("bad_metadata_length") end
     local md_bits, ds_id, ds_bits = u16(w, at + 4), u16(w, at + 6), u16(w, at + 8)
     local domain = metadata + words_2(md_bits) * 4
     report.main = at + 4
     report.domain = { domain, inner }
-    if domain > inner or (ds_id == 0 and inner > domain) then return give_up("bad_metadata_length") end
+    if domain > inner or (ds_id == 0 and inner > domain) then return refuse_report("bad_metadata_length") end
     report.ds_id = ds_id
     if ds_id == 0x5043 and ds_bits >= 0x8000 and inner >= domain + 4 and not all_ones(w, domain, 4) then
       report.flow_id_at = domain
@@ -1577,7 +1577,7 @@ local function read_20(w, s, at, fin, group)
     end
   end
   report.inner = { inner, fin }
-  if report.inner_type == 0 and inner < fin then return give_up("leftover_words") end
+  if report.inner_type == 0 and inner < fin then return refuse_report("leftover_words") end
   if report.inner_type == 1 then
     read_tlvs(report, w, s, inner, fin)
   elseif report.inner_type == 2 and report.ds_id == 0x5346 and report.flags.flow then

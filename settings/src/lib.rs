@@ -20,7 +20,7 @@
 //!
 //! let mut reader = Reader::new("connections = 8");
 //! let api = reader.parse().and_then(|node| Api::read(&node, &mut reader)).ok_or("not a table")?;
-//! assert!(reader.is_good());
+//! assert!(reader.has_no_problems());
 //! assert_eq!((api.listen.as_str(), api.connections), ("127.0.0.1:8080", 8));
 //!
 //! // Each problem is located, with advice.

@@ -121,7 +121,7 @@ impl<'i> Reader<'i> {
     }
 
     /// Whether there is no problem so far.
-    pub fn is_good(&self) -> bool {
+    pub fn has_no_problems(&self) -> bool {
         self.problems.is_empty()
     }
 

@@ -33,15 +33,15 @@ struct Open {
     max: usize,
     /// Time for a request to arrive, and for a response to be received.
     limit: Duration,
-    slots: Mutex<(u64, HashMap<u64, Arc<Slot>>)>,
+    slots: Mutex<(u64, HashMap<u64, Arc<ConnectionHandle>>)>,
 }
 
 /// The state of a connection, shared with the listener and the handlers.
 #[derive(Debug)]
-pub(super) struct Slot(Mutex<Doing>);
+pub(super) struct ConnectionHandle(Mutex<ConnectionState>);
 
 #[derive(Debug)]
-struct Doing {
+struct ConnectionState {
     phase: Phase,
     since: Instant,
     /// Evicted by a newer connection.
@@ -62,12 +62,12 @@ enum Phase {
     Streaming,
 }
 
-impl Slot {
+impl ConnectionHandle {
     fn set(&self, phase: Phase) {
-        let doing = &mut *lock(&self.0);
-        (doing.phase, doing.since) = (phase, Instant::now());
+        let state = &mut *lock(&self.0);
+        (state.phase, state.since) = (phase, Instant::now());
         // The connection's deadline has changed.
-        if let Some(waker) = doing.waker.take() {
+        if let Some(waker) = state.waker.take() {
             waker.wake();
         }
     }
@@ -84,16 +84,16 @@ impl Slot {
 
     /// The client has received the response.
     fn sent(&self) {
-        let doing = &mut *lock(&self.0);
-        if doing.phase == Phase::Sending {
-            (doing.phase, doing.since) = (Phase::Waiting, Instant::now());
+        let state = &mut *lock(&self.0);
+        if state.phase == Phase::Sending {
+            (state.phase, state.since) = (Phase::Waiting, Instant::now());
         }
     }
 
     fn evict(&self) {
-        let doing = &mut *lock(&self.0);
-        doing.evicted = true;
-        if let Some(waker) = doing.waker.take() {
+        let state = &mut *lock(&self.0);
+        state.evicted = true;
+        if let Some(waker) = state.waker.take() {
             waker.wake();
         }
     }
@@ -107,8 +107,8 @@ impl Open {
         if slots.len() >= self.max {
             let oldest = |wanted: Phase| {
                 let ages = slots.iter().filter_map(|(id, slot)| {
-                    let doing = lock(&slot.0);
-                    (doing.phase == wanted).then_some((doing.since, *id))
+                    let state = lock(&slot.0);
+                    (state.phase == wanted).then_some((state.since, *id))
                 });
                 ages.min()
             };
@@ -119,8 +119,9 @@ impl Open {
         }
         let id = *next;
         *next += 1;
-        let doing = Doing { phase: Phase::Waiting, since: Instant::now(), evicted: false, waker: None };
-        let slot = Arc::new(Slot(Mutex::new(doing)));
+        let state =
+            ConnectionState { phase: Phase::Waiting, since: Instant::now(), evicted: false, waker: None };
+        let slot = Arc::new(ConnectionHandle(Mutex::new(state)));
         slots.insert(id, Arc::clone(&slot));
         let deadline = Box::pin(time::sleep(self.limit));
         Some(Connection { stream, slot, id, open: Arc::clone(self), deadline, moved: Instant::now() })
@@ -139,7 +140,7 @@ impl Open {
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionHandle>,
     id: u64,
     open: Arc<Open>,
     deadline: Pin<Box<Sleep>>,
@@ -152,12 +153,12 @@ impl Connection {
     /// receives byte by byte does not extend the time limit.
     fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let (phase, since) = {
-            let doing = &mut *lock(&self.slot.0);
-            if doing.evicted {
+            let state = &mut *lock(&self.slot.0);
+            if state.evicted {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
-            doing.waker = Some(cx.waker().clone());
-            (doing.phase, doing.since)
+            state.waker = Some(cx.waker().clone());
+            (state.phase, state.since)
         };
         if outcome.is_ready() {
             self.moved = Instant::now();
@@ -220,7 +221,7 @@ impl Listener for Limited {
 
 /// The connection of a request, for its handlers.
 #[derive(Clone, Debug)]
-pub(super) struct Peer(pub(super) Arc<Slot>);
+pub(super) struct Peer(pub(super) Arc<ConnectionHandle>);
 
 impl Connected<IncomingStream<'_, Limited>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Limited>) -> Self {

@@ -23,7 +23,7 @@ use crate::view::schema;
 use dta::calculate::{self, Calculation};
 use dta::key::Key;
 use dta::source::{
-    Answer, CountAnswer, ListView, Question, SketchAnswer, SourceStore, StoreView, TailAnswer, Values,
+    Answer, CountAnswer, KeyQuery, ListView, SketchAnswer, SourceStore, StoreView, TailAnswer, Values,
 };
 
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
@@ -32,7 +32,7 @@ fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
 }
 
 /// Runs work that reads much memory, or the disk, outside the async runtime, a bounded number at a time.
-async fn beside<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -86,7 +86,7 @@ pub(crate) async fn stores(
 ) -> Result<Json<Stores>, Refusal> {
     params.only(&[])?;
     let work = |memory: &Memory| Ok(memory.source.stores().iter().map(|store| store.view()).collect());
-    Ok(Json(Stores { stores: beside(&context, work).await? }))
+    Ok(Json(Stores { stores: run_blocking(&context, work).await? }))
 }
 
 const SNAPSHOT: Param =
@@ -166,7 +166,7 @@ pub(crate) async fn store(
     params: Params,
 ) -> Result<Json<StoreView>, Refusal> {
     let params = params.only(STORE)?;
-    beside(&context, move |memory| Ok(Json(requested_store(memory, &name, &params)?.view()))).await
+    run_blocking(&context, move |memory| Ok(Json(requested_store(memory, &name, &params)?.view()))).await
 }
 
 /// The answer of a store to a key.
@@ -177,14 +177,14 @@ pub(crate) async fn get(
 ) -> Result<Json<Answer>, Refusal> {
     let params = params.only(GET)?;
     let key = needed_key(&params)?;
-    beside(&context, move |memory| {
+    run_blocking(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
         let policy = dta::Policy::from_name(policy).ok_or_else(|| {
             Refusal::bad(format!("there is no policy {policy:?}; use first, majority or strict"))
         })?;
         let largest = params.number::<u32>("largest")?;
-        let question = Question { policy, copies: params.number("copies")?.unwrap_or(4), largest };
-        requested_store(memory, &name, &params)?.get(&key, question).map(Json).map_err(Refusal::bad)
+        let query = KeyQuery { policy, copies: params.number("copies")?.unwrap_or(4), largest };
+        requested_store(memory, &name, &params)?.get(&key, query).map(Json).map_err(Refusal::bad)
     })
     .await
 }
@@ -197,7 +197,7 @@ pub(crate) async fn count(
 ) -> Result<Json<CountAnswer>, Refusal> {
     let params = params.only(COUNT)?;
     let key = needed_key(&params)?;
-    beside(&context, move |memory| {
+    run_blocking(&context, move |memory| {
         let copies = params.number("copies")?.unwrap_or(2);
         requested_store(memory, &name, &params)?.count(&key, copies).map(Json).map_err(Refusal::bad)
     })
@@ -212,7 +212,7 @@ pub(crate) async fn sketch(
 ) -> Result<Json<SketchAnswer>, Refusal> {
     let params = params.only(SKETCH)?;
     let key = key(&params)?;
-    beside(&context, move |memory| {
+    run_blocking(&context, move |memory| {
         let samples = params.number("samples")?.unwrap_or(0);
         let epoch = params.number("epoch")?;
         requested_store(memory, &name, &params)?
@@ -238,7 +238,7 @@ pub(crate) async fn lists(
     params: Params,
 ) -> Result<Json<Lists>, Refusal> {
     let limit = params.only(LISTS)?.limit()?;
-    beside(&context, move |memory| {
+    run_blocking(&context, move |memory| {
         let events = |name: &str| {
             memory.settings.stores.iter().any(|store| store.name == name && store.events.is_some())
         };
@@ -258,7 +258,7 @@ pub(crate) async fn tail(
     let list = list.map_err(|_| Refusal::bad("a list has a number; /api/v1/dta/lists lists them"))?;
     let (limit, from) = (params.limit()?, params.number("from")?);
     let reasons = build::drop_reasons(&context.active_config.settings());
-    beside(&context, move |memory| {
+    run_blocking(&context, move |memory| {
         let mut answer = memory.source.tail(list, from, limit).map_err(Refusal::not_found)?;
         answer.entries.iter_mut().filter_map(|entry| entry.fields.as_mut()).for_each(|f| name(f, &reasons));
         Ok(Json(answer))
@@ -288,7 +288,7 @@ pub(crate) async fn snapshots(
     params: Params,
 ) -> Result<Json<Snapshots>, Refusal> {
     params.only(&[])?;
-    beside(&context, |memory| Ok(Json(Snapshots { snapshots: memory.snapshot_list() }))).await
+    run_blocking(&context, |memory| Ok(Json(Snapshots { snapshots: memory.snapshot_list() }))).await
 }
 
 /// The stores of which to take a snapshot.
@@ -314,7 +314,7 @@ pub(crate) async fn snapshot(
             error.body_text()
         ))
     })?;
-    beside(&context, move |memory| {
+    run_blocking(&context, move |memory| {
         let taken = memory.snapshot(&wanted.stores).map_err(Refusal::bad)?;
         Ok(Json(Snapshots { snapshots: taken }))
     })

@@ -27,7 +27,7 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
     let settings = context.active_config.settings();
     let connection = request.extensions().get::<ConnectInfo<Peer>>().map(|info| Arc::clone(&info.0.0));
     let mut response = match admit(&settings.api, request.uri(), request.headers()) {
-        Ok(()) => match whole(request).await {
+        Ok(()) => match read_body(request).await {
             Ok(request) => {
                 connection.iter().for_each(|connection| connection.responding());
                 bounded(&context, next.run(request).await)
@@ -45,7 +45,7 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
 }
 
 /// Receives the body of a request: a handler never waits for a client.
-async fn whole(request: Request) -> Result<Request, Refusal> {
+async fn read_body(request: Request) -> Result<Request, Refusal> {
     let (parts, body) = request.into_parts();
     let bytes = match time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await {
         Ok(Ok(bytes)) => bytes,

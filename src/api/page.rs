@@ -43,7 +43,7 @@ pub(super) async fn compute<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
-    let place = time::timeout(PATIENCE, context.pages.clone().acquire_owned()).await;
+    let place = time::timeout(PERMIT_TIMEOUT, context.pages.clone().acquire_owned()).await;
     let Ok(Ok(place)) = place else {
         return Err(Refusal::unavailable("too many large responses are being made; ask again in a moment"));
     };
@@ -69,4 +69,4 @@ const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of responses made at the same time.
 pub(crate) const PAGES: usize = 2;
 /// How long a request waits for a permit.
-const PATIENCE: time::Duration = time::Duration::from_secs(2);
+const PERMIT_TIMEOUT: time::Duration = time::Duration::from_secs(2);

@@ -264,7 +264,7 @@ fn no_store() -> Refusal {
 }
 
 async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
-    let permit = tokio::time::timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
+    let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(places).acquire_owned()).await;
     let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
     permit.ok().and_then(Result::ok).ok_or_else(|| Refusal::unavailable(message))
 }
@@ -274,7 +274,7 @@ const HELD: Duration = Duration::from_secs(3);
 /// Maximum number of rows in a response.
 const MAX_ROWS: u64 = 10_000;
 /// How long a query waits for a permit.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

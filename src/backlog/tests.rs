@@ -44,8 +44,8 @@ fn event_bytes() -> usize {
 /// All records in the queue: ids of events, and reports of flow rows.
 fn drain(backlog: &mut Backlog) -> (Vec<u64>, Vec<u64>) {
     let (mut events, mut rows) = (Vec::new(), Vec::new());
-    while let Some(parcel) = backlog.pop() {
-        let Parcel::Results(batch, _) = parcel else { continue };
+    while let Some(records) = backlog.pop() {
+        let RecordBatch::Results(batch, _) = records else { continue };
         assert_eq!(batch.refused(), 0);
         events.extend(batch.events().map(|(event, _)| event.id));
         rows.extend(batch.flows().map(|(row, _)| row.reports));
@@ -151,12 +151,12 @@ fn every_kind_of_record_comes_out_as_it_went_in() {
     let mut backlog = Backlog::new(1 << 20);
     records(&batch).for_each(|record| backlog.offer(record, &rules));
     assert_eq!(backlog.changes.by_sender.len(), 2);
-    let Some(Parcel::Results(out, names)) = backlog.pop() else { panic!("nothing") };
+    let Some(RecordBatch::Results(out, names)) = backlog.pop() else { panic!("nothing") };
     assert!(Arc::ptr_eq(&names, &rules));
     assert_eq!(out.events_by_sender().collect::<Vec<_>>(), [(3, &event(Kind::New, 5), &[1, 2][..])]);
     assert_eq!(out.drops_by_sender().collect::<Vec<_>>(), [(3, &drop)]);
     assert_eq!(out.losses(), [loss]);
-    let Some(Parcel::Results(out, _)) = backlog.pop() else { panic!("nothing") };
+    let Some(RecordBatch::Results(out, _)) = backlog.pop() else { panic!("nothing") };
     assert_eq!(out.flows().collect::<Vec<_>>(), [(&row(9), &[4][..])]);
     assert!(backlog.pop().is_none());
 }

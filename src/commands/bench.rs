@@ -48,7 +48,7 @@ impl Switch for MeasuredSwitch {
     }
 
     fn wait(&self, poll_fds: &mut PollFds) -> bool {
-        self.0.rest(None, poll_fds)
+        self.0.sleep(None, poll_fds)
     }
 
     fn is_empty(&self) -> bool {

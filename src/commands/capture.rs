@@ -13,7 +13,7 @@ use terminal::progress::Progress;
 
 /// One frame of a capture, as far as it could be read.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum CapturedFrame<'a> {
     /// A UDP datagram to a telemetry port, and the frame that it came in.
     Datagram(Datagram<'a>, Layer<'a>),
     /// A frame whose headers are inconsistent with its bytes, and its source address if known.
@@ -48,11 +48,11 @@ pub(super) fn read(
     ports: &[u16],
     account: &mut Account,
     progress: &mut Progress,
-    mut each: impl FnMut(u64, Found<'_>) -> Result<(), CliError>,
+    mut each: impl FnMut(u64, CapturedFrame<'_>) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     frames(path, account, progress, |account, frame| match telemetry(frame, ports, account) {
-        Ok((datagram, _)) => each(frame.ts, Found::Datagram(datagram, frame.layer())),
-        Err(Some((refusal, source))) => each(frame.ts, Found::Refused(refusal, source)),
+        Ok((datagram, _)) => each(frame.ts, CapturedFrame::Datagram(datagram, frame.layer())),
+        Err(Some((refusal, source))) => each(frame.ts, CapturedFrame::Refused(refusal, source)),
         Err(None) => Ok(()),
     })
 }

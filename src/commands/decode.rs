@@ -3,7 +3,7 @@
 mod aggregate;
 mod dta;
 mod json;
-mod judge;
+mod plausibility;
 mod text;
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use wire::packet::Contents;
 use wire::report::{Decoder, Peek, peek};
 use wire::{Hop, Refusal};
 
-use self::judge::Judge;
-use super::capture::{self, Account, Found};
+use self::plausibility::PlausibilityCheck;
+use super::capture::{self, Account, CapturedFrame};
 use crate::config::{Settings, build};
 use crate::datagram::{Profiles, octets};
 use terminal::CliError;
@@ -83,11 +83,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let mut profiles = build::wire_profiles(&settings);
     let (default, by_source) = build::profiles(&settings);
-    let mut judge = Judge { default, by_source, nodes: build::node_profiles(&settings) };
+    let mut plausibility = PlausibilityCheck { default, by_source, nodes: build::node_profiles(&settings) };
     if let Some(name) = &args.profile {
-        judge.default = super::profile::named(name, &settings)?;
-        judge.by_source.clear();
-        profiles = Profiles { default: judge.default.wire, by_source: Vec::new() };
+        plausibility.default = super::profile::named(name, &settings)?;
+        plausibility.by_source.clear();
+        profiles = Profiles { default: plausibility.default.wire, by_source: Vec::new() };
     }
     build::receive_on(&mut profiles.default, &args.ports);
     for (_, profile) in &mut profiles.by_source {
@@ -96,7 +96,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut printer = Printer {
         decoder: Decoder::new(profiles.default),
         profiles,
-        judge,
+        plausibility,
         aggregate_ports: args.aggregate_ports,
         roce_ports: [args.roce_ports, roce_ports(&settings)].concat(),
         json: args.json,
@@ -150,7 +150,7 @@ struct Tally {
 struct Printer<'a> {
     decoder: Decoder,
     profiles: Profiles,
-    judge: Judge,
+    plausibility: PlausibilityCheck,
     aggregate_ports: Vec<u16>,
     roce_ports: Vec<u16>,
     json: bool,
@@ -166,16 +166,16 @@ impl Printer<'_> {
         let all = [ports, &self.aggregate_ports, &dta::PORTS, &roce_ports].concat();
         let known = dta::Ports { reports: ports, roce: &roce_ports };
         capture::read(file, &all, account, progress, |ts, found| match found {
-            Found::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dst_port) => {
+            CapturedFrame::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dst_port) => {
                 self.aggregate(ts, &datagram)
             }
-            Found::Datagram(datagram, layer) => {
+            CapturedFrame::Datagram(datagram, layer) => {
                 match dta::by_port(known, &datagram, layer, &mut Vec::new()) {
                     Some(found) => self.dta(ts, datagram.src, &found),
                     None => self.datagram(ts, &datagram),
                 }
             }
-            Found::Refused(refusal, source) => self.refused(ts, source, refusal),
+            CapturedFrame::Refused(refusal, source) => self.refused(ts, source, refusal),
         })
     }
 
@@ -207,17 +207,17 @@ impl Printer<'_> {
             account.datagrams += 1;
             self.line.clear();
             if self.json {
-                json::packet(&mut self.line, ts, &contents, self.judge.of_packets());
+                json::packet(&mut self.line, ts, &contents, self.plausibility.of_packets());
             } else {
-                text::packet(&mut self.line, ts, &contents, self.judge.of_packets());
+                text::packet(&mut self.line, ts, &contents, self.plausibility.of_packets());
             }
             self.print()
         })
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self { decoder, json, out, line, summary, profiles, judge, .. } = self;
-        let judge = judge.of(&octets(datagram.src));
+        let Self { decoder, json, out, line, summary, profiles, plausibility, .. } = self;
+        let plausibility = plausibility.of(&octets(datagram.src));
         let profile = profiles.of(&octets(datagram.src));
         if decoder.profile() != profile {
             *decoder = Decoder::new(*profile);
@@ -225,8 +225,8 @@ impl Printer<'_> {
         for (index, report) in decoder.reports(datagram.payload).enumerate() {
             line.clear();
             match &report {
-                Ok(report) if *json => json::report(line, ts, datagram.src, report, judge),
-                Ok(report) => text::report(line, ts, datagram.src, report, judge),
+                Ok(report) if *json => json::report(line, ts, datagram.src, report, plausibility),
+                Ok(report) => text::report(line, ts, datagram.src, report, plausibility),
                 Err(refusal) => {
                     // `peek` gives the flow of the datagram's first report only.
                     let flow = |known: Peek| known.flow.filter(|_| index == 0);
@@ -263,7 +263,7 @@ impl Printer<'_> {
         &mut self,
         ts: u64,
         source: IpAddr,
-        found: &Result<dta::Found<'_>, Refusal>,
+        found: &Result<dta::Message<'_>, Refusal>,
     ) -> Result<(), CliError> {
         match found {
             Ok(found) => {

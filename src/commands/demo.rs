@@ -318,7 +318,7 @@ fn budget(status: &StatusView, sent: &Sent) -> String {
 const FOR_ALL: &str = "every one is accounted for.";
 
 /// Units that a stage dropped, for any reason.
-fn not_done(stage: &Stage) -> u64 {
+fn dropped(stage: &Stage) -> u64 {
     stage.drops.values().sum()
 }
 
@@ -342,7 +342,7 @@ fn table(lost: &str, stages: &[Stage]) -> String {
             name.to_string(),
             units::count(*into),
             units::count(*out),
-            units::count(not_done(stage)),
+            units::count(dropped(stage)),
             format!("{}{}{}", unit, if reasons.is_empty() { "" } else { ": " }, reasons.join(", ")),
         ]);
     }

@@ -101,18 +101,18 @@ fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCod
     // The stream has no filter by metric; `drain` applies it.
     let streamed = Filter { metric: None, ..args.filter.clone() };
     let path = format!("/events/stream{}", streamed.query('?'));
-    let mut patience = Patience::new(Duration::from_secs(args.reconnect));
+    let mut backoff = ReconnectBackoff::new(Duration::from_secs(args.reconnect));
     let mut stream = client.stream(&path)?;
     loop {
         let connected = Instant::now();
         let cause = drain(stream, &args.filter, printer)?;
         if connected.elapsed() >= STEADY {
-            patience = Patience::new(patience.limit);
+            backoff = ReconnectBackoff::new(backoff.limit);
         }
         if args.reconnect > 0 {
             eprintln!("hopwise: {cause}; waiting {} s for hopwise at {}", args.reconnect, client.url());
         }
-        stream = again(client, &path, &mut patience, &cause)?;
+        stream = reconnect(client, &path, &mut backoff, &cause)?;
         eprintln!("hopwise: reconnected to {}; `hopwise events` lists the events in between", client.url());
     }
 }
@@ -143,8 +143,13 @@ fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<Strin
 }
 
 /// Reconnects as soon as a server answers.
-fn again(client: &Client, path: &str, patience: &mut Patience, cause: &str) -> Result<Stream, CliError> {
-    while let Some(pause) = patience.next(Instant::now()) {
+fn reconnect(
+    client: &Client,
+    path: &str,
+    backoff: &mut ReconnectBackoff,
+    cause: &str,
+) -> Result<Stream, CliError> {
+    while let Some(pause) = backoff.next(Instant::now()) {
         thread::sleep(pause);
         match client.stream(path) {
             Ok(stream) => return Ok(stream),
@@ -153,7 +158,7 @@ fn again(client: &Client, path: &str, patience: &mut Patience, cause: &str) -> R
             Err(_) => {}
         }
     }
-    let (url, waited) = (client.url(), patience.limit.as_secs());
+    let (url, waited) = (client.url(), backoff.limit.as_secs());
     Err(CliError::new(match waited {
         0 => format!("{cause}; hopwise at {url} has stopped"),
         _ => format!("{cause}, and hopwise at {url} was not back after {waited} s; start it again"),
@@ -162,14 +167,14 @@ fn again(client: &Client, path: &str, patience: &mut Patience, cause: &str) -> R
 
 /// Time limit and back-off of reconnection.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Patience {
+struct ReconnectBackoff {
     limit: Duration,
     pause: Duration,
     /// When the connection was lost.
     lost: Option<Instant>,
 }
 
-impl Patience {
+impl ReconnectBackoff {
     fn new(limit: Duration) -> Self {
         Self { limit, pause: FIRST_PAUSE, lost: None }
     }
@@ -313,13 +318,14 @@ mod tests {
     #[test]
     fn pauses_double_until_the_time_limit() {
         let start = Instant::now();
-        let (mut patience, mut now, mut pauses) = (Patience::new(Duration::from_secs(10)), start, Vec::new());
-        while let Some(pause) = patience.next(now) {
+        let (mut backoff, mut now, mut pauses) =
+            (ReconnectBackoff::new(Duration::from_secs(10)), start, Vec::new());
+        while let Some(pause) = backoff.next(now) {
             pauses.push(pause.as_millis());
             now += pause;
         }
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 2250]);
-        assert_eq!(Patience::new(Duration::ZERO).next(start), None);
+        assert_eq!(ReconnectBackoff::new(Duration::ZERO).next(start), None);
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn explain(basis: &str) -> &str {
         "corrected" => "corrected by an estimated clock offset",
         "unsynchronised" => "the clocks disagree; not usable as a latency",
         "hop_limit" => "joined from postcards, in the order of the packet's hop limit",
-        "stamps" => "joined from postcards, in the order of their timestamps",
+        "timestamps" => "joined from postcards, in the order of their timestamps",
         "topology" => "joined from postcards, in the order of the links of the configuration",
         other => other,
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use collector::{Batch, Collector, Datagram};
 use store::{Policy, Store};
 
-use self::findings::{Findings, Keeper, Outlet};
+use self::findings::{Findings, Outlet, StoreWriter};
 use super::capture::{self, Account};
 use crate::config::{Settings, build};
 use crate::datagram::{AggregatePorts, Contents, octets};
@@ -111,9 +111,9 @@ const BATCH: usize = 65_536;
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let config = configure(&args, &settings)?;
-    let keeper = args.store.as_ref().map(|dir| open(dir, &settings)).transpose()?;
+    let store_writer = args.store.as_ref().map(|dir| open(dir, &settings)).transpose()?;
     let findings = Findings::new(&config, args.explain_loss);
-    let mut replay = Replay::new(config, Outlet { findings, keeper }, args.speed);
+    let mut replay = Replay::new(config, Outlet { findings, store_writer }, args.speed);
     replay.aggregate_ports = AggregatePorts(args.aggregate_ports.as_slice().into());
     replay.ports = args.all_ports();
     let mut account = Account::default();
@@ -163,7 +163,7 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
     Ok(config)
 }
 
-fn open(dir: &Path, settings: &Settings) -> Result<Keeper, CliError> {
+fn open(dir: &Path, settings: &Settings) -> Result<StoreWriter, CliError> {
     // The input can wait, so nothing is shed. Replayed records may be old: retention would delete them at once.
     let config = store::Config {
         dir: dir.to_path_buf(),
@@ -174,13 +174,13 @@ fn open(dir: &Path, settings: &Settings) -> Result<Keeper, CliError> {
     };
     let store = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
     store.set_rules(settings.rules.iter().map(|rule| rule.name.clone()).collect());
-    Ok(Keeper { store, batch: Batch::with_capacity(BATCH) })
+    Ok(StoreWriter { store, batch: Batch::with_capacity(BATCH) })
 }
 
 /// Replays one file at full speed and returns the number of its reports: the work that the benchmark measures.
 pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliError> {
     let findings = Findings::new(&config, false);
-    let mut replay = Replay::new(config, Outlet { findings, keeper: None }, Speed::Max);
+    let mut replay = Replay::new(config, Outlet { findings, store_writer: None }, Speed::Max);
     let mut progress = Progress::new("", "frames", None).silenced(true);
     replay.ports = vec![32_766];
     capture::bursts(file, &mut Account::default(), &mut progress, |account, frames| {
@@ -315,8 +315,8 @@ impl Replay {
         self.tick();
         self.outlet.findings.note_profiles(&self.collector);
         self.collector.finish(self.last, &mut self.outlet);
-        let Outlet { findings, keeper } = self.outlet;
-        Replayed { collector: self.collector, findings, stored: keeper.map(Keeper::close) }
+        let Outlet { findings, store_writer } = self.outlet;
+        Replayed { collector: self.collector, findings, stored: store_writer.map(StoreWriter::close) }
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(subcommand)]
-    what: What,
+    what: RequestKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,7 +82,7 @@ enum PriorityArg {
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum RequestKind {
     /// Write a value for a key
     KeyWrite(KeyWrite),
     /// Append entries to a list
@@ -192,14 +192,14 @@ pub(super) struct Sending {
     json: bool,
     /// Reports suppressed because of congestion or a full buffer.
     pub(super) suppressed: u64,
-    pub(super) no_room: u64,
+    pub(super) queue_full: u64,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut sending = Sending::open(&args)?;
     match &args.what {
-        What::Load(load) => load::run(load, &mut sending)?,
+        RequestKind::Load(load) => load::run(load, &mut sending)?,
         what => {
             let mut scratch = Vec::new();
             let operation = what.operation(&mut scratch)?;
@@ -214,7 +214,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     sending.summarize()
 }
 
-impl What {
+impl RequestKind {
     fn operation<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<Operation<'a>, CliError> {
         Ok(match self {
             Self::KeyWrite(KeyWrite { store, key, data, copies }) => {
@@ -294,7 +294,7 @@ impl Sending {
             return Err(CliError::new(text));
         }
         let any = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        let answered = args.essential || matches!(args.what, What::Load(_));
+        let answered = args.essential || matches!(args.what, RequestKind::Load(_));
         let control = args.control.unwrap_or(SocketAddr::new(any, if answered { CONTROL_PORT } else { 0 }));
         let sockets = Sockets::open(&to, control).map_err(|error| {
             CliError::new(format!("{error} (name another with --control, if a reporter runs here already)"))
@@ -314,7 +314,7 @@ impl Sending {
         };
         let reporter = Reporter::new(config).map_err(|error| CliError::new(error.to_string()))?;
         let (outbox, json) = (Outbox::default(), args.json);
-        Ok(Self { reporter, outbox, sockets, options, json, suppressed: 0, no_room: 0 })
+        Ok(Self { reporter, outbox, sockets, options, json, suppressed: 0, queue_full: 0 })
     }
 
     /// Queues a report in the outbox.
@@ -322,25 +322,25 @@ impl Sending {
         match self.reporter.send(operation, self.options, time::monotonic(), &mut self.outbox) {
             Ok(()) => {}
             Err(SendError::Suppressed) => self.suppressed += 1,
-            Err(SendError::NoRoom) => self.no_room += 1,
+            Err(SendError::NoRoom) => self.queue_full += 1,
         }
     }
 
-    /// Sends queued reports and processes responses; waits up to `patience` ms for the first.
-    pub(super) fn poll(&mut self, patience: u32) {
+    /// Sends queued reports and processes responses; waits up to `timeout` ms for the first.
+    pub(super) fn poll(&mut self, timeout: u32) {
         let Self { reporter, outbox, sockets, .. } = self;
         sockets.send(outbox);
-        sockets.receive(patience, |collector, payload| {
+        sockets.receive(timeout, |collector, payload| {
             reporter.control(collector, payload, time::monotonic(), outbox);
         });
         reporter.tick(time::monotonic(), outbox);
         sockets.send(outbox);
     }
 
-    /// Processes responses until none arrives for `patience`.
-    fn settle(&mut self, patience: Duration) {
+    /// Processes responses until none arrives for `timeout`.
+    fn settle(&mut self, timeout: Duration) {
         let received = |sending: &Self| sending.reporter.stats().controls;
-        let nanoseconds = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let (mut last, mut until) = (received(self), time::monotonic().saturating_add(nanoseconds));
         while time::monotonic() < until {
             self.poll(5);
@@ -372,12 +372,12 @@ impl Sending {
             "congestions": total.congestions,
             "unavailable": total.unavailable,
             "suppressed": self.suppressed,
-            "queue_full": self.no_room,
+            "queue_full": self.queue_full,
             "unsent": sockets.lost,
         });
         let text = if self.json { format!("{summary}\n") } else { self.sentence(&total) };
         io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
-        let bad = total.refused + total.unavailable + sockets.lost + self.no_room;
+        let bad = total.refused + total.unavailable + sockets.lost + self.queue_full;
         Ok(if bad == 0 && stats.reports > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 
@@ -391,7 +391,7 @@ impl Sending {
             (total.congestions, "congestion notice(s)"),
             (self.suppressed, "suppressed because of congestion"),
             (total.unavailable, "requested too late to retransmit"),
-            (self.no_room, "dropped: the send queue was full"),
+            (self.queue_full, "dropped: the send queue was full"),
             (lost, "could not be sent: is there a route to the collector? (`ip route get ADDRESS`)"),
         ] {
             if count > 0 {

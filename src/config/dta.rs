@@ -83,7 +83,7 @@ section! {
         /// A display name.
         pub(crate) name: String = String::new(),
         /// The trigger.
-        pub(crate) on: Option<OccasionName> = None,
+        pub(crate) on: Option<MappingTrigger> = None,
         /// Name of the table, for triggers of a table.
         pub(crate) table: Option<String> = None,
         /// Source address.
@@ -137,7 +137,7 @@ section! {
 
 choice! {
     /// A trigger of reports.
-    pub(crate) enum OccasionName("\"path\", \"hop\", \"sample\", \"drop\", \"queue\", \"congested_packet\", \"packet\", \"evicted\", \"period\", \"passed\" or \"window\"") {
+    pub(crate) enum MappingTrigger("\"path\", \"hop\", \"sample\", \"drop\", \"queue\", \"congested_packet\", \"packet\", \"evicted\", \"period\", \"passed\" or \"window\"") {
         /// A sink strips INT from a packet that its filters report.
         Path = "path",
         /// The switch reports its own hop only: INT-MX, postcards.
@@ -387,7 +387,7 @@ impl AtName {
 
 impl MappingSettings {
     /// Keys that its operation does not read.
-    fn idle(&self, operation: OperationName) -> Option<&'static str> {
+    fn unused_key(&self, operation: OperationName) -> Option<&'static str> {
         use OperationName::{Append, KeyIncrement, KeyWrite, Postcard};
         let defaults = Self::default();
         let written = [
@@ -408,7 +408,7 @@ impl MappingSettings {
     }
 
     fn action(&self, operation: OperationName) -> Result<Action, (&'static str, String)> {
-        if let Some(key) = self.idle(operation) {
+        if let Some(key) = self.unused_key(operation) {
             return Err((key, format!("\"{}\" does not use this key; remove it", operation.word())));
         }
         let store =
@@ -451,10 +451,10 @@ impl MappingSettings {
             })?),
             None => None,
         };
-        let occasion = Trigger::ALL.into_iter().find(|occasion| occasion.word() == on.word());
+        let trigger = Trigger::ALL.into_iter().find(|trigger| trigger.word() == on.word());
         Ok(Mapping {
             name: self.name.clone(),
-            on: occasion.unwrap_or(Trigger::Path),
+            on: trigger.unwrap_or(Trigger::Path),
             table,
             flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
             when: conditions(&self.when),

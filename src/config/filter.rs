@@ -168,7 +168,7 @@ impl FilterSettings {
     }
 
     /// Keys that its algorithm does not read.
-    fn idle(&self, algorithm: FilterAlgorithm) -> Vec<&'static str> {
+    fn unused_keys(&self, algorithm: FilterAlgorithm) -> Vec<&'static str> {
         use FilterAlgorithm::{Change, MovingAverage, Noop, PerFlow, PerHop, PerHopOfFlow, Rule};
         let read: &[&str] = match algorithm {
             Noop => &[],
@@ -279,7 +279,7 @@ pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)
             refuse(&["switch", "filter", &position], MIXED.to_owned());
         }
         if let Some(algorithm) = filter.algorithm {
-            for key in filter.idle(algorithm) {
+            for key in filter.unused_keys(algorithm) {
                 let message = format!("algorithm = \"{}\" does not read {key}; remove it", algorithm.word());
                 refuse(&["switch", "filter", &position, key], message);
             }
@@ -289,7 +289,7 @@ pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)
             Ok(None) => {}
             Ok(Some(detector)) => {
                 bytes = bytes.saturating_add(memory(&detector, registers));
-                if let Err((key, message)) = contradiction(detector) {
+                if let Err((key, message)) = check_detector(detector) {
                     refuse(&["switch", "filter", &position, key], message);
                 }
             }
@@ -334,7 +334,7 @@ fn memory(detector: &Detector, registers: usize) -> u64 {
 }
 
 /// Whether its settings are invalid.
-fn contradiction(detector: Detector) -> Result<(), Problem> {
+fn check_detector(detector: Detector) -> Result<(), Problem> {
     let filter = dataplane::Filter { flows: Match::default(), detector };
     match dataplane::Filters::new(vec![filter], 1, Units::default()) {
         Ok(_) => Ok(()),

@@ -305,7 +305,7 @@ impl Setting for FieldsSetting {
 
 impl MemorySettings {
     /// A warning of one sentence if other machines can reach the exchange without a secret.
-    pub(crate) fn unguarded(&self) -> Option<String> {
+    pub(crate) fn missing_secret_warning(&self) -> Option<String> {
         (self.secret_file.is_none() && !self.exchange.ip().to_canonical().is_loopback()).then(|| {
             format!(
                 "any host that reaches the exchange at {} can write collector memory: set secret_file for [collector.memory] and its translators (openssl rand -hex 32 > FILE; chmod 600 FILE)",
@@ -350,7 +350,7 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
             "RoCEv2's checksum covers the address; write one of this machine, such as \"10.0.0.9:4791\"",
         );
     }
-    way(memory, &mut refuse_at);
+    check_mode(memory, &mut refuse_at);
     if !(2..=4096).contains(&memory.queue_pairs) {
         refuse_at("queue_pairs", "write a number from 2 to 4096; a translator takes two");
     }
@@ -369,7 +369,7 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
     for (index, store) in memory.stores.iter().enumerate() {
         let position = index.to_string();
         let before = &memory.stores[..index];
-        let wrong = names(store, before).into_iter().chain(shape(store)).chain(meaning(store));
+        let wrong = names(store, before).into_iter().chain(shape(store)).chain(check_events(store));
         for (key, message) in wrong.chain(clearing(store, memory.mode)) {
             refuse(&["collector", "memory", "stores", &position, key], message);
         }
@@ -377,7 +377,7 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
 }
 
 /// Checks the mode, the interface and the address together.
-fn way(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
+fn check_mode(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
     match (memory.mode, &memory.interface) {
         (MemoryMode::Socket, None) => return,
         (MemoryMode::Verbs, None) => {}
@@ -542,7 +542,7 @@ fn sketch_shape(store: &RegionSettings, refuse: &mut dyn FnMut(&'static str, &st
 }
 
 /// Event kinds of entries.
-fn meaning(store: &RegionSettings) -> Vec<(&'static str, String)> {
+fn check_events(store: &RegionSettings) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     if store.events.is_some() && (store.kind != StoreKind::Append || store.fields.is_none()) {
         let what = "only entries of lists whose `fields` are known become events; add fields = \"src:ipv4 …\", or remove the line";

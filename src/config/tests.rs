@@ -94,11 +94,11 @@ fn a_collector_without_a_secret_of_its_own_has_the_translators() {
         dta.collectors.iter().map(|one| dta.secret_file(one).unwrap().display().to_string()).collect();
     assert_eq!(files, ["/etc/hopwise/dta-secret", "/etc/hopwise/dta-secret-b"]);
     let mut memory = settings.collector.memory.unwrap();
-    assert_eq!(memory.unguarded(), None, "it has a secret");
+    assert_eq!(memory.missing_secret_warning(), None, "it has a secret");
     memory.secret_file = None;
-    assert!(memory.unguarded().unwrap().contains("10.0.0.9:18515"));
+    assert!(memory.missing_secret_warning().unwrap().contains("10.0.0.9:18515"));
     memory.exchange = "[::ffff:127.0.0.1]:18515".parse().unwrap();
-    assert_eq!(memory.unguarded(), None, "only this machine reaches it");
+    assert_eq!(memory.missing_secret_warning(), None, "only this machine reaches it");
 }
 
 #[test]

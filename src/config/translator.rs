@@ -461,7 +461,7 @@ impl TargetSettings {
         translator::Rate {
             messages: self.rate.map_or(0, |rate| rate.0),
             bytes: self.bandwidth.map_or(0, |rate| rate.0 / 8),
-            ..translator::Rate::ENDLESS
+            ..translator::Rate::UNLIMITED
         }
     }
 }

@@ -11,7 +11,7 @@ use terminal::units;
 pub(super) const RECEIVE_BUFFER: &str = "receive_buffer";
 
 /// The requirements of AF_XDP.
-struct Need<'a> {
+struct XdpRequirements<'a> {
     machine: &'a Machine,
     /// Bytes of frames in all.
     frames: u64,
@@ -37,7 +37,7 @@ pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[E
     let frames = interfaces().map(memory).sum();
     let requested = interfaces().any(|examined| examined.input.requested);
     let verdict = if requested { Verdict::Blocking } else { Verdict::Suboptimal };
-    let need = Need { machine, frames, kernel_mode: requirements.kernel_mode, verdict };
+    let need = XdpRequirements { machine, frames, kernel_mode: requirements.kernel_mode, verdict };
     checks.extend([need.kernel(), need.sockets(), need.capabilities(), need.memlock()]);
     checks.extend(requirements.kernel_mode.then(|| need.detection()));
     if requirements.memory.huge_pages {
@@ -96,7 +96,7 @@ fn transparent_huge_pages(machine: &Machine) -> Check {
     }
 }
 
-impl Need<'_> {
+impl XdpRequirements<'_> {
     fn kernel(&self) -> Check {
         let (name, why) = (
             "kernel",

@@ -94,14 +94,19 @@ impl Writer {
 
 /// The facts about its interface and devices.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct MemoryFacts {
     pub(super) facts: Option<Facts>,
     pub(super) devices: Vec<RdmaDevice>,
     pub(super) library: Result<(), &'static str>,
 }
 
 /// Examines one. `program`: the kernel's result of loading the responder, if it was tried.
-pub(super) fn examine(writer: &Writer, machine: &Machine, found: Found, program: Option<Check>) -> Examined {
+pub(super) fn examine(
+    writer: &Writer,
+    machine: &Machine,
+    found: MemoryFacts,
+    program: Option<Check>,
+) -> Examined {
     let mut checks = Vec::new();
     match writer {
         Writer::Kernel { interface } => {
@@ -266,7 +271,7 @@ mod tests {
     }
 
     /// Name, verdict and command of all checks.
-    fn checks(writer: &Writer, machine: &Machine, found: &Found) -> Vec<String> {
+    fn checks(writer: &Writer, machine: &Machine, found: &MemoryFacts) -> Vec<String> {
         let examined = examine(writer, machine, found.clone(), None);
         let one = |check: &Check| {
             let fix = check.fix.as_deref().unwrap_or("-");
@@ -275,7 +280,7 @@ mod tests {
         examined.checks.iter().map(one).collect()
     }
 
-    const NOTHING: Found = Found { facts: None, devices: Vec::new(), library: Ok(()) };
+    const NOTHING: MemoryFacts = MemoryFacts { facts: None, devices: Vec::new(), library: Ok(()) };
 
     #[test]
     fn the_responder_takes_a_kernel_three_capabilities_and_an_interface() {
@@ -320,7 +325,7 @@ mod tests {
         let address = IpAddr::from([10, 0, 0, 9]);
         let writer = Writer::Verbs { section: "[translator]", address, bytes: 16 << 20 };
         let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));
-        let none = Found { library: Err("libibverbs.so.1: cannot open shared object file"), ..NOTHING };
+        let none = MemoryFacts { library: Err("libibverbs.so.1: cannot open shared object file"), ..NOTHING };
         assert_eq!(
             checks(&writer, &poor, &none),
             [
@@ -332,12 +337,12 @@ mod tests {
         let device =
             |name: &str, address: IpAddr| RdmaDevice { name: name.to_owned(), addresses: vec![address] };
         let other = device("mlx5_0", Ipv4Addr::LOCALHOST.into());
-        let found = Found { devices: vec![other.clone()], ..NOTHING };
+        let found = MemoryFacts { devices: vec![other.clone()], ..NOTHING };
         assert_eq!(
             checks(&writer, &rich, &found)[1],
             "rdma_device: blocking: 10.0.0.9 is of none of mlx5_0: rdma link"
         );
-        let found = Found { devices: vec![other, device("mlx5_1", address)], ..NOTHING };
+        let found = MemoryFacts { devices: vec![other, device("mlx5_1", address)], ..NOTHING };
         assert_eq!(
             checks(&writer, &rich, &found),
             [

@@ -251,7 +251,11 @@ pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Repor
         let facts = facts.map_err(|error| CliError::new(error.to_string()))?.flatten();
         let program = (depth.try_rx_paths && writer.interface().is_some())
             .then(|| program("responder_program", xdp::RDMA));
-        let found = memory::Found { facts, devices: device::rdma_devices(), library: nic::verbs::is_there() };
+        let found = memory::MemoryFacts {
+            facts,
+            devices: device::rdma_devices(),
+            library: nic::verbs::check_library(),
+        };
         inputs.push(memory::examine(writer, &machine, found, program));
     }
     Ok(Report { machine, checks, inputs })

@@ -213,12 +213,12 @@ impl SecretFile {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again, for [`Fresh::put`].
+    /// Reads the file again, for [`NewSecret::activate`].
     ///
     /// # Errors
     /// As [`Secret::read`].
-    pub(crate) fn again(self: &Arc<Self>) -> Result<Fresh, CliError> {
-        Ok(Fresh { file: Arc::clone(self), secret: Secret::read(&self.file)? })
+    pub(crate) fn reread(self: &Arc<Self>) -> Result<NewSecret, CliError> {
+        Ok(NewSecret { file: Arc::clone(self), secret: Secret::read(&self.file)? })
     }
 
     #[cfg(test)]
@@ -230,14 +230,14 @@ impl SecretFile {
 
 /// A secret that was read and is not active yet.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct NewSecret {
     file: Arc<SecretFile>,
     secret: Secret,
 }
 
-impl Fresh {
+impl NewSecret {
     /// Uses it for new connections.
-    pub(crate) fn put(self) {
+    pub(crate) fn activate(self) {
         *self.file.now.lock().unwrap_or_else(PoisonError::into_inner) = self.secret;
     }
 }

@@ -24,7 +24,7 @@ fn file(secret: &str) -> Arc<SecretFile> {
 }
 
 /// A collector that records its connections.
-struct Place {
+struct TestCollector {
     recorder: Arc<Recorder>,
     access: Arc<AccessControl>,
     at: std::net::SocketAddr,
@@ -32,7 +32,7 @@ struct Place {
     control: Control,
 }
 
-impl Place {
+impl TestCollector {
     fn open(secret: Option<&str>) -> Self {
         let (control, _messages) = Control::new();
         let (recorder, access) = (Arc::new(Recorder::default()), AccessControl::new(secret.map(file)));
@@ -48,7 +48,7 @@ impl Place {
     }
 
     /// The outcomes of all ended and accepted connections; checks the balance.
-    fn became(&self) -> NamedCounts {
+    fn outcomes(&self) -> NamedCounts {
         let view = self.access.view();
         assert!(view.balanced, "{view:?}");
         let mut all = view.refused;
@@ -87,12 +87,12 @@ impl Raw {
         Self { stream, lines }
     }
 
-    fn say(&mut self, line: &[u8]) {
+    fn send_line(&mut self, line: &[u8]) {
         self.stream.write_all(&[line, b"\n"].concat()).unwrap();
     }
 
     fn send(&mut self, message: &Message) {
-        self.say(&write(message, None).unwrap());
+        self.send_line(&write(message, None).unwrap());
     }
 
     /// The next line; empty when the other side has closed.
@@ -128,47 +128,47 @@ fn proof(secret: &str, side: Side, nonces: &Nonces) -> Message {
 
 #[test]
 fn a_peer_with_the_secret_is_accepted() {
-    let place = Place::open(Some(SECRET));
-    let (outcome, refusals) = place.tried(Some(SECRET));
+    let collector = TestCollector::open(Some(SECRET));
+    let (outcome, refusals) = collector.tried(Some(SECRET));
     let LinkEvent::Accepted(0, got) = outcome else { panic!("{outcome:?}") };
     assert_eq!((*got, refusals), (accept(), [0; RefusalCause::COUNT]));
-    assert_eq!(place.became(), [("accepted", 1)]);
-    assert_eq!(place.recorder.read()[0], "a1 came");
+    assert_eq!(collector.outcomes(), [("accepted", 1)]);
+    assert_eq!(collector.recorder.read()[0], "a1 came");
 }
 
 #[test]
 fn a_peer_with_another_secret_is_refused_and_learns_nothing() {
-    let place = Place::open(Some(SECRET));
-    let (outcome, refusals) = place.tried(Some(OTHER));
+    let collector = TestCollector::open(Some(SECRET));
+    let (outcome, refusals) = collector.tried(Some(OTHER));
     let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
     assert!(
         reason.starts_with("refused: the secrets differ: give [collector.memory] secret_file"),
         "{reason}"
     );
     assert_eq!(refusals[RefusalCause::WrongSecret as usize], 1);
-    assert_eq!(place.became(), [("wrong_secret", 1)]);
-    assert!(place.recorder.read().is_empty());
+    assert_eq!(collector.outcomes(), [("wrong_secret", 1)]);
+    assert!(collector.recorder.read().is_empty());
 }
 
 #[test]
 fn a_collector_with_a_secret_refuses_a_translator_without() {
-    let place = Place::open(Some(SECRET));
-    let (outcome, refusals) = place.tried(None);
+    let collector = TestCollector::open(Some(SECRET));
+    let (outcome, refusals) = collector.tried(None);
     let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
     assert!(reason.contains("set [translator] secret_file to a file with the secret"), "{reason}");
     assert_eq!(refusals[RefusalCause::NoSecret as usize], 1);
-    assert_eq!(place.became(), [("no_secret", 1)]);
-    assert!(place.recorder.read().is_empty());
+    assert_eq!(collector.outcomes(), [("no_secret", 1)]);
+    assert!(collector.recorder.read().is_empty());
 }
 
 #[test]
 fn a_translator_with_a_secret_refuses_a_collector_without() {
-    let place = Place::open(None);
-    let (outcome, refusals) = place.tried(Some(SECRET));
+    let collector = TestCollector::open(None);
+    let (outcome, refusals) = collector.tried(Some(SECRET));
     let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
     assert!(reason.contains("this collector has no secret: set [collector.memory] secret_file"), "{reason}");
     assert_eq!(refusals[RefusalCause::NotSecured as usize], 1);
-    assert_eq!(place.became(), [("not_secured", 1)]);
+    assert_eq!(collector.outcomes(), [("not_secured", 1)]);
 }
 
 /// Impostors of a collector: their response to `begin`, and to the proof.
@@ -212,31 +212,31 @@ fn an_impostor_collector_gets_no_hello() {
 
 #[test]
 fn replayed_lines_are_refused() {
-    let place = Place::open(Some(SECRET));
-    let mut first = place.connect();
+    let collector = TestCollector::open(Some(SECRET));
+    let mut first = collector.connect();
     let nonces = first.begin();
     let shown = proof(SECRET, Side::Translator, &nonces);
     first.send(&shown);
     assert_eq!(first.message(), proof(SECRET, Side::Collector, &nonces));
     // A replay of recorded messages: the collector has drawn another nonce.
-    let mut again = place.connect();
+    let mut again = collector.connect();
     let later = again.begin();
     assert_ne!(later.collector, nonces.collector);
     again.send(&shown);
     assert_eq!(again.refused().0, "wrong_secret");
     // And the collector's own proof, sent back to it.
-    let mut third = place.connect();
+    let mut third = collector.connect();
     let nonces = third.begin();
     third.send(&proof(SECRET, Side::Collector, &nonces));
     assert_eq!(third.refused().0, "wrong_secret");
-    assert_eq!(place.became(), [("wrong_secret", 2)]);
+    assert_eq!(collector.outcomes(), [("wrong_secret", 2)]);
 }
 
 #[test]
 fn after_the_proofs_only_what_is_sealed_counts() {
-    let place = Place::open(Some(SECRET));
+    let collector = TestCollector::open(Some(SECRET));
     let proved = || {
-        let mut raw = place.connect();
+        let mut raw = collector.connect();
         let nonces = raw.begin();
         raw.send(&proof(SECRET, Side::Translator, &nonces));
         assert!(matches!(raw.message(), Message::Proof { .. }));
@@ -244,31 +244,31 @@ fn after_the_proofs_only_what_is_sealed_counts() {
     };
     let good = |seals: &mut Seals| write(&Message::Hello(hello("a1")), Some(seals)).unwrap();
     // Without a tag; altered in transit; with the tag of another position; truncated.
-    type Spoil = fn(Vec<u8>, Vec<u8>) -> Vec<u8>;
-    let spoilt: [Spoil; 4] = [
+    type Corrupt = fn(Vec<u8>, Vec<u8>) -> Vec<u8>;
+    let corruptions: [Corrupt; 4] = [
         |line, _| line[65..].to_vec(),
         |line, _| String::from_utf8(line).unwrap().replace("\"a1\"", "\"b2\"").into_bytes(),
         |_, next| next,
         |line, _| line[..40].to_vec(),
     ];
-    for spoil in spoilt {
+    for corrupt in corruptions {
         let (mut raw, mut seals) = proved();
         let (line, next) = (good(&mut seals), good(&mut seals));
-        raw.say(&spoil(line, next));
+        raw.send_line(&corrupt(line, next));
         let answer = raw.receive_line();
         assert!(answer.contains("\"cause\":\"forged\""), "{answer}");
     }
     let (mut raw, mut seals) = proved();
-    raw.say(&good(&mut seals));
+    raw.send_line(&good(&mut seals));
     let answer = raw.receive_line();
     let Received::Message(answer) = read(answer.as_bytes(), Some(&mut seals)) else { panic!("{answer}") };
     assert_eq!(*answer, Message::Accept(accept()));
-    assert_eq!(place.became(), [("accepted", 1), ("forged", 4)]);
+    assert_eq!(collector.outcomes(), [("accepted", 1), ("forged", 4)]);
 }
 
 #[test]
 fn truncated_lines_are_refused() {
-    let place = Place::open(Some(SECRET));
+    let collector = TestCollector::open(Some(SECRET));
     let begin = |nonce: &str, version: u32| Message::Begin(Begin { version, nonce: nonce.to_owned() });
     for (first, cause) in [
         (begin("00ff", 1), "malformed"),
@@ -276,51 +276,51 @@ fn truncated_lines_are_refused() {
         (begin(&hex(&[7; LEN]), 9), "version"),
         (Message::Keepalive, "malformed"),
     ] {
-        let mut raw = place.connect();
+        let mut raw = collector.connect();
         raw.send(&first);
         assert_eq!(raw.refused().0, cause, "{first:?}");
     }
-    let mut raw = place.connect();
+    let mut raw = collector.connect();
     let nonces = raw.begin();
     let Message::Proof { proof } = proof(SECRET, Side::Translator, &nonces) else { panic!() };
     raw.send(&Message::Proof { proof: proof[..62].to_owned() });
     assert_eq!(raw.refused().0, "wrong_secret");
     // A message that only a collector sends.
-    let mut raw = place.connect();
+    let mut raw = collector.connect();
     raw.begin();
     raw.send(&Message::Refused { reason: "for the log".to_owned(), cause: Some("full".to_owned()) });
     assert_eq!(raw.refused(), ("malformed".to_owned(), "expected a proof".to_owned()));
     // Disconnected in the middle of a line.
-    let mut raw = place.connect();
+    let mut raw = collector.connect();
     raw.begin();
     raw.stream.write_all(br#"{"type":"proof","pro"#).unwrap();
     raw.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(raw.receive_line(), "");
     // A line longer than an unauthenticated peer may send.
-    let mut raw = place.connect();
-    raw.say(&[b'x'; MAX_SHORT_LINE]);
+    let mut raw = collector.connect();
+    raw.send_line(&[b'x'; MAX_SHORT_LINE]);
     assert!(raw.refused().1.contains("longer than 4 KiB"));
     let expected = [("closed", 1), ("malformed", 5), ("version", 1), ("wrong_secret", 1)];
-    assert_eq!(place.became(), expected);
+    assert_eq!(collector.outcomes(), expected);
 }
 
 #[test]
 fn a_full_admission_queue_does_not_block_others() {
-    let mut place = Place::open(Some(SECRET));
+    let mut collector = TestCollector::open(Some(SECRET));
     // Each is registered before the next connects, so that their order is known.
-    let mut idle: Vec<Raw> = (0..MAX_PENDING).map(|_| place.connect()).collect();
+    let mut idle: Vec<Raw> = (0..MAX_PENDING).map(|_| collector.connect()).collect();
     for raw in &mut idle {
         raw.begin();
     }
-    let (outcome, _) = place.tried(Some(SECRET));
+    let (outcome, _) = collector.tried(Some(SECRET));
     assert!(matches!(outcome, LinkEvent::Accepted(..)), "{outcome:?}");
     assert_eq!(idle[0].receive_line(), "", "the oldest is evicted");
-    let view = place.access.view();
+    let view = collector.access.view();
     assert_eq!((view.pending, view.refused["evicted"]), (MAX_PENDING as u64 - 1, 1));
-    assert_eq!(place.became(), [("accepted", 1), ("evicted", 1)]);
-    place.server = None;
+    assert_eq!(collector.outcomes(), [("accepted", 1), ("evicted", 1)]);
+    collector.server = None;
     let stopped = ("stopped", MAX_PENDING as u64 - 1);
-    assert_eq!(place.became(), [("accepted", 1), ("evicted", 1), stopped]);
+    assert_eq!(collector.outcomes(), [("accepted", 1), ("evicted", 1), stopped]);
 }
 
 #[test]
@@ -339,12 +339,12 @@ fn a_new_secret_holds_from_the_next_connection_on() {
         now.is_proof(&other.proof(Side::Translator, &nonces), Side::Translator, &nonces)
     };
     put(OTHER);
-    let fresh = secret.again().unwrap();
+    let fresh = secret.reread().unwrap();
     assert!(knows(SECRET) && !knows(OTHER), "read, and not yet in force");
-    fresh.put();
+    fresh.activate();
     assert!(knows(OTHER) && !knows(SECRET));
     put("short");
-    assert!(secret.again().is_err() && knows(OTHER), "a bad file changes nothing");
+    assert!(secret.reread().is_err() && knows(OTHER), "a bad file changes nothing");
     std::fs::remove_file(&path).unwrap();
     assert!(SecretFile::open(None).unwrap().is_none());
 }

@@ -130,11 +130,11 @@ pub(super) enum Received {
 
 impl LoadReceiver {
     /// Passes a load to `process`. Without one, sleeps for `nap` first, during which senders need not notify, and then waits at most
-    /// `patience`.
+    /// `timeout`.
     pub(super) fn receive(
         &self,
         nap: Option<Duration>,
-        patience: Duration,
+        timeout: Duration,
         process: impl FnOnce(&Load),
     ) -> Received {
         let mut inner = lock(&self.0.inner);
@@ -143,7 +143,7 @@ impl LoadReceiver {
             thread::sleep(nap);
             inner = lock(&self.0.inner);
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let (lane, load) = loop {
             if let Some(next) = inner.take() {
                 break next;

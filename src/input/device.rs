@@ -19,7 +19,7 @@ use crate::{
     },
     kernel::{
         KernelSync,
-        live::{Hold, Live, PROGRAM, Reading},
+        live::{AttachmentSlot, Live, PROGRAM, Reading},
     },
     lock::lock,
 };
@@ -35,14 +35,14 @@ pub(super) struct Device {
     ports: Vec<u16>,
     listener: u16,
     /// Facts about the interface at the last opening.
-    known: Option<Traits>,
+    known: Option<InterfaceFacts>,
     /// It uses the fastest receive path.
     best: bool,
 }
 
 /// Facts that determine which receive paths work: after a change, another attempt may succeed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Traits {
+struct InterfaceFacts {
     /// The kernel's number of the interface; `None`: there is none of this name.
     index: Option<u32>,
     /// It is administratively up.
@@ -85,9 +85,9 @@ pub(super) fn input(
 impl Open for Device {
     fn open(&mut self) -> Result<Opened, String> {
         self.settings = self.active_config.settings();
-        let traits = self.traits();
-        let is_there = traits.index.is_some();
-        self.known = Some(traits);
+        let interface_facts = self.interface_facts();
+        let is_there = interface_facts.index.is_some();
+        self.known = Some(interface_facts);
         if !is_there {
             return self.open_without_interface();
         }
@@ -114,7 +114,7 @@ impl Open for Device {
 
     fn could_be_better(&mut self) -> bool {
         let Some(known) = self.known.as_ref().filter(|_| !self.best) else { return false };
-        let now = self.traits();
+        let now = self.interface_facts();
         // Health reports removed interfaces; this is about new ones, and freed resources.
         let freed = known.programs.iter().any(|id| !now.programs.contains(id));
         now.index.is_some() && (now.index != known.index || now.up && !known.up || freed)
@@ -122,11 +122,11 @@ impl Open for Device {
 }
 
 impl Device {
-    fn traits(&self) -> Traits {
+    fn interface_facts(&self) -> InterfaceFacts {
         // Unknown facts count as absent: then nothing seems to change.
-        let Ok(Some(facts)) = device::facts(&self.interface) else { return Traits::default() };
+        let Ok(Some(facts)) = device::facts(&self.interface) else { return InterfaceFacts::default() };
         let programs = facts.xdp.unwrap_or_default().iter().map(|program| program.id).collect();
-        Traits { index: Some(facts.index), up: facts.up, programs }
+        InterfaceFacts { index: Some(facts.index), up: facts.up, programs }
     }
 
     fn options(&self) -> receive::Options {
@@ -171,7 +171,7 @@ impl Device {
             sources.push(RxSource::Source(Box::new(source)));
         }
         let setup = self.setup("udp", 0, vec![("xdp", format!("{missing}; it is opened when it appears"))]);
-        Ok(Opened { sources, setup, health: Box::new(super::AlwaysWell) })
+        Ok(Opened { sources, setup, health: Box::new(super::AlwaysHealthy) })
     }
 
     /// The kernel program, which passes significant changes to user space.
@@ -193,15 +193,15 @@ impl Device {
         for warning in &filter.warnings {
             tracing::warn!(input = self.listen, warning, "the input works with a limit");
         }
-        let hold = live.hold();
-        *lock(&hold) = Some(filter.attached);
+        let attachment = live.attachment();
+        *lock(&attachment) = Some(filter.attached);
         let timeout = u64::try_from(collector.flow_timeout.as_nanos()).unwrap_or(u64::MAX);
         let sync = RxSource::Kernel(Box::new(KernelSync::new(live, timeout)));
         let tried =
             filter.tried.into_iter().map(|refused| (refused.rx_path.name(), refused.reason)).collect();
         let kind = if filter.rx_path == receive::RxPath::Native { "kernel-native" } else { "kernel-generic" };
         let setup = self.setup(kind, filter.queues, tried);
-        let health = Box::new(KernelHealth { watch: filter.watch, hold, counted: Counters::default() });
+        let health = Box::new(KernelHealth { watch: filter.watch, attachment, counted: Counters::default() });
         let sources = std::iter::once(sync).chain(filter.stack_source.map(RxSource::Source)).collect();
         Ok(Opened { sources, setup, health })
     }
@@ -253,7 +253,7 @@ pub(crate) fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) 
 /// Whether the kernel's program is still on its interface. The number of queues does not matter to it.
 struct KernelHealth {
     watch: Watch,
-    hold: Hold,
+    attachment: AttachmentSlot,
     counted: Counters,
 }
 
@@ -262,7 +262,7 @@ impl Check for KernelHealth {
         if self.watch.check().is_ok_and(|state| state == State::Gone) {
             return Err("the interface is gone".to_owned());
         }
-        let replaced = lock(&self.hold).as_ref().map(nic::bpf::Attachment::replaced).transpose();
+        let replaced = lock(&self.attachment).as_ref().map(nic::bpf::Attachment::replaced).transpose();
         match replaced {
             Ok(Some(Some(0))) => Err("our program was detached from the interface".to_owned()),
             Ok(Some(Some(id))) => Err(format!(

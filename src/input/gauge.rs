@@ -173,7 +173,7 @@ impl InputGauge {
     }
 
     /// Why it does not work, and how often it was reopened.
-    pub(crate) fn trouble(&self) -> (Option<String>, u64) {
+    pub(crate) fn failure_state(&self) -> (Option<String>, u64) {
         let state = lock(&self.state);
         (state.down.clone(), state.reopened)
     }

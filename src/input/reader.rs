@@ -31,7 +31,7 @@ pub(super) struct Reader {
     pub(super) listener: u16,
     pub(super) meter: Arc<Meter>,
     /// Ends after an error, because a supervisor opens it again; else it retries itself.
-    pub(super) gives_up: bool,
+    pub(super) ends_on_error: bool,
 }
 
 impl Reader {
@@ -52,7 +52,7 @@ impl Reader {
             match received {
                 Ok(0) if stopping => break,
                 Ok(_) => failing = false,
-                Err(error) if self.gives_up => {
+                Err(error) if self.ends_on_error => {
                     self.meter.fail(error.to_string());
                     break;
                 }

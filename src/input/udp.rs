@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nic::udp::{Buffered, Options, Receiver};
 
-use super::{AlwaysWell, Input, Opened, RxSource, Setup};
+use super::{AlwaysHealthy, Input, Opened, RxSource, Setup};
 use crate::config::sections::CollectorSettings;
 use terminal::CliError;
 
@@ -31,7 +31,7 @@ pub(super) fn input(
     let burst = receiver.burst(settings.burst, datagram);
     let source = Buffered::new(receiver, burst);
     let sources = vec![RxSource::Source(Box::new(source))];
-    Ok(Input::new(listener, Opened { sources, setup, health: Box::new(AlwaysWell) }, None))
+    Ok(Input::new(listener, Opened { sources, setup, health: Box::new(AlwaysHealthy) }, None))
 }
 
 /// Options of sockets on `ports`. If a port is also configured for an interface, two sockets share it: the kernel passes each

@@ -17,7 +17,7 @@ use crate::control::Control;
 use terminal::CliError;
 
 /// Interval of checks.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two polls of a collector whose input is closed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Delay before the first attempt to reopen an input; doubled for each further one, up to [`LONGEST`].
@@ -92,7 +92,7 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
     let mut looked = Instant::now();
     loop {
         let now = Instant::now();
-        let due = inputs.iter().map(|input| input.due(now)).min().unwrap_or(LOOK);
+        let due = inputs.iter().map(|input| input.due(now)).min().unwrap_or(CHECK_INTERVAL);
         let closed = inputs.iter().any(Watched::is_closed);
         match added.recv_timeout(if closed { due.min(POLL_INTERVAL) } else { due }) {
             Ok(input) => inputs.push(input),
@@ -101,12 +101,12 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
         }
         if closed {
             inputs.iter().filter(|input| input.is_closed()).for_each(|input| input.work.dispatch.poll());
-            if now.elapsed() < due && looked.elapsed() < LOOK {
+            if now.elapsed() < due && looked.elapsed() < CHECK_INTERVAL {
                 continue;
             }
         }
         looked = Instant::now();
-        inputs.iter_mut().for_each(|input| input.look(Instant::now(), control));
+        inputs.iter_mut().for_each(|input| input.check(Instant::now(), control));
     }
     inputs.iter_mut().for_each(Watched::end);
 }
@@ -124,12 +124,12 @@ impl Watched {
     fn due(&self, now: Instant) -> Duration {
         match &self.state {
             State::Opened(_) => Duration::ZERO,
-            State::Open(_) => LOOK,
-            State::Closed(at, _) => at.saturating_duration_since(now).min(LOOK),
+            State::Open(_) => CHECK_INTERVAL,
+            State::Closed(at, _) => at.saturating_duration_since(now).min(CHECK_INTERVAL),
         }
     }
 
-    fn look(&mut self, now: Instant, control: &Control) {
+    fn check(&mut self, now: Instant, control: &Control) {
         match &mut self.state {
             State::Opened(_) => self.begin(now, control),
             State::Open(open) => {
@@ -209,7 +209,7 @@ impl Watched {
                 self.begin(now, control);
             }
             Err(why) => {
-                let (known, _) = self.work.gauge.trouble();
+                let (known, _) = self.work.gauge.failure_state();
                 // Logged once per cause, not at every attempt.
                 if known.as_ref() != Some(&why) {
                     tracing::error!(input = self.name(), reason = why, "cannot reopen the input; retrying");
@@ -345,18 +345,18 @@ mod tests {
         let (mut input, gauge, control, _pipeline) =
             watched(vec![Ok((3, true)), refused(), refused(), Ok((2, true))]);
         let start = Instant::now();
-        input.look(start, &control);
+        input.check(start, &control);
         ended(&input);
-        input.look(start, &control);
+        input.check(start, &control);
         let why = "open /run/netns/hopwise-none: No such file or directory (os error 2)";
-        assert_eq!(gauge.trouble(), (Some(why.to_owned()), 0));
+        assert_eq!(gauge.failure_state(), (Some(why.to_owned()), 0));
         assert_eq!(gauge.stats().datagrams, 3);
         // Tried after half a second, then after one more, then after two more.
         let mut tried = Vec::new();
         // No later: the source of the input that is open then fails at an arbitrary time.
         for tenths in 1..=35 {
-            input.look(start + Duration::from_millis(100 * tenths), &control);
-            let now = gauge.trouble();
+            input.check(start + Duration::from_millis(100 * tenths), &control);
+            let now = gauge.failure_state();
             if tried.last().is_none_or(|(_, last)| *last != now) {
                 tried.push((tenths, now));
             }
@@ -374,6 +374,6 @@ mod tests {
         watch.add(input);
         drop(watch);
         assert_eq!(gauge.stats().datagrams, 100);
-        assert_eq!(gauge.trouble(), (None, 0));
+        assert_eq!(gauge.failure_state(), (None, 0));
     }
 }

@@ -24,14 +24,14 @@ const RING: &str = "to_user";
 const SLEEP_MS: u32 = 10;
 
 /// The attachment of the program; `None` after it has been detached.
-pub(crate) type Hold = Arc<Mutex<Option<Attachment>>>;
+pub(crate) type AttachmentSlot = Arc<Mutex<Option<Attachment>>>;
 
 /// A loaded program with its tables.
 pub(crate) struct Live {
     object: Object,
     tables: Tables,
     ring: Ring,
-    hold: Hold,
+    attachment: AttachmentSlot,
 }
 
 /// The settings of the program.
@@ -66,7 +66,7 @@ impl Live {
             .collect();
         tables.set_profiles((&reading.default.wire, units(reading.default)), &listed)?;
         tables.set_sequence(true);
-        Ok(Self { object, tables, ring, hold: Hold::default() })
+        Ok(Self { object, tables, ring, attachment: AttachmentSlot::default() })
     }
 
     /// The object, for attaching it.
@@ -83,8 +83,8 @@ impl Live {
     }
 
     /// The slot for the attachment of the program.
-    pub(crate) fn hold(&self) -> Hold {
-        Arc::clone(&self.hold)
+    pub(crate) fn attachment(&self) -> AttachmentSlot {
+        Arc::clone(&self.attachment)
     }
 }
 
@@ -133,7 +133,7 @@ impl Kernel for Live {
     }
 
     fn detach(&mut self) {
-        lock(&self.hold).take();
+        lock(&self.attachment).take();
     }
 
     fn streams(&self) -> u32 {

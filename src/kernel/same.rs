@@ -73,7 +73,7 @@ impl Bench {
     fn answer(mut self) -> Answer {
         self.collector.finish(self.now(), &mut self.collected);
         let mut stats = self.collector.stats();
-        stats += &self.elsewhere;
+        stats += &self.external_stats;
         for kind in [Kind::Loss, Kind::Expired, Kind::Latest] {
             stats.events[kind as usize] = 0;
         }
@@ -216,7 +216,7 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Liv
     sync.end(bench.now(), &mut bench).unwrap();
     let stats = sync.stats();
     let passed = bench.collector.stats().datagrams;
-    assert_eq!(stats.datagrams, passed + bench.elsewhere.datagrams, "each is counted once");
+    assert_eq!(stats.datagrams, passed + bench.external_stats.datagrams, "each is counted once");
     assert_eq!(stats.ring_full, 0);
     assert_eq!(stats.datagrams + stats.refused.iter().sum::<u64>(), traffic.frames.len() as u64);
     Answer { passed: Some((passed, stats.datagrams)), ..bench.answer() }
@@ -235,7 +235,7 @@ fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
     let filter = pair.far.run(|| receive::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
     let filter = filter.unwrap().unwrap();
     assert_eq!(filter.rx_path, RxPath::Native, "{:?}", filter.tried);
-    *crate::lock::lock(&live.hold()) = Some(filter.attached);
+    *crate::lock::lock(&live.attachment()) = Some(filter.attached);
     let mut sent = 0;
     by_kernel(traffic, live, |sync, frames| {
         pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();

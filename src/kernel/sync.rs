@@ -17,7 +17,7 @@ const BURST: usize = 1024;
 const FLOWS_PER_STEP: u32 = 32_768;
 
 /// Rounds without a new sequence number after which the slot of a stream is freed: ten minutes at one round per second.
-const PATIENCE: u32 = 600;
+const MAX_IDLE_ROUNDS: u32 = 600;
 
 /// Interval between reads of the counters, ns.
 const COUNTING: Nanos = 20_000_000;
@@ -172,7 +172,7 @@ impl<K: Kernel> KernelSync<K> {
         let unreadable: u64 = self.unreadable.iter().sum();
         source::Stats {
             datagrams: self.counters.suppressed.datagrams + self.taken - unreadable,
-            decided_in_kernel: self.counters.suppressed.datagrams,
+            handled_in_kernel: self.counters.suppressed.datagrams,
             bytes: self.bytes,
             ring_full: self.counters.ring_full,
             refused,
@@ -314,7 +314,7 @@ impl<K: Kernel> KernelSync<K> {
             Some(more) => receive(more),
             None => {
                 applied.idle += 1;
-                if applied.idle > PATIENCE {
+                if applied.idle > MAX_IDLE_ROUNDS {
                     *applied = Applied::default();
                     self.kernel.forget_stream(slot);
                 }

@@ -136,7 +136,7 @@ impl Kernel for Fake {
 pub(super) struct Bench<S> {
     pub(super) collector: Collector,
     pub(super) collected: S,
-    pub(super) elsewhere: Stats,
+    pub(super) external_stats: Stats,
     removals: Removals,
     pub(super) coming: Option<Arc<Detection>>,
     /// Time from which the collector's clock runs a thousand times slower, if set: on a busy machine no stream must look silent.
@@ -145,8 +145,8 @@ pub(super) struct Bench<S> {
 
 impl<S: Default> Bench<S> {
     pub(super) fn new(collector: Collector) -> Self {
-        let (elsewhere, removals) = (Stats::default(), Removals::default());
-        Self { collector, collected: S::default(), elsewhere, removals, coming: None, slow_from: None }
+        let (external_stats, removals) = (Stats::default(), Removals::default());
+        Self { collector, collected: S::default(), external_stats, removals, coming: None, slow_from: None }
     }
 
     /// The collector's time at this time of the clock.
@@ -190,7 +190,7 @@ impl<S: Output + Default> CollectorHost for Bench<S> {
     }
 
     fn count(&mut self, more: &Stats) {
-        self.elsewhere += more;
+        self.external_stats += more;
     }
 
     fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
@@ -462,7 +462,7 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     let stats = setup.sync.stats();
     assert_eq!((stats.datagrams, stats.ring_full, stats.refused.iter().sum::<u64>()), (108, 5, 3));
     let mut all = setup.bench.collector.stats();
-    all += &setup.bench.elsewhere;
+    all += &setup.bench.external_stats;
     assert_eq!((all.datagrams, all.reports, all.flow_reports), (108, 106, 106));
     assert!(all.decode_balance().is_balanced() && all.state_balance().is_balanced(), "{all:?}");
     assert_eq!(stats.datagrams, all.datagrams);

@@ -24,7 +24,7 @@ pub(super) const MAX_PAYLOAD: u16 = 2048;
 /// Maximum completions per read.
 const BURST: usize = 1024;
 /// Poll interval of the interface.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Alignment of regions, bytes.
 const PAGE: u64 = 4096;
 
@@ -48,7 +48,7 @@ struct Attached {
 
 /// State of the attachment, and counters.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct KernelStatus {
     pub(super) interface: String,
     pub(super) up: bool,
     pub(super) native: bool,
@@ -144,10 +144,10 @@ impl Kernel {
     }
 
     /// State and counters.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn status(&self) -> KernelStatus {
         let counted = self.count();
         let attached = self.attached();
-        Look {
+        KernelStatus {
             interface: self.interface.clone(),
             up: attached.on.is_some(),
             native: attached.native,
@@ -209,13 +209,13 @@ impl Kernel {
 
     /// Attaches it again whenever its interface was removed and is back, until `stop`.
     pub(super) fn reattach(&self, stop: &AtomicBool) {
-        let mut next = Instant::now() + LOOK;
+        let mut next = Instant::now() + CHECK_INTERVAL;
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(SLEEP.into()));
             if Instant::now() < next {
                 continue;
             }
-            next = Instant::now() + LOOK;
+            next = Instant::now() + CHECK_INTERVAL;
             self.check_attachment();
             if self.attached().on.is_none()
                 && let Err(error) = self.attach()

@@ -117,7 +117,7 @@ fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
         return CliError::new(taken(directory));
     }
     let remedy = "write a [collector.memory] directory that can be written";
-    CliError::io(format!("cannot make {}", directory.join(persist::MARK).display()), error, remedy)
+    CliError::io(format!("cannot make {}", directory.join(persist::LOCK_FILE).display()), error, remedy)
 }
 
 /// The file of a store.

@@ -26,7 +26,7 @@ use terminal::CliError;
 /// Receive queue depth of a queue pair: immediates that may arrive before they are read.
 const RECEIVES: u32 = 1024;
 /// Poll interval of immediates.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// First PSN of our side, which sends no packets: the peer needs it to connect.
 const OWN_PSN: u32 = 0;
 
@@ -140,7 +140,7 @@ impl Verbs {
                 *state = receive(*number, pair, &mut completions).unwrap_or(*state);
             }
             if completions.is_empty() {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
             completions.drain(..).for_each(|completion| memory.notify(completion, wake));
         }

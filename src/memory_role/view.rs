@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use wire::Refusal;
 
 use super::Memory;
-use super::kernel::{Kernel, Look};
+use super::kernel::{Kernel, KernelStatus};
 use crate::exchange::AdmissionView;
 use crate::view::{Name, NamedCounts};
 
@@ -92,8 +92,8 @@ pub(crate) struct XdpView {
 }
 
 impl XdpView {
-    fn of(look: Look) -> Self {
-        let Look { interface, up, native, message, counted } = look;
+    fn of(status: KernelStatus) -> Self {
+        let KernelStatus { interface, up, native, message, counted } = status;
         Self {
             interface,
             up,
@@ -194,7 +194,7 @@ impl Memory {
             reliable: state(link.reliable).into(),
         });
         let links = links.collect();
-        let xdp = self.kernel.as_ref().map(Kernel::look);
+        let xdp = self.kernel.as_ref().map(Kernel::status);
         let mut own = Vec::new();
         if let Some(xdp) = &xdp {
             stats += &xdp.counted.stats;

@@ -159,7 +159,7 @@ impl Dta {
 }
 
 fn mapping_view((mapping, stats): (&Mapping, &MappingStats)) -> MappingView {
-    let MappingStats { made, sent, pending, suppressed, absent, size, no_room } = *stats;
+    let MappingStats { made, sent, pending, suppressed, absent, size, queue_full } = *stats;
     MappingView {
         name: mapping.name.clone(),
         on: mapping.on.word().into(),
@@ -169,7 +169,7 @@ fn mapping_view((mapping, stats): (&Mapping, &MappingStats)) -> MappingView {
         suppressed,
         missing_value: absent,
         wrong_size: size,
-        queue_full: no_room,
+        queue_full,
     }
 }
 

@@ -120,7 +120,7 @@ impl Role {
         self.handle.post(Box::new(move |forwarder| {
             let _ = reply.send(forwarder.apply(settings, destinations));
         }));
-        result.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
+        result.recv_timeout(RESPONSE_TIMEOUT).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }
 
     fn stop(&mut self) {
@@ -150,7 +150,7 @@ impl Handle {
             // The requester may be gone.
             let _ = reply.send(question(forwarder));
         }));
-        if asked { time::timeout(PATIENCE, answer).await.ok()?.ok() } else { None }
+        if asked { time::timeout(RESPONSE_TIMEOUT, answer).await.ok()?.ok() } else { None }
     }
 
     /// Its view, or the last one if it does not respond in time.
@@ -183,4 +183,4 @@ const MAX_REQUESTS: usize = 64;
 /// Time limit of a response that may be an old one.
 const MOMENT: Duration = Duration::from_millis(50);
 /// Time limit of a response.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use std::{
 
 use dataplane::router::{Router, Stats, Wires, offload};
 use nic::{
-    frames::{self, Arrived, Options, PollFds},
+    frames::{self, Options, PollFds, ReceivedFrame},
     time,
     udp::Sender,
 };
@@ -42,7 +42,7 @@ pub(crate) struct Forwarder {
     clock: Clock,
     /// Buffer for frames that are segmented or completed.
     scratch: [Vec<u8>; 2],
-    next_look: u64,
+    next_check: u64,
     checksum_log: ChecksumLog,
 }
 
@@ -96,7 +96,7 @@ const BURST: usize = 64;
 /// Departures within this time, ns, are awaited by spinning: sleeping and waking take about as long.
 const AWAKE: u64 = 20_000;
 /// Interval between checks of interfaces and the collector's address, ns.
-const LOOK: u64 = 1_000_000_000;
+const CHECK_INTERVAL: u64 = 1_000_000_000;
 /// Interval between attempts to pass reports to a translator that has not taken the last ones, ns.
 const RETRY: u64 = 1_000_000;
 /// Longest sleep, ns.
@@ -115,7 +115,7 @@ pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &Atomi
                 work(&mut forwarder);
             }
         }
-        if !forwarder.poll() && !forwarder.rest(Some(&requests.wake), &mut poll_fds) {
+        if !forwarder.poll() && !forwarder.sleep(Some(&requests.wake), &mut poll_fds) {
             while matches!(requests.wake.read(&mut [0; 64]), Ok(1..)) {}
         }
     }
@@ -159,20 +159,20 @@ impl Forwarder {
             staged,
             clock,
             scratch,
-            next_look: 0,
+            next_check: 0,
             checksum_log: ChecksumLog::default(),
         };
-        forwarder.look();
+        forwarder.check();
         Ok(forwarder)
     }
 
     /// Sleeps until work is due or `wake` is readable. Returns true if work is due so soon that it did not sleep.
-    pub(crate) fn rest(&self, wake: Option<&UnixStream>, poll_fds: &mut PollFds) -> bool {
+    pub(crate) fn sleep(&self, wake: Option<&UnixStream>, poll_fds: &mut PollFds) -> bool {
         let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(self.router.switch()));
         let now = self.clock.now();
         let pending = self.intercept.as_ref().is_some_and(|end| end.reports.is_pending());
         let retry = if pending { now + RETRY } else { u64::MAX };
-        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_look).min(dta).min(retry);
+        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_check).min(dta).min(retry);
         let rest = next.saturating_sub(now);
         if rest <= AWAKE {
             std::hint::spin_loop();
@@ -208,8 +208,8 @@ impl Forwarder {
     /// Runs due work. Returns false if there was none.
     pub(crate) fn poll(&mut self) -> bool {
         let now = self.clock.now();
-        if now >= self.next_look {
-            self.look();
+        if now >= self.next_check {
+            self.check();
         }
         let mut busy = self.router.next().is_some_and(|next| next <= now);
         if busy {
@@ -287,20 +287,20 @@ impl Forwarder {
     }
 
     /// Reopens lost interfaces, and retries an unreachable collector.
-    fn look(&mut self) {
+    fn check(&mut self) {
         let now = self.clock.now();
-        self.next_look = now + LOOK;
+        self.next_check = now + CHECK_INTERVAL;
         self.router.flush_reports();
         let setting = self.settings.l4_checksum.word();
-        self.checksum_log.look(now, self.settings.node, setting, self.router.switch().stats());
+        self.checksum_log.check(now, self.settings.node, setting, self.router.switch().stats());
         if let (None, Some(to)) = (&self.reports.sender, self.settings.reports) {
             self.reports.sender = Sender::connect(unspecified(to), to).ok();
         }
         if let Some(dta) = &mut self.dta {
-            dta.sockets.look();
+            dta.sockets.check();
         }
         for (port, settings) in self.ports.iter_mut().zip(&self.settings.ports) {
-            port.look(settings, self.settings.ring);
+            port.check(settings, self.settings.ring);
         }
     }
 
@@ -393,7 +393,7 @@ fn receive(
     router: &mut Router,
     port: usize,
     now: u64,
-    arrived: &Arrived<'_>,
+    arrived: &ReceivedFrame<'_>,
     [whole, part]: &mut [Vec<u8>; 2],
     staging: &mut Staging<'_>,
 ) {
@@ -497,7 +497,7 @@ impl Port {
     }
 
     /// Reopens it if its interface was removed and is back.
-    fn look(&mut self, settings: &PortSettings, ring: usize) {
+    fn check(&mut self, settings: &PortSettings, ring: usize) {
         if let Some(failure) = self.frames.failure() {
             tracing::warn!(port = settings.number, error = %failure, "the port failed");
             self.failed = Some(failure.to_string());

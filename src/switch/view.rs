@@ -297,7 +297,7 @@ impl Forwarder {
         let queue = |queue: dataplane::router::QueueStats| QueueView {
             bytes: queue.bytes,
             frames: queue.frames,
-            max_bytes: queue.most_bytes,
+            max_bytes: queue.max_bytes,
         };
         PortView {
             number: settings.number,

@@ -14,7 +14,7 @@ use crate::{
 use terminal::CliError;
 
 /// Interval between attempts to reach the other translator, ns.
-const LOOK: u64 = 1_000_000_000;
+const CHECK_INTERVAL: u64 = 1_000_000_000;
 
 /// A section, its reporter and its sockets.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Upstream {
     outbox: Outbox,
     sockets: Sockets,
     to: String,
-    next_look: u64,
+    next_check: u64,
 }
 
 impl Upstream {
@@ -58,16 +58,16 @@ impl Upstream {
             outbox: Outbox::default(),
             sockets,
             to: to.to_string(),
-            next_look: 0,
+            next_check: 0,
         })
     }
 
     /// Processes control messages, and sends what is due.
     pub(super) fn poll(&mut self, now: u64, translator: &Translator) {
         let Self { section, reporter, id, options, outbox, sockets, .. } = self;
-        if now >= self.next_look {
-            self.next_look = now + LOOK;
-            sockets.look();
+        if now >= self.next_check {
+            self.next_check = now + CHECK_INTERVAL;
+            sockets.check();
         }
         sockets.receive(0, |collector, payload| match Control::parse(payload) {
             Ok(Control { reporter, body: Body::SketchNack { sketch, epoch, column }, .. })

@@ -36,7 +36,7 @@ struct Head {
     region: u16,
     /// It is the last of its operation.
     ends: bool,
-    what: What,
+    what: Operation,
     offset: u64,
     len: u32,
     /// Its region's memory no longer exists.
@@ -44,7 +44,7 @@ struct Head {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Operation {
     Write(Option<u32>),
     Add(u64),
 }
@@ -196,11 +196,11 @@ impl Link {
             let place = find(&self.regions, head.region, head.offset, u64::from(head.len).max(1));
             let sent = match (head.what, place) {
                 _ if head.outdated => false,
-                (What::Add(delta), Ok((address, key))) => {
+                (Operation::Add(delta), Ok((address, key))) => {
                     self.stats.uncertain_fetch_adds += 1;
                     pairs.reliable.add(address, key, delta).is_ok()
                 }
-                (What::Write(immediate), Ok((address, key))) => {
+                (Operation::Write(immediate), Ok((address, key))) => {
                     self.stats.uncertain_immediates += u64::from(immediate.is_some());
                     before.as_ref().is_some_and(|before| before.reliable.pending(request, data))
                         && pairs.reliable.write(address, key, data, immediate).is_ok()
@@ -288,7 +288,7 @@ impl Link {
             self.stats.frames += 1;
             self.stats.bytes += part.len() as u64;
             if reliable {
-                let (what, offset) = (What::Write(immediate), offset + at as u64);
+                let (what, offset) = (Operation::Write(immediate), offset + at as u64);
                 self.heads.push_back(Head {
                     region,
                     ends,
@@ -320,7 +320,7 @@ impl Link {
         self.heads.push_back(Head {
             region,
             ends: true,
-            what: What::Add(delta),
+            what: Operation::Add(delta),
             offset,
             len: 0,
             outdated: false,

@@ -33,7 +33,7 @@ pub(crate) fn bases() -> Vec<&'static str> {
         Basis::Corrected,
         Basis::Unsynchronised,
         Basis::HopLimit,
-        Basis::Stamps,
+        Basis::Timestamps,
         Basis::Topology,
     ];
     all.map(super::basis).to_vec()

@@ -177,7 +177,7 @@ pub(crate) struct InputView {
     /// Datagrams received.
     pub(crate) datagrams: u64,
     /// Datagrams without a significant change, processed in the kernel (`mode = "kernel"`).
-    pub(crate) decided_in_kernel: u64,
+    pub(crate) handled_in_kernel: u64,
     /// Bytes of these datagrams, without headers; in kernel mode of those passed to user space.
     pub(crate) bytes: u64,
     /// Drops in the kernel.

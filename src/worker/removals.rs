@@ -30,7 +30,7 @@ impl Removals {
     }
 
     /// Whether an input tracks removals.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_tracked(&self) -> bool {
         self.queues.iter().any(Option::is_some)
     }
 

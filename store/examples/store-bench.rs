@@ -21,7 +21,7 @@ fn main() {
         );
     }
     if what != Some("insert") {
-        for asked in store::bench::questions(dir, events).unwrap() {
+        for asked in store::bench::run_queries(dir, events).unwrap() {
             println!(
                 "{:60} {:6} rows, first {:?}, again {:?}",
                 asked.name, asked.rows, asked.first, asked.again

@@ -80,7 +80,7 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
 ///
 /// # Errors
 /// A query fails, or takes longer than ten seconds.
-pub fn questions(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
+pub fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
     let end = START + events * SPACING;
     let ago = |minutes: u64| (end - (minutes * 60_000_000_000).min(end - START)) as i64;
     let hot = flow(0);
@@ -294,7 +294,7 @@ mod tests {
         let dir = Dir::new("bench");
         let inserted = insert(dir.path(), 20_000, 200).unwrap();
         assert_eq!((inserted.events, inserted.rollups), (20_000, 1000));
-        let asked = questions(dir.path(), 20_000).unwrap();
+        let asked = run_queries(dir.path(), 20_000).unwrap();
         let empty: Vec<&str> = asked.iter().filter(|asked| asked.rows == 0).map(|asked| asked.name).collect();
         // Of twenty drops, none happened at that node.
         assert_eq!(

@@ -11,11 +11,11 @@ use rusqlite::{Connection, ErrorCode};
 use crate::query::{QueryError, QueryErrorKind};
 
 /// Makes `conn` read-only: afterwards only statements that read can be prepared on it.
-pub(crate) fn fence(conn: &mut Connection) -> rusqlite::Result<()> {
+pub(crate) fn make_read_only(conn: &mut Connection) -> rusqlite::Result<()> {
     for (limit, value) in LIMITS {
         conn.set_limit(*limit, *value)?;
     }
-    conn.authorizer(Some(judge))
+    conn.authorizer(Some(authorize))
 }
 
 /// Interrupts the statement that runs on `conn` after `timeout`, or when `stop` is set.
@@ -33,7 +33,7 @@ pub(crate) fn deadline(
     conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || start.elapsed() > timeout || stopped()))
 }
 
-fn judge(context: AuthContext<'_>) -> Authorization {
+fn authorize(context: AuthContext<'_>) -> Authorization {
     let allowed = match context.action {
         AuthAction::Select | AuthAction::Recursive => true,
         // A query such as `count(*)` reads no column: then SQLite passes the name used in the query, which may be that of a

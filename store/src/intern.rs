@@ -13,8 +13,8 @@ use wire::FlowKey;
 /// The names of one file.
 #[derive(Debug)]
 pub(crate) struct Names {
-    flows: Known<Flows>,
-    paths: Known<HashMap<Box<[u32]>, i64>>,
+    flows: InternMap<Flows>,
+    paths: InternMap<HashMap<Box<[u32]>, i64>>,
     /// By index in the active rule set.
     rules: HashMap<u16, i64>,
     text: String,
@@ -27,8 +27,8 @@ impl Names {
             conn.query_row(&format!("SELECT ifnull(max(id), 0) FROM {table}"), [], |row| row.get(0))
         };
         Ok(Self {
-            flows: Known::new(last("flow_key")?, MAX_FLOWS),
-            paths: Known::new(last("path_text")?, MAX_PATHS),
+            flows: InternMap::new(last("flow_key")?, MAX_FLOWS),
+            paths: InternMap::new(last("path_text")?, MAX_PATHS),
             rules: HashMap::new(),
             text: String::new(),
         })
@@ -149,7 +149,7 @@ pub(crate) fn parse_path(text: &str) -> Vec<u32> {
 
 /// A bounded map from name to number, and the highest number.
 #[derive(Debug)]
-struct Known<M> {
+struct InternMap<M> {
     map: M,
     capacity: usize,
     /// The highest number given.
@@ -158,7 +158,7 @@ struct Known<M> {
     complete: bool,
 }
 
-impl<M: Default> Known<M> {
+impl<M: Default> InternMap<M> {
     fn new(last: i64, capacity: usize) -> Self {
         Self { map: M::default(), capacity, last, complete: last == 0 }
     }
@@ -179,14 +179,14 @@ impl<M: Default> Known<M> {
     }
 }
 
-impl Known<HashMap<Box<[u32]>, i64>> {
+impl InternMap<HashMap<Box<[u32]>, i64>> {
     fn learn(&mut self, path: &[u32], id: i64) {
         self.make_room(self.map.len());
         self.map.insert(path.into(), id);
     }
 }
 
-impl Known<Flows> {
+impl InternMap<Flows> {
     #[inline]
     fn get(&self, flow: &FlowKey) -> Option<i64> {
         let (known, id) = self.map.map.get(&self.map.hash(flow))?;

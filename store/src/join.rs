@@ -53,7 +53,7 @@ impl Joined {
         for view in VIEWS {
             conn.execute_batch(&union(view, files.len())).map_err(here)?;
         }
-        guard::fence(&mut conn).map_err(here)?;
+        guard::make_read_only(&mut conn).map_err(here)?;
         Ok(Self { conn, files })
     }
 }

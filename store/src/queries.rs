@@ -12,8 +12,7 @@ use crate::intern::parse_path;
 use crate::query::{QueryError, QueryOptions, Value};
 use crate::reader::Reader;
 use crate::rows::{
-    BASES, EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
-    basis_name,
+    EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals, basis_of,
 };
 
 impl Reader {
@@ -152,7 +151,7 @@ impl Reader {
         limit: usize,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, QueryError> {
-        self.again(|| {
+        self.with_retry(|| {
             let mut rows = Vec::new();
             for (most, from) in self.attempts(clause)? {
                 rows.clear();
@@ -416,7 +415,7 @@ fn metric(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<Metric>> {
 
 fn basis(row: &Row<'_>, i: usize) -> rusqlite::Result<Basis> {
     let name: String = row.get(i)?;
-    Ok(BASES.into_iter().find(|basis| basis_name(*basis) == name).unwrap_or_default())
+    Ok(basis_of(&name))
 }
 
 fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {

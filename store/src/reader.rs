@@ -45,19 +45,19 @@ struct Shared {
     dir: PathBuf,
     most_files: usize,
     idle: Mutex<Vec<Joined>>,
-    known: Mutex<HashMap<Identity, Known>>,
+    known: Mutex<HashMap<Identity, FileFacts>>,
 }
 
 /// Cached facts about a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct FileFacts {
     /// Size and time of the last write when it was read; a file that changed since is read again.
     bytes: u64,
     modified: SystemTime,
     pub(crate) meta: HashMap<String, i64>,
 }
 
-impl Known {
+impl FileFacts {
     pub(crate) fn time(&self, name: &str) -> Option<Nanos> {
         self.meta.get(name).and_then(|value| u64::try_from(*value).ok())
     }
@@ -100,7 +100,7 @@ impl Reader {
     /// # Errors
     /// The query does not only read, or takes longer or returns more than `options` allow. The message says what to do.
     pub fn query(&self, sql: &str, options: &QueryOptions) -> Result<Table, QueryError> {
-        self.again(|| {
+        self.with_retry(|| {
             let choice = self.choose(options.from, options.to, usize::MAX)?;
             let mut table = Table { notes: choice.notes, ..Table::default() };
             self.with_rows(choice.files, sql, options, |columns, row| {
@@ -140,7 +140,10 @@ impl Reader {
 
     /// Repeats a query once with empty caches when a file could not be read: it may have been deleted, set aside or replaced
     /// meanwhile.
-    pub(crate) fn again<T>(&self, mut ask: impl FnMut() -> Result<T, QueryError>) -> Result<T, QueryError> {
+    pub(crate) fn with_retry<T>(
+        &self,
+        mut ask: impl FnMut() -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
         match ask() {
             Err(error) if error.kind == QueryErrorKind::Storage => {
                 lock(&self.shared.idle).clear();
@@ -157,9 +160,9 @@ impl Reader {
     }
 
     /// All readable files: their sizes, and the cached facts.
-    pub(crate) fn all_known(&self) -> Result<Vec<(u64, Known)>, QueryError> {
+    pub(crate) fn all_known(&self) -> Result<Vec<(u64, FileFacts)>, QueryError> {
         let found = self.list()?;
-        Ok(found.iter().filter_map(|file| Some((file.bytes, self.look(file, true).ok()??.1))).collect())
+        Ok(found.iter().filter_map(|file| Some((file.bytes, self.file_facts(file, true).ok()??.1))).collect())
     }
 
     fn list(&self) -> Result<Vec<StoreFile>, QueryError> {
@@ -178,7 +181,7 @@ impl Reader {
         let mut choice = SelectedFiles::default();
         let ranged = from.is_some() || to.is_some();
         for file in self.list()? {
-            match self.look(&file, ranged) {
+            match self.file_facts(&file, ranged) {
                 Ok(Some((identity, known))) => {
                     let too_new = to.is_some_and(|to| known.time("from").is_some_and(|first| first > to));
                     let too_old = from.is_some_and(|from| known.time("to").is_some_and(|last| last < from));
@@ -203,7 +206,7 @@ impl Reader {
     }
 
     /// The facts about a file: `None` if it was deleted or is empty. `fresh`: the cached ones must be of its current state.
-    fn look(&self, file: &StoreFile, fresh: bool) -> Result<Option<(Identity, Known)>, Error> {
+    fn file_facts(&self, file: &StoreFile, fresh: bool) -> Result<Option<(Identity, FileFacts)>, Error> {
         let Some(identity) = Identity::of(&file.path) else { return Ok(None) };
         let known = lock(&self.shared.known).get(&identity).cloned();
         if let Some(known) = known
@@ -217,7 +220,7 @@ impl Reader {
             Err(Error::Empty(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let known = Known { bytes: file.bytes, modified: file.modified, meta };
+        let known = FileFacts { bytes: file.bytes, modified: file.modified, meta };
         lock(&self.shared.known).insert(identity.clone(), known.clone());
         Ok(Some((identity, known)))
     }

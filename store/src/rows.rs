@@ -166,7 +166,7 @@ pub(crate) const BASES: [Basis; 7] = [
     Basis::Corrected,
     Basis::Unsynchronised,
     Basis::HopLimit,
-    Basis::Stamps,
+    Basis::Timestamps,
     Basis::Topology,
 ];
 
@@ -178,7 +178,24 @@ pub(crate) fn basis_name(basis: Basis) -> &'static str {
         Basis::Corrected => "corrected",
         Basis::Unsynchronised => "unsynchronised",
         Basis::HopLimit => "hop_limit",
-        Basis::Stamps => "stamps",
+        Basis::Timestamps => "timestamps",
         Basis::Topology => "topology",
+    }
+}
+
+/// The basis of a stored name. Files of version 0.1.0 have `stamps` for `timestamps`.
+pub(crate) fn basis_of(name: &str) -> Basis {
+    let name = if name == "stamps" { "timestamps" } else { name };
+    BASES.into_iter().find(|basis| basis_name(*basis) == name).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_basis_is_read_by_its_name_also_by_that_of_earlier_files() {
+        assert_eq!(BASES.map(|basis| basis_of(basis_name(basis))), BASES);
+        assert_eq!(basis_of("stamps"), Basis::Timestamps);
     }
 }

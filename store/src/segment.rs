@@ -240,7 +240,7 @@ impl Segment {
         for (row, path) in batch.flows() {
             let flow = names.flow(conn, &row.flow)?;
             let path = names.path(conn, path)?;
-            tally.see(row.last_seen);
+            tally.extend_time_range(row.last_seen);
             upsert.execute(params![
                 flow,
                 path,
@@ -308,13 +308,13 @@ impl FileMeta {
     /// The next sequence number, for a record of time `ts`.
     #[inline]
     fn next_seq(&mut self, ts: Nanos) -> i64 {
-        self.see(ts);
+        self.extend_time_range(ts);
         self.seq += 1;
         self.seq
     }
 
     #[inline]
-    fn see(&mut self, ts: Nanos) {
+    fn extend_time_range(&mut self, ts: Nanos) {
         let ts = int(ts);
         self.from = Some(self.from.map_or(ts, |from| from.min(ts)));
         self.to = Some(self.to.map_or(ts, |to| to.max(ts)));

@@ -82,7 +82,7 @@ pub struct Counts {
     pub delivered: u64,
 }
 
-type Underway = Reverse<(u64, u64, Side, Vec<u8>)>;
+type InFlight = Reverse<(u64, u64, Side, Vec<u8>)>;
 
 /// A simulated network.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub struct Net {
     rng: Rng,
     /// Fault rates for the following frames.
     pub faults: Faults,
-    queue: BinaryHeap<Underway>,
+    queue: BinaryHeap<InFlight>,
     order: u64,
     /// Counters by destination, in the order of [`Side`].
     pub counts: [Counts; 4],
@@ -222,7 +222,7 @@ pub trait Front {
     /// When `tick` has work next, in nanoseconds.
     fn deadline(&self) -> Option<u64>;
     /// Checks that its counters balance and that the memory has the expected content.
-    fn check_books(&self, memory: &[Arc<Region>]);
+    fn check_counters(&self, memory: &[Arc<Region>]);
 }
 
 /// No component: the test passes operations to the requester.
@@ -236,7 +236,7 @@ impl Front for Alone {
     fn deadline(&self) -> Option<u64> {
         None
     }
-    fn check_books(&self, memory: &[Arc<Region>]) {
+    fn check_counters(&self, memory: &[Arc<Region>]) {
         let mut header = (0..512).map(|i| memory[0].load_u64(i * 8).expect("in range"));
         assert!(header.all(|word| word == 0), "a header page was written");
     }
@@ -452,13 +452,13 @@ impl<F: Front> World<F> {
     }
 
     /// Checks that the counters of both sides and of the network balance.
-    pub fn check_books(&self) {
+    pub fn check_counters(&self) {
         let stats = self.links.stats(0).expect("a collector");
         assert!(stats.is_balanced(), "{stats:?}");
         assert!(self.responder.stats().is_balanced(), "{:?}", self.responder.stats());
         for counts in self.net.counts {
             assert_eq!(counts.sent + counts.doubled, counts.lost + counts.delivered, "{counts:?}");
         }
-        self.front.check_books(&self.memory);
+        self.front.check_counters(&self.memory);
     }
 }

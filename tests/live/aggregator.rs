@@ -17,7 +17,7 @@ use wire::aggregate::Kind;
 use crate::support::{TempDir, command, hex, hopwise, text};
 
 /// Time limit of every step.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running aggregator and the socket that receives its aggregates.
 struct Stage {
@@ -33,7 +33,7 @@ impl Stage {
     fn start(settings: &str) -> Self {
         let directory = TempDir::new();
         let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
-        collector.set_read_timeout(Some(PATIENCE)).unwrap();
+        collector.set_read_timeout(Some(TIMEOUT)).unwrap();
         let to = collector.local_addr().unwrap();
         let config = directory.join("aggregator.toml");
         let file = format!(
@@ -48,7 +48,7 @@ impl Stage {
             BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|l| sender.send(l))
         });
         let after = |mark: &str| loop {
-            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {mark:?}"));
             if let Some((_, rest)) = line.split_once(mark) {
                 let address = rest.split([',', ' ', '/']).next().unwrap();
                 break address.parse().unwrap();
@@ -60,7 +60,7 @@ impl Stage {
 
     fn get(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.api).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.api).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

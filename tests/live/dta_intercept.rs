@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use wire::dta::{Control, Operation, control::Body};
 
 use crate::support::roles::{
-    self, FLOW, PATIENCE, Program, Reporter, connected, escape, flow, memory as memory_at, path_of,
+    self, FLOW, Program, Reporter, TIMEOUT, connected, escape, flow, memory as memory_at, path_of,
 };
 use crate::support::{TempDir, hex, skipped};
 
@@ -63,7 +63,7 @@ impl Network {
         let host = if collector { &self.collector } else { &self.reporter };
         let at: SocketAddr = at.parse().unwrap();
         let socket = host.run(move || UdpSocket::bind(at)).unwrap().unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     }
 

@@ -87,7 +87,7 @@ fn wait(server: &Server, path: &str, what: &str, done: impl Fn(&Value) -> bool) 
         if done(&view) {
             return view;
         }
-        assert!(begun.elapsed() < server::PATIENCE, "never {what}: {view:#}");
+        assert!(begun.elapsed() < server::TIMEOUT, "never {what}: {view:#}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

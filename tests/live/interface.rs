@@ -105,7 +105,7 @@ fn same_answers(mode: &str) {
             // Events of the kernel arrive a moment later than its counters.
             let (mut concluded, start) = (conclusions(&server, &status), std::time::Instant::now());
             while expected.as_ref().is_some_and(|expected: &Value| expected["events"] != concluded["events"])
-                && start.elapsed() < server::PATIENCE
+                && start.elapsed() < server::TIMEOUT
             {
                 concluded = conclusions(&server, &server.json("/api/v1/status"));
             }
@@ -172,7 +172,7 @@ fn thresholds_that_change_while_it_runs_give_the_same_answers() {
                 Some(events) => *events == again["events"],
                 None => again == concluded,
             };
-            if settled || start.elapsed() > server::PATIENCE {
+            if settled || start.elapsed() > server::TIMEOUT {
                 expected.get_or_insert_with(|| again["events"].clone());
                 break again;
             }
@@ -424,7 +424,7 @@ fn no_program_and_no_map_is_left_behind() {
             if left.is_empty() && on_it.is_none_or(|programs| programs.is_empty()) {
                 break;
             }
-            assert!(start.elapsed() < server::PATIENCE, "{end} {settings}: {left:?} left of {ids:?}");
+            assert!(start.elapsed() < server::TIMEOUT, "{end} {settings}: {left:?} left of {ids:?}");
         }
     }
 }
@@ -493,7 +493,7 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
     let other = loop {
         let threads = capabilities(&server);
         let other = threads.into_iter().find(|(name, effective)| *effective != expected(name));
-        if other.is_none() || start.elapsed() > server::PATIENCE {
+        if other.is_none() || start.elapsed() > server::TIMEOUT {
             break other;
         }
     };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nic::netns::{Namespace, within};
 use serde_json::{Value, json};
 
-use crate::support::server::{PATIENCE, Server};
+use crate::support::server::{Server, TIMEOUT};
 use crate::support::{self, schema};
 
 /// h1 – s1 – s2 – s3 – h2. Between switches the MTU is larger, so that INT fits.
@@ -102,7 +102,7 @@ impl Line {
             // Retries until the server listens: some versions exit with 0 and print only an error.
             if result["end"]["sum"].is_object()
                 || result["end"]["sum_sent"].is_object()
-                || start.elapsed() > PATIENCE
+                || start.elapsed() > TIMEOUT
             {
                 break result;
             }
@@ -308,7 +308,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     let send = || line.iperf(HOSTS[1][0], &["-k", "1000", "-u", "-b", "4M", "-l", "500"]);
     send();
     let view = sink.json("/api/v1/switch");
-    let before = Books::of(&view);
+    let before = Counters::of(&view);
     assert!(before.matched > 500 && before.suppressed == 0 && before.filtered == 0, "{view:#}");
     // Invalid filters are refused, and nothing changes.
     let path = "/api/v1/switch/filters";
@@ -320,7 +320,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     assert_eq!(answer.status, 200, "{answer:?}");
     send();
     let view = sink.json("/api/v1/switch");
-    let after = Books::of(&view);
+    let after = Counters::of(&view);
     // At most two flows; all packets of each but the first are suppressed. TCP packets, which no filter matches, are reported.
     assert!((1..=4).contains(&after.matched) && after.suppressed > 500, "{view:#}");
     assert_eq!(after.suppressed, after.filtered, "{view:#}");
@@ -342,7 +342,7 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     let role = "[[switch.role]]\ndst = \"10.0.2.0/24\"\nrole = \"transit\"\n";
     reload(&line.switches[0], &config(0, &format!("{watch}{role}")), |view| view["roles"] != json!([]));
     send();
-    let last = Books::of(&sink.json("/api/v1/switch"));
+    let last = Counters::of(&sink.json("/api/v1/switch"));
     assert_eq!((last.filtered, last.suppressed), (after.filtered, after.suppressed));
     assert!(last.plain > after.plain + 500, "{}", last.plain);
     line.assert_balanced(&["queue_full", "not_sent"]);
@@ -354,12 +354,12 @@ fn reload(server: &Server, file: &str, done: impl Fn(&Value) -> bool) {
     server.signal("-HUP");
     let start = Instant::now();
     while !done(&server.json("/api/v1/switch")) {
-        assert!(start.elapsed() < PATIENCE, "{file}");
+        assert!(start.elapsed() < TIMEOUT, "{file}");
     }
 }
 
 /// A switch's counters of reports.
-struct Books {
+struct Counters {
     plain: u64,
     reported: u64,
     filtered: u64,
@@ -368,7 +368,7 @@ struct Books {
     suppressed: u64,
 }
 
-impl Books {
+impl Counters {
     /// Checks that they balance: each sent packet has one kind, and each report one reason.
     fn of(view: &Value) -> Self {
         let int = |name: &str| view["int"][name].as_u64().unwrap();
@@ -455,7 +455,7 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
     assert!(paths.0.iter().all(|(_, path)| path.is_empty() || path == &NODES), "{:?}", paths.0);
     let views: Vec<Value> = line.switches.iter().map(|server| server.json("/api/v1/switch")).collect();
     views.iter().for_each(|view| {
-        let _checked = Books::of(view);
+        let _checked = Counters::of(view);
     });
     let count = |switch: usize, name: &str| views[switch]["int"][name].as_u64().unwrap();
     assert!(

@@ -13,7 +13,7 @@ use nic::capabilities::{Cap, CapSet, Capabilities};
 use nic::netns::Pair;
 use serde_json::Value;
 
-use crate::support::server::{PATIENCE, assert_balanced, dropped, report, stage};
+use crate::support::server::{TIMEOUT, assert_balanced, dropped, report, stage};
 use crate::support::{TempDir, public_copy, skipped};
 
 /// Address of the API, in a namespace of its own.
@@ -79,7 +79,7 @@ impl Unprivileged {
 
     fn status(&self) -> Value {
         let mut stream = self.pair.far.run(|| TcpStream::connect(API)).unwrap().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let request = format!("GET /api/v1/status HTTP/1.1\r\nHost: {API}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
@@ -97,7 +97,7 @@ impl Unprivileged {
             socket.send_to(&report(seq, 1, [1, 2, 3]), to).unwrap();
             // At most as many as the link can queue while its other end is not scheduled.
             while seq % 128 == 127 && came(&self.status()) <= u64::from(seq) {
-                assert!(start.elapsed() < PATIENCE, "{seq}");
+                assert!(start.elapsed() < TIMEOUT, "{seq}");
             }
         }
         loop {
@@ -108,7 +108,7 @@ impl Unprivileged {
                 assert_balanced(&status);
                 return status;
             }
-            assert!(start.elapsed() < PATIENCE, "{status:#}");
+            assert!(start.elapsed() < TIMEOUT, "{status:#}");
         }
     }
 

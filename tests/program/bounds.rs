@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::server::{PATIENCE, Server, report};
+use crate::support::server::{Server, TIMEOUT, report};
 
 /// One step of SQLite's virtual machine that takes many minutes.
 const ENDLESS: &str = "SELECT length(trim(printf('%.*c', 1000000, '0'), printf('%.*c', 80000, '1') || '0'))";
@@ -20,7 +20,7 @@ const ENDLESS: &str = "SELECT length(trim(printf('%.*c', 1000000, '0'), printf('
 fn waits(condition: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     while !condition() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return false;
         }
         thread::sleep(Duration::from_millis(10));
@@ -43,7 +43,7 @@ fn a_query_that_cannot_stop_by_itself_is_ended() {
     let answer = server.query(ENDLESS);
     assert_eq!(answer.status, 400, "{answer:?}");
     assert!(answer.body.contains("took longer than 0.3 s"), "{answer:?}");
-    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
     assert_eq!(server.query("SELECT 1 AS one").json()["rows"], json!([[1]]));
 }
 
@@ -162,7 +162,7 @@ fn idle_and_slow_connections_exclude_nobody() {
     assert_eq!(server.get("/healthz").status, 200);
     assert_eq!(server.get("/api/v1/status").status, 200);
     // The oldest was closed for a newer one.
-    idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    idle[0].set_read_timeout(Some(TIMEOUT)).unwrap();
     assert!(matches!(idle[0].read(&mut [0; 1]), Ok(0) | Err(_)));
 }
 

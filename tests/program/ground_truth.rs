@@ -45,7 +45,7 @@ impl Output for Events {
 }
 
 /// Passes the reports to a collector, and compares its results with the ground truth after each.
-struct Witness {
+struct TruthChecker {
     collector: Collector,
     events: Events,
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
@@ -55,7 +55,7 @@ struct Witness {
     compared: u64,
 }
 
-impl Witness {
+impl TruthChecker {
     fn new() -> Self {
         let detection = Detection {
             thresholds: Thresholds::new([0; detect::Metric::COUNT], Vec::new()).unwrap(),
@@ -100,7 +100,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-impl FabricSink for Witness {
+impl FabricSink for TruthChecker {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let source = octets(from.address);
         let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
@@ -182,16 +182,16 @@ fn busy(channel: Channel, format: Format, mode: Mode, seed: u64) -> Fabric {
     fabric
 }
 
-fn witness(channel: Channel, format: Format, mode: Mode) -> Witness {
-    let mut witness = Witness::new();
-    busy(channel, format, mode, 5).run_until(START + 450 * MS, &mut witness);
-    witness.collector.finish(START + 450 * MS, &mut witness.events);
-    let stats = witness.collector.stats();
+fn checker(channel: Channel, format: Format, mode: Mode) -> TruthChecker {
+    let mut checker = TruthChecker::new();
+    busy(channel, format, mode, 5).run_until(START + 450 * MS, &mut checker);
+    checker.collector.finish(START + 450 * MS, &mut checker.events);
+    let stats = checker.collector.stats();
     assert!(
         stats.decode_balance().is_balanced() && stats.state_balance().is_balanced(),
         "what went in came out or was counted"
     );
-    witness
+    checker
 }
 
 #[test]
@@ -200,21 +200,21 @@ fn paths_latencies_drops_and_path_changes_are_what_really_happened() {
     let grouped = Format { group: 8, subsystems: 3, ..single };
     let v10 = Format { version: dataplane::report::Version::V10, ..single };
     for (format, mode) in [(single, Mode::Md21), (grouped, Mode::Md21), (v10, Mode::Md10)] {
-        let witness = witness(Channel::default(), format, mode);
-        assert!(witness.compared > 2_000, "{} comparisons", witness.compared);
-        assert!(!witness.true_changes.is_empty() && !witness.true_drops.is_empty());
-        assert_eq!(witness.events.path_changes, witness.true_changes);
-        assert_eq!(witness.events.drops, witness.true_drops);
-        assert_eq!(witness.events.loss_events, 0);
+        let checker = checker(Channel::default(), format, mode);
+        assert!(checker.compared > 2_000, "{} comparisons", checker.compared);
+        assert!(!checker.true_changes.is_empty() && !checker.true_drops.is_empty());
+        assert_eq!(checker.events.path_changes, checker.true_changes);
+        assert_eq!(checker.events.drops, checker.true_drops);
+        assert_eq!(checker.events.loss_events, 0);
     }
 }
 
 #[test]
 fn lost_repeated_and_late_reports_are_counted_as_they_happened() {
     let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };
-    let witness = witness(channel, Format { subsystems: 2, ..Format::default() }, Mode::Md21);
-    let truth: BTreeMap<_, _> = witness.arrivals.iter().map(|(key, list)| (*key, expected(list))).collect();
-    let counted: BTreeMap<_, _> = witness
+    let checker = checker(channel, Format { subsystems: 2, ..Format::default() }, Mode::Md21);
+    let truth: BTreeMap<_, _> = checker.arrivals.iter().map(|(key, list)| (*key, expected(list))).collect();
+    let counted: BTreeMap<_, _> = checker
         .collector
         .streams()
         .map(|stream| {
@@ -224,7 +224,7 @@ fn lost_repeated_and_late_reports_are_counted_as_they_happened() {
         .collect();
     assert!(truth.values().map(|(lost, ..)| lost).sum::<u64>() > 20, "the channel does lose: {truth:?}");
     assert_eq!(counted, truth);
-    assert!(witness.events.loss_events > 0);
+    assert!(checker.events.loss_events > 0);
 }
 
 /// Lost, duplicated, reordered, computed from the arrivals. Losses before the first arrival or after the last cannot be

@@ -40,7 +40,7 @@ impl Output for Events {
 }
 
 /// Passes the reports to a collector, and records its conclusions and the ground truth.
-struct Witness {
+struct TruthChecker {
     collector: Collector,
     events: Events,
     underway: HashMap<(u32, u8, u32), VecDeque<DatagramTruth>>,
@@ -49,7 +49,7 @@ struct Witness {
     concluded: Vec<(u64, FlowKey, Concluded, Option<u64>)>,
 }
 
-impl Witness {
+impl TruthChecker {
     fn new(hop_limit: Option<u8>) -> Self {
         let mut config = collector::Config::default();
         config.sf.hop_limit = hop_limit;
@@ -91,7 +91,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-impl FabricSink for Witness {
+impl FabricSink for TruthChecker {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let whole = |collector: &Collector| collector.stats().sf.complete.sets;
         let before = whole(&self.collector);
@@ -176,13 +176,13 @@ fn busy(channel: Channel, form: Form, seed: u64) -> Fabric {
     fabric
 }
 
-fn witness(channel: Channel, form: Form, hop_limit: Option<u8>) -> Witness {
-    let mut witness = Witness::new(hop_limit);
-    busy(channel, form, 5).run_until(STOP, &mut witness);
-    let sf = witness.collector.stats().sf;
+fn checker(channel: Channel, form: Form, hop_limit: Option<u8>) -> TruthChecker {
+    let mut checker = TruthChecker::new(hop_limit);
+    busy(channel, form, 5).run_until(STOP, &mut checker);
+    let sf = checker.collector.stats().sf;
     assert!(sf.balance().is_balanced(), "{sf:?}");
-    witness.collector.finish(STOP, &mut witness.events);
-    let stats = witness.collector.stats();
+    checker.collector.finish(STOP, &mut checker.events);
+    let stats = checker.collector.stats();
     assert!(
         stats.decode_balance().is_balanced()
             && stats.state_balance().is_balanced()
@@ -190,18 +190,18 @@ fn witness(channel: Channel, form: Form, hop_limit: Option<u8>) -> Witness {
         "{stats:?}"
     );
     assert_eq!(stats.sf.pending, 0);
-    witness
+    checker
 }
 
 #[test]
 fn every_path_and_value_concluded_from_single_records_is_one_packets() {
     for (form, hop_limit) in [(Form::Full, Some(16)), (Form::Full, None), (Form::Stack, Some(16))] {
-        let witness = witness(Channel::default(), form, hop_limit);
-        let by_length = witness.compare();
+        let checker = checker(Channel::default(), form, hop_limit);
+        let by_length = checker.compare();
         eprintln!(
             "{form:?} {hop_limit:?}: {by_length:?} of {} {:?}",
-            witness.traces.len(),
-            witness.collector.stats().sf
+            checker.traces.len(),
+            checker.collector.stats().sf
         );
         assert!(by_length[&1] > 500 && by_length[&3] > 500 && by_length[&5] > 500, "{by_length:?}");
     }
@@ -211,9 +211,9 @@ fn every_path_and_value_concluded_from_single_records_is_one_packets() {
 fn lost_late_and_repeated_reports_make_no_path_that_was_not() {
     let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 50_000, ..Channel::default() };
     for hop_limit in [Some(16), None] {
-        let witness = witness(channel, Form::Full, hop_limit);
-        let by_length = witness.compare();
-        let sf = witness.collector.stats().sf;
+        let checker = checker(channel, Form::Full, hop_limit);
+        let by_length = checker.compare();
+        let sf = checker.collector.stats().sf;
         assert!(sf.repeated > 20 && sf.partial[Reason::NextId as usize].sets > 100, "{sf:?}");
         assert!(by_length[&3] > 400 && by_length[&5] > 400, "{by_length:?}");
     }
@@ -221,8 +221,8 @@ fn lost_late_and_repeated_reports_make_no_path_that_was_not() {
 
 #[test]
 fn reports_without_a_flow_update_nodes_and_no_path() {
-    let witness = witness(Channel::default(), Form::Compact, Some(16));
-    assert!(witness.events.0.is_empty() && witness.concluded.is_empty());
-    assert_eq!(witness.collector.flows().count(), 0);
-    assert!(witness.collector.nodes().count() >= 16);
+    let checker = checker(Channel::default(), Form::Compact, Some(16));
+    assert!(checker.events.0.is_empty() && checker.concluded.is_empty());
+    assert_eq!(checker.collector.flows().count(), 0);
+    assert!(checker.collector.nodes().count() >= 16);
 }

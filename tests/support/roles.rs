@@ -17,7 +17,7 @@ use wire::dta::{Base, Operation, Priority, Report};
 use crate::support::{command, hex, text};
 
 /// Time limit of every step.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running hopwise. Killed when dropped.
 pub(crate) struct Program {
@@ -65,7 +65,7 @@ impl Program {
         });
         let (mut reports, mut memory) = (Vec::new(), None);
         let api = loop {
-            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{name} does not start"));
+            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{name} does not start"));
             let after = |mark: &str| {
                 let (_, rest) = line.split_once(mark)?;
                 rest.split([',', ' ', '/']).next().unwrap().parse::<SocketAddr>().ok()
@@ -89,7 +89,7 @@ impl Program {
             None => TcpStream::connect(api),
         };
         let mut stream = stream.unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
         let (host, length) = (self.api, body.len());
         write!(
@@ -119,7 +119,7 @@ impl Program {
             if done(&view) {
                 return view;
             }
-            assert!(begun.elapsed() < PATIENCE, "never {what}: {view:#}");
+            assert!(begun.elapsed() < TIMEOUT, "never {what}: {view:#}");
             thread::yield_now();
         }
     }
@@ -253,7 +253,7 @@ impl Reporter {
     pub(crate) fn new(to: SocketAddr) -> Self {
         let any = if to.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" };
         let socket = UdpSocket::bind(any).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { socket, to, sequence: 0 }
     }
 

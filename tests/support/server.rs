@@ -17,7 +17,7 @@ use wire::{Dialect, Flags, Hop, Layout, int::header::Md10, int::shim::Shim1, rep
 use crate::support::{TempDir, command};
 
 /// Time limit of every step.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A hopwise with a directory of its own. Killed when dropped.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Server {
         let mut child = run(&config, &directory).stderr(Stdio::piped()).spawn().unwrap();
         let lines = read_lines(child.stderr.take().unwrap());
         let after = |mark: &str| loop {
-            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {mark:?}"));
             if let Some((_, rest)) = line.split_once(mark) {
                 break rest.trim_end_matches('/').parse().unwrap();
             }
@@ -103,7 +103,7 @@ impl Server {
         let lines = read_lines(child.stderr.take().unwrap());
         let mut output = String::new();
         let api = loop {
-            match lines.recv_timeout(PATIENCE) {
+            match lines.recv_timeout(TIMEOUT) {
                 Ok(line) => match line.split_once("http://") {
                     Some((_, rest)) => break rest.trim_end_matches('/').parse().unwrap(),
                     None => output = format!("{output}{line}\n"),
@@ -179,7 +179,7 @@ impl Server {
         let start = Instant::now();
         loop {
             let answer = self.ask_once(method, path, headers, body);
-            if answer.status != 503 || path.ends_with("/stream") || start.elapsed() > PATIENCE {
+            if answer.status != 503 || path.ends_with("/stream") || start.elapsed() > TIMEOUT {
                 return answer;
             }
         }
@@ -219,7 +219,7 @@ impl Server {
             None => TcpStream::connect(api),
         };
         let stream = stream.unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -243,7 +243,7 @@ impl Server {
         self.ask("POST", "/api/v1/query", "", &serde_json::json!({ "sql": sql }).to_string())
     }
 
-    /// Polls the status until `good` accepts it, up to [`PATIENCE`].
+    /// Polls the status until `good` accepts it, up to [`TIMEOUT`].
     pub(crate) fn wait_for(&self, what: &str, good: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
@@ -251,7 +251,7 @@ impl Server {
             if good(&status) {
                 return status;
             }
-            assert!(start.elapsed() < PATIENCE, "never {what}: {status:#}");
+            assert!(start.elapsed() < TIMEOUT, "never {what}: {status:#}");
         }
     }
 
@@ -282,7 +282,7 @@ impl Server {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < PATIENCE, "does not stop");
+            assert!(start.elapsed() < TIMEOUT, "does not stop");
             thread::yield_now();
         };
         let directory = std::mem::replace(&mut self.directory, TempDir::new());
@@ -292,7 +292,7 @@ impl Server {
     /// The next line of its log with `mark` in it.
     pub(crate) fn log_line(&self, mark: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            let line = self.lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {mark:?}"));
             if line.contains(mark) {
                 return line;
             }

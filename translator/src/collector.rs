@@ -8,7 +8,7 @@ use crate::stores::Stores;
 
 /// One collector.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct CollectorState {
     pub(crate) stores: Stores,
     pub(crate) meter: Meter,
     pub(crate) local: Local,
@@ -18,16 +18,16 @@ pub(crate) struct Memory {
     pub(crate) retry: u64,
 }
 
-impl Memory {
+impl CollectorState {
     /// A collector that is not attached yet: reports that must not be lost wait.
     pub(crate) fn new(local: usize) -> Self {
-        let meter = Meter::new(Rate::ENDLESS);
+        let meter = Meter::new(Rate::UNLIMITED);
         Self { stores: Stores::new(), meter, local: Local::new(local), attached: false, level: 0, retry: 0 }
     }
 
     /// The current level, by the meter alone.
     #[inline(always)]
-    pub(crate) fn look(&mut self, now: u64, stats: &mut Stats) -> u8 {
+    pub(crate) fn update_level(&mut self, now: u64, stats: &mut Stats) -> u8 {
         let level = if self.attached { self.meter.level(now) } else { 3 };
         if level != self.level {
             if level > self.level {

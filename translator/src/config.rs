@@ -36,7 +36,7 @@ pub struct Config {
     /// Sizes of two tables: reporters with sequence state (per collector), and metered senders.
     pub reporters: usize,
     /// Reporter IDs that belong to an address. Reports from another address with such an ID are refused.
-    pub known: Vec<Known>,
+    pub known: Vec<PinnedReporter>,
     /// Other reporter IDs belong to the address that used them first, until they are silent for [`Config::idle`].
     pub bind: bool,
     /// Maximum number of reporter IDs that an address acquires by use: an address that invents IDs cannot fill more of the table.
@@ -115,7 +115,7 @@ pub enum Accept {
 
 /// A reporter and its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known {
+pub struct PinnedReporter {
     /// Reporter ID.
     pub reporter: u32,
     /// The only address that may use it.
@@ -147,12 +147,12 @@ impl Rate {
     /// Bytes of a WRITE ONLY around its data: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4.
     pub const OVERHEAD: u64 = 74;
     /// No limit.
-    pub const ENDLESS: Self = Self { messages: 0, bytes: 0, burst: 10_000_000 };
+    pub const UNLIMITED: Self = Self { messages: 0, bytes: 0, burst: 10_000_000 };
 }
 
 impl Default for Rate {
     fn default() -> Self {
-        Self::ENDLESS
+        Self::UNLIMITED
     }
 }
 

@@ -75,8 +75,8 @@ pub mod trigger_text;
 pub mod workload;
 
 pub use config::{
-    Accept, CollectorConfig, Config, ConfigError, Known, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
-    MAX_REPORTERS, MAX_SKETCH_REPORTERS, MAX_STORES, Rate, StoreEntry,
+    Accept, CollectorConfig, Config, ConfigError, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
+    MAX_REPORTERS, MAX_SKETCH_REPORTERS, MAX_STORES, PinnedReporter, Rate, StoreEntry,
 };
 pub use control::Output;
 pub use received::Origin;

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_meter_without_rate_has_no_level() {
-        let mut meter = Meter::new(Rate::ENDLESS);
+        let mut meter = Meter::new(Rate::UNLIMITED);
         (0..1_000_000).for_each(|_| meter.spend(1024));
         assert_eq!(meter.level(0), 0);
     }

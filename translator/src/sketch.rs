@@ -82,7 +82,7 @@ fn non_member(epoch: u16, reporter: u32) -> u64 {
 
 impl NonMembers {
     /// Whether a NACK to this reporter is due. If so, starts the interval until the next.
-    fn may_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
+    fn try_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
         let place = self.0.find_or_make(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);
             self.0.find_or_make(key)
@@ -270,7 +270,7 @@ impl Sketch {
             }
             if delivery.first > 0 {
                 let key = non_member(delivery.epoch, delivery.reporter);
-                return Err(Fault::ColumnGap { due: 0, nack: self.non_members.may_nack(key, now, config) });
+                return Err(Fault::ColumnGap { due: 0, nack: self.non_members.try_nack(key, now, config) });
             }
         }
         Ok(opens.map_or(Admission::Open(known), |newest| Admission::Opens { newest }))

@@ -199,11 +199,11 @@ impl Tracker {
         // Later reports will arrive before it, which is not a loss.
         self.nacks = 1;
         self.refused = true;
-        self.may_nack(now, config)
+        self.try_nack(now, config)
     }
 
     /// Whether a NACK of another cause is due. If so, starts the interval until the next.
-    pub(super) fn may_nack(&mut self, now: u64, config: &Config) -> bool {
+    pub(super) fn try_nack(&mut self, now: u64, config: &Config) -> bool {
         let due = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.nack_interval;
         if due {
             self.nacked_at = now.max(1);
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(tracker.last(4_907, Width::Sixteen), 4_899);
         // A NACK may have requested them.
         let mut tracker = after(4_999, Width::Sixteen);
-        tracker.may_nack(1, &config);
+        tracker.try_nack(1, &config);
         tracker.accept(5_000);
         assert_eq!(from(&mut tracker, 4_900, calm), [Verdict::Duplicate; 8]);
         // After a long silence it has not, and those before are requested.

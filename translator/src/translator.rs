@@ -7,7 +7,7 @@ use wire::Refusal;
 use wire::dta::{Opcode, Operation, PlainAppend, Priority, Report, artifact};
 
 use crate::action::TriggerAction;
-use crate::collector::Memory;
+use crate::collector::CollectorState;
 use crate::config::{Accept, CollectorConfig, Config, ConfigError};
 use crate::control::{self, Emitter, Output};
 use crate::local::Record;
@@ -50,7 +50,7 @@ pub struct Translator {
     config: Config,
     stats: Stats,
     operations: Operations,
-    memories: Vec<Memory>,
+    collectors: Vec<CollectorState>,
     reporters: Reporters,
     /// When each trigger made its last entry, plus one; 0: never.
     fired: Vec<u64>,
@@ -81,14 +81,14 @@ impl Translator {
         let mut translator = Self {
             stats: Stats::NEW,
             operations: Operations::default(),
-            memories: config.collectors.iter().map(|_| Memory::new(config.local)).collect(),
+            collectors: config.collectors.iter().map(|_| CollectorState::new(config.local)).collect(),
             reporters: Reporters::new(&config),
             fired: vec![0; config.triggers.len()],
             messages: Emitter::default(),
             now: 0,
             config,
         };
-        for collector in 0..translator.memories.len() {
+        for collector in 0..translator.collectors.len() {
             if let Some(memory) = translator.config.collectors[collector].take() {
                 translator.attach(collector as u8, memory)?;
             }
@@ -104,7 +104,7 @@ impl Translator {
     pub fn attach(&mut self, collector: u8, memory: CollectorConfig) -> Result<(), ConfigError> {
         memory.check(self.config.postcards)?;
         let at = usize::from(collector);
-        let known = self.memories.get_mut(at).ok_or(ConfigError::NoCollector)?;
+        let known = self.collectors.get_mut(at).ok_or(ConfigError::NoCollector)?;
         let before = std::mem::replace(&mut known.stores, Stores::new());
         known.stores = Stores::replace(before, &memory, &self.config, &mut self.stats);
         known.meter = Meter::new(memory.rate);
@@ -115,14 +115,14 @@ impl Translator {
 
     /// The epochs of a collector's sketches into which no more columns are merged, for each sketch the older one first.
     pub fn merged(&self, collector: u8) -> impl Iterator<Item = Merged<'_>> {
-        let memories = self.memories.get(usize::from(collector)).into_iter();
-        memories.flat_map(|memory| memory.stores.sketches()).flat_map(Sketch::merged)
+        let collectors = self.collectors.get(usize::from(collector)).into_iter();
+        collectors.flat_map(|memory| memory.stores.sketches()).flat_map(Sketch::merged)
     }
 
     /// The collector restarted, and its memory may be new and empty. Call it between [`Translator::attach`] and connecting the
     /// transport. All sketches are written again as a whole: a reader could not detect that earlier columns are missing.
     pub fn renew(&mut self, collector: u8, transport: &mut impl Transport) {
-        let Some(memory) = self.memories.get_mut(usize::from(collector)) else { return };
+        let Some(memory) = self.collectors.get_mut(usize::from(collector)) else { return };
         for region in memory.stores.renew() {
             transport.give_up(RemoteAddr { collector, region });
         }
@@ -131,13 +131,15 @@ impl Translator {
     /// Sets the sequence number of the next batch of a tagged list, or the position of the next entry of a bare one, as the collector
     /// found it in its memory: a restarted translator continues there. False if there is no such list.
     pub fn set_next(&mut self, collector: u8, list: u32, next: u64) -> bool {
-        self.memories.get_mut(usize::from(collector)).is_some_and(|memory| memory.stores.set_next(list, next))
+        self.collectors
+            .get_mut(usize::from(collector))
+            .is_some_and(|memory| memory.stores.set_next(list, next))
     }
 
     /// The first trigger whose entries do not fit its list in this collector's memory, by its index in the settings: it appends
     /// nothing, and its entries are counted as missed.
     pub fn unfit_trigger(&self, collector: u8) -> Option<usize> {
-        let memory = self.memories.get(usize::from(collector))?;
+        let memory = self.collectors.get(usize::from(collector))?;
         self.config.triggers.iter().position(|trigger| {
             let is_for = trigger.collector.is_none_or(|of| of == collector);
             is_for && memory.stores.entry_len(trigger.list) != Some(trigger.entry_len())
@@ -211,7 +213,7 @@ impl Translator {
         out: &mut impl Output,
     ) {
         let Received { now, origin, report, .. } = *received;
-        if usize::from(origin.collector) >= self.memories.len() {
+        if usize::from(origin.collector) >= self.collectors.len() {
             return self.drop(Reason::NoCollector);
         }
         if !self.reporters.meter(now, origin.sender) {
@@ -264,7 +266,7 @@ impl Translator {
         loop {
             let smooth = self.is_smooth(now, collector);
             // Reports that need no large table are processed first.
-            let at_once = smooth && self.memories[usize::from(collector)].stores.are_lists_few();
+            let at_once = smooth && self.collectors[usize::from(collector)].stores.are_lists_few();
             let is_long = |(_, payload): &(_, &[u8])| {
                 !(at_once && self.process_plain(now, collector, payload, transport))
             };
@@ -293,7 +295,7 @@ impl Translator {
     /// Whether processing depends on the report alone: no meter, no congestion, no waiting reports, no active notice, no trigger.
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
-        let Some(memory) = self.memories.get(usize::from(collector)) else { return false };
+        let Some(memory) = self.collectors.get(usize::from(collector)) else { return false };
         let unmetered = self.reporters.is_unmetered() && memory.meter.is_endless();
         let calm = memory.attached && memory.level == 0 && memory.local.is_empty();
         let v1 = self.config.accept != Accept::Artifact;
@@ -310,7 +312,7 @@ impl Translator {
         transport: &mut impl Transport,
     ) -> bool {
         let Some(plain) = PlainAppend::parse(payload) else { return false };
-        let memory = &mut self.memories[usize::from(collector)];
+        let memory = &mut self.collectors[usize::from(collector)];
         let mut sender =
             Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
         let done = memory.stores.append_plain(now, &plain, &mut sender, &mut self.stats.entries);
@@ -332,7 +334,7 @@ impl Translator {
             self.reporters.prefetch(tracker_key(collector, u32::from_be_bytes([a, b, c, d]), false));
         }
         if first == control::APPEND
-            && let Some(memory) = self.memories.get(usize::from(collector))
+            && let Some(memory) = self.collectors.get(usize::from(collector))
         {
             memory.stores.prefetch_list(u32::from_be_bytes([e, f, g, h]));
         }
@@ -343,10 +345,10 @@ impl Translator {
     pub fn tick(&mut self, now: u64, transport: &mut impl Transport) {
         self.now = now;
         self.reporters.sweep(now, &self.config);
-        for collector in 0..self.memories.len() {
-            self.memories[collector].look(now, &mut self.stats);
+        for collector in 0..self.collectors.len() {
+            self.collectors[collector].update_level(now, &mut self.stats);
             if !self.write_pending(collector, Cause::Timer, transport) {
-                self.memories[collector].retry = now.saturating_add(RETRY);
+                self.collectors[collector].retry = now.saturating_add(RETRY);
             }
             self.reinject(now, collector as u8, PER_TICK, transport);
         }
@@ -354,27 +356,28 @@ impl Translator {
 
     /// When the next timer expires, or reports in local memory are to be retried.
     pub fn deadline(&self) -> Option<u64> {
-        let waits = self.memories.iter().any(|memory| !memory.local.is_empty());
+        let waits = self.collectors.iter().any(|memory| !memory.local.is_empty());
         let again = waits.then(|| self.now.saturating_add(RETRY));
-        let due = |memory: &Memory| memory.stores.deadline(&self.config).map(|at| at.max(memory.retry));
-        self.memories.iter().filter_map(due).chain(again).min()
+        let due =
+            |memory: &CollectorState| memory.stores.deadline(&self.config).map(|at| at.max(memory.retry));
+        self.collectors.iter().filter_map(due).chain(again).min()
     }
 
     /// Writes all pending data, as far as the transport accepts it. True when nothing is left.
     pub fn finish(&mut self, now: u64, transport: &mut impl Transport) -> bool {
         self.now = now;
         let mut all = true;
-        for collector in 0..self.memories.len() {
+        for collector in 0..self.collectors.len() {
             self.reinject(now, collector as u8, usize::MAX, transport);
             all &= self.write_pending(collector, Cause::Stopped, transport)
-                && self.memories[collector].local.is_empty();
+                && self.collectors[collector].local.is_empty();
         }
         all
     }
 
     /// The last congestion level of a collector, 0 to 3.
     pub fn level(&self, collector: u8) -> u8 {
-        self.memories.get(usize::from(collector)).map_or(0, |memory| memory.level)
+        self.collectors.get(usize::from(collector)).map_or(0, |memory| memory.level)
     }
 
     /// Counters. Iterates over all lists and paths to count pending data.
@@ -382,7 +385,7 @@ impl Translator {
         let mut stats = self.stats;
         stats.operations = self.operations;
         stats.controls = self.messages.counts;
-        for memory in &self.memories {
+        for memory in &self.collectors {
             let ((entries, postcards), (waiting, bytes)) = (memory.stores.pending(), memory.local.usage());
             stats.entries.pending += entries;
             stats.postcards.pending += postcards;
@@ -407,14 +410,14 @@ impl Translator {
     #[inline(always)]
     fn execute(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
         let collector = received.origin.collector;
-        let memory = &mut self.memories[usize::from(collector)];
-        let level = memory.look(received.now, &mut self.stats);
+        let memory = &mut self.collectors[usize::from(collector)];
+        let level = memory.update_level(received.now, &mut self.stats);
         if (level > 0 || !memory.local.is_empty())
             && let Some(outcome) = self.under_load(level, received, transport)
         {
             return outcome;
         }
-        let memory = &mut self.memories[usize::from(collector)];
+        let memory = &mut self.collectors[usize::from(collector)];
         let mut sender =
             Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
         let situation = Situation { now: received.now, level, artifact: received.artifact };
@@ -439,7 +442,7 @@ impl Translator {
         let is_dropped = match received.report.base.priority {
             _ if received.is_important() => {
                 // Waiting reports go first: an older value must not overwrite a newer one.
-                level >= 3 || !self.memories[usize::from(collector)].local.is_empty()
+                level >= 3 || !self.collectors[usize::from(collector)].local.is_empty()
             }
             Priority::Low => level >= 1,
             _ => level >= 2,
@@ -454,7 +457,7 @@ impl Translator {
         if !received.is_important() {
             let collector = received.origin.collector;
             let is_there =
-                self.memories[usize::from(collector)].attached && transport.is_connected(collector);
+                self.collectors[usize::from(collector)].attached && transport.is_connected(collector);
             let low = received.report.base.priority == Priority::Low;
             let reason = match (is_there, low) {
                 (true, true) => Reason::CongestedLow,
@@ -466,7 +469,7 @@ impl Translator {
         }
         let Received { artifact, payload, report, .. } = *received;
         let record = Record { reporter: report.base.reporter, artifact, payload };
-        let local = &mut self.memories[usize::from(received.origin.collector)].local;
+        let local = &mut self.collectors[usize::from(received.origin.collector)].local;
         // Reports of high priority that are not essential may use half of it.
         if (report.base.essential || !local.is_half_full()) && local.push(record) {
             self.stats.reports.diverted += 1;
@@ -480,8 +483,8 @@ impl Translator {
     /// oldest.
     fn reinject(&mut self, now: u64, collector: u8, most: usize, transport: &mut impl Transport) -> bool {
         for _ in 0..most {
-            let memory = &mut self.memories[usize::from(collector)];
-            if memory.local.is_empty() || memory.look(now, &mut self.stats) >= 3 {
+            let memory = &mut self.collectors[usize::from(collector)];
+            if memory.local.is_empty() || memory.update_level(now, &mut self.stats) >= 3 {
                 return false;
             }
             let Some(record) = memory.local.peek() else { return false };
@@ -522,7 +525,7 @@ impl Translator {
 
     /// Writes pending data of a collector's stores.
     fn write_pending(&mut self, collector: usize, cause: Cause, transport: &mut impl Transport) -> bool {
-        let (now, memory) = (self.now, &mut self.memories[collector]);
+        let (now, memory) = (self.now, &mut self.collectors[collector]);
         if !memory.attached {
             return true;
         }
@@ -545,7 +548,7 @@ impl Translator {
             if !self.config.triggers.is_empty() {
                 self.fire(received, transport);
             }
-            let memory = &self.memories[usize::from(received.origin.collector)];
+            let memory = &self.collectors[usize::from(received.origin.collector)];
             if memory.level == 0
                 && memory.local.is_empty()
                 && let Some(notice) = self.reporters.uncongested(received.now, received.origin.sender)
@@ -589,7 +592,7 @@ impl Translator {
     #[cold]
     fn fire(&mut self, received: &Received<'_>, transport: &mut impl Transport) {
         let collector = received.origin.collector;
-        let memory = &mut self.memories[usize::from(collector)];
+        let memory = &mut self.collectors[usize::from(collector)];
         let mut sender =
             Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
         let mut fire = TriggerAction {
@@ -687,7 +690,7 @@ impl Translator {
                 return;
             }
         };
-        if self.reporters.at(at).may_nack(received.now, &self.config) {
+        if self.reporters.at(at).try_nack(received.now, &self.config) {
             self.messages.nack(received, cause, sequence, out);
         }
     }
@@ -703,7 +706,7 @@ impl Translator {
     ) {
         self.stats.reports.unreadable[refusal.index()] += 1;
         let Some(base) = control::essential_base(payload) else { return };
-        if usize::from(origin.collector) >= self.memories.len() {
+        if usize::from(origin.collector) >= self.collectors.len() {
             return;
         }
         let report = &Report { base, operation: Operation::Append { list: 0, entry_len: 0, entries: &[] } };

@@ -130,9 +130,9 @@ impl Part {
         self.len() == 0
     }
 
-    fn is_good(self) -> bool {
+    fn is_valid(self) -> bool {
         match self {
-            Self::Field(field, len) => (1..=8).contains(&len) && field.is_good(),
+            Self::Field(field, len) => (1..=8).contains(&len) && field.is_valid(),
             Self::Constant(_, len) => (1..=8).contains(&len),
             Self::Key(..) | Self::Data(..) => !self.is_empty(),
             Self::Time => true,
@@ -141,7 +141,7 @@ impl Part {
 }
 
 impl Field {
-    fn is_good(self) -> bool {
+    fn is_valid(self) -> bool {
         match self {
             Self::Key(_, len) | Self::Data(_, len) => (1..=8).contains(&len),
             _ => true,
@@ -273,8 +273,8 @@ impl Trigger {
             ("there may be at most 8 conditions", self.conditions.len() <= MAX_CONDITIONS),
             ("an entry has 1 to 16 parts", (1..=MAX_PARTS).contains(&self.entry.len())),
             ("an entry has at most 256 bytes", self.entry_len() <= MAX_ENTRY),
-            ("a part has no bytes, or a number more than 8", self.entry.iter().all(|part| part.is_good())),
-            ("a field has 1 to 8 bytes", self.conditions.iter().all(|condition| condition.field.is_good())),
+            ("a part has no bytes, or a number more than 8", self.entry.iter().all(|part| part.is_valid())),
+            ("a field has 1 to 8 bytes", self.conditions.iter().all(|condition| condition.field.is_valid())),
         ];
         good.into_iter().find(|(_, good)| !good).map_or(Ok(()), |(what, _)| Err(what))
     }

@@ -4,7 +4,7 @@ import { flowText, ns } from './fabric.mjs';
 function input(known) {
   const how = { kind: 'udp', up: true, message: null, interface: null, queues: 0, tried: [], reopened: 0 };
   const counts = { datagrams: 0, bytes: 0, kernel_drops: 0, truncated: 0, receive_buffer: 16777216 };
-  return { ...how, ...counts, drops: {}, passed: {}, device_drops: 0, decided_in_kernel: 0, ...known };
+  return { ...how, ...counts, drops: {}, passed: {}, device_drops: 0, handled_in_kernel: 0, ...known };
 }
 
 /** A socket, an interface on a slower receive path, and an interface that was removed. */

@@ -20,7 +20,7 @@ const input: Input = {
   drops: {},
   passed: {},
   device_drops: 0,
-  decided_in_kernel: 0,
+  handled_in_kernel: 0,
 };
 
 test('an input on the best receive path has nothing to explain', () => {

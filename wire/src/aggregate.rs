@@ -136,15 +136,15 @@ impl Kind {
 
     /// How many postcards fit into one datagram of this kind: R is at most this for Agg kinds, 72 at a path MTU of 1500
     /// over IPv4 (4.3). The size of a summary does not depend on R, so for Cor kinds it is the largest possible R.
-    pub const fn most(self, pmtu: u16, over_ipv6: bool) -> usize {
+    pub const fn max_postcards(self, pmtu: u16, over_ipv6: bool) -> usize {
         if self.is_correlated() {
             return u32::MAX as usize;
         }
-        Self::most_of(POSTCARD_LEN, pmtu, over_ipv6)
+        Self::max_postcards_of(POSTCARD_LEN, pmtu, over_ipv6)
     }
 
     /// How many postcards of `len` bytes fit into one datagram.
-    pub const fn most_of(len: usize, pmtu: u16, over_ipv6: bool) -> usize {
+    pub const fn max_postcards_of(len: usize, pmtu: u16, over_ipv6: bool) -> usize {
         let headers = HEADER_LEN + 8 + if over_ipv6 { 40 } else { 20 };
         (pmtu as usize).saturating_sub(headers) / len
     }
@@ -620,9 +620,9 @@ mod tests {
 
     #[test]
     fn r_is_limited_by_the_path() {
-        assert_eq!(Kind::Agg.most(1500, false), 72, "section 4.3");
-        assert_eq!((Kind::Agg.most(1500, true), Kind::AggNode.most(51, false)), (71, 0));
-        assert!(Kind::Cor.most(100, false) > 1_000_000);
+        assert_eq!(Kind::Agg.max_postcards(1500, false), 72, "section 4.3");
+        assert_eq!((Kind::Agg.max_postcards(1500, true), Kind::AggNode.max_postcards(51, false)), (71, 0));
+        assert!(Kind::Cor.max_postcards(100, false) > 1_000_000);
     }
 
     #[test]

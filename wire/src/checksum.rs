@@ -61,7 +61,7 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// The sum of the 32-bit words of `bytes`, for [`adjusted`]; an incomplete last word is padded with zeros.
+/// The sum of the 32-bit words of `bytes`, for [`update_by_sum`]; an incomplete last word is padded with zeros.
 #[inline(always)]
 pub fn words(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -71,16 +71,16 @@ pub fn words(bytes: &[u8]) -> u64 {
     sum.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
-/// The value for [`adjusted`] that subtracts `sum`.
+/// The value for [`update_by_sum`] that subtracts `sum`.
 #[inline(always)]
-pub fn negated(sum: u64) -> u64 {
+pub fn complement(sum: u64) -> u64 {
     u64::from(!fold(sum))
 }
 
 /// Updates a checksum after the sum of the covered words grew by `more`, a sum of 16-bit or of 32-bit words (RFC 1624; 2^32 and
 /// 2^16 are 1 modulo 0xffff). Never 0xffff.
 #[inline(always)]
-pub fn adjusted(checksum: u16, more: u64) -> u16 {
+pub fn update_by_sum(checksum: u16, more: u64) -> u16 {
     // Adding 0xffff does not change the sum modulo 0xffff, but keeps it from being 0.
     !fold(u64::from(!checksum) + 0xffff + u64::from(fold(more)))
 }
@@ -133,12 +133,16 @@ mod tests {
             if whole == 0xffff {
                 continue; // nothing but zeros
             }
-            assert_eq!(adjusted(of(front), words(back)), whole, "{bytes:02x?}");
-            assert_eq!(adjusted(whole, negated(words(back))), adjusted(of(front), 0), "{bytes:02x?}");
+            assert_eq!(update_by_sum(of(front), words(back)), whole, "{bytes:02x?}");
+            assert_eq!(
+                update_by_sum(whole, complement(words(back))),
+                update_by_sum(of(front), 0),
+                "{bytes:02x?}"
+            );
         }
-        assert_eq!(adjusted(0xffff, 0), 0, "both say nothing");
-        assert_eq!(adjusted(0x1234, negated(0)), 0x1234);
-        assert_eq!(adjusted(0x1234, u64::MAX), 0x1234);
+        assert_eq!(update_by_sum(0xffff, 0), 0, "both say nothing");
+        assert_eq!(update_by_sum(0x1234, complement(0)), 0x1234);
+        assert_eq!(update_by_sum(0x1234, u64::MAX), 0x1234);
     }
 
     #[test]

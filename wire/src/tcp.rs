@@ -106,7 +106,7 @@ impl<'a> Packet<&'a [u8]> {
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets the destination port.
-    pub fn set_dport(&mut self, port: u16) {
+    pub fn set_dst_port(&mut self, port: u16) {
         put_u16(self.0.as_mut(), field::DST_PORT, port);
     }
 

@@ -63,12 +63,12 @@ impl<'a> Packet<&'a [u8]> {
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets the source port.
-    pub fn set_sport(&mut self, port: u16) {
+    pub fn set_src_port(&mut self, port: u16) {
         put_u16(self.0.as_mut(), field::SRC_PORT, port);
     }
 
     /// Sets the destination port.
-    pub fn set_dport(&mut self, port: u16) {
+    pub fn set_dst_port(&mut self, port: u16) {
         put_u16(self.0.as_mut(), field::DST_PORT, port);
     }
 

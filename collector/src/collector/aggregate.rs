@@ -18,7 +18,7 @@ use wire::aggregate::{Aggregate, Header, PacketFields, Postcard as WirePostcard,
 use super::{Collector, Inner};
 use crate::decode::{
     ABSENT, Datagram, DatagramContext, EndTimestamps, EventContext, Head, NO_VALUE, Origin, ReadHops,
-    Reading, between, is_plausible, judged,
+    Reading, between, is_plausible, mark_implausible,
 };
 use crate::event::Output;
 use crate::state::pending::Postcard;
@@ -34,7 +34,7 @@ const AHEAD: usize = 32;
 
 /// A postcard of an aggregate, with the flow that it is about.
 #[derive(Clone, Copy)]
-struct Unfolded {
+struct ResolvedPostcard {
     postcard: WirePostcard,
     packet: PacketFields,
     key: FlowKey,
@@ -129,28 +129,28 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         let joins = envelope.units.synchronised || self.postcards.is_linked();
-        let nothing = Unfolded {
+        let nothing = ResolvedPostcard {
             postcard: WirePostcard::EMPTY,
             packet: PacketFields::default(),
             key: FlowKey::default(),
             hash: 0,
             slot: 0,
         };
-        let mut unfolded = [nothing; AHEAD];
+        let mut resolved = [nothing; AHEAD];
         let mut postcards = aggregate.postcards_with_packets();
         loop {
             let mut count = 0;
-            for (one, (postcard, packet)) in unfolded.iter_mut().zip(postcards.by_ref().take(AHEAD)) {
+            for (one, (postcard, packet)) in resolved.iter_mut().zip(postcards.by_ref().take(AHEAD)) {
                 (one.postcard, one.packet) = (postcard, packet.unwrap_or_default());
                 one.key = self.state.flow_of_id(postcard.flow_id);
                 one.hash = one.key.hash(self.seed);
                 self.state.flows.prefetch_bucket(one.hash);
                 count += 1;
             }
-            let unfolded = &mut unfolded[..count];
-            unfolded.iter_mut().for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
-            unfolded.iter().for_each(|one| self.state.flows.prefetch_hops(one.slot));
-            for one in &*unfolded {
+            let resolved = &mut resolved[..count];
+            resolved.iter_mut().for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
+            resolved.iter().for_each(|one| self.state.flows.prefetch_hops(one.slot));
+            for one in &*resolved {
                 self.unfold_one(envelope, head, one, joins, out);
                 head.about.origin.index = head.about.origin.index.wrapping_add(1);
             }
@@ -165,14 +165,14 @@ impl Inner {
         &mut self,
         envelope: &DatagramContext<'_>,
         head: &mut Head,
-        unfolded: &Unfolded,
+        resolved: &ResolvedPostcard,
         joins: bool,
         out: &mut dyn Output,
     ) {
         self.stats.aggregate_postcards += 1;
-        let (postcard, packet) = (&unfolded.postcard, &unfolded.packet);
+        let (postcard, packet) = (&resolved.postcard, &resolved.packet);
         let units = self.node_units.of(postcard.node, *envelope.units);
-        (head.about.key, head.hash) = (unfolded.key, unfolded.hash);
+        (head.about.key, head.hash) = (resolved.key, resolved.hash);
         let stamp = |stamp: u32| if stamp == u32::MAX { NO_VALUE } else { u64::from(stamp) };
         let half = |interface: Option<u16>| u32::from(interface.unwrap_or(u16::MAX));
         let (ingress, egress) = (stamp(postcard.ingress_ts), stamp(postcard.egress_ts));
@@ -183,7 +183,7 @@ impl Inner {
             queue: postcard.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
-        let slot = self.state.apply_postcard(head, unfolded.slot, &reading, out);
+        let slot = self.state.apply_postcard(head, resolved.slot, &reading, out);
         if !joins && packet.hop_limit.is_none() {
             self.state.postcards.stats.received += 1;
             self.state.postcards.refuse(Unjoinable::NoOrder);
@@ -204,7 +204,7 @@ impl Inner {
             received: envelope.received,
             origin: head.about.origin,
         };
-        self.postcards.hold(slot, &postcard, &mut self.state, out);
+        self.postcards.add_pending(slot, &postcard, &mut self.state, out);
     }
 
     fn summary(
@@ -226,7 +226,7 @@ impl Inner {
         // One implausible latency makes the sum unusable, and the others cannot be separated from it.
         let units = self.node_units.of(node, *envelope.units);
         let longest = match summary.metric {
-            SummaryMetric::HopLatency => judged(merged.max, NO_VALUE, NO_VALUE, units),
+            SummaryMetric::HopLatency => mark_implausible(merged.max, NO_VALUE, NO_VALUE, units),
             _ => 0,
         };
         let mut slot = None;

@@ -171,7 +171,7 @@ impl Inner {
             received: envelope.received,
             origin: head.about.origin,
         };
-        self.postcards.hold(slot, &postcard, &mut self.state, out);
+        self.postcards.add_pending(slot, &postcard, &mut self.state, out);
     }
 
     /// The hops of a report, in memory that is released after use.

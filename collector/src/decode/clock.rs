@@ -58,7 +58,7 @@ pub(crate) fn lacks_ingress(ingress: u64, egress: u64, units: Units) -> bool {
 
 /// The hop latency of a record with these timestamps, ns, marked if it is implausible.
 #[inline]
-pub(crate) fn judged(latency: u64, ingress: u64, egress: u64, units: Units) -> u64 {
+pub(crate) fn mark_implausible(latency: u64, ingress: u64, egress: u64, units: Units) -> u64 {
     let odd = latency > units.max_latency || lacks_ingress(ingress, egress, units);
     if odd && latency != NO_VALUE { implausible(latency) } else { latency }
 }
@@ -70,7 +70,9 @@ pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u6
     }
     let ns = |later: u64| later.saturating_mul(u64::from(units.stamp_ns));
     match difference(ingress, egress, wide) {
-        Difference::Later(later) if ns(later) < IMPLAUSIBLE => judged(ns(later), ingress, egress, units),
+        Difference::Later(later) if ns(later) < IMPLAUSIBLE => {
+            mark_implausible(ns(later), ingress, egress, units)
+        }
         Difference::Later(later) => implausible(ns(later)),
         // The value that a device without a check of the sign would report.
         Difference::Backwards if wide => implausible(ns(egress.wrapping_sub(ingress))),
@@ -101,7 +103,7 @@ pub(crate) fn difference(first: u64, second: u64, wide: bool) -> Difference {
 mod tests {
     use super::{
         Difference, NO_VALUE, Units, between, difference, implausible, implausible_value, is_plausible,
-        judged,
+        mark_implausible,
     };
 
     #[test]
@@ -155,13 +157,13 @@ mod tests {
         ];
         for (latency, (ingress, egress), expected) in cases {
             assert_eq!(
-                read(judged(latency, ingress, egress, units)),
+                read(mark_implausible(latency, ingress, egress, units)),
                 expected,
                 "{latency}, {ingress} to {egress}"
             );
         }
         let off = Units::NONE;
-        assert_eq!(read(judged(u64::MAX >> 8, 0, u64::MAX >> 8, off)), Ok(u64::MAX >> 8));
+        assert_eq!(read(mark_implausible(u64::MAX >> 8, 0, u64::MAX >> 8, off)), Ok(u64::MAX >> 8));
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
 /// All-ones: a value that was absent or unavailable.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
-pub(crate) use clock::{IMPLAUSIBLE, between, implausible_value, is_plausible, judged, lacks_ingress};
+pub(crate) use clock::{
+    IMPLAUSIBLE, between, implausible_value, is_plausible, lacks_ingress, mark_implausible,
+};
 pub use datagram::Datagram;
 pub(crate) use datagram::{DatagramContext, StreamSeq, is_stacked, is_whole_path, version};
 pub(crate) use head::{EventContext, Head, Origin, Signals};
@@ -30,5 +32,5 @@ pub(crate) use node_units::NodeUnits;
 pub(crate) use reading::{ABSENT, EndTimestamps, Hops, MAX_HOPS, ReadHops, Reading, egress};
 pub(crate) use shapes::Shapes;
 pub(crate) use stack::{
-    All, Fixed, HistoryCells, LatestPlan, Plan, Plans, RecordKind, StackReport, Stacked, fixed_records,
+    All, Fixed, ItemOffsets, LatestPlan, Plan, Plans, RecordKind, StackReport, Stacked, fixed_records,
 };

@@ -4,7 +4,7 @@ use detect::{HopValues, observation};
 use wire::{Hop, Items, Layout};
 
 use super::NO_VALUE;
-use super::clock::{between, is_plausible, judged};
+use super::clock::{between, is_plausible, mark_implausible};
 use crate::config::Units;
 
 /// All-ones: an id or a value of 32 bits that is absent.
@@ -110,7 +110,7 @@ impl Reading {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
         let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
         let latency = match hop.hop_latency {
-            Some(latency) => judged(scaled(latency, units.latency_ns), ingress, egress, units),
+            Some(latency) => mark_implausible(scaled(latency, units.latency_ns), ingress, egress, units),
             None => between(ingress, egress, hop.wide_ts, units),
         };
         let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {
@@ -156,7 +156,7 @@ impl Reading {
         let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
         let latency = match scaled(layout.hop_latency(record), units.latency_ns) {
             NO_VALUE => between(ingress, egress, layout.wide_ts(), units),
-            latency => judged(latency, ingress, egress, units),
+            latency => mark_implausible(latency, ingress, egress, units),
         };
         let congestion = match carried.contains(Items::QUEUE_CONGESTION) {
             true => layout.queue_congestion(record),

@@ -3,7 +3,7 @@
 use wire::{Items, Layout};
 
 use super::NO_VALUE;
-use super::clock::{between, judged};
+use super::clock::{between, mark_implausible};
 use super::head::Head;
 use super::reading::{ABSENT, EndTimestamps, Hops, Reading, scaled};
 use super::shapes::Shapes;
@@ -18,7 +18,7 @@ pub(crate) struct Stacked<'a, P, const W: usize> {
 }
 
 /// Word offset of each item in a record; beyond the end of the record for absent items.
-pub(crate) trait HistoryCells: Copy {
+pub(crate) trait ItemOffsets: Copy {
     fn node(self) -> usize;
     fn link(self) -> usize;
     fn latency(self) -> usize;
@@ -33,7 +33,7 @@ pub(crate) trait HistoryCells: Copy {
     fn by_stamps(self) -> bool;
 }
 
-impl HistoryCells for &Plan {
+impl ItemOffsets for &Plan {
     #[inline(always)]
     fn node(self) -> usize {
         self.node.into()
@@ -99,7 +99,7 @@ impl<const W: usize, const ITEMS: u16> Fixed<W, ITEMS> {
     }
 }
 
-impl<const W: usize, const ITEMS: u16> HistoryCells for Fixed<W, ITEMS> {
+impl<const W: usize, const ITEMS: u16> ItemOffsets for Fixed<W, ITEMS> {
     #[inline(always)]
     fn node(self) -> usize {
         const { Self::offset(bit::NODE) }
@@ -139,8 +139,8 @@ impl<const W: usize, const ITEMS: u16> HistoryCells for Fixed<W, ITEMS> {
 }
 
 /// Whether the offsets of `plan`, in records of `words` words, are `offsets`.
-fn agrees(plan: &Plan, offsets: impl HistoryCells, words: usize) -> bool {
-    fn all(offsets: impl HistoryCells, words: usize) -> ([usize; 7], bool, bool) {
+fn agrees(plan: &Plan, offsets: impl ItemOffsets, words: usize) -> bool {
+    fn all(offsets: impl ItemOffsets, words: usize) -> ([usize; 7], bool, bool) {
         let items = [
             offsets.node(),
             offsets.link(),
@@ -192,7 +192,7 @@ impl<const W: usize> All<W> {
     }
 }
 
-impl<const W: usize> HistoryCells for All<W> {
+impl<const W: usize> ItemOffsets for All<W> {
     #[inline(always)]
     fn by_stamps(self) -> bool {
         true
@@ -315,7 +315,7 @@ impl Plan {
             EndTimestamps { ingress: stamp(self.stamps.0), egress: stamp(self.stamps.1), wide: self.wide };
         let latency = match scaled(word(self.latency), self.units.latency_ns) {
             NO_VALUE => between(ends.ingress, ends.egress, self.wide, self.units),
-            latency => judged(latency, ends.ingress, ends.egress, self.units),
+            latency => mark_implausible(latency, ends.ingress, ends.egress, self.units),
         };
         let link = word(self.link);
         let reading = Reading {
@@ -349,7 +349,7 @@ impl Plan {
         let (ingress, egress) = (self.stamp(record, self.stamps.0), self.stamp(record, self.stamps.1));
         match scaled(reported, self.units.latency_ns) {
             NO_VALUE => between(ingress, egress, self.wide, self.units),
-            latency => judged(latency, ingress, egress, self.units),
+            latency => mark_implausible(latency, ingress, egress, self.units),
         }
     }
 }
@@ -409,7 +409,7 @@ fn word<const W: usize>(record: &[[u8; 4]; W], at: usize) -> u32 {
     record.get(at).map_or(ABSENT, |word| u32::from_be_bytes(*word))
 }
 
-impl<'a, P: HistoryCells, const W: usize> Stacked<'a, P, W> {
+impl<'a, P: ItemOffsets, const W: usize> Stacked<'a, P, W> {
     /// The records in `bytes`, which `plan` describes.
     #[inline(always)]
     pub(crate) fn new(bytes: &'a [u8], plan: &'a Plan, places: P) -> Self {
@@ -418,7 +418,7 @@ impl<'a, P: HistoryCells, const W: usize> Stacked<'a, P, W> {
     }
 }
 
-impl<'a, P: HistoryCells, const W: usize> Hops for Stacked<'a, P, W> {
+impl<'a, P: ItemOffsets, const W: usize> Hops for Stacked<'a, P, W> {
     type Record = &'a [[u8; 4]; W];
 
     #[inline(always)]

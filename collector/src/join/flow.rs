@@ -32,7 +32,7 @@ pub(crate) struct Flow {
     second: u32,
     reports: u32,
     /// Until this time its sets are not accepted.
-    pub(crate) distrusted: Nanos,
+    pub(crate) suspended_until: Nanos,
     /// A path that is not confirmed yet; and the confirmed ones, the latest first.
     candidate: Path,
     known: [Path; PATHS],
@@ -91,9 +91,9 @@ impl Flow {
     }
 
     /// Clears all paths, and accepts none until `until`.
-    pub(crate) fn distrust(&mut self, until: Nanos) {
+    pub(crate) fn suspend(&mut self, until: Nanos) {
         (self.known, self.candidate) = ([Path::default(); PATHS], Path::default());
-        self.distrusted = until;
+        self.suspended_until = until;
     }
 
     /// Its set with this packet ID.
@@ -172,8 +172,8 @@ impl Flows {
     /// The slot of a flow, probably `hint`; [`NO_SLOT`] if there is none.
     #[inline(always)]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
-        let is_it = |slot: u32| self.flows.get(slot as usize).is_some_and(|flow| flow.key.is(key));
-        if is_it(hint) { hint } else { self.index.find(hash, is_it) }
+        let matches = |slot: u32| self.flows.get(slot as usize).is_some_and(|flow| flow.key.is(key));
+        if matches(hint) { hint } else { self.index.find(hash, matches) }
     }
 
     /// Prefetches the first bucket of `hash`.
@@ -245,7 +245,7 @@ impl Flows {
             known: [Path::default(); PATHS],
             candidate: Path::default(),
             agreed: 0,
-            distrusted: 0,
+            suspended_until: 0,
             last_seen: now,
             second,
             reports: 0,

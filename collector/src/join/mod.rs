@@ -20,7 +20,7 @@
 //!   reordered two packets. A path is confirmed when [`JoinConfig::confirmations`] consecutive sets have proven it; from then
 //!   on any whole set in this order is accepted.
 //! - A set that has a node twice with different values is closed as incomplete. A set that was whole and then grew shows that
-//!   the hop count is wrong: such a flow is not joined for [`DISTRUST`]. (If nodes decrement the hop count wrongly, the first
+//!   the hop count is wrong: such a flow is not joined for [`SUSPENSION`]. (If nodes decrement the hop count wrongly, the first
 //!   report of each set looks complete and the second contradicts it, before the path is confirmed.)
 //!
 //! Sets are keyed by flow and packet ID. A flow may have four, so that reports may be reordered; a fifth evicts the oldest.
@@ -58,7 +58,7 @@ use set::{Pool, Record, Status, is_in_order};
 pub(crate) use stage::{SfBurst, SfInt};
 
 /// How long a flow is not joined after one of its complete sets grew, ns.
-const DISTRUST: Nanos = 10_000_000_000;
+const SUSPENSION: Nanos = 10_000_000_000;
 
 /// Maximum reordering of reports, in packet IDs.
 const DISORDER: u16 = 1024;
@@ -287,7 +287,7 @@ impl Joiner {
             self.samples(part, false, out);
         } else if self.sets.set(set).status == Status::Done || !self.fits(set, part) {
             if self.sets.set(set).status == Status::Done && self.fits(set, part) {
-                self.distrust(flow, part);
+                self.suspend(flow, part);
             }
             self.contradict(set, part, out);
         } else {
@@ -318,9 +318,9 @@ impl Joiner {
     }
 
     #[cold]
-    fn distrust(&mut self, flow: u32, part: &SfReport<'_>) {
-        let until = part.head.about.ts.saturating_add(DISTRUST);
-        self.flows.get_mut(flow).distrust(until);
+    fn suspend(&mut self, flow: u32, part: &SfReport<'_>) {
+        let until = part.head.about.ts.saturating_add(SUSPENSION);
+        self.flows.get_mut(flow).suspend(until);
     }
 
     /// Puts a carried record into its set, and checks whether the set is whole.
@@ -337,16 +337,16 @@ impl Joiner {
         head.about = part.head.about;
         self.sets.insert(set, part.carried);
         self.stats.pending += 1;
-        match self.judge(set, part) {
+        match self.decide(set, part) {
             Verdict::Wait => {}
             Verdict::Whole => self.complete(set, part, out),
             Verdict::Close(reason @ (Reason::Unconfirmed | Reason::Disordered)) => {
                 self.give_up(set, reason, out);
-                self.remember(set);
+                self.keep_completed(set);
             }
             Verdict::Close(reason) => {
                 if reason == Reason::Contradicted {
-                    self.distrust(self.sets.set(set).flow, part);
+                    self.suspend(self.sets.set(set).flow, part);
                 }
                 self.close(set, reason, out);
             }
@@ -354,7 +354,7 @@ impl Joiner {
     }
 
     /// Whether the set is complete and its records are in the order of the path.
-    fn judge(&mut self, at: u32, part: &SfReport<'_>) -> Verdict {
+    fn decide(&mut self, at: u32, part: &SfReport<'_>) -> Verdict {
         let set = self.sets.set(at);
         if !set.opening {
             return Verdict::Wait;
@@ -375,13 +375,13 @@ impl Joiner {
         if carried > writers {
             return Verdict::Close(Reason::Contradicted);
         }
-        if part.head.about.ts < self.flows.get(set.flow).distrusted {
+        if part.head.about.ts < self.flows.get(set.flow).suspended_until {
             return Verdict::Close(Reason::Contradicted);
         }
-        self.judge_order(at, initial, part)
+        self.decide_order(at, initial, part)
     }
 
-    fn judge_order(&mut self, at: u32, initial: u16, part: &SfReport<'_>) -> Verdict {
+    fn decide_order(&mut self, at: u32, initial: u16, part: &SfReport<'_>) -> Verdict {
         let set = self.sets.set(at);
         let (carried, own) = (self.sets.carried(at), self.sets.own(at));
         let sink = own.map(|own| own.reading.node);
@@ -425,11 +425,11 @@ impl Joiner {
         } else {
             out.nodes(part.head, hops);
         }
-        self.remember(at);
+        self.keep_completed(at);
     }
 
     /// Keeps a reported set until the flow's next one, to detect records that repeat or contradict it.
-    fn remember(&mut self, at: u32) {
+    fn keep_completed(&mut self, at: u32) {
         let flow = self.sets.set(at).flow;
         for set in self.flows.get(flow).sets {
             if set != NO_SLOT && self.sets.set(set).status == Status::Done {
@@ -538,7 +538,7 @@ impl Joiner {
             if self.flows.is_used(flow) {
                 let flow = self.flows.get_mut(flow);
                 flow.last_seen = flow.last_seen.min(now);
-                flow.distrusted = flow.distrusted.min(now.saturating_add(DISTRUST));
+                flow.suspended_until = flow.suspended_until.min(now.saturating_add(SUSPENSION));
             }
         }
     }

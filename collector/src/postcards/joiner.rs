@@ -59,7 +59,7 @@ impl Postcards {
     }
 
     /// Adds a pending postcard of the flow in `slot`, until the others of its packet arrive. If it completes a set, settles that.
-    pub(crate) fn hold(
+    pub(crate) fn add_pending(
         &mut self,
         slot: Option<u32>,
         postcard: &Postcard,

@@ -119,7 +119,7 @@ pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis
         Basis::Topology
     } else if has_stamps(postcards) {
         sort_by_stamps(postcards);
-        Basis::Stamps
+        Basis::Timestamps
     } else {
         return Err(Partial::NoOrder);
     };

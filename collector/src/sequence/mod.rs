@@ -40,11 +40,12 @@
 //!
 //! **Evidence.** Two forged datagrams are enough for a jump of billions. A number that did not arrive therefore counts as lost
 //! only with the support of datagrams that did: each datagram whose number is new and not far away supports the loss of
-//! [`SUPPORT`] others, once. Losses beyond this are **unconfirmed**. Later datagrams confirm them, so that an outage is counted
-//! as lost in proportion to the traffic after it; datagrams before it support at most [`EVIDENCE`] losses. A restart ends the
-//! confirmation, and so does a jump back to the numbers before (modulo the sequence space also ahead): losses that are
-//! unconfirmed by then remain so. Hence, for any input: lost <= [`SUPPORT`] × datagrams. This costs nothing on the fast path:
-//! datagrams in sequence follow from the growth of the datagram counter since the last anomaly.
+//! [`LOSSES_PER_DATAGRAM`] others, once. Losses beyond this are **unconfirmed**. Later datagrams confirm them, so that an
+//! outage is counted as lost in proportion to the traffic after it; datagrams before it support at most [`MAX_PRIOR_LOSSES`]
+//! losses. A restart ends the confirmation, and so does a jump back to the numbers before (modulo the sequence space also
+//! ahead): losses that are unconfirmed by then remain so. Hence, for any input: lost <= [`LOSSES_PER_DATAGRAM`] × datagrams.
+//! This costs nothing on the fast path: datagrams in sequence follow from the growth of the datagram counter since the last
+//! anomaly.
 
 mod run;
 mod stream;
@@ -69,9 +70,9 @@ pub const FAR: u32 = 1 << 16;
 /// Repetitions of one number in a row after which the stream is not countable.
 pub const STALLED: u32 = 64;
 /// Number of losses that a datagram supports.
-pub const SUPPORT: i64 = 128;
+pub const LOSSES_PER_DATAGRAM: i64 = 128;
 /// Maximum number of losses that the datagrams before a jump support.
-pub const EVIDENCE: i64 = 16 * SUPPORT;
+pub const MAX_PRIOR_LOSSES: i64 = 16 * LOSSES_PER_DATAGRAM;
 /// Silence after which missing numbers are lost.
 pub const SETTLE: Nanos = 2_000_000_000;
 
@@ -201,22 +202,22 @@ impl Sequencer {
         let streams = &self.streams;
         let slot = self.index.find(hash, |slot| streams[slot as usize].id.is(id));
         if slot != NO_SLOT {
-            self.index.touch(hash, slot, 1, eon(now));
+            self.index.touch(hash, slot, 1, heat_period(now));
             self.latest = slot;
             self.streams[slot as usize].observe(seq, now, out);
             return;
         }
-        self.warm_latest(now);
-        match self.index.room(hash, eon(now), self.streams.len() == self.capacity) {
+        self.touch_latest(now);
+        match self.index.find_way(hash, heat_period(now), self.streams.len() == self.capacity) {
             InsertSlot::Free(place) => {
                 let slot = self.streams.len() as u32;
-                self.index.put(place, hash, slot, (1, eon(now)));
+                self.index.put(place, hash, slot, (1, heat_period(now)));
                 self.streams.push(Stream::new(*id, seq, now));
                 self.latest = slot;
             }
             InsertSlot::Evict(place, slot) => {
                 self.evict(slot, now, out);
-                self.index.put(place, hash, slot, (1, eon(now)));
+                self.index.put(place, hash, slot, (1, heat_period(now)));
                 self.streams[slot as usize] = Stream::new(*id, seq, now);
                 self.latest = slot;
             }
@@ -225,11 +226,11 @@ impl Sequencer {
     }
 
     /// Updates the heat of the latest stream, which is found without the index.
-    fn warm_latest(&mut self, now: Nanos) {
+    fn touch_latest(&mut self, now: Nanos) {
         if let Some(stream) = self.streams.get(self.latest as usize)
             && stream.datagrams >= u64::from(BUSY)
         {
-            let (hash, seen) = (stream.id.hash(self.seed), eon(stream.last_seen.min(now)));
+            let (hash, seen) = (stream.id.hash(self.seed), heat_period(stream.last_seen.min(now)));
             self.index.touch(hash, self.latest, u64::from(BUSY), seen);
         }
     }
@@ -303,6 +304,6 @@ impl Sequencer {
 }
 
 /// The unit of heat for streams: 8.6 s, so that a reporter that sends once per second counts as busy.
-fn eon(now: Nanos) -> u32 {
+fn heat_period(now: Nanos) -> u32 {
     (now >> 33) as u32
 }

@@ -7,7 +7,7 @@
 //! out of the window.
 
 use super::stream::{Stream, mask};
-use super::{Nanos, Output, Sequencer, StreamId, WINDOW, eon};
+use super::{Nanos, Output, Sequencer, StreamId, WINDOW, heat_period};
 
 /// Consecutive datagrams of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ impl Sequencer {
         match self.streams.get_mut(slot as usize) {
             Some(stream) => {
                 stream.receive_run(run, now, out);
-                self.index.touch(id.hash(self.seed), slot, count, eon(now));
+                self.index.touch(id.hash(self.seed), slot, count, heat_period(now));
             }
             None => {
                 let mask = u32::MAX >> (32 - id.bits());

@@ -1,6 +1,6 @@
 //! One stream: the window up to its highest number, and its counters.
 
-use super::{EVIDENCE, FAR, STALLED, SUPPORT, WINDOW};
+use super::{FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, STALLED, WINDOW};
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
 use crate::sequence::StreamView;
 use crate::stream::{StreamId, pack};
@@ -109,12 +109,12 @@ impl Stream {
         }
         let distance = ahead.unsigned_abs();
         if distance > FAR || (ahead < 0 && distance >= WINDOW) {
-            self.look_far(seq, now, out);
+            self.observe_far(seq, now, out);
         } else if ahead > 0 {
             self.settle_suspect(now, out);
             self.advance(seq, distance, now, out);
         } else {
-            self.look_back(seq, distance, now, out);
+            self.observe_late(seq, distance, now, out);
         }
     }
 
@@ -161,7 +161,7 @@ impl Stream {
             self.lose(first, by - WINDOW, now, out);
         }
         if returns {
-            self.refute();
+            self.finalize_unconfirmed();
         }
         self.window = if by >= WINDOW { 1 } else { self.window << by | 1 };
         self.known = self.known.saturating_add(by).min(WINDOW);
@@ -193,7 +193,7 @@ impl Stream {
         self.note(now, SequenceEventKind::Lost { first, count }, out);
     }
 
-    fn look_back(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
+    fn observe_late(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
         if back >= self.known {
             self.reordered += 1;
             self.note(now, SequenceEventKind::Late(seq), out);
@@ -208,7 +208,7 @@ impl Stream {
         }
     }
 
-    fn look_far(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
+    fn observe_far(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(suspect) = self.suspect
             && let ahead = self.distance(seq, suspect)
             && (1..=WINDOW.cast_signed()).contains(&ahead)
@@ -237,7 +237,7 @@ impl Stream {
     fn restart(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         self.jump(seq);
         self.give_up(WINDOW, now, out);
-        self.refute();
+        self.finalize_unconfirmed();
         self.begin(seq);
         self.restarts += 1;
         self.note(now, SequenceEventKind::Restart(seq), out);
@@ -257,7 +257,7 @@ impl Stream {
     /// The field `balance` after this many datagrams, including those that the fast path has received since.
     fn balance_after(&self, datagrams: u64) -> i64 {
         let steady = i64::try_from(datagrams.wrapping_sub(self.supported)).unwrap_or(i64::MAX);
-        self.balance.saturating_add(steady.saturating_mul(SUPPORT)).min(EVIDENCE)
+        self.balance.saturating_add(steady.saturating_mul(LOSSES_PER_DATAGRAM)).min(MAX_PRIOR_LOSSES)
     }
 
     /// Updates the balance: datagrams since the last update were in sequence, except the latest `but`; `more` datagrams
@@ -270,7 +270,7 @@ impl Stream {
     /// Records a jump from the highest number to this one. `true`: it returns to the numbers before an earlier jump,
     /// so nothing between is missing.
     fn jump(&mut self, seq: u32) -> bool {
-        if self.balance >= EVIDENCE {
+        if self.balance >= MAX_PRIOR_LOSSES {
             self.origin = self.highest;
             return false;
         }
@@ -280,7 +280,7 @@ impl Stream {
     }
 
     /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them.
-    fn refute(&mut self) {
+    fn finalize_unconfirmed(&mut self) {
         self.refuted += self.balance.min(0).unsigned_abs();
         self.balance = 0;
     }

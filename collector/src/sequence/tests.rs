@@ -312,7 +312,7 @@ fn forged_numbers_prove_few_losses() {
             let view = seen.sequencer.streams().next().unwrap();
             let case = format!("{id:?} {pairs} {honest}: {view:?}");
             assert!(
-                lost < 128 * FORGED + EVIDENCE.cast_unsigned() * FORGED * u64::from(honest > 1),
+                lost < 128 * FORGED + MAX_PRIOR_LOSSES.cast_unsigned() * FORGED * u64::from(honest > 1),
                 "{case}"
             );
             assert!(lost <= 128 * view.datagrams, "{case}");
@@ -331,7 +331,7 @@ fn an_outage_is_confirmed_by_what_follows() {
         let mut seen = Observed::new();
         seen.observe(&id, 0..5000);
         seen.observe(&id, 5000 + OUTAGE..5000 + OUTAGE + 200);
-        let believed = EVIDENCE.cast_unsigned() + 200 * 128;
+        let believed = MAX_PRIOR_LOSSES.cast_unsigned() + 200 * 128;
         assert_eq!(seen.losses(), (believed, u64::from(OUTAGE) - believed));
         seen.observe(&id, 5200 + OUTAGE..5000 + OUTAGE + 7796);
         assert_eq!(seen.losses(), (1_000_000 - 64, 64));
@@ -360,7 +360,7 @@ fn traffic_does_not_confirm_the_jumps_that_were_forged_into_it() {
         }
         seen.observe(&V10, FIRST + 5000..FIRST + 100_000);
         let (lost, unconfirmed) = seen.losses();
-        assert!(lost <= EVIDENCE.cast_unsigned() + 128 * 10, "{jumps:?}: {lost}");
+        assert!(lost <= MAX_PRIOR_LOSSES.cast_unsigned() + 128 * 10, "{jumps:?}: {lost}");
         assert!(lost + unconfirmed + 10 > absent, "{jumps:?}: {lost} {unconfirmed}");
     }
 }

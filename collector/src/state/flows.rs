@@ -105,7 +105,7 @@ impl Flags {
     pub(crate) const RETRY: Self = Self(0x40);
     /// The basis of the order of the path: two bits, see [`Flags::order`].
     const ORDER: u8 = 0x18;
-    const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Stamps, Basis::Topology];
+    const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Timestamps, Basis::Topology];
 
     /// Whether E and M are as in `signals`.
     #[inline]
@@ -263,8 +263,8 @@ impl Flows {
     /// The slot of a flow, probably `hint`; [`NO_SLOT`](crate::index::NO_SLOT) if there is none.
     #[inline]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
-        let is_it = |slot: u32| self.entries.get(slot as usize).is_some_and(|entry| entry.key == *key);
-        if is_it(hint) { hint } else { self.index.find(hash, is_it) }
+        let matches = |slot: u32| self.entries.get(slot as usize).is_some_and(|entry| entry.key == *key);
+        if matches(hint) { hint } else { self.index.find(hash, matches) }
     }
 
     /// Records a report of the flow in `slot`, once per second and at its second one.

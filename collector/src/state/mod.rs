@@ -32,7 +32,7 @@ use wire::FlowKey;
 use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
-    ABSENT, All, EndTimestamps, Fixed, Head, HistoryCells, Hops, NO_VALUE, Plan, ReadHops, Reading,
+    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, Plan, ReadHops, Reading,
     RecordKind, StackReport, Stacked, fixed_records, is_plausible,
 };
 use crate::event::Output;
@@ -172,7 +172,7 @@ impl State {
     }
 
     #[inline(never)]
-    fn apply_records<P: HistoryCells, const W: usize>(
+    fn apply_records<P: ItemOffsets, const W: usize>(
         &mut self,
         reports: &[StackReport<'_>],
         (plan, places): (&Plan, P),

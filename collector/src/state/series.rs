@@ -323,7 +323,7 @@ impl Series {
     #[cold]
     fn insert(&mut self, key: Key, hash: u64) -> u32 {
         let full = self.free.is_empty() && self.hot.len() == self.capacity;
-        let InsertSlot::Free(place) = self.index.room(hash, 0, full) else {
+        let InsertSlot::Free(place) = self.index.find_way(hash, 0, full) else {
             self.refused += 1;
             return NO_SLOT;
         };

@@ -43,7 +43,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
             return true;
         }
         let full = self.free.is_empty() && self.entries.len() == self.capacity;
-        let InsertSlot::Free(place) = self.index.room(hash, 0, full) else { return false };
+        let InsertSlot::Free(place) = self.index.find_way(hash, 0, full) else { return false };
         let entry = Use { key, flows: 1, value: new };
         let slot = if let Some(slot) = self.free.pop() {
             self.entries[slot as usize] = entry;
@@ -113,8 +113,8 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
 
     /// The index of the entry of `key`.
     pub(crate) fn find(&self, hash: u64, key: K) -> Option<usize> {
-        let is_it = |slot: u32| self.entries[slot as usize].key == key;
-        match self.index.find(hash, is_it) {
+        let matches = |slot: u32| self.entries[slot as usize].key == key;
+        match self.index.find(hash, matches) {
             NO_SLOT => None,
             slot => Some(slot as usize),
         }

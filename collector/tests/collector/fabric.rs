@@ -37,7 +37,7 @@ impl Output for Reported {
     }
 }
 
-struct Witness {
+struct TruthChecker {
     collector: Collector,
     reported: Reported,
     /// Paths and latencies of the arrived packets, in order; equal consecutive paths once.
@@ -47,7 +47,7 @@ struct Witness {
     measured: bool,
 }
 
-impl Witness {
+impl TruthChecker {
     fn new(mode: Mode) -> Self {
         let measured = mode == Mode::Postcard;
         let clocks = if measured { Clocks::Synchronised } else { Clocks::Free };
@@ -65,7 +65,7 @@ impl Witness {
     }
 }
 
-impl FabricSink for Witness {
+impl FabricSink for TruthChecker {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let source = match from.address {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -94,7 +94,7 @@ impl FabricSink for Witness {
 }
 
 /// Four leaves, two spines, 24 flows, a link that fails and is restored.
-fn run(mode: Mode, channel: Channel) -> Witness {
+fn run(mode: Mode, channel: Channel) -> TruthChecker {
     let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
     let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
     if mode != Mode::Postcard {
@@ -123,31 +123,31 @@ fn run(mode: Mode, channel: Channel) -> Witness {
     }
     fabric.schedule(START + 100 * MS, Action::CutLink { a: 102, b: 202 }).unwrap();
     fabric.schedule(START + 250 * MS, Action::MendLink { a: 102, b: 202 }).unwrap();
-    let mut witness = Witness::new(mode);
-    fabric.run_until(START + 450 * MS, &mut witness);
-    witness.collector.finish(START + 450 * MS, &mut witness.reported);
-    let stats = witness.collector.stats();
+    let mut checker = TruthChecker::new(mode);
+    fabric.run_until(START + 450 * MS, &mut checker);
+    checker.collector.finish(START + 450 * MS, &mut checker.reported);
+    let stats = checker.collector.stats();
     assert!(
         stats.decode_balance().is_balanced()
             && stats.state_balance().is_balanced()
             && stats.postcards.balance().is_balanced()
     );
     assert_eq!(stats.postcards.accepted, stats.postcards.released);
-    for (flow, reported) in &witness.reported.latencies {
-        let truth = &witness.latencies[flow];
+    for (flow, reported) in &checker.reported.latencies {
+        let truth = &checker.latencies[flow];
         assert!(reported.iter().all(|latency| truth.contains(latency)), "{flow}: {reported:?} of {truth:?}");
     }
-    witness
+    checker
 }
 
 #[test]
 fn paths_of_postcards_are_those_that_packets_took() {
     for mode in [Mode::Mx21, Mode::Postcard] {
-        let witness = run(mode, Channel::default());
-        assert_eq!(witness.reported.paths, witness.paths, "{mode:?}");
-        assert!(witness.paths.values().any(|paths| paths.len() > 1), "a route changed");
-        let counts = witness.collector.stats().postcards;
-        assert!(counts.sets * 10 > witness.packets * 9, "{mode:?}: {counts:?} of {}", witness.packets);
+        let checker = run(mode, Channel::default());
+        assert_eq!(checker.reported.paths, checker.paths, "{mode:?}");
+        assert!(checker.paths.values().any(|paths| paths.len() > 1), "a route changed");
+        let counts = checker.collector.stats().postcards;
+        assert!(counts.sets * 10 > checker.packets * 9, "{mode:?}: {counts:?} of {}", checker.packets);
     }
 }
 
@@ -155,15 +155,15 @@ fn paths_of_postcards_are_those_that_packets_took() {
 fn lost_late_and_repeated_postcards_make_no_path_that_no_packet_took() {
     let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };
     for mode in [Mode::Mx21, Mode::Postcard] {
-        let witness = run(mode, channel);
+        let checker = run(mode, channel);
         let mut reported = 0;
-        for (flow, paths) in &witness.reported.paths {
-            let truth = &witness.paths[flow];
+        for (flow, paths) in &checker.reported.paths {
+            let truth = &checker.paths[flow];
             assert!(paths.iter().all(|path| truth.contains(path)), "{mode:?} {flow}: {paths:?} of {truth:?}");
             reported += paths.len();
         }
         assert!(reported >= 24, "{mode:?}: {reported}");
-        let counts = witness.collector.stats().postcards;
-        assert!(counts.sets * 10 > witness.packets * 6, "{mode:?}: {counts:?} of {}", witness.packets);
+        let counts = checker.collector.stats().postcards;
+        assert!(counts.sets * 10 > checker.packets * 6, "{mode:?}: {counts:?} of {}", checker.packets);
     }
 }

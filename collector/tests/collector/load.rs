@@ -121,7 +121,7 @@ impl AggregateOutput for Aggregates {
 type InFlight = (u64, u64, u32, Vec<u8>);
 
 /// The channel's jitter, the aggregator, the collector, and the ground truth.
-struct Witness {
+struct TruthChecker {
     collector: Collector,
     aggregator: Option<Aggregator>,
     reported: Reported,
@@ -134,7 +134,7 @@ struct Witness {
     packets: u64,
 }
 
-impl Witness {
+impl TruthChecker {
     fn new(case: &Case, topology: &Topology) -> Self {
         let links = if case.linked { links(topology) } else { Vec::new() };
         let default_profile = Profile { clocks: case.clocks, ..Profile::default() };
@@ -228,7 +228,7 @@ impl Witness {
     }
 }
 
-impl FabricSink for Witness {
+impl FabricSink for TruthChecker {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let (at, order) = (t + self.below(3 * MS), self.below(u64::MAX));
         self.in_flight.push(Reverse((at, order, from.node, payload.to_vec())));
@@ -262,12 +262,12 @@ fn links(topology: &Topology) -> Vec<Link> {
 }
 
 /// A fat tree of 20 switches at its limits, in which links fail and are restored.
-fn run(case: &Case, packets: u64) -> Witness {
+fn run(case: &Case, packets: u64) -> TruthChecker {
     let wire = Wire { rate: 100_000_000, delay: 50_000, depth: 60_000 };
     let topology = Topology::fat_tree(4, wire).unwrap();
     let between: Vec<_> = topology.links().filter(|(a, b)| *a < 10_000 && *b < 10_000).collect();
     let hosts: Vec<u32> = topology.hosts().collect();
-    let mut witness = Witness::new(case, &topology);
+    let mut checker = TruthChecker::new(case, &topology);
     let channel = Channel {
         loss: 20_000,
         duplication: 10_000,
@@ -308,44 +308,44 @@ fn run(case: &Case, packets: u64) -> Witness {
         fabric.schedule(at, Action::CutLink { a, b }).unwrap();
         fabric.schedule(at + 60 * MS, Action::MendLink { a, b }).unwrap();
     }
-    fabric.run_until(START + span + 100 * MS, &mut witness);
-    witness.finish(START + span + 150 * MS);
-    witness
+    fabric.run_until(START + span + 100 * MS, &mut checker);
+    checker.finish(START + span + 150 * MS);
+    checker
 }
 
 #[test]
 fn no_path_is_reported_that_no_packet_took() {
     let packets = std::env::var("POSTCARD_PACKETS").map_or(7_000, |count| count.parse().unwrap());
     for case in &CASES {
-        let witness = run(case, packets);
-        let stats = witness.collector.stats();
+        let checker = run(case, packets);
+        let stats = checker.collector.stats();
         assert!(
             stats.decode_balance().is_balanced()
                 && stats.state_balance().is_balanced()
                 && stats.postcards.balance().is_balanced()
         );
         let counts = &stats.postcards;
-        let wrong: Vec<_> = (witness.reported.paths.iter())
-            .filter(|(at, flow, path)| !witness.was_real(*at, *flow, path))
+        let wrong: Vec<_> = (checker.reported.paths.iter())
+            .filter(|(at, flow, path)| !checker.was_real(*at, *flow, path))
             .collect();
-        let real: u64 = witness.real.values().map(|times| times.len() as u64).sum();
-        assert_eq!(real, witness.packets);
-        let known = witness.reported.paths.iter().map(|(_, flow, path)| (*flow, path.clone()));
+        let real: u64 = checker.real.values().map(|times| times.len() as u64).sum();
+        assert_eq!(real, checker.packets);
+        let known = checker.reported.paths.iter().map(|(_, flow, path)| (*flow, path.clone()));
         let known = known.collect::<std::collections::BTreeSet<_>>().len();
         println!(
             "{}: {} packets arrived, {} sets joined ({:.1} %), {} path events, {known} of {} paths, {} wrong; partial: {:?}",
             case.name,
-            witness.packets,
+            checker.packets,
             counts.sets,
-            counts.sets as f64 * 100.0 / witness.packets as f64,
-            witness.reported.paths.len(),
-            witness.real.len(),
+            counts.sets as f64 * 100.0 / checker.packets as f64,
+            checker.reported.paths.len(),
+            checker.real.len(),
             wrong.len(),
             Partial::ALL.map(|why| (why.name(), counts.partial[why as usize])),
         );
         assert!(wrong.is_empty(), "{}: {:?}", case.name, &wrong[..wrong.len().min(9)]);
-        assert!(witness.packets > packets / 2, "{}", witness.packets);
-        assert!(counts.sets * 100 >= witness.packets * case.least, "{}: {counts:?}", case.name);
+        assert!(checker.packets > packets / 2, "{}", checker.packets);
+        assert!(counts.sets * 100 >= checker.packets * case.least, "{}: {counts:?}", case.name);
         assert_eq!(counts.accepted, counts.released);
     }
 }

@@ -27,14 +27,14 @@ pub struct MappingStats {
     /// An IPv6 address in a field of four bytes, or a key of another length than the field.
     pub size: u64,
     /// The outbox was full.
-    pub no_room: u64,
+    pub queue_full: u64,
 }
 
 impl MappingStats {
     /// Whether the sum adds up.
     pub fn is_balanced(&self) -> bool {
-        let Self { made, sent, pending, suppressed, absent, size, no_room } = *self;
-        made == sent + pending + suppressed + absent + size + no_room
+        let Self { made, sent, pending, suppressed, absent, size, queue_full } = *self;
+        made == sent + pending + suppressed + absent + size + queue_full
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Engine {
     pub(super) reporter: u32,
     mappings: Vec<Compiled>,
     /// The mappings of each trigger.
-    by_occasion: [Vec<u16>; Trigger::ALL.len()],
+    by_trigger: [Vec<u16>; Trigger::ALL.len()],
     pub(super) spread: Spread,
     pub(super) destinations: Vec<Destination>,
     pub(super) repeat: Repeat,
@@ -106,11 +106,11 @@ impl Engine {
         repeat: Repeat,
         (longest_essential, first): (usize, u16),
     ) -> Self {
-        let mut by_occasion: [Vec<u16>; Trigger::ALL.len()] = Default::default();
+        let mut by_trigger: [Vec<u16>; Trigger::ALL.len()] = Default::default();
         let mut passed = 0_u8;
         let mut compiled = Vec::with_capacity(mappings.len());
         for (index, mapping) in mappings.into_iter().enumerate() {
-            by_occasion[mapping.on as usize].push(index as u16);
+            by_trigger[mapping.on as usize].push(index as u16);
             let bit = if mapping.on == Trigger::Passed { 1 << (passed & 7) } else { 0 };
             passed += u8::from(mapping.on == Trigger::Passed);
             compiled.push(Compiled::new(mapping, bit, &spread));
@@ -122,7 +122,7 @@ impl Engine {
         Self {
             reporter,
             mappings: compiled,
-            by_occasion,
+            by_trigger,
             spread,
             destinations,
             repeat,
@@ -148,8 +148,8 @@ impl Engine {
     }
 
     /// Whether a mapping has this trigger.
-    pub(super) fn listens_to(&self, trigger: Trigger) -> bool {
-        !self.by_occasion[trigger as usize].is_empty()
+    pub(super) fn has_mapping_for(&self, trigger: Trigger) -> bool {
+        !self.by_trigger[trigger as usize].is_empty()
     }
 
     /// The mappings with their statistics.
@@ -168,13 +168,13 @@ impl Engine {
         out: &mut Outbox,
     ) -> u8 {
         let mut reported = passed;
-        for i in 0..self.by_occasion[context.trigger as usize].len() {
-            let index = usize::from(self.by_occasion[context.trigger as usize][i]);
+        for i in 0..self.by_trigger[context.trigger as usize].len() {
+            let index = usize::from(self.by_trigger[context.trigger as usize][i]);
             let one = &self.mappings[index];
             if one.mapping.table != table || !one.is_for(context) || one.bit & reported != 0 {
                 continue;
             }
-            if self.consider(index, context, now, out) {
+            if self.execute_mapping(index, context, now, out) {
                 reported |= self.mappings[index].bit;
             }
         }
@@ -182,13 +182,13 @@ impl Engine {
     }
 
     /// Executes one mapping. True if its conditions were met. The postcards of a path count as one.
-    fn consider(&mut self, index: usize, context: &Context<'_>, now: u64, out: &mut Outbox) -> bool {
+    fn execute_mapping(&mut self, index: usize, context: &Context<'_>, now: u64, out: &mut Outbox) -> bool {
         let one = &self.mappings[index];
         let postcards = matches!(one.mapping.action, Action::Postcard { .. });
         let each = one.mapping.each_hop || (postcards && context.trigger == Trigger::Path);
         if !each {
             let hop = if one.needs_hop { context.last_hop() } else { None };
-            return self.one(
+            return self.execute_once(
                 index,
                 context,
                 &ReportedHop { hop, number: hop_number(context) },
@@ -201,15 +201,21 @@ impl Engine {
         let whole = postcards.then(|| one.comes_next());
         for i in 0..context.hops().min(usize::from(u8::MAX)) {
             let hop = if needs_hop { context.hop(i) } else { None };
-            met |= self.one(index, context, &ReportedHop { hop, number: i as u8 + 1 }, (now, whole), out);
+            met |= self.execute_once(
+                index,
+                context,
+                &ReportedHop { hop, number: i as u8 + 1 },
+                (now, whole),
+                out,
+            );
         }
         if met && whole.is_some() {
-            self.mappings[index].is_chosen();
+            self.mappings[index].sample();
         }
         met
     }
 
-    fn one(
+    fn execute_once(
         &mut self,
         index: usize,
         context: &Context<'_>,
@@ -221,7 +227,7 @@ impl Engine {
         if !one.mapping.when.iter().all(|condition| condition.is_met(context, subject, now)) {
             return false;
         }
-        if !chosen.unwrap_or_else(|| one.is_chosen()) {
+        if !chosen.unwrap_or_else(|| one.sample()) {
             return true;
         }
         one.stats.made += 1;
@@ -231,7 +237,7 @@ impl Engine {
             Ok(SendOutcome::Sent) => stats.sent += 1,
             Ok(SendOutcome::Pending) => stats.pending += 1,
             Err(MappingError::Send(SendError::Suppressed)) => stats.suppressed += 1,
-            Err(MappingError::Send(SendError::NoRoom)) => stats.no_room += 1,
+            Err(MappingError::Send(SendError::NoRoom)) => stats.queue_full += 1,
             Err(MappingError::Value(ValueError::Absent)) => stats.absent += 1,
             Err(MappingError::Value(ValueError::Size)) => stats.size += 1,
         }
@@ -435,7 +441,7 @@ impl Compiled {
     }
 
     /// Whether this report is in the sample of one in `every`.
-    fn is_chosen(&mut self) -> bool {
+    fn sample(&mut self) -> bool {
         let chosen = self.comes_next();
         self.seen = (self.seen + 1) % self.mapping.every.max(1);
         chosen

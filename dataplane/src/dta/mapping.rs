@@ -121,7 +121,7 @@ impl Mapping {
     pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
         let refuse =
             |key: &'static str, why: String| Err(ConfigError { part: Part::Mapping(index), key, why });
-        self.check_occasion(index, tables)?;
+        self.check_trigger(index, tables)?;
         self.check_sizes(index)?;
         if self.every == 0 {
             return refuse("every", "write at least 1; 1 reports all".to_owned());
@@ -136,7 +136,7 @@ impl Mapping {
         }
     }
 
-    fn check_occasion(&self, index: usize, tables: usize) -> Result<(), ConfigError> {
+    fn check_trigger(&self, index: usize, tables: usize) -> Result<(), ConfigError> {
         let refuse = |key: &'static str, why: &str| {
             Err(ConfigError { part: Part::Mapping(index), key, why: why.to_owned() })
         };

@@ -165,7 +165,7 @@ pub struct Stats {
     /// Packets processed.
     pub packets: u64,
     /// Other events processed.
-    pub occasions: u64,
+    pub triggers: u64,
     /// Reports sent for the first time.
     pub reports: u64,
     /// Control messages processed.
@@ -219,13 +219,13 @@ impl Reporter {
     }
 
     /// Whether [`Reporter::packet`] must be called for every packet.
-    pub fn wants_packets(&self) -> bool {
-        !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.listens_to(Trigger::Packet)
+    pub fn needs_packets(&self) -> bool {
+        !self.tables.is_empty() || !self.sketches.is_empty() || self.engine.has_mapping_for(Trigger::Packet)
     }
 
     /// Whether a mapping has this trigger.
     pub fn wants(&self, trigger: Trigger) -> bool {
-        self.engine.listens_to(trigger) || (trigger == Trigger::Drop && !self.tables.is_empty())
+        self.engine.has_mapping_for(trigger) || (trigger == Trigger::Drop && !self.tables.is_empty())
     }
 
     /// Processes a packet that passes the switch.
@@ -241,7 +241,7 @@ impl Reporter {
 
     /// Processes another event, see [`Trigger`]; tables count packets that are dropped.
     pub fn report(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
-        self.stats.occasions += 1;
+        self.stats.triggers += 1;
         if context.trigger == Trigger::Drop {
             self.count_drop(context, now, out);
         }

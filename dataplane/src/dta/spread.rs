@@ -24,7 +24,7 @@ impl Spread {
     pub fn even(collectors: usize) -> Self {
         let collectors = collectors.clamp(1, MAX_COLLECTORS) as u8;
         let mut by_key = [0; 256];
-        (1..collectors).for_each(|new| give_share(&mut by_key, new));
+        (1..collectors).for_each(|new| assign_share(&mut by_key, new));
         Self { by_key, lists: Vec::new(), sketches: 0, collectors }
     }
 
@@ -38,7 +38,7 @@ impl Spread {
             return Err(format!("there are already {MAX_COLLECTORS} collectors, which is the limit"));
         }
         let mut by_key = self.by_key;
-        give_share(&mut by_key, self.collectors);
+        assign_share(&mut by_key, self.collectors);
         Ok(by_key)
     }
 
@@ -102,7 +102,7 @@ impl Spread {
 
 /// Gives the collector `new`, the last of `new + 1`, its share of the 256 values. In each step the collector with the most values
 /// (the first of equal ones) passes on the first of its values.
-fn give_share(by_key: &mut [u8; 256], new: u8) {
+fn assign_share(by_key: &mut [u8; 256], new: u8) {
     for _ in 0..256 / (usize::from(new) + 1) {
         let mut pending = [0_u16; 256];
         by_key.iter().for_each(|collector| pending[usize::from(*collector)] += 1);

@@ -16,8 +16,8 @@ pub struct SwitchReporter {
     pub outbox: Outbox,
     /// The switch also sends Telemetry Reports; otherwise DTA replaces them.
     pub also_reports: bool,
-    /// The result of [`Reporter::wants_packets`].
-    wants_packets: bool,
+    /// The result of [`Reporter::needs_packets`].
+    needs_packets: bool,
 }
 
 /// An event about a packet, with data that the packet does not contain.
@@ -39,14 +39,14 @@ impl<'a> Event<'a> {
 impl SwitchReporter {
     /// A reporter with an outbox of the usual size.
     pub fn new(reporter: Reporter, also_reports: bool) -> Self {
-        let wants_packets = reporter.wants_packets();
-        Self { reporter, outbox: Outbox::default(), also_reports, wants_packets }
+        let needs_packets = reporter.needs_packets();
+        Self { reporter, outbox: Outbox::default(), also_reports, needs_packets }
     }
 
     /// Whether it needs to see every packet.
     #[inline]
-    pub(crate) fn wants_packets(&self) -> bool {
-        self.wants_packets
+    pub(crate) fn needs_packets(&self) -> bool {
+        self.needs_packets
     }
 
     /// Processes a passing packet.

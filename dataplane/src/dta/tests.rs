@@ -160,7 +160,7 @@ fn conditions_flows_and_samples_select_what_is_reported() {
     }
     let reported: Vec<u64> = reporter.mappings().map(|(_, stats)| stats.sent).collect();
     assert_eq!(reported, [2, 1, 3]);
-    assert_eq!(reporter.stats().occasions, 7);
+    assert_eq!(reporter.stats().triggers, 7);
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn without_room_essential_reports_wait_in_order_and_others_are_counted() {
     let (mut reporter, mut out) = (reporter(vec![keyed, other]), Outbox::new(1 << 20, 2));
     let path = Path::new();
     (0..300).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
-    let buffered: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.no_room)).collect();
+    let buffered: Vec<_> = reporter.mappings().map(|(_, stats)| (stats.sent, stats.queue_full)).collect();
     assert_eq!(buffered, [(300, 0), (1, 299)]);
     let to = reporter.destinations(0).next().unwrap();
     assert_eq!((to.stats.overwritten, to.waiting), (43, 256), "one was sent, 256 are stored");

@@ -395,7 +395,7 @@ impl Fabric {
             }
             self.events.pop();
             self.now = event.at;
-            self.happen(event.what, sink);
+            self.execute_event(event.what, sink);
         }
         self.now = self.now.max(t);
     }
@@ -440,7 +440,7 @@ impl Fabric {
         self.reporting.totals()
     }
 
-    fn happen(&mut self, what: EventKind, sink: &mut (impl FabricSink + ?Sized)) {
+    fn execute_event(&mut self, what: EventKind, sink: &mut (impl FabricSink + ?Sized)) {
         match what {
             EventKind::Send { flow } => {
                 let one = &mut self.flows[flow as usize];
@@ -465,7 +465,7 @@ impl Fabric {
                     self.transmit(port, sink);
                 }
             }
-            EventKind::Act { action } => self.act(self.actions[action as usize].clone(), sink),
+            EventKind::Act { action } => self.execute_action(self.actions[action as usize].clone(), sink),
             EventKind::Converge => {
                 self.route();
                 sink.ground_truth(&GroundTruth::Converged { at: self.now });
@@ -478,7 +478,7 @@ impl Fabric {
     }
 
     /// Executes an action. Actions were checked when they were scheduled, and nodes, links and flows are never removed.
-    fn act(&mut self, action: Action, sink: &mut (impl FabricSink + ?Sized)) {
+    fn execute_action(&mut self, action: Action, sink: &mut (impl FabricSink + ?Sized)) {
         match action {
             Action::CutLink { a, b } => {
                 if let Ok(link) = self.link(a, b) {

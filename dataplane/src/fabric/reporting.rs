@@ -94,7 +94,7 @@ impl Reporting {
 
 impl Fabric {
     /// Sends the reports in the outbox that switch `node` made about packet `slot`, and records their ground truth.
-    pub(super) fn ship(
+    pub(super) fn send_reports(
         &mut self,
         slot: u32,
         node: usize,

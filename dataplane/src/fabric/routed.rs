@@ -5,7 +5,7 @@ use wire::ethernet;
 use crate::packet::{TCP, fill_l4};
 
 /// Writes the number of a packet, a copy of its flow's template: as IPv4 identification, and at the start of its payload.
-pub(super) fn number(frame: &mut [u8], number: u64) {
+pub(super) fn write_number(frame: &mut [u8], number: u64) {
     let ip = ethernet::HEADER_LEN;
     let is_v4 = frame[ip] >> 4 == 4;
     let (l4, proto) = if is_v4 { (ip + 20, frame[ip + 9]) } else { (ip + 40, frame[ip + 6]) };
@@ -28,7 +28,7 @@ pub(super) fn number(frame: &mut [u8], number: u64) {
 }
 
 /// Decrements a packet's time to live or hop limit.
-pub(super) fn pass(frame: &mut [u8]) {
+pub(super) fn decrement_hop_limit(frame: &mut [u8]) {
     let ip = ethernet::HEADER_LEN;
     if frame[ip] >> 4 != 4 {
         frame[ip + 7] = frame[ip + 7].saturating_sub(1);
@@ -60,8 +60,8 @@ mod tests {
         let sum = wire::checksum::of(&frame[14..34]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         for value in [1, 0xffff, 0x1_0000, 77] {
-            number(&mut frame, value);
-            pass(&mut frame);
+            write_number(&mut frame, value);
+            decrement_hop_limit(&mut frame);
             assert_eq!(wire::checksum::of(&frame[14..34]), 0, "{value}");
         }
         assert_eq!((frame[22], &frame[18..20]), (60, &[0, 77][..]));

@@ -67,10 +67,10 @@ fn queues_grow_and_drop_as_computed_by_hand() {
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
     fabric.schedule(0, Action::Burst { flow, packets: 6, gap: 0 }).unwrap();
-    let mut diary = EventLog::default();
-    fabric.run_until(1_000_000, &mut diary);
+    let mut log = EventLog::default();
+    fabric.run_until(1_000_000, &mut log);
     assert_eq!(
-        diary.lines,
+        log.lines,
         text(&[
             "    4100 dropped 4 at 101: queue_full",
             "    4900 dropped 5 at 101: queue_full",
@@ -90,10 +90,10 @@ fn a_queue_can_count_packets() {
     let mut fabric = bottleneck(2, QueueUnit::Packets);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
     fabric.schedule(0, Action::Burst { flow, packets: 4, gap: 0 }).unwrap();
-    let mut diary = EventLog::default();
-    fabric.run_until(1_000_000, &mut diary);
+    let mut log = EventLog::default();
+    fabric.run_until(1_000_000, &mut log);
     assert_eq!(
-        diary.lines,
+        log.lines,
         text(&[
             "    3300 dropped 3 at 101: queue_full",
             "    9900 delivered 0 101:0+0 102:0+0",
@@ -109,10 +109,10 @@ fn the_pipeline_is_part_of_the_hop_latency() {
     let mut fabric = Fabric::new(topology, Config { pipeline: 450, ..Config::default() }, 1).unwrap();
     let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
     fabric.schedule(50, Action::Burst { flow, packets: 2, gap: 0 }).unwrap();
-    let mut diary = EventLog::default();
-    fabric.run_until(1_000_000, &mut diary);
+    let mut log = EventLog::default();
+    fabric.run_until(1_000_000, &mut log);
     let lines = ["    2300 delivered 0 101:0+450", "    3100 delivered 1 101:0+450"];
-    assert_eq!(diary.lines, text(&lines));
+    assert_eq!(log.lines, text(&lines));
 }
 
 #[test]
@@ -125,10 +125,10 @@ fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
     fabric.schedule(6_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
     fabric.schedule(8_000, Action::MendLink { a: 101, b: 102 }).unwrap();
     fabric.schedule(20_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    let mut diary = EventLog::default();
-    fabric.run_until(1_000_000, &mut diary);
+    let mut log = EventLog::default();
+    fabric.run_until(1_000_000, &mut log);
     assert_eq!(
-        diary.lines,
+        log.lines,
         text(&[
             "    3000 dropped 1 at 101: link_down",
             "    3000 dropped 2 at 101: link_down",
@@ -150,13 +150,13 @@ fn packets_are_dropped_at_the_cut_until_convergence_and_rerouted_after() {
     let config = Config { convergence: 50_000, ..Config::default() };
     let mut fabric = Fabric::new(topology, config, 1).unwrap();
     fabric.add_flow(&small(10_001, 10_002, Pattern::Constant { gap: 20_000 })).unwrap();
-    let mut diary = EventLog::default();
-    fabric.run_until(10_000, &mut diary);
-    let spine = diary.per_path.keys().next().unwrap()[1];
+    let mut log = EventLog::default();
+    fabric.run_until(10_000, &mut log);
+    let spine = log.per_path.keys().next().unwrap()[1];
     fabric.schedule(101_000, Action::CutLink { a: 101, b: spine }).unwrap();
     fabric.schedule(201_000, Action::MendLink { a: 101, b: spine }).unwrap();
-    fabric.run_until(300_000, &mut diary);
-    let reported: Vec<String> = diary
+    fabric.run_until(300_000, &mut log);
+    let reported: Vec<String> = log
         .lines
         .iter()
         .filter(|line| !line.contains("delivered"))
@@ -190,10 +190,10 @@ fn flows_spread_over_equal_paths_and_stay_on_theirs() {
             FlowSpec { src_port: 1000 + port, ..small(10_001, 10_016, Pattern::Constant { gap: 1_000_000 }) };
         fabric.add_flow(&spec).unwrap();
     }
-    let mut diary = EventLog::default();
-    fabric.run_until(5_500_000, &mut diary);
-    assert!(diary.lines.iter().all(|line| line.contains("delivered")), "no path ever changes");
-    let counts: Vec<usize> = diary.per_path.values().map(|packets| packets / 6).collect();
+    let mut log = EventLog::default();
+    fabric.run_until(5_500_000, &mut log);
+    assert!(log.lines.iter().all(|line| line.contains("delivered")), "no path ever changes");
+    let counts: Vec<usize> = log.per_path.values().map(|packets| packets / 6).collect();
     assert_eq!(counts.len(), 4, "two aggregation switches with two cores each");
     assert!(counts.iter().all(|&flows| (70..130).contains(&flows)), "{counts:?}");
 }
@@ -207,11 +207,11 @@ fn a_diversion_makes_a_loop_that_ends() {
     fabric.schedule(1, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
     fabric.schedule(1_000_000, Action::Divert { node: 102, to: 10_002, via: None }).unwrap();
     fabric.schedule(1_000_001, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    let mut diary = EventLog::default();
-    fabric.run_until(9_000_000, &mut diary);
-    assert_eq!(diary.lines.len(), 2);
-    assert!(diary.lines[0].ends_with("dropped 0 at 101: ttl_zero"), "{}", diary.lines[0]);
-    assert!(diary.lines[1].contains("delivered 1 101:0+500 102:0+500 103:0+500"), "{}", diary.lines[1]);
+    let mut log = EventLog::default();
+    fabric.run_until(9_000_000, &mut log);
+    assert_eq!(log.lines.len(), 2);
+    assert!(log.lines[0].ends_with("dropped 0 at 101: ttl_zero"), "{}", log.lines[0]);
+    assert!(log.lines[1].contains("delivered 1 101:0+500 102:0+500 103:0+500"), "{}", log.lines[1]);
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Fabric {
         packet.hops.clear();
         (packet.number, packet.flow, packet.made) = (self.packets_made, flow, self.now);
         if self.config.routed {
-            routed::number(&mut packet.bytes, self.packets_made);
+            routed::write_number(&mut packet.bytes, self.packets_made);
         }
         self.packets_made += 1;
         let port = self.stations[one.from].ports[0]; // a host has exactly one, Topology sees to that
@@ -67,7 +67,7 @@ impl Fabric {
         }
         let one = &self.topology.nodes[node];
         if self.config.routed {
-            routed::pass(&mut self.packets[slot as usize].bytes);
+            routed::decrement_hop_limit(&mut self.packets[slot as usize].bytes);
         }
         self.packets[slot as usize].hops.push(HopTruth {
             node: one.id,
@@ -177,7 +177,7 @@ impl Fabric {
             }
         }
         let (node, reason) = (out.node, None);
-        self.ship(slot, node, reason, sink);
+        self.send_reports(slot, node, reason, sink);
         step.verdict
     }
 
@@ -197,7 +197,7 @@ impl Fabric {
             let mut visit = visit(hop, self.config.mtu);
             visit.from_edge = packet.hops.len() == 1;
             reported = switch.dropped(&packet.bytes, &visit, reason.code(), &mut self.outbox);
-            self.ship(slot, node, Some(reason), sink);
+            self.send_reports(slot, node, Some(reason), sink);
         }
         self.lose(slot, End { node, at: self.now, reason, reported }, sink);
     }

@@ -1,6 +1,6 @@
 //! Changes to common frames: length, DSCP, port and checksums, updated by the sums of added and removed bytes.
 
-use wire::checksum::{adjusted, negated};
+use wire::checksum::{complement, update_by_sum};
 use wire::{tcp, udp};
 
 use super::{Headers, UDP};
@@ -41,7 +41,7 @@ pub(crate) fn set_length(frame: &mut [u8], headers: Headers, len: usize, dscp: O
         head[1] = dscp << 2 | head[1] & ECN;
     }
     let after = u64::from(u32::from_be_bytes([head[0], head[1], head[2], head[3]]));
-    let sum = adjusted(u16::from_be_bytes([head[10], head[11]]), after + negated(before));
+    let sum = update_by_sum(u16::from_be_bytes([head[10], head[11]]), after + complement(before));
     [head[10], head[11]] = sum.to_be_bytes();
 }
 
@@ -58,10 +58,10 @@ pub(crate) fn update_l4(
     let Some(rest) = frame.get_mut(headers.l4..) else { return };
     let by = by.unwrap_or(0);
     // A decrease of the length is an increase by the one's complement of the difference.
-    let longer = if by >> 15 == 0 { u64::from(by) } else { negated(u64::from(by.wrapping_neg())) };
+    let longer = if by >> 15 == 0 { u64::from(by) } else { complement(u64::from(by.wrapping_neg())) };
     if headers.proto != UDP {
         if let Some(head) = rest.first_chunk_mut::<{ tcp::HEADER_LEN }>() {
-            let sum = adjusted(u16::from_be_bytes([head[16], head[17]]), more + longer);
+            let sum = update_by_sum(u16::from_be_bytes([head[16], head[17]]), more + longer);
             [head[16], head[17]] = sum.to_be_bytes();
         }
         return;
@@ -70,12 +70,12 @@ pub(crate) fn update_l4(
     [head[4], head[5]] = u16::from_be_bytes([head[4], head[5]]).wrapping_add(by).to_be_bytes();
     let mut more = more + longer * 2;
     if let Some(port) = dst_port {
-        more += u64::from(port) + negated(u64::from(u16::from_be_bytes([head[2], head[3]])));
+        more += u64::from(port) + complement(u64::from(u16::from_be_bytes([head[2], head[3]])));
         [head[2], head[3]] = port.to_be_bytes();
     }
     let old = u16::from_be_bytes([head[6], head[7]]);
     if old != 0 {
-        let sum = adjusted(old, more);
+        let sum = update_by_sum(old, more);
         [head[6], head[7]] = if sum == 0 { 0xffff } else { sum }.to_be_bytes();
     }
 }

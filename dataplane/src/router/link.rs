@@ -160,6 +160,6 @@ impl LinkQueue {
 
     pub(super) fn stats(&self) -> QueueStats {
         let (bytes, frames) = (self.occupancy, self.waiting.len() as u32);
-        QueueStats { bytes, frames, most_bytes: self.most }
+        QueueStats { bytes, frames, max_bytes: self.most }
     }
 }

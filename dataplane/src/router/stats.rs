@@ -134,7 +134,7 @@ pub struct QueueStats {
     /// Queued frames.
     pub frames: u32,
     /// Maximum of queued bytes so far.
-    pub most_bytes: u32,
+    pub max_bytes: u32,
 }
 
 /// Counters since the router was created. Summed over the ports: `received + originated = sent + consumed + drops + queued`,

@@ -342,7 +342,7 @@ fn a_queue_is_paced_and_measured() {
     (0..5).for_each(|_| router.receive(0, 0, &frame, 0, &mut sent));
     // One is being transmitted, three are queued, one was dropped.
     assert_eq!((router.queued(), router.stats().dropped(Drop::QueueFull)), (4, 1));
-    assert_eq!(router.queue(1), QueueStats { bytes: 375, frames: 3, most_bytes: 375 });
+    assert_eq!(router.queue(1), QueueStats { bytes: 375, frames: 3, max_bytes: 375 });
     assert_balanced(&router);
     let mut times = Vec::new();
     while let Some(next) = router.next() {

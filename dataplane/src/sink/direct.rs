@@ -3,7 +3,7 @@
 //!
 //! [`direct`]: crate::packet::direct
 
-use wire::checksum::{negated, words};
+use wire::checksum::{complement, words};
 use wire::int::{Flags, Stack, header, shim};
 use wire::packet::Mark;
 
@@ -69,7 +69,7 @@ fn suppresses(node: &mut Node, frame: &[u8], common: Common, int: Int, visit: &V
 fn strip(frame: &mut Vec<u8>, common: Common, int: Int) -> Option<()> {
     let headers = common.headers;
     let len = int.end - int.shim;
-    let gone = negated(words(frame.get(int.shim..int.end)?));
+    let gone = complement(words(frame.get(int.shim..int.end)?));
     set_length(
         frame,
         headers,

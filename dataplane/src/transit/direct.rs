@@ -3,7 +3,7 @@
 //!
 //! [`direct`]: crate::packet::direct
 
-use wire::checksum::negated;
+use wire::checksum::complement;
 use wire::int::header::{self, Header};
 use wire::int::{Sf, shim};
 
@@ -39,7 +39,7 @@ pub(super) fn push(
     let heads = head.last_chunk_mut::<HEADS>()?;
     heads[1] = int.words.wrapping_add(int.hop_ml);
     heads[shim::LEN + 3] = int.remaining.wrapping_sub(1);
-    let grown = sum + u64::from(int.hop_ml) + negated(1);
+    let grown = sum + u64::from(int.hop_ml) + complement(1);
     set_length(head, headers, common.ip_end - headers.ip + len, None);
     update_l4(head, headers, Some(len as u16), grown, None);
     Some(Outcome { sf: int.sf(), ..Outcome::forward(PacketOutcome::Recorded) })
@@ -72,7 +72,7 @@ pub(super) fn swap(
     if !common.headers.has_option() {
         const STATE: u32 = 5; // where its bits are in the first 16
         let said = |sf: Sf| (u64::from(sf.state as u8) << STATE) + u64::from(sf.packet_id);
-        let changed = said(after) + sums.1 + negated(said(sf) + sums.0 + u64::from(is_local));
+        let changed = said(after) + sums.1 + complement(said(sf) + sums.0 + u64::from(is_local));
         update_l4(head, common.headers, None, changed, None);
     }
     let done = if is_local { PacketOutcome::Recorded } else { PacketOutcome::SwapResult };

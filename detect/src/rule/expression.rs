@@ -57,7 +57,7 @@ impl Expression {
 fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
     let (last, before) = history.split_last()?;
     if term.reports != 0 {
-        let was_true = |end: &usize| truth_of(&term.at_present(), &history[..*end]) == Some(true);
+        let was_true = |end: &usize| truth_of(&term.without_count(), &history[..*end]) == Some(true);
         let run = (1..=history.len()).rev().take_while(was_true).count();
         return Some((run >= usize::from(term.reports)) != term.lapsed);
     }

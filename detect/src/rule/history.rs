@@ -109,14 +109,15 @@ impl Cells {
     }
 
     /// Finds or adds the cells that `term` uses; `None` if they do not fit.
-    pub(crate) fn places(&mut self, term: &Term) -> Option<HistoryCells> {
+    pub(crate) fn cells_of(&mut self, term: &Term) -> Option<HistoryCells> {
         let quantity = Quantity { subject: term.subject, aggregate: term.aggregate, node: term.node };
         let value = match term.history {
             History::Now => NO_CELL,
             History::Previous | History::Change => self.enter(Cell::Previous(quantity))?,
             History::Average => self.enter(Cell::Average(quantity, term.alpha))?,
         };
-        let run = if term.reports == 0 { NO_CELL } else { self.enter(Cell::Run(term.at_present(), value))? };
+        let run =
+            if term.reports == 0 { NO_CELL } else { self.enter(Cell::Run(term.without_count(), value))? };
         Some(HistoryCells { value, run })
     }
 
@@ -145,7 +146,7 @@ impl Cells {
                     }
                 }
                 Cell::Run(term, cell) => {
-                    let (value, stored) = look(*cell, &now, history);
+                    let (value, stored) = read_cell(*cell, &now, history);
                     let run = if history[at] == EMPTY { 0 } else { history[at] };
                     let truth = term.truth_with(observation, value, stored);
                     history[at] = if truth == Some(true) { (run + 1).min(MAX_RUN) } else { 0 };
@@ -168,7 +169,7 @@ impl Cells {
 
 /// The value of this report, and the content of a cell.
 #[inline]
-pub(crate) fn look(cell: u8, now: &[u64; CELLS], history: &[u64]) -> (u64, u64) {
+pub(crate) fn read_cell(cell: u8, now: &[u64; CELLS], history: &[u64]) -> (u64, u64) {
     let at = usize::from(cell);
     (now.get(at).copied().unwrap_or(ABSENT), history.get(at).copied().unwrap_or(EMPTY))
 }

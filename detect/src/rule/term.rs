@@ -264,7 +264,7 @@ impl Term {
     }
 
     /// The comparison without its number of reports.
-    pub(crate) fn at_present(&self) -> Self {
+    pub(crate) fn without_count(&self) -> Self {
         Self { reports: 0, lapsed: false, ..*self }
     }
 

@@ -133,7 +133,7 @@ impl Program {
             });
             let terms = new.flat_map(|(clause, terms)| (0..terms.len()).map(move |at| (clause, at)));
             for ((clause, at), history_ref) in terms.zip(&mut program.history_refs[first..]) {
-                *history_ref = HistoryRef::new(&clauses[clause][at], rules.places(rule, clause, at));
+                *history_ref = HistoryRef::new(&clauses[clause][at], rules.cells_of(rule, clause, at));
             }
         }
         for (row, cell) in program.cells.iter_mut().zip(rules.cells()) {

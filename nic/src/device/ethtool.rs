@@ -68,7 +68,7 @@ impl Ethtool {
     ///
     /// # Safety
     /// `N` words are as long as the kernel's answer.
-    unsafe fn ask<const N: usize>(&self, command: u32) -> io::Result<[u32; N]> {
+    unsafe fn query<const N: usize>(&self, command: u32) -> io::Result<[u32; N]> {
         let mut words = [0; N];
         words[0] = command;
         // SAFETY: the caller's promise.
@@ -78,19 +78,19 @@ impl Ethtool {
     /// The driver and the bus address.
     pub(crate) fn driver(&self) -> Option<(String, Option<String>)> {
         // SAFETY: `ethtool_drvinfo` is the command, five texts of 32 bytes, 12 reserved bytes and five numbers: 196 bytes.
-        let words = unsafe { self.ask::<49>(command::GDRVINFO) }.ok()?;
+        let words = unsafe { self.query::<49>(command::GDRVINFO) }.ok()?;
         driver(&bytes(&words))
     }
 
     /// Receive descriptors per queue.
     pub(crate) fn rx_ring(&self) -> Option<Level> {
         // SAFETY: `ethtool_ringparam` is nine words.
-        unsafe { self.ask(command::GRINGPARAM) }.ok().and_then(rx_ring)
+        unsafe { self.query(command::GRINGPARAM) }.ok().and_then(rx_ring)
     }
 
     pub(crate) fn queues(&self) -> Option<Queues> {
         // SAFETY: `ethtool_channels` is nine words.
-        unsafe { self.ask(command::GCHANNELS) }.ok().map(queues)
+        unsafe { self.query(command::GCHANNELS) }.ok().map(queues)
     }
 
     /// Every offload the kernel knows, by name.
@@ -136,7 +136,7 @@ impl Ethtool {
 
     pub(crate) fn set_queues(&self, rx: u32, tx: u32) -> io::Result<()> {
         // SAFETY: `ethtool_channels` is nine words.
-        let mut words = unsafe { self.ask::<9>(command::GCHANNELS) }?;
+        let mut words = unsafe { self.query::<9>(command::GCHANNELS) }?;
         (words[0], words[5], words[6]) = (command::SCHANNELS, rx, tx);
         // SAFETY: as above.
         unsafe { self.call(&mut words) }

@@ -63,7 +63,7 @@ pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<L
         LinkSelector::Index(index) => body[4..8].copy_from_slice(&index.to_ne_bytes()),
         LinkSelector::Name(name) => put(&mut body, ifla::IFNAME, &[name.as_bytes(), &[0]].concat()),
     }
-    match netlink.ask(RTM_GETLINK, &body) {
+    match netlink.query(RTM_GETLINK, &body) {
         Ok(answer) => Ok(parse(&answer)),
         // ERANGE, EINVAL: a name longer than any interface has.
         Err(error)
@@ -161,11 +161,11 @@ pub(crate) fn xdp_features(index: u32) -> Option<XdpFeatures> {
     let netlink = Netlink::open(libc::NETLINK_GENERIC).ok()?;
     let mut body = vec![ctrl::GETFAMILY, 2, 0, 0];
     put(&mut body, ctrl::FAMILY_NAME, netdev::FAMILY);
-    let answer = netlink.ask(ctrl::ID, &body).ok()?;
+    let answer = netlink.query(ctrl::ID, &body).ok()?;
     let family = Attributes(answer.get(GENERIC..)?).value(ctrl::FAMILY_ID).and_then(|id| u16_at(id, 0))?;
     let mut body = vec![netdev::DEV_GET, 1, 0, 0];
     put(&mut body, netdev::IFINDEX, &index.to_ne_bytes());
-    features(&netlink.ask(family, &body).ok()?)
+    features(&netlink.query(family, &body).ok()?)
 }
 
 fn features(answer: &[u8]) -> Option<XdpFeatures> {

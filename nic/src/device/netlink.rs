@@ -33,7 +33,7 @@ impl Netlink {
     }
 
     /// Sends a request of this type and returns the reply after its header.
-    pub(crate) fn ask(&self, kind: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn query(&self, kind: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
         let bytes = self.exchange(kind, libc::NLM_F_REQUEST as u16, body)?;
         answer(&bytes).map(<[u8]>::to_vec).map_err(|source| Error::new("recv", "netlink", source))
     }

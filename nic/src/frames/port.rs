@@ -37,7 +37,7 @@ pub struct Unfinished {
 
 /// A received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrived<'a> {
+pub struct ReceivedFrame<'a> {
     /// From the Ethernet header on.
     pub data: &'a [u8],
     /// When the kernel received it, ns since the epoch.
@@ -156,7 +156,7 @@ impl Port {
     }
 
     /// Passes at most `most` received frames to `take`, and returns their number. Does not wait.
-    pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(Arrived<'_>)) -> usize {
+    pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> usize {
         let mut received = 0;
         while received < most && self.is_ready() {
             received += usize::from(self.deliver(take));
@@ -212,13 +212,13 @@ impl Port {
     }
 
     /// Lends the frame of the current slot, which we own. False: it is not a received frame.
-    fn deliver(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> bool {
+    fn deliver(&mut self, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> bool {
         let Self { memory, slot, at, scratch, socket, .. } = self;
         // SAFETY: inside the mapping, and the kernel writes nothing there before the status is stored by our caller; the slice
         // does not live until then.
         let bytes = unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(*at * *slot), *slot) };
         let Some(slot) = Slot::new(bytes) else {
-            take(Arrived { data: &[], received: 0, unfinished: Unfinished::default(), unusable: true });
+            take(ReceivedFrame { data: &[], received: 0, unfinished: Unfinished::default(), unusable: true });
             return true;
         };
         if slot.outgoing {
@@ -255,7 +255,7 @@ impl Port {
         if copied {
             data = scratch;
         }
-        take(Arrived { data, received, unfinished, unusable: cut || !known });
+        take(ReceivedFrame { data, received, unfinished, unusable: cut || !known });
         true
     }
 }

@@ -172,7 +172,7 @@ impl Burst {
 
     /// The socket's drop counter when the last datagram was queued; the kernel reports it once it is not 0.
     pub(super) fn drop_counter(&self) -> Option<u32> {
-        self.filled.checked_sub(1).and_then(|last| self.marks(last).drops)
+        self.filled.checked_sub(1).and_then(|last| self.control_data(last).drops)
     }
 
     /// Bytes of all datagrams, as far as they fitted, and how many were truncated.
@@ -196,11 +196,12 @@ impl Burst {
     pub(super) fn locate(&mut self, fetched: u64) {
         self.located.clear();
         for slot in 0..self.filled {
-            let (header, marks) = (&self.headers.as_slice()[slot], self.marks(slot));
+            let (header, control_data) = (&self.headers.as_slice()[slot], self.control_data(slot));
             let len = (header.msg_len as usize).min(self.slot_size);
             let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-            let received = marks.received.unwrap_or(fetched);
-            let segment = marks.segment.map_or(len, |segment| segment as usize).clamp(1, self.slot_size);
+            let received = control_data.received.unwrap_or(fetched);
+            let segment =
+                control_data.segment.map_or(len, |segment| segment as usize).clamp(1, self.slot_size);
             let mut start = 0;
             loop {
                 let end = (start + segment).min(len);
@@ -217,10 +218,10 @@ impl Burst {
     }
 
     #[inline]
-    fn marks(&self, slot: usize) -> Marks {
+    fn control_data(&self, slot: usize) -> ControlData {
         let used = self.headers.as_slice()[slot].msg_hdr.msg_controllen;
         let control = &self.controls.as_slice()[slot].bytes;
-        Marks::parse(&control[..used.min(control.len())])
+        ControlData::parse(&control[..used.min(control.len())])
     }
 }
 
@@ -255,20 +256,20 @@ impl Default for Control {
 
 /// Control data of the kernel for a datagram.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Marks {
+struct ControlData {
     received: Option<u64>,
     drops: Option<u32>,
     /// Bytes of each datagram that was merged into this one, except the last.
     segment: Option<u32>,
 }
 
-impl Marks {
+impl ControlData {
     /// Walks control messages: length (with its header), level, type, data, padded to words.
     #[inline]
     fn parse(mut control: &[u8]) -> Self {
         const WORD: usize = size_of::<usize>();
         const HEADER: usize = WORD + 8;
-        let mut marks = Self::default();
+        let mut control_data = Self::default();
         while let Some((header, _)) = control.split_at_checked(HEADER) {
             let len = usize::from_ne_bytes(array(&header[..WORD]));
             let (level, kind) =
@@ -278,19 +279,19 @@ impl Marks {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => {
                     let (seconds, nanos) =
                         (i64::from_ne_bytes(array(data)), i64::from_ne_bytes(array(&data[8..])));
-                    marks.received = Some(nanoseconds(seconds, nanos));
+                    control_data.received = Some(nanoseconds(seconds, nanos));
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if data.len() >= 4 => {
-                    marks.drops = Some(u32::from_ne_bytes(array(data)));
+                    control_data.drops = Some(u32::from_ne_bytes(array(data)));
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) if data.len() >= 4 => {
-                    marks.segment = Some(u32::from_ne_bytes(array(data)));
+                    control_data.segment = Some(u32::from_ne_bytes(array(data)));
                 }
                 _ => {}
             }
             control = control.get(len.next_multiple_of(WORD)..).unwrap_or(&[]);
         }
-        marks
+        control_data
     }
 }
 
@@ -369,21 +370,21 @@ mod tests {
         let stamp = message(libc::SCM_TIMESTAMPNS, &time);
         let drops = message(libc::SO_RXQ_OVFL, &9u32.to_ne_bytes());
         let other = message(77, &[1, 2, 3]);
-        let full = Marks { received: Some(7_000_000_005), drops: Some(9), segment: None };
-        assert_eq!(Marks::parse(&[&stamp[..], &drops, &other].concat()), full);
-        assert_eq!(Marks::parse(&[&other[..], &drops, &stamp].concat()), full);
-        assert_eq!(Marks::parse(&[]), Marks::default());
+        let full = ControlData { received: Some(7_000_000_005), drops: Some(9), segment: None };
+        assert_eq!(ControlData::parse(&[&stamp[..], &drops, &other].concat()), full);
+        assert_eq!(ControlData::parse(&[&other[..], &drops, &stamp].concat()), full);
+        assert_eq!(ControlData::parse(&[]), ControlData::default());
         let both = [&stamp[..], &drops].concat();
         for end in 0..both.len() {
-            let found = Marks::parse(&both[..end]);
+            let found = ControlData::parse(&both[..end]);
             assert_eq!(found.received, (end >= 32).then_some(7_000_000_005), "{end}");
             assert_eq!(found.drops, (end >= 52).then_some(9), "{end}");
         }
         let mut endless = stamp.clone();
         endless[..8].copy_from_slice(&0usize.to_ne_bytes());
-        assert_eq!(Marks::parse(&endless), Marks::default());
+        assert_eq!(ControlData::parse(&endless), ControlData::default());
         endless[..8].copy_from_slice(&usize::MAX.to_ne_bytes());
-        assert_eq!(Marks::parse(&endless), Marks::default());
+        assert_eq!(ControlData::parse(&endless), ControlData::default());
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) struct Domain([u8; 0]);
 pub(super) struct Context {
     device: *mut Device,
     others: [*const c_void; 11],
-    pub(super) poll_cq: unsafe extern "C" fn(*mut Queue, c_int, *mut Completion) -> c_int,
+    pub(super) poll_cq: unsafe extern "C" fn(*mut CompletionQueue, c_int, *mut Completion) -> c_int,
     more: [*const c_void; 13],
     pub(super) post_send:
         unsafe extern "C" fn(*mut QueuePair, *const SendRequest, *mut *const SendRequest) -> c_int,
@@ -39,7 +39,7 @@ pub(super) struct MemoryRegion {
 
 /// `ibv_cq`: its beginning.
 #[repr(C)]
-pub(super) struct Queue {
+pub(super) struct CompletionQueue {
     pub(super) context: *mut Context,
 }
 
@@ -112,12 +112,12 @@ pub(super) struct Capacity {
 #[repr(C)]
 pub(super) struct QueuePairInit {
     pub(super) context: *mut c_void,
-    pub(super) send_cq: *mut Queue,
-    pub(super) recv_cq: *mut Queue,
+    pub(super) send_cq: *mut CompletionQueue,
+    pub(super) recv_cq: *mut CompletionQueue,
     pub(super) shared: *mut c_void,
     pub(super) capacity: Capacity,
     pub(super) kind: u32,
-    pub(super) tell_all: c_int,
+    pub(super) signal_all: c_int,
 }
 
 /// `IBV_QPT_RC`
@@ -376,8 +376,8 @@ library! {
     ibv_dealloc_pd(*mut Domain) -> c_int;
     ibv_reg_mr(*mut Domain, *mut c_void, usize, c_int) -> *mut MemoryRegion;
     ibv_dereg_mr(*mut MemoryRegion) -> c_int;
-    ibv_create_cq(*mut Context, c_int, *mut c_void, *mut c_void, c_int) -> *mut Queue;
-    ibv_destroy_cq(*mut Queue) -> c_int;
+    ibv_create_cq(*mut Context, c_int, *mut c_void, *mut c_void, c_int) -> *mut CompletionQueue;
+    ibv_destroy_cq(*mut CompletionQueue) -> c_int;
     ibv_create_qp(*mut Domain, *mut QueuePairInit) -> *mut QueuePair;
     ibv_destroy_qp(*mut QueuePair) -> c_int;
     ibv_modify_qp(*mut QueuePair, *mut QueuePairAttributes, c_int) -> c_int;

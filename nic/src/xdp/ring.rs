@@ -70,13 +70,14 @@ impl<T: Copy> Ring<T> {
 impl Fill {
     /// Entries for this many frames: twice as many. The kernel publishes frames in the receive ring before it releases their entries
     /// in this one (`xsk_flush` of net/xdp/xsk.c), so all frames may be returned here while all entries still seem to be in use.
-    pub(super) fn places(frames: u32) -> u32 {
+    pub(super) fn entries(frames: u32) -> u32 {
         frames.saturating_mul(2)
     }
 
-    /// Returns frames to the kernel. With [`Fill::places`] they always fit; otherwise, returns the number of frames that did not.
+    /// Returns frames to the kernel. With [`Fill::entries`] they always fit; otherwise, returns the number of frames that did
+    /// not.
     #[inline]
-    pub(super) fn give(&mut self, frames: &[u64]) -> usize {
+    pub(super) fn refill(&mut self, frames: &[u64]) -> usize {
         let places = self.mask + 1;
         if places - self.own.wrapping_sub(self.other) < frames.len() as u32 {
             // Acquire: pairs with the kernel's release in `__xskq_cons_release`: it has read the places it frees.
@@ -167,12 +168,12 @@ mod tests {
         fill.own = u32::MAX - 1;
         fill.other = u32::MAX - 1;
         fill.word(fill.consumer).store(u32::MAX - 1, Ordering::Release);
-        assert_eq!(fill.give(&[1, 2, 3]), 0);
+        assert_eq!(fill.refill(&[1, 2, 3]), 0);
         assert_eq!(fill.word(fill.producer).load(Ordering::Acquire), 1);
-        assert_eq!(fill.give(&[4, 5]), 1);
+        assert_eq!(fill.refill(&[4, 5]), 1);
         // The kernel takes three.
         fill.word(fill.consumer).store(1, Ordering::Release);
-        assert_eq!(fill.give(&[5, 6, 7, 8]), 1);
+        assert_eq!(fill.refill(&[5, 6, 7, 8]), 1);
         assert!(!fill.needs_wakeup());
         fill.word(fill.flags).store(1, Ordering::Release);
         assert!(fill.needs_wakeup());
@@ -181,9 +182,9 @@ mod tests {
     #[test]
     fn frames_fit_although_the_kernel_completes_them_late() {
         const FRAMES: [u64; 4] = [0, 1, 2, 3];
-        let mut fill = ring::<u64>(Fill::places(FRAMES.len() as u32));
+        let mut fill = ring::<u64>(Fill::entries(FRAMES.len() as u32));
         for round in 1..100_u32 {
-            assert_eq!(fill.give(&FRAMES), 0, "the frames of round {round}");
+            assert_eq!(fill.refill(&FRAMES), 0, "the frames of round {round}");
             // The kernel took these and showed them in the receive ring, and reported only the previous round as consumed.
             fill.word(fill.consumer).store((round - 1) * FRAMES.len() as u32, Ordering::Release);
         }

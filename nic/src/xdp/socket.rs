@@ -55,7 +55,7 @@ impl Socket {
     ) -> Result<Self, Error> {
         let (places, name) = (request.frames, request.link.name());
         let failed = |call| move |source| Error::new(call, name, source);
-        let fill_places = Fill::places(places);
+        let fill_places = Fill::entries(places);
         let ring =
             |option, places: u32, call| sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call));
         ring(libc::XDP_UMEM_FILL_RING, fill_places, "setsockopt XDP_UMEM_FILL_RING")?;
@@ -74,7 +74,7 @@ impl Socket {
         let size = umem.frame_size() as u64;
         let first = u64::from(request.queue) * u64::from(places);
         let frames: Vec<u64> = (0..u64::from(places)).map(|frame| (first + frame) * size).collect();
-        fill.give(&frames);
+        fill.refill(&frames);
         Ok(Self { fd, queue: request.queue, fill, receive })
     }
 

@@ -134,7 +134,7 @@ fn deliver_burst(
     stats.bursts += 1;
     socket.receive.release(count);
     // The ring has entries for all of them, whatever the kernel has released so far.
-    socket.fill.give(&frames[..count as usize]);
+    socket.fill.refill(&frames[..count as usize]);
     socket.wake_if_needed();
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Part {
 
 /// Maximum length of a frame with this much payload, bytes: with the longest possible headers.
 #[inline]
-pub(super) const fn most_bytes(payload: u32) -> usize {
+pub(super) const fn max_frame_len(payload: u32) -> usize {
     payload as usize + HEADERS
 }
 

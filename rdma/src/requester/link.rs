@@ -9,7 +9,7 @@ use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 use super::config::{
     Config, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds,
 };
-use super::frames::{Framer, Part, Payload, Target, frames_for, most_bytes};
+use super::frames::{Framer, Part, Payload, Target, frames_for, max_frame_len};
 use super::outbox::Outbox;
 use super::retransmit::{Destination, Kind, Operation, RetransmitBuffer};
 use super::stats::{GivenUp, Refused, Response, Stats};
@@ -288,11 +288,11 @@ impl Link {
             return Credit::NONE;
         }
         // Half of the frames is for the first frames of operations, the other half for the further frames of long ones.
-        let frames = outbox.free_frames().min(outbox.free_bytes() / most_bytes(0));
+        let frames = outbox.free_frames().min(outbox.free_bytes() / max_frame_len(0));
         let messages = frames.div_ceil(2);
-        let rest = outbox.free_bytes().saturating_sub(messages * most_bytes(0));
-        let further = (frames - messages).min(rest / most_bytes(self.mtu));
-        let bytes = ((further + 1) * self.mtu as usize).min(rest - further * most_bytes(0));
+        let rest = outbox.free_bytes().saturating_sub(messages * max_frame_len(0));
+        let further = (frames - messages).min(rest / max_frame_len(self.mtu));
+        let bytes = ((further + 1) * self.mtu as usize).min(rest - further * max_frame_len(0));
         Credit { messages: messages as u32, bytes: bytes as u64 }
     }
 
@@ -309,7 +309,7 @@ impl Link {
         }
         // The path MTU is a power of two.
         let frames = u64::from(messages) + (bytes.saturating_sub(1) >> self.mtu.trailing_zeros());
-        let needed = frames.saturating_mul(most_bytes(0) as u64).saturating_add(bytes);
+        let needed = frames.saturating_mul(max_frame_len(0) as u64).saturating_add(bytes);
         self.may_leave(now) && frames <= outbox.free_frames() as u64 && needed <= outbox.free_bytes() as u64
     }
 
@@ -427,7 +427,7 @@ impl Link {
             return Err(Refused::Down);
         };
         let frames = frames_for(target.len, self.mtu);
-        let bytes = frames as usize * most_bytes(0) + target.len as usize;
+        let bytes = frames as usize * max_frame_len(0) + target.len as usize;
         if !outbox.has_space(frames as usize, bytes) {
             return Err(Refused::OutboxFull);
         }
@@ -458,7 +458,7 @@ impl Link {
             }
             let last = self.cursor_packets + 1 == operation.packets;
             let asked = last && self.cursor.is_multiple_of(u64::from(config.ack_every));
-            self.send(&operation, asked || !self.goes_on(last, outbox), outbox);
+            self.send(&operation, asked || !self.can_continue(last, outbox), outbox);
             if last {
                 self.outstanding_atomics += u32::from(matches!(operation.kind, Kind::Add(_)));
                 self.cursor += 1;
@@ -477,14 +477,14 @@ impl Link {
         let in_flight = self.next.distance(self.unacknowledged).max(0) as u32;
         self.cursor < self.retransmit.end()
             && in_flight + packets <= self.window
-            && outbox.has_space(packets as usize, packets as usize * most_bytes(self.mtu))
+            && outbox.has_space(packets as usize, packets as usize * max_frame_len(self.mtu))
             && (self.outstanding_atomics < self.atomic_depth
                 || !matches!(self.retransmit.at(self.cursor).kind, Kind::Add(_)))
     }
 
     /// Whether another packet can follow the one at the cursor at once; if not, the one at the cursor must request an
     /// acknowledgement. Conservative: false if uncertain.
-    fn goes_on(&self, last: bool, outbox: &Outbox) -> bool {
+    fn can_continue(&self, last: bool, outbox: &Outbox) -> bool {
         let next = self.cursor + u64::from(last);
         next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
             // The packet at the cursor may be an addition itself.

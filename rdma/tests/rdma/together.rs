@@ -125,7 +125,7 @@ fn run(seed: u64, faults: Faults) -> (World, Load) {
         world.pass(50 * MICRO);
     }
     world.settle();
-    world.check_books();
+    world.check_counters();
     load.check(&world);
     (world, load)
 }
@@ -179,7 +179,7 @@ fn every_lost_unreliable_write_is_counted() {
     assert!(lost > 100);
     assert_eq!(links.unreliable, responder.executed + lost);
     assert_eq!(responder.skipped - responder.out_of_order_by, lost);
-    world.check_books();
+    world.check_counters();
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn reordered_and_duplicated_frames_are_distinguished_from_lost_ones() {
         responder.skipped as i64 - responder.out_of_order_by as i64,
         counts.lost as i64 - counts.doubled as i64
     );
-    world.check_books();
+    world.check_counters();
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn after_the_collector_restarts_all_buffered_requests_are_retransmitted() {
             }
         }
         world.settle();
-        world.check_books();
+        world.check_counters();
         load.check(&world);
         let stats = world.links.stats(0).unwrap();
         assert_eq!(stats.broken, world.reconnects - 1);
@@ -258,7 +258,7 @@ fn a_cut_cable_loses_no_reliable_operation() {
             world.pass(MILLI);
         }
         world.settle();
-        world.check_books();
+        world.check_counters();
         load.check(&world);
         let stats = world.links.stats(0).unwrap();
         assert!(stats.broken > 0);
@@ -292,7 +292,7 @@ fn uncertain_additions_can_be_given_up_instead() {
         world.pass(MILLI);
     }
     world.settle();
-    world.check_books();
+    world.check_counters();
     let stats = world.links.stats(0).unwrap();
     assert!(stats.given_up[2] > 0 && stats.uncertain_fetch_adds == 0);
     assert!(world.u64_at(0, 0) < sum);
@@ -316,7 +316,7 @@ fn retransmissions_for_removed_regions_are_not_written_to_new_ones() {
     world.connect();
     world.send();
     world.settle();
-    world.check_books();
+    world.check_counters();
     let found = [(0, 0), (0, 8), (1, 0)].map(|(region, offset)| world.u64_at(region, offset));
     let (stats, no_place) = (world.links.stats(0).unwrap(), rdma::requester::GivenUp::NoPlace as usize);
     assert_eq!(found, [0, u64::from_le_bytes([9; 8]), u64::from_le_bytes([7; 8])]);
@@ -344,7 +344,7 @@ fn a_full_receive_queue_makes_the_links_wait() {
         world.received.completions.iter().map(|completion| completion.immediate).collect();
     assert_eq!(delivered, (0..10).collect::<Vec<_>>());
     assert_eq!(world.responder.receives(queue_pair), Some(0));
-    world.check_books();
+    world.check_counters();
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_closed_region_breaks_the_connection_and_is_given_up() {
     world.links.write(KEPT, 0, &[2; 8], None, true).unwrap();
     world.send();
     world.settle();
-    world.check_books();
+    world.check_counters();
     let stats = world.links.stats(0).unwrap();
     assert_eq!(stats.broken, 2);
     assert_eq!(stats.given_up, [1, 0, 0]);

@@ -14,7 +14,7 @@ use rdma::transport::{RemoteAddr, Transport as _};
 use wire::roce::{Packet, Path, Psn, Transport};
 
 use crate::guest::Guest;
-use crate::{PATIENCE, PMTU, path};
+use crate::{PMTU, TIMEOUT, path};
 
 const SHORT: Duration = Duration::from_millis(5);
 
@@ -22,7 +22,7 @@ const SHORT: Duration = Duration::from_millis(5);
 fn carry(guest: &mut Guest, links: &mut Links, start: Instant, sent: &mut u64) {
     let now = || start.elapsed().as_nanos() as u64;
     while links.stats(0).unwrap().unacknowledged > 0 || links.frames().len() > 0 {
-        assert!(start.elapsed() < 6 * PATIENCE, "{:?}", links.stats(0));
+        assert!(start.elapsed() < 6 * TIMEOUT, "{:?}", links.stats(0));
         links.flush(now());
         for (_, frame) in links.frames() {
             *sent += 1;
@@ -110,13 +110,13 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
 
 /// Output of a responder.
 #[derive(Default)]
-struct Said {
+struct Recorded {
     frames: Vec<Vec<u8>>,
     completions: Vec<Completion>,
     messages: Vec<Vec<u8>>,
 }
 
-impl Output for Said {
+impl Output for Recorded {
     fn respond(&mut self, path: &Path, frame: &[u8]) {
         assert_eq!(*path, crate::path(4));
         self.frames.push(frame.to_vec());
@@ -136,7 +136,7 @@ struct Memory {
     registered: Registered,
     number: u32,
     index: u64,
-    said: Said,
+    recorded: Recorded,
 }
 
 const LEN: u64 = 1 << 16;
@@ -167,7 +167,7 @@ impl Memory {
         };
         let number = responder.connect(&queue_pair).unwrap();
         guest.ask(&format!("connect {index} {number} 0 {psn} {PMTU} 4"));
-        Self { responder, region, registered, number, index, said: Said::default() }
+        Self { responder, region, registered, number, index, recorded: Recorded::default() }
     }
 
     /// Lets the guest execute a request, and responds to it; returns the guest's output.
@@ -175,10 +175,10 @@ impl Memory {
         guest.order(order);
         let start = Instant::now();
         loop {
-            assert!(start.elapsed() < 3 * PATIENCE, "no answer to {order:?}: {:?}", self.responder.stats());
+            assert!(start.elapsed() < 3 * TIMEOUT, "no answer to {order:?}: {:?}", self.responder.stats());
             if let Some(frame) = guest.receive(SHORT) {
-                self.responder.process([&frame[..]], &mut self.said);
-                for frame in self.said.frames.drain(..) {
+                self.responder.process([&frame[..]], &mut self.recorded);
+                for frame in self.recorded.frames.drain(..) {
                     guest.send(&frame);
                 }
                 turn(&mut self.responder);
@@ -230,11 +230,11 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
         assert_eq!(answer, [0]);
         memory.responder.replenish(number, 1);
         assert_eq!(memory.serve(guest, &format!("send {} 64", memory.index), none), [0]);
-        assert_eq!(memory.said.messages, [[171; 64]]);
+        assert_eq!(memory.recorded.messages, [[171; 64]]);
     } else {
         // The completion of an unreliable send does not wait for us: its last frames may still be in flight.
         while let Some(frame) = guest.receive(20 * SHORT) {
-            memory.responder.process([&frame[..]], &mut memory.said);
+            memory.responder.process([&frame[..]], &mut memory.recorded);
         }
     }
     assert_eq!(memory.read(0, 24), [vec![0; 8], vec![171; 13], vec![0; 3]].concat());
@@ -244,7 +244,7 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
         |immediate, at| Completion { queue_pair: memory.number, immediate, location: Some((2, at)), len: 8 };
     let mut expected = vec![completion(0xbeef, 8192)];
     expected.extend((transport == Transport::Rc).then(|| completion(0xcafe, 8200)));
-    assert_eq!(memory.said.completions, expected);
+    assert_eq!(memory.recorded.completions, expected);
     assert!(memory.responder.stats().is_balanced());
 }
 

@@ -15,7 +15,7 @@ use wire::roce::{
 };
 
 /// Long enough for an answer on a busy machine. To check that there is none, the tests wait much shorter.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_millis(300);
 const PMTU: u16 = 1024;
 
@@ -85,7 +85,7 @@ impl Bench<'_> {
 
     /// The next acknowledgement and its PSN.
     fn answer(&mut self) -> (u32, Aeth, Option<u64>) {
-        let frame = self.guest.receive(PATIENCE).expect("the kernel answers");
+        let frame = self.guest.receive(TIMEOUT).expect("the kernel answers");
         let packet = Packet::parse(&frame).expect("the kernel's packets are good, its CRC too");
         assert_eq!((packet.fault, packet.bth.queue_pair), (None, 17), "{packet:?}");
         (packet.bth.psn.value(), packet.aeth.expect("an acknowledgement"), packet.atomic_ack)
@@ -231,11 +231,11 @@ fn refusals(guest: &mut Guest) {
         ("behind the end", |reth, end| reth.address = end),
         ("over the end", |reth, end| reth.address = end - 4),
     ];
-    for (what, spoil) in cases {
+    for (what, corrupt) in cases {
         let (index, writer) = connected(guest, Transport::Rc, 4);
         let mut bench = Bench { guest, writer, buffer: vec![0; 9000] };
         let mut reth = bench.reth(0, 8);
-        spoil(&mut reth, bench.guest.address + bench.guest.length);
+        corrupt(&mut reth, bench.guest.address + bench.guest.length);
         let head = Head { ack_request: true, ..Head::new(Psn::new(0)) };
         bench.send(|writer, out| writer.write_only(out, head, reth, &[0x77; 8]).unwrap());
         bench.refuses(0, Nak::RemoteAccess);

@@ -20,7 +20,7 @@ pub(super) const PORTS: [u16; 2] = [REPORT_PORT, CONTROL_PORT];
 
 /// Kind of a datagram.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum Message<'a> {
     Report(Report<'a>, Option<Form>),
     Control(Control),
     Nack(Nack),
@@ -28,7 +28,7 @@ pub(super) enum Found<'a> {
     Roce(Box<Packet<'a>>, u16),
 }
 
-impl Found<'_> {
+impl Message<'_> {
     /// Its name in the summary.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -55,20 +55,20 @@ pub(super) fn by_port<'a>(
     datagram: &Datagram<'a>,
     layer: Layer<'a>,
     scratch: &'a mut Vec<u8>,
-) -> Option<Result<Found<'a>, Refusal>> {
+) -> Option<Result<Message<'a>, Refusal>> {
     let payload = datagram.payload;
     match datagram.dst_port {
         port if ports.reports.contains(&port) => None,
         port if ports.roce.contains(&port) => {
             let found = packet(layer, (datagram, scratch));
-            Some(found.map(|packet| Found::Roce(Box::new(packet), port)))
+            Some(found.map(|packet| Message::Roce(Box::new(packet), port)))
         }
         REPORT_PORT if artifact::is_artifact(payload) => {
-            Some(artifact::parse(payload, 0).map(|(report, form)| Found::Report(report, Some(form))))
+            Some(artifact::parse(payload, 0).map(|(report, form)| Message::Report(report, Some(form))))
         }
-        REPORT_PORT => Some(Report::parse(payload).map(|report| Found::Report(report, None))),
-        CONTROL_PORT if payload.len() == 2 => Some(Nack::parse(payload).map(Found::Nack)),
-        CONTROL_PORT => Some(Control::parse(payload).map(Found::Control)),
+        REPORT_PORT => Some(Report::parse(payload).map(|report| Message::Report(report, None))),
+        CONTROL_PORT if payload.len() == 2 => Some(Nack::parse(payload).map(Message::Nack)),
+        CONTROL_PORT => Some(Control::parse(payload).map(Message::Control)),
         _ => None,
     }
 }
@@ -100,7 +100,7 @@ fn packet<'a>(
 }
 
 /// One datagram.
-pub(super) fn write(out: &mut String, (ts, source): (u64, IpAddr), found: &Found<'_>, json: bool) {
+pub(super) fn write(out: &mut String, (ts, source): (u64, IpAddr), found: &Message<'_>, json: bool) {
     if json {
         json::object(out, |o| {
             o.field("ts", ts).field("source", Text(source));
@@ -121,21 +121,21 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn object(o: &mut Object<'_>, found: &Found<'_>) {
+fn object(o: &mut Object<'_>, found: &Message<'_>) {
     match found {
-        Found::Report(report, form) => {
+        Message::Report(report, form) => {
             let v1 = form.is_none();
             o.field("dta", report.operation.opcode().name());
             o.field("layout", if v1 { "v1" } else { "artifact" });
             base_fields(o, &report.base, v1);
             operation_fields(o, &report.operation, v1);
         }
-        Found::Nack(nack) => {
+        Message::Nack(nack) => {
             o.field("dta", "control").field("layout", "artifact").field("type", "nack");
             o.field("last", nack.last);
         }
-        Found::Control(control) => control_fields(o, control),
-        Found::Roce(packet, port) => packet_fields(o, packet, *port),
+        Message::Control(control) => control_fields(o, control),
+        Message::Roce(packet, port) => packet_fields(o, packet, *port),
     }
 }
 
@@ -239,14 +239,14 @@ fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>, port: u16) {
     o.field("payload", hex(packet.payload)).present("fault", packet.fault.map(Refusal::name));
 }
 
-fn text(out: &mut String, found: &Found<'_>) {
+fn text(out: &mut String, found: &Message<'_>) {
     let _ = match found {
-        Found::Report(report, form) => {
+        Message::Report(report, form) => {
             report_text(out, report, form.is_none());
             Ok(())
         }
-        Found::Nack(nack) => writeln!(out, "DTA nack  last {}  (artifact)", nack.last),
-        Found::Control(control) => {
+        Message::Nack(nack) => writeln!(out, "DTA nack  last {}  (artifact)", nack.last),
+        Message::Control(control) => {
             let (name, seq, reporter) = (type_of(&control.body), control.sequence, control.reporter);
             let _ = writeln!(out, "DTA {name}  to reporter {reporter}  seq {seq}");
             match control.body {
@@ -265,7 +265,7 @@ fn text(out: &mut String, found: &Found<'_>) {
                 }
             }
         }
-        Found::Roce(packet, _) => {
+        Message::Roce(packet, _) => {
             packet_text(out, packet);
             Ok(())
         }

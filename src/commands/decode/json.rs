@@ -9,11 +9,17 @@ use wire::report::{Annotations, Flags, Report};
 use wire::{FlowKey, Hop, Items};
 
 use super::Refused;
-use super::judge::SourceJudge;
+use super::plausibility::SourcePlausibility;
 use terminal::json::{self, Object, Text};
 
 /// One report.
-pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>, judge: SourceJudge<'_>) {
+pub(super) fn report(
+    out: &mut String,
+    ts: u64,
+    source: IpAddr,
+    report: &Report<'_>,
+    plausibility: SourcePlausibility<'_>,
+) {
     json::object(out, |o| {
         o.field("ts", ts).field("source", Text(source)).field("version", report.version.name());
         if report.has_node_id() {
@@ -26,9 +32,9 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
         o.present("flow_id", report.flow_id);
         o.present("int_version", report.int.map(|int| int.version.name()));
         sf(o, report.int.and_then(|int| int.sf));
-        hops(o, report.ioam.filter(|_| report.int.is_none()), || report.hops(), judge);
+        hops(o, report.ioam.filter(|_| report.int.is_none()), || report.hops(), plausibility);
         if report.is_single_record() && report.has_metadata() {
-            o.object("reporter_metadata", |o| items(o, &report.metadata_hop(), judge));
+            o.object("reporter_metadata", |o| items(o, &report.metadata_hop(), plausibility));
         }
         if report.has_drop_reason() {
             o.field("drop_reason", report.drop_reason);
@@ -48,7 +54,12 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
 }
 
 /// The INT of one data packet.
-pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>, judge: SourceJudge<'_>) {
+pub(super) fn packet(
+    out: &mut String,
+    ts: u64,
+    contents: &Contents<'_>,
+    plausibility: SourcePlausibility<'_>,
+) {
     json::object(out, |o| {
         o.field("ts", ts);
         flow(o, "flow", contents.flow.as_ref());
@@ -56,7 +67,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>, judge: 
         o.present("int_version", contents.int.map(|int| int.version.name()));
         sf(o, contents.int.and_then(|int| int.sf));
         let found = super::hops_of(contents);
-        hops(o, contents.ioam.filter(|_| contents.int.is_none()), || found.iter().copied(), judge);
+        hops(o, contents.ioam.filter(|_| contents.int.is_none()), || found.iter().copied(), plausibility);
         ioam(o, contents.ioam);
         let odd = Annotations::default()
             .with(Annotations::DESTINATION, contents.destination)
@@ -162,15 +173,15 @@ fn hops<I: Iterator<Item = Hop>>(
     object: &mut Object<'_>,
     ioam: Option<Ioam<'_>>,
     hops: impl Fn() -> I,
-    judge: SourceJudge<'_>,
+    plausibility: SourcePlausibility<'_>,
 ) {
     let named = ioam.is_none_or(|ioam| ioam.has_node_ids());
     object.field("path", hops().filter(|_| named).map(|hop| hop.node_id).collect::<Vec<_>>());
-    object.objects("hops", hops(), |hop, o| items(o, &hop, judge));
+    object.objects("hops", hops(), |hop, o| items(o, &hop, plausibility));
 }
 
 /// The metadata of a hop: `null` for a present but unavailable item; items that are not in the bitmap are left out.
-fn items(o: &mut Object<'_>, hop: &Hop, judge: SourceJudge<'_>) {
+fn items(o: &mut Object<'_>, hop: &Hop, plausibility: SourcePlausibility<'_>) {
     let present = |items| hop.carried.contains(items);
     if present(Items::NODE_ID) {
         o.field("node_id", hop.node_id);
@@ -181,7 +192,7 @@ fn items(o: &mut Object<'_>, hop: &Hop, judge: SourceJudge<'_>) {
     if present(Items::HOP_LATENCY) {
         o.field("hop_latency", hop.hop_latency);
     }
-    o.present("implausible_latency", judge.implausible(hop));
+    o.present("implausible_latency", plausibility.implausible(hop));
     if present(Items::QUEUE) || present(Items::QUEUE_CONGESTION) || present(Items::QUEUE_ID) {
         o.field("queue_id", hop.queue_id);
     }

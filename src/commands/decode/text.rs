@@ -9,11 +9,17 @@ use wire::report::{Annotations, Flags, Report};
 use wire::{Hop, Items};
 
 use super::Refused;
-use super::judge::SourceJudge;
+use super::plausibility::SourcePlausibility;
 use terminal::{Align, Table, units};
 
 /// One report.
-pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<'_>, judge: SourceJudge<'_>) {
+pub(super) fn report(
+    out: &mut String,
+    ts: u64,
+    source: IpAddr,
+    report: &Report<'_>,
+    plausibility: SourcePlausibility<'_>,
+) {
     let node = report.node_id.map_or(String::new(), |node| format!("  node {node}"));
     let (version, hw_id, seq) = (report.version.name(), report.hw_id, report.seq);
     out.push_str(&format!(
@@ -44,12 +50,12 @@ pub(super) fn report(out: &mut String, ts: u64, source: IpAddr, report: &Report<
             out.push_str(&format!("  {text}\n"));
         }
     }
-    write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>(), judge);
+    write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>(), plausibility);
     if report.is_single_record() && report.has_metadata() {
         // The record in the packet is of another packet, unless its state is medium.
         out.pop();
         out.push_str("  the reporter's own record, of the packet that it has reported\n");
-        write_table(out, &[report.metadata_hop()], judge);
+        write_table(out, &[report.metadata_hop()], plausibility);
         out.push('\n');
     }
 }
@@ -63,7 +69,12 @@ const ANNOTATIONS: [(Annotations, &str); 4] = [
 ];
 
 /// The INT of one data packet.
-pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>, judge: SourceJudge<'_>) {
+pub(super) fn packet(
+    out: &mut String,
+    ts: u64,
+    contents: &Contents<'_>,
+    plausibility: SourcePlausibility<'_>,
+) {
     out.push_str(&format!("{}  packet\n", units::date_time(ts)));
     if let Some(flow) = contents.flow {
         out.push_str(&format!("  flow {flow}\n"));
@@ -71,7 +82,7 @@ pub(super) fn packet(out: &mut String, ts: u64, contents: &Contents<'_>, judge: 
     if let Some(tunnel) = contents.tunnel {
         out.push_str(&format!("  in tunnel {tunnel}\n"));
     }
-    write_hops(out, contents.int.as_ref(), &super::hops_of(contents), judge);
+    write_hops(out, contents.int.as_ref(), &super::hops_of(contents), plausibility);
 }
 
 /// A refused frame or report.
@@ -93,11 +104,11 @@ fn flags(flags: Flags) -> String {
 }
 
 /// The path and a table with the items that any hop has.
-fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], judge: SourceJudge<'_>) {
+fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], plausibility: SourcePlausibility<'_>) {
     if let Some(int) = int {
         out.push_str(&format!("  INT {}{}\n", int.version.name(), stateful(int)));
     }
-    write_table(out, hops, judge);
+    write_table(out, hops, plausibility);
     out.push('\n');
 }
 
@@ -108,7 +119,7 @@ fn stateful(int: &Int<'_>) -> String {
     format!("  stateful{urgent}  packet id {packet_id}  state {}", state.name())
 }
 
-fn write_table(out: &mut String, hops: &[Hop], judge: SourceJudge<'_>) {
+fn write_table(out: &mut String, hops: &[Hop], plausibility: SourcePlausibility<'_>) {
     if !hops.is_empty() {
         let columns: Vec<&Column> = COLUMNS
             .iter()
@@ -116,12 +127,12 @@ fn write_table(out: &mut String, hops: &[Hop], judge: SourceJudge<'_>) {
                 hops.iter().any(|hop| column.items.iter().any(|items| hop.carried.contains(*items)))
             })
             .collect();
-        let implausible = hops.iter().any(|hop| judge.implausible(hop).is_some());
+        let implausible = hops.iter().any(|hop| plausibility.implausible(hop).is_some());
         let note = implausible.then_some(("", Align::Left));
         let heads = columns.iter().map(|column| (column.name, Align::Right)).chain(note);
         let mut table = Table::new(heads).indented(2);
         for hop in hops {
-            let note = note.map(|_| match judge.implausible(hop) {
+            let note = note.map(|_| match plausibility.implausible(hop) {
                 Some(latency) => format!("implausible latency: {}", units::nanos(latency)),
                 None => String::new(),
             });

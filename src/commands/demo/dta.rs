@@ -10,7 +10,7 @@ use dataplane::fabric::Fabric;
 use serde_json::Value;
 use wire::FlowKey;
 
-use super::{FOR_ALL, not_done, table};
+use super::{FOR_ALL, dropped, table};
 use crate::commands::client::{Client, escape};
 use crate::commands::remote::fetch;
 use crate::config::Settings;
@@ -254,7 +254,7 @@ impl Done {
         let translator = &self.translator;
         let stages = self.stages(reported);
         reported.reports + reported.again == reported.datagrams + reported.unsent + reported.waiting
-            && stages.iter().all(|stage| stage.into == stage.out + stage.queued + not_done(stage))
+            && stages.iter().all(|stage| stage.into == stage.out + stage.queued + dropped(stage))
             && stages.iter().all(|stage| stage.queued == 0)
             && buffered(&translator["entries"]) == 0
             && buffered(&translator["postcards"]) == 0

@@ -7,7 +7,7 @@ use dta::Policy;
 use super::{Source, fields_text, print, query};
 use crate::commands::client::escape;
 use dta::key::Key;
-use dta::source::{Answer, Question};
+use dta::source::{Answer, KeyQuery};
 use terminal::CliError;
 
 /// Get the data or path of a key from a store of collector memory
@@ -59,9 +59,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let answer = match args.source.source()? {
         Some(source) => {
             let (policy, copies) = (args.policy.unwrap_or_default(), args.copies.unwrap_or(4));
-            let question = Question { policy, copies, largest: args.largest };
+            let query = KeyQuery { policy, copies, largest: args.largest };
             let store = source.find(&args.store).map_err(CliError::new)?;
-            store.get(&args.key, question).map_err(CliError::new)?
+            store.get(&args.key, query).map_err(CliError::new)?
         }
         None => ask(&args)?,
     };

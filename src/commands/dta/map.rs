@@ -28,11 +28,11 @@ use terminal::CliError;
   hopwise get paths 10.0.0.1 --map map.json")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: MapCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum MapCommand {
     /// Create a map that assigns keys evenly to these collectors
     New {
         /// NAME=URL of each collector's API, in the order of their numbers; optionally followed by a comma and the address for its reports
@@ -80,8 +80,8 @@ fn collector(text: &str) -> Result<Collector, String> {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let out = match args.what {
-        What::New { collectors } => CollectorMap::even(collectors).map_err(CliError::new)?.to_text(),
-        What::Grow { file, collector, lists } => {
+        MapCommand::New { collectors } => CollectorMap::even(collectors).map_err(CliError::new)?.to_text(),
+        MapCommand::Grow { file, collector, lists } => {
             let name = collector.name.clone();
             let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
             eprintln!(
@@ -91,7 +91,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             );
             map.to_text()
         }
-        What::Show { file, key, json } => show(&load_map(&file)?, key.as_ref(), json),
+        MapCommand::Show { file, key, json } => show(&load_map(&file)?, key.as_ref(), json),
     };
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)

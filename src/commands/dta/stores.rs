@@ -43,18 +43,18 @@ pub(crate) struct Args {
 /// `/dta/stores`, of one collector or several.
 #[derive(Default, Serialize, Deserialize)]
 struct Stores {
-    stores: Vec<Of<StoreView>>,
+    stores: Vec<FromCollector<StoreView>>,
 }
 
 /// `/dta/snapshots`, of one collector or several.
 #[derive(Default, Serialize, Deserialize)]
 struct Snapshots {
-    snapshots: Vec<Of<SnapshotView>>,
+    snapshots: Vec<FromCollector<SnapshotView>>,
 }
 
 /// An item of a collector.
 #[derive(Serialize, Deserialize)]
-struct Of<T> {
+struct FromCollector<T> {
     #[serde(flatten)]
     view: T,
     /// The collector's name in the map; absent without one.
@@ -62,7 +62,7 @@ struct Of<T> {
     collector: Option<String>,
 }
 
-impl<T> Of<T> {
+impl<T> FromCollector<T> {
     fn named(mut self, name: Option<&str>) -> Self {
         self.collector = name.map(str::to_owned);
         self
@@ -83,7 +83,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let mut all = Stores::default();
     let code = if let Some(source) = args.source.source()? {
-        let views = source.stores().iter().map(|store| Of { view: store.view(), collector: None });
+        let views = source.stores().iter().map(|store| FromCollector { view: store.view(), collector: None });
         all.stores.extend(views);
         ExitCode::SUCCESS
     } else {
@@ -125,7 +125,7 @@ fn of_each(
 }
 
 /// A table, with a first column of collectors when there are several.
-fn columns<T, const N: usize>(of: &[Of<T>], columns: [(&'static str, Align); N]) -> Table {
+fn columns<T, const N: usize>(of: &[FromCollector<T>], columns: [(&'static str, Align); N]) -> Table {
     let collector = of.iter().any(|one| one.collector.is_some()).then_some(("collector", Align::Left));
     Table::new(collector.into_iter().chain(columns))
 }
@@ -145,7 +145,7 @@ fn table(answer: &Stores) -> String {
             ("fields", Align::Left),
         ],
     );
-    for Of { view: store, collector } in &answer.stores {
+    for FromCollector { view: store, collector } in &answer.stores {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let two = store.expected.iter().find(|expected| expected.copies == 2);
         table.row(collector.clone().into_iter().chain([
@@ -186,7 +186,7 @@ fn snapshot_table(answer: &Snapshots) -> String {
     let names =
         [("store", Align::Left), ("taken", Align::Left), ("size", Align::Right), ("file", Align::Left)];
     let mut table = columns(&answer.snapshots, names);
-    for Of { view: snapshot, collector } in &answer.snapshots {
+    for FromCollector { view: snapshot, collector } in &answer.snapshots {
         let file = Path::new(&snapshot.file).display().to_string();
         table.row(collector.clone().into_iter().chain([
             snapshot.store.clone(),

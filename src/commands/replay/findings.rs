@@ -222,14 +222,14 @@ impl Flow {
 
 /// Writes the results to a store, too.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct StoreWriter {
     pub(super) store: Store,
     pub(super) batch: Batch,
 }
 
-impl Keeper {
+impl StoreWriter {
     /// Submits the batch when enough is in it; waits while the store's queue is full.
-    fn hand_over(&mut self) {
+    fn submit_if_full(&mut self) {
         if self.batch.len() >= self.batch.capacity() / 32 {
             self.submit();
         }
@@ -254,14 +254,14 @@ impl Keeper {
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) findings: Findings,
-    pub(super) keeper: Option<Keeper>,
+    pub(super) store_writer: Option<StoreWriter>,
 }
 
 impl Outlet {
     fn keep(&mut self, give: impl FnOnce(&mut Batch)) {
-        if let Some(keeper) = &mut self.keeper {
-            give(&mut keeper.batch);
-            keeper.hand_over();
+        if let Some(store_writer) = &mut self.store_writer {
+            give(&mut store_writer.batch);
+            store_writer.submit_if_full();
         }
     }
 }

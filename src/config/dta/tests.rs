@@ -91,10 +91,9 @@ fn path(example: &mut Example, flow: &FlowKey) {
     example.reporter.report(&known, 5, &mut example.out);
 }
 
-fn happens(example: &mut Example, occasion: Trigger, reason: Option<u8>) {
+fn happens(example: &mut Example, trigger: Trigger, reason: Option<u8>) {
     let (flow, metadata) = (flow(), metadata());
-    let known =
-        Context { flow: Some(&flow), metadata: Some(&metadata), reason, ..Context::new(occasion, 11) };
+    let known = Context { flow: Some(&flow), metadata: Some(&metadata), reason, ..Context::new(trigger, 11) };
     example.reporter.report(&known, 5, &mut example.out);
 }
 

@@ -66,7 +66,7 @@ impl Front for Chain {
         [self.reporter.next(), self.translator.deadline()].into_iter().flatten().min()
     }
 
-    fn check_books(&self, _: &[Arc<Region>]) {
+    fn check_counters(&self, _: &[Arc<Region>]) {
         let stats = self.translator.stats();
         assert!(stats.is_balanced(), "{stats:?}");
     }

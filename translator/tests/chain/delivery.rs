@@ -163,7 +163,7 @@ impl Run {
         }
         // Probes and timers deliver the rest.
         self.world.pass(2000 * MILLI);
-        self.world.check_books();
+        self.world.check_counters();
         let chain = &self.world.front;
         let destination = chain.reporter.destinations(self.world.now).next().unwrap();
         assert_eq!((destination.stats.overwritten, destination.stats.unavailable), (0, 0));

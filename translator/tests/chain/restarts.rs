@@ -96,7 +96,7 @@ impl Rig {
     /// After twelve more reports.
     fn outcome(mut self) -> ReportOutcome {
         self.seconds(12);
-        self.world.check_books();
+        self.world.check_counters();
         let mut follower = self.lists.lists().unwrap().from_sequence(5, 1).unwrap();
         let mut found = Vec::new();
         for _ in 0..10_000 {

@@ -1,6 +1,6 @@
 //! Essential reports (wire-formats 5.8), in simulated time; and reporter identity checks.
 
-use translator::{Config, Known, Reason};
+use translator::{Config, PinnedReporter, Reason};
 use wire::dta::control::{Body, Cause};
 use wire::dta::{Base, Operation};
 
@@ -133,7 +133,7 @@ fn an_id_belongs_to_the_address_that_uses_it() {
 
 #[test]
 fn a_configured_reporter_id_is_never_given_to_another_address() {
-    let known = vec![Known { reporter: 7, address: sender(1).ip() }];
+    let known = vec![PinnedReporter { reporter: 7, address: sender(1).ip() }];
     let mut world = World::of(Config { known, bind: false, ..config(stores()) });
     world.now += 100_000 * MS;
     world.send_from(sender(2), essential(1), put(&KEY));

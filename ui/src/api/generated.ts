@@ -171,7 +171,7 @@ export type Error = {
 /** An event. Values are in the unit of the metric. */
 export type Event = {
   /** How the value was obtained. */
-  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** The flow. */
   flow: Flow | null;
   /** Record id, derived from the content: 16 hexadecimal digits. */
@@ -249,7 +249,7 @@ export type Flow = {
 /** A flow with its hops in forwarding order. */
 export type FlowDetail = {
   /** How the latency was obtained. */
-  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Receive time of the first report, nanoseconds since the Unix epoch. */
   first_seen: number;
   /** The 5-tuple. */
@@ -267,7 +267,7 @@ export type FlowDetail = {
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
   /** How the order of the path is known. */
-  path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Nodes of the path: more than in `path` when `truncated`. */
   path_length: number;
   /** Reports so far. */
@@ -281,7 +281,7 @@ export type FlowDetail = {
 /** Latest state of a flow. */
 export type FlowState = {
   /** How the latency was obtained. */
-  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Receive time of the first report, nanoseconds since the Unix epoch. */
   first_seen: number;
   /** The 5-tuple. */
@@ -297,7 +297,7 @@ export type FlowState = {
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
   /** How the order of the path is known. */
-  path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Nodes of the path: more than in `path` when `truncated`. */
   path_length: number;
   /** Reports so far. */
@@ -333,7 +333,7 @@ export type History = {
 /** Latencies of a flow at one time. */
 export type HistoryPoint = {
   /** How it was obtained. */
-  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "stamps" | "topology";
+  basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Flow latency, nanoseconds. */
   flow_latency: number | null;
   /** Latency of each node. */
@@ -386,12 +386,12 @@ export type Input = {
   bytes: number;
   /** Datagrams received. */
   datagrams: number;
-  /** Datagrams without a significant change, processed in the kernel (`mode = "kernel"`). */
-  decided_in_kernel: number;
   /** Frames that the interface dropped before the XDP program, for any destination. */
   device_drops: number;
   /** Datagrams addressed to this input and not received, by reason; includes `kernel_drops`. */
   drops: NamedCounts;
+  /** Datagrams without a significant change, processed in the kernel (`mode = "kernel"`). */
+  handled_in_kernel: number;
   /** Interface; null for a socket. */
   interface: string | null;
   /** Drops in the kernel. */

@@ -162,7 +162,7 @@ export function basisMark(basis: string | null): { mark: string; hint: string } 
   if (basis === 'hop_limit') {
     return { mark: 'by hop limit', hint: 'Joined from postcards, in the order of the packet’s hop limit' };
   }
-  if (basis === 'stamps') {
+  if (basis === 'timestamps') {
     return { mark: 'by timestamps', hint: 'Joined from postcards, in the order of their timestamps' };
   }
   if (basis === 'topology') {

@@ -139,9 +139,9 @@ export function inputTable() {
         numeric: true,
         cell: (row) => ({
           text: row.kind.startsWith('kernel')
-            ? percent(row.decided_in_kernel / Math.max(1, row.datagrams))
+            ? percent(row.handled_in_kernel / Math.max(1, row.datagrams))
             : '',
-          title: exact(row.decided_in_kernel),
+          title: exact(row.handled_in_kernel),
         }),
       },
       {

@@ -329,7 +329,7 @@ impl SketchTrailer {
 /// Turns counters from the wire's byte order (big-endian) into memory's (little-endian), or back; `width` is 4 or 8. The bytes
 /// of an incomplete last counter are not changed.
 #[inline]
-pub fn turn_counters(counters: &mut [u8], width: u8) {
+pub fn swap_counter_bytes(counters: &mut [u8], width: u8) {
     if width == 8 {
         counters.as_chunks_mut::<8>().0.iter_mut().for_each(|counter| counter.reverse());
     } else {
@@ -647,9 +647,9 @@ mod tests {
         assert_eq!(trailer.emit(), [2, 1, 4, 0, 0xe8, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(SketchTrailer::parse(&trailer.emit()), trailer);
         let mut counters = [1, 2, 3, 4, 5, 6, 7, 8, 9];
-        turn_counters(&mut counters, 4);
+        swap_counter_bytes(&mut counters, 4);
         assert_eq!(counters, [4, 3, 2, 1, 8, 7, 6, 5, 9]);
-        turn_counters(&mut counters[..8], 8);
+        swap_counter_bytes(&mut counters[..8], 8);
         assert_eq!(counters, [5, 6, 7, 8, 1, 2, 3, 4, 9]);
     }
 

@@ -119,7 +119,7 @@ pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Re
 }
 
 /// Whether SF-INT may request records of these items. The node id must be among them, a checksum complement must not.
-pub const fn may_ask(carried: Items) -> bool {
+pub const fn may_request(carried: Items) -> bool {
     carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
 }
 

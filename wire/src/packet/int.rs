@@ -186,13 +186,13 @@ impl<'a> Walk<'a, '_> {
         let (mut dst_port, mut body, mut proto) = (dst_port, body, UDP);
         let l4 = L4 { ip, at, encapsulation: Encapsulation::Udp };
         let unmarked = self.unmarked(bytes, l4, body);
-        if let Some(found) = self.mark(bytes, l4, body, dst_port).filter(|_| self.seek) {
+        if let Some(found) = self.mark(bytes, l4, body, dst_port).filter(|_| self.find_int) {
             let (end, original) = self.l4_shim(bytes, found)?;
             // NPT 2 gives a protocol and no port; the protocol may be UDP again.
             let behind = original.proto.filter(|proto| *proto != UDP || original.port.is_none());
             if let (Mark::Port, Some(original)) = (found.mark, behind) {
                 // The UDP header was inserted; the original L4 header follows INT.
-                self.seek = false;
+                self.find_int = false;
                 return self.transport(bytes, end, ip, original);
             }
             (dst_port, body) = (original.port.unwrap_or(dst_port), end);
@@ -218,7 +218,7 @@ impl<'a> Walk<'a, '_> {
         const FIXED: usize = 20;
         let ports = walk::ports(bytes, at);
         self.out.flow = Some(walk::flow(bytes, ip, ports, TCP));
-        let Some((src_port, dst_port)) = ports.filter(|_| self.seek && bytes.len() >= at + FIXED) else {
+        let Some((src_port, dst_port)) = ports.filter(|_| self.find_int && bytes.len() >= at + FIXED) else {
             return Ok(());
         };
         let body = match self.profile.tcp_shim {
@@ -265,7 +265,7 @@ impl<'a> Walk<'a, '_> {
     fn unmarked(&self, bytes: &'a [u8], l4: L4, body: usize) -> Option<Unmarked<'a>> {
         let L4 { ip, at, encapsulation } = l4;
         // A next-protocol type of 0 belongs to the DSCP, others to the port.
-        let npt = bytes.get(body).filter(|_| self.seek && self.purpose == Purpose::Report)? >> 2 & 3;
+        let npt = bytes.get(body).filter(|_| self.find_int && self.purpose == Purpose::Report)? >> 2 & 3;
         let by_port = npt != 0 && bytes[body] >> 4 != 0;
         let mark = if by_port { Mark::Port } else { Mark::Dscp };
         Some(Unmarked {
@@ -277,7 +277,7 @@ impl<'a> Walk<'a, '_> {
     /// Whether there is INT after TCP or UDP that no mark announces. To be called when the walk has found nothing else.
     #[cold]
     pub(crate) fn has_unmarked_int(&mut self) -> bool {
-        let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.seek) else { return false };
+        let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.find_int) else { return false };
         self.try_l4_shim(bytes, found).is_ok() && self.out.int.is_some_and(|int| !int.stack.is_empty())
     }
 
@@ -476,7 +476,7 @@ impl<'a> Walk<'a, '_> {
     #[inline]
     fn found(&mut self, found: ShimPosition, header: usize, stack: usize, end: usize, original: Original) {
         let ShimPosition { encapsulation, mark, ip, l4, start, .. } = found;
-        self.seek = false;
+        self.find_int = false;
         self.out.location =
             Some(Location { encapsulation, mark, ip: ip.at, l4, start, header, stack, end, original });
     }
@@ -498,7 +498,7 @@ impl<'a> Walk<'a, '_> {
         let header = shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
         match detected {
-            _ if !self.seek => return Ok(Some((end, ethertype))),
+            _ if !self.find_int => return Ok(Some((end, ethertype))),
             Detected::Int(Version::V2, mode) => self.int_2(bytes, header, end, Type2::Plain(mode))?,
             Detected::Destination(Version::V2) => {
                 self.out.destination = true;
@@ -541,7 +541,7 @@ impl<'a> Walk<'a, '_> {
         };
         let stack = match detected {
             // A second INT header is skipped, like one that is not looked for.
-            _ if !self.seek => return Ok(Some((end, next))),
+            _ if !self.find_int => return Ok(Some((end, next))),
             Detected::Destination(_) => {
                 self.out.destination = true;
                 return Ok(Some((end, next)));

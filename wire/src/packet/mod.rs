@@ -58,7 +58,7 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) layouts: &'p mut Layouts,
     pub(crate) purpose: Purpose,
     /// INT and IOAM are still looked for.
-    pub(crate) seek: bool,
+    pub(crate) find_int: bool,
     pub(crate) tunnels: u8,
     /// Bytes after TCP or UDP that no mark announces as INT ([`Purpose::Report`]).
     unmarked: Option<int::Unmarked<'a>>,
@@ -69,12 +69,17 @@ pub(crate) struct Walk<'a, 'p> {
 
 impl<'a, 'p> Walk<'a, 'p> {
     #[inline]
-    pub(crate) fn new(profile: &'p Profile, layouts: &'p mut Layouts, purpose: Purpose, seek: bool) -> Self {
+    pub(crate) fn new(
+        profile: &'p Profile,
+        layouts: &'p mut Layouts,
+        purpose: Purpose,
+        find_int: bool,
+    ) -> Self {
         Self {
             profile,
             layouts,
             purpose,
-            seek,
+            find_int,
             tunnels: 0,
             unmarked: None,
             nested: None,
@@ -177,7 +182,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 next = head[0];
                 break;
             }
-            if matches!(next, 0 | 60) && self.seek {
+            if matches!(next, 0 | 60) && self.find_int {
                 if next == 0 {
                     self.int_options(bytes, ip, at, len)?;
                 }
@@ -193,7 +198,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn int_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, len: usize) -> Result<(), Refusal> {
         let (mut option, end) = (at + 2, at + len);
         while let Some(kind) = bytes.get(option).filter(|_| option < end) {
-            let wanted = *kind == sf::OPTION && self.seek && self.purpose != Purpose::Flow;
+            let wanted = *kind == sf::OPTION && self.find_int && self.purpose != Purpose::Flow;
             let next = match (kind, bytes.get(option + 1).filter(|_| option + 1 < end)) {
                 (0, _) => option + 1,
                 (_, Some(len)) => option + 2 + usize::from(*len),
@@ -307,7 +312,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 Ok(Some(after)) => (at, next) = after,
                 Ok(None) => return Ok(()),
                 // INT that is not looked for is not validated.
-                Err(_) if !self.seek => return Ok(()),
+                Err(_) if !self.find_int => return Ok(()),
                 Err(refusal) => return Err(refusal),
             }
         }
@@ -332,7 +337,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         let options = usize::from(header[0] & 0x3f) * 4;
         let end = at + 8 + options;
         let mut option = at + 8;
-        while option < end && self.seek {
+        while option < end && self.find_int {
             let Some(head) = bytes.get(option..option + 4) else { break };
             let next = option + 4 + usize::from(head[3] & 0x1f) * 4;
             if next > end {
@@ -352,7 +357,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         let (flags, version, protocol) = (header[0], header[1] & 7, u16_at(header, 2));
         let is_int = protocol == self.profile.gre_protocol;
         if version != 0 || flags & ROUTING != 0 {
-            return if is_int && self.seek && self.purpose != Purpose::Flow {
+            return if is_int && self.find_int && self.purpose != Purpose::Flow {
                 Err(Refusal::BadGre)
             } else {
                 Ok(())
@@ -366,7 +371,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         match self.gre_shim(bytes, ip, at, body) {
             Ok(Some((end, ethertype))) => self.inside(bytes, end, ethertype),
             Ok(None) => Ok(()),
-            Err(_) if !self.seek => Ok(()),
+            Err(_) if !self.find_int => Ok(()),
             Err(refusal) => Err(refusal),
         }
     }

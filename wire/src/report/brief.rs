@@ -3,7 +3,7 @@
 //! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
 //! tests compare the two.
 
-use super::{Brief, Flags, quick};
+use super::{Brief, Flags, fast_path};
 use crate::bytes::{array_at, u16_at, u32_at};
 use crate::flow::FlowKey;
 use crate::int;
@@ -178,7 +178,7 @@ fn flags(bits: u32) -> Flags {
 /// Whether this port marks neither INT nor a tunnel nor telemetry.
 #[inline(always)]
 fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
-    dst_port != profile.int_udp_port && quick::is_plain(dst_port, profile)
+    dst_port != profile.int_udp_port && fast_path::is_plain(dst_port, profile)
 }
 
 /// The shape of the report if it is a common one.

@@ -1,6 +1,8 @@
 //! From a datagram to its reports: their version, their number, and the few fields that [`peek`] needs.
 
-use super::{Brief, InnerPacket, Peek, Report, Single, Version, brief, quick, single, start, v05, v10, v20};
+use super::{
+    Brief, InnerPacket, Peek, Report, Single, Version, brief, fast_path, single, start, v05, v10, v20,
+};
 use crate::bytes::{try_u16, try_u32};
 use crate::flow::FlowKey;
 use crate::int::Layout;
@@ -195,7 +197,7 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
         Version::V10 => v10::peek(payload, profile)?,
         Version::V20 => v20::peek(payload)?,
     };
-    if let Some(flow) = quick::flow(inside, profile) {
+    if let Some(flow) = fast_path::flow(inside, profile) {
         return Ok(Peek { flow: Some(flow), ..peek });
     }
     peek.flow = walk_flow(inside, profile);
@@ -205,7 +207,7 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
 #[inline(never)]
 fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     let mut layouts = Layouts::new();
-    let mut walk = Walk::new(profile, &mut layouts, Purpose::Flow, inside.seek);
+    let mut walk = Walk::new(profile, &mut layouts, Purpose::Flow, inside.find_int);
     start(&mut walk, inside).ok().and(walk.out.flow)
 }
 

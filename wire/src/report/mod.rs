@@ -6,7 +6,7 @@
 mod brief;
 mod decoder;
 mod digest;
-mod quick;
+mod fast_path;
 mod single;
 pub mod v05;
 pub mod v10;
@@ -557,11 +557,11 @@ pub(crate) struct InnerPacket<'a> {
     pub(crate) first: FirstHeader,
     pub(crate) packet: &'a [u8],
     /// It may carry INT or IOAM.
-    pub(crate) seek: bool,
+    pub(crate) find_int: bool,
 }
 
 impl InnerPacket<'_> {
-    pub(crate) const NOTHING: Self = Self { first: FirstHeader::Nothing, packet: &[], seek: false };
+    pub(crate) const NOTHING: Self = Self { first: FirstHeader::Nothing, packet: &[], find_int: false };
 }
 
 /// Reads the packet inside a report.
@@ -572,7 +572,7 @@ pub(crate) fn inside<'a>(
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
-    if quick::inside(report, inside, profile, layouts) {
+    if fast_path::inside(report, inside, profile, layouts) {
         return Ok(());
     }
     walk_inside(report, inside, profile, layouts)
@@ -586,7 +586,7 @@ fn walk_inside<'a>(
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
-    let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.seek);
+    let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.find_int);
     start(&mut walk, inside)?;
     if walk.nested.is_some_and(|payload| decoder::looks_like_one(payload, profile)) {
         return Err(Refusal::Nested);

@@ -4,7 +4,7 @@
 //! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
 //! tests compare the two.
 
-use super::{Flags, Single, quick};
+use super::{Flags, Single, fast_path};
 use crate::bytes::{array_at, u16_at, u32_at};
 use crate::flow::FlowKey;
 use crate::int;
@@ -160,8 +160,8 @@ impl Template {
             && usize::from(inner[inner::SHIM_LEN]) == option / 4 - 1
             && matches!(padding, 0 | 4);
         let record = words * 4;
-        let dst_port =
-            dst_port(usize::from(record) + padding).filter(|dst_port| quick::is_plain(*dst_port, profile))?;
+        let dst_port = dst_port(usize::from(record) + padding)
+            .filter(|dst_port| fast_path::is_plain(*dst_port, profile))?;
         let (head, option, int) = Self::fields(head, inner);
         (reported && stateful && fits).then_some(Self {
             head,
@@ -211,7 +211,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
     let ports = rest.first_chunk::<PORTS>()?;
     let dst_port = u16_at(ports, 2);
     if !is_sound(payload, head, inner, latest)
-        || (dst_port != latest.dst_port && !quick::is_plain(dst_port, profile))
+        || (dst_port != latest.dst_port && !fast_path::is_plain(dst_port, profile))
     {
         return None;
     }

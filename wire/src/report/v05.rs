@@ -226,7 +226,7 @@ impl<'a> Head<'a> {
 
     fn inside(&self) -> InnerPacket<'a> {
         let first = if self.kind >= 3 { FirstHeader::Ipv4 } else { FirstHeader::Ethernet };
-        InnerPacket { first, packet: self.inner, seek: true }
+        InnerPacket { first, packet: self.inner, find_int: true }
     }
 
     fn node_id(&self) -> Option<u32> {

@@ -174,7 +174,7 @@ impl Head {
             1 => FirstHeader::Ipv4,
             _ => FirstHeader::Ipv6,
         };
-        InnerPacket { first, packet: &payload[self.len..], seek: true }
+        InnerPacket { first, packet: &payload[self.len..], find_int: true }
     }
 
     #[inline]

@@ -225,21 +225,21 @@ fn flags(bytes: &[u8]) -> Flags {
 /// carry INT or IOAM.
 #[inline]
 fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (InnerPacket<'_>, Annotations) {
-    let seek = flags.contains(Flags::FLOW);
+    let find_int = flags.contains(Flags::FLOW);
     let first = match inner_type {
-        1 => return inner_tlvs(inner, seek),
+        1 => return inner_tlvs(inner, find_int),
         3 => FirstHeader::Ethernet,
         4 => FirstHeader::Ipv4,
         5 => FirstHeader::Ipv6,
         _ => FirstHeader::Nothing,
     };
-    (InnerPacket { first, packet: inner, seek }, Annotations::default())
+    (InnerPacket { first, packet: inner, find_int }, Annotations::default())
 }
 
 /// Of two packet TLVs the first is the flow (ruling i).
-fn inner_tlvs(inner: &[u8], seek: bool) -> (InnerPacket<'_>, Annotations) {
-    let mut packets =
-        Tlvs::new(inner).filter_map(|tlv| Some(InnerPacket { first: tlv.first()?, packet: tlv.value, seek }));
+fn inner_tlvs(inner: &[u8], find_int: bool) -> (InnerPacket<'_>, Annotations) {
+    let mut packets = Tlvs::new(inner)
+        .filter_map(|tlv| Some(InnerPacket { first: tlv.first()?, packet: tlv.value, find_int }));
     let annotations = Annotations::default().with(Annotations::PARTIAL, Tlvs::new(inner).is_partial());
     (packets.next().unwrap_or(InnerPacket::NOTHING), annotations)
 }

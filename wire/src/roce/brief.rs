@@ -92,7 +92,7 @@ pub struct HeaderTemplate {
 #[inline(always)]
 fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
     let len = TO_PAYLOAD + payload_len.next_multiple_of(4) + ICRC_LEN;
-    (tail - icrc::Running::run_up(len), tail + len)
+    (tail - icrc::Running::prefix_len(len), tail + len)
 }
 
 impl HeaderTemplate {
@@ -155,7 +155,7 @@ impl HeaderTemplate {
         if is_marked || !is_as_long || self.differ::<WORDS, START>(head, mask) != 0 {
             return None;
         }
-        if !self.crc.is_sealed(self.by, frame.get(begin..)?) {
+        if !self.crc.ends_with_crc(self.by, frame.get(begin..)?) {
             return None;
         }
         let payload = frame.get(HEAD..HEAD + len)?;
@@ -233,14 +233,14 @@ impl HeaderTemplates {
         }
         let payload_len = packet.payload.len();
         let (v4, v6) = (sealed(TAIL_V4, payload_len), sealed(TAIL_V6, payload_len));
-        let run_up = TAIL_V4 - v4.0;
+        let prefix_len = TAIL_V4 - v4.0;
         let learned = match frame.get(12..14) {
             Some([0x08, 0x00]) if frame.get(18..20) == Some(&[0, 0]) => {
                 learned::<WORDS_V4, START_V4, TAIL_V4>(frame, &MASK_V4)
-                    .map(|words| (words, crc_v4(frame, run_up), v4, 17))
+                    .map(|words| (words, crc_v4(frame, prefix_len), v4, 17))
             }
             Some([0x86, 0xdd]) => learned::<WORDS_V6, START_V6, TAIL_V6>(frame, &MASK_V6)
-                .map(|words| (words, crc_v6(frame, run_up), v6, 19)),
+                .map(|words| (words, crc_v6(frame, prefix_len), v6, 19)),
             _ => None,
         };
         if let Some((words, Some(crc), sealed, len_at)) = learned {
@@ -267,18 +267,18 @@ fn learned<const WORDS: usize, const START: usize, const TAIL: usize>(
     Some(words)
 }
 
-fn crc_v4(frame: &[u8], run_up: usize) -> Option<icrc::Running> {
+fn crc_v4(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V4 }>()?;
     icrc::mask_v4(&mut head);
-    let crc = icrc::go_on(icrc::START, &head[..icrc::HEAD_V4 - CHANGING]);
-    Some(icrc::Running::before(crc, frame.get(TAIL_V4 - run_up..TAIL_V4)?))
+    let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V4 - CHANGING]);
+    Some(icrc::Running::rewind(crc, frame.get(TAIL_V4 - prefix_len..TAIL_V4)?))
 }
 
-fn crc_v6(frame: &[u8], run_up: usize) -> Option<icrc::Running> {
+fn crc_v6(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V6 }>()?;
     icrc::mask_v6(&mut head);
-    let crc = icrc::go_on(icrc::START, &head[..icrc::HEAD_V6 - CHANGING]);
-    Some(icrc::Running::before(crc, frame.get(TAIL_V6 - run_up..TAIL_V6)?))
+    let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V6 - CHANGING]);
+    Some(icrc::Running::rewind(crc, frame.get(TAIL_V6 - prefix_len..TAIL_V6)?))
 }
 
 #[cfg(test)]

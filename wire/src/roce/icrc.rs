@@ -21,7 +21,7 @@ const ONES_V6: [(u8, u8); 8] =
 
 /// Continues a CRC-32; `crc` is that of the preceding bytes.
 #[inline]
-pub(super) fn go_on(crc: u32, bytes: &[u8]) -> u32 {
+pub(super) fn extend(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(crc);
     hasher.update(bytes);
     hasher.finalize()
@@ -38,7 +38,7 @@ impl Running {
     }
 
     /// Rewinds `crc` to before its last bytes `known`, which are passed to [`finish`](Self::finish) again.
-    pub(super) fn before(crc: u32, known: &[u8]) -> Self {
+    pub(super) fn rewind(crc: u32, known: &[u8]) -> Self {
         let mut register = !crc;
         for byte in known.iter().rev() {
             for _ in 0..8 {
@@ -52,13 +52,13 @@ impl Running {
 
     /// How many known bytes to put before `len` others, up to twelve, for a multiple of 16, with which the CRC instructions are
     /// fastest.
-    pub(super) const fn run_up(len: usize) -> usize {
+    pub(super) const fn prefix_len(len: usize) -> usize {
         len.wrapping_neg() & 12
     }
 
     /// Whether `bytes` end with the CRC of all preceding bytes.
     #[inline(always)]
-    pub(super) fn is_sealed(self, by: Crc32, bytes: &[u8]) -> bool {
+    pub(super) fn ends_with_crc(self, by: Crc32, bytes: &[u8]) -> bool {
         // The CRC register after a string followed by its CRC is a constant.
         by(self.0, bytes) == 0xdebb_20e3
     }
@@ -86,11 +86,11 @@ pub(super) fn mask_v6(head: &mut [u8; HEAD_V6]) {
 #[inline]
 pub(super) fn of_v4(packet: &[u8], head: &[u8; HEAD_V4]) -> u32 {
     match shift_over(packet.len() - HEAD_V4) {
-        Some(shift) => go_on(START, packet) ^ shifted(shift, difference(head, &ONES_V4, &MASKED_V4)),
+        Some(shift) => extend(START, packet) ^ shifted(shift, difference(head, &ONES_V4, &MASKED_V4)),
         None => {
             let mut masked = *head;
             mask_v4(&mut masked);
-            go_on(go_on(START, &masked), &packet[HEAD_V4..])
+            extend(extend(START, &masked), &packet[HEAD_V4..])
         }
     }
 }
@@ -99,11 +99,11 @@ pub(super) fn of_v4(packet: &[u8], head: &[u8; HEAD_V4]) -> u32 {
 #[inline]
 pub(super) fn of_v6(packet: &[u8], head: &[u8; HEAD_V6]) -> u32 {
     match shift_over(packet.len() - HEAD_V6) {
-        Some(shift) => go_on(START, packet) ^ shifted(shift, difference(head, &ONES_V6, &MASKED_V6)),
+        Some(shift) => extend(START, packet) ^ shifted(shift, difference(head, &ONES_V6, &MASKED_V6)),
         None => {
             let mut masked = *head;
             mask_v6(&mut masked);
-            go_on(go_on(START, &masked), &packet[HEAD_V6..])
+            extend(extend(START, &masked), &packet[HEAD_V6..])
         }
     }
 }
@@ -212,11 +212,11 @@ mod tests {
                 let head = packet.first_chunk().expect("long enough");
                 let mut copy = *head;
                 mask_v4(&mut copy);
-                assert_eq!(of_v4(packet, head), go_on(go_on(START, &copy), &packet[HEAD_V4..]), "{len}");
+                assert_eq!(of_v4(packet, head), extend(extend(START, &copy), &packet[HEAD_V4..]), "{len}");
                 let Some(head) = packet.first_chunk() else { continue };
                 let mut copy = *head;
                 mask_v6(&mut copy);
-                assert_eq!(of_v6(packet, head), go_on(go_on(START, &copy), &packet[HEAD_V6..]), "{len}");
+                assert_eq!(of_v6(packet, head), extend(extend(START, &copy), &packet[HEAD_V6..]), "{len}");
             }
         }
     }

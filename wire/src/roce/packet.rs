@@ -131,7 +131,7 @@ impl<'a> Packet<'a> {
                 head[16..20].copy_from_slice(&destination.octets());
                 put_udp(&mut head[20..], ends.source_port, udp_len, bth);
                 icrc::mask_v4(&mut head);
-                icrc::go_on(icrc::START, &head)
+                icrc::extend(icrc::START, &head)
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 let mut head = [0; icrc::HEAD_V6];
@@ -142,12 +142,12 @@ impl<'a> Packet<'a> {
                 head[24..40].copy_from_slice(&destination.octets());
                 put_udp(&mut head[40..], ends.source_port, udp_len, bth);
                 icrc::mask_v6(&mut head);
-                icrc::go_on(icrc::START, &head)
+                icrc::extend(icrc::START, &head)
             }
             _ => return Err(Refusal::NotIp),
         };
         let seen = LowerLayers { macs: ([0; 6], [0; 6]), ends, congestion: false };
-        Self::transport(payload, seen, |body| icrc::go_on(crc, body))
+        Self::transport(payload, seen, |body| icrc::extend(crc, body))
     }
 
     #[inline(always)]

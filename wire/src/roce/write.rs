@@ -160,10 +160,10 @@ impl Head {
 struct HeaderTemplate {
     /// Opcode, flags and payload length; `None`: unused.
     of: Option<(u8, u8, u16)>,
-    /// The CRC of the bytes that do not change, except for the last `run_up` of them.
+    /// The CRC of the bytes that do not change, except for the last `prefix_len` of them.
     crc: icrc::Running,
     by: Crc32,
-    run_up: usize,
+    prefix_len: usize,
     bytes: [u8; MAX_BEGINNING],
 }
 
@@ -207,7 +207,7 @@ impl Writer {
             of: None,
             crc: icrc::Running::new(0),
             by: crc_32_update,
-            run_up: 0,
+            prefix_len: 0,
             bytes: [0; MAX_BEGINNING],
         };
         Ok(Self {
@@ -473,7 +473,7 @@ impl Writer {
         fill(extension, payload);
         let pad = end.len() - ICRC_LEN;
         end[..pad].fill(0);
-        let crc = template.crc.finish(template.by, &out[at - (template.run_up & 15)..len - ICRC_LEN]);
+        let crc = template.crc.finish(template.by, &out[at - (template.prefix_len & 15)..len - ICRC_LEN]);
         out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
         Ok(len)
     }
@@ -515,18 +515,18 @@ impl Writer {
             let mut masked = [0; icrc::HEAD_V4];
             masked.copy_from_slice(&template.bytes[headers - 28..headers + BTH_LEN]);
             icrc::mask_v4(&mut masked);
-            icrc::go_on(icrc::START, &masked[..icrc::HEAD_V4 - CHANGING])
+            icrc::extend(icrc::START, &masked[..icrc::HEAD_V4 - CHANGING])
         } else {
             let mut masked = [0; icrc::HEAD_V6];
             masked.copy_from_slice(&template.bytes[headers - 48..headers + BTH_LEN]);
             icrc::mask_v6(&mut masked);
-            icrc::go_on(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
+            icrc::extend(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
         };
         let constant = headers + BTH_LEN - CHANGING;
         let covered = len - (BTH_LEN - CHANGING) - ICRC_LEN;
-        template.run_up = icrc::Running::run_up(covered);
-        template.by = (self.choose)(template.run_up + covered);
-        template.crc = icrc::Running::before(crc, &template.bytes[constant - template.run_up..constant]);
+        template.prefix_len = icrc::Running::prefix_len(covered);
+        template.by = (self.choose)(template.prefix_len + covered);
+        template.crc = icrc::Running::rewind(crc, &template.bytes[constant - template.prefix_len..constant]);
     }
 }
 

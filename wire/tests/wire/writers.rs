@@ -193,8 +193,8 @@ fn setters_write_their_field_and_nothing_else() {
 
     let mut bytes = [0_u8; 8];
     let mut packet = udp::Packet::new_checked(&mut bytes).expect("whole");
-    packet.set_sport(0x0102);
-    packet.set_dport(0x0304);
+    packet.set_src_port(0x0102);
+    packet.set_dst_port(0x0304);
     packet.set_len(0x0506);
     packet.set_checksum(0x0708);
     assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8]);

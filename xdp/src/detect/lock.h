@@ -18,7 +18,7 @@ static struct {
 } lock __attribute__((aligned(64)));
 
 /* Attempts to take the lock, at most: some milliseconds. Interrupts may delay its holder. */
-#define PATIENCE (1 << 20)
+#define MAX_LOCK_ATTEMPTS (1 << 20)
 
 static long try_lock(u32 i, u32 *locked)
 {
@@ -36,7 +36,7 @@ static inline_always u32 lock_acquire(void)
 
     if (__sync_val_compare_and_swap(&lock.locked, 0, 1) == 0)
         return 1;
-    bpf_loop(PATIENCE, try_lock, &locked, 0);
+    bpf_loop(MAX_LOCK_ATTEMPTS, try_lock, &locked, 0);
     return locked;
 }
 

@@ -45,7 +45,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub enum Refused {
     /// The slot of this rkey or number is in use.
-    Taken,
+    InUse,
     /// The region is empty, outside the memory, or permits atomic operations and does not begin at a multiple of eight.
     Range,
     /// The path MTU is not 256, 512, 1024 or 2048.
@@ -59,7 +59,7 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken => f.write_str("the kernel's slot for this rkey or number is in use"),
+            Self::InUse => f.write_str("the kernel's slot for this rkey or number is in use"),
             Self::Range => f.write_str(
                 "the region is empty, outside the kernel's memory, or permits atomic operations and does not begin at a multiple \
                  of eight",
@@ -190,9 +190,9 @@ impl Rdma {
             return Err(Refused::Range);
         }
         let slot = named.rkey as usize % MAX_REGIONS;
-        let key = self.regions.1.half(slot, region::RKEY).ok_or(Refused::Taken)?;
+        let key = self.regions.1.half(slot, region::RKEY).ok_or(Refused::InUse)?;
         if named.rkey == 0 || key.load(Relaxed) != 0 {
-            return Err(Refused::Taken);
+            return Err(Refused::InUse);
         }
         let entry = layout::region(named, start, access, order, number);
         self.regions.0.update(&(slot as u32).to_ne_bytes(), &entry)?;
@@ -238,7 +238,7 @@ impl Rdma {
         }
         let slot = number as usize % MAX_QUEUE_PAIRS;
         if number == 0 || number >> 24 != 0 || self.word(slot, queue_pair::NUMBER) != 0 {
-            return Err(Refused::Taken);
+            return Err(Refused::InUse);
         }
         let key = (slot as u32).to_ne_bytes();
         let templates = layout::response_templates(config, port).ok_or(Refused::Addresses)?;

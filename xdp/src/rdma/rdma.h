@@ -22,7 +22,7 @@ static inline_always u32 is_from(const struct queue_pair *qp, const u8 *data, u3
 }
 
 /* Attempts to take the lock of a pair, at most: some microseconds, in which its holder finishes. */
-#define PATIENCE 4096
+#define MAX_LOCK_ATTEMPTS 4096
 
 struct lock_attempt {
     struct queue_pair *qp;
@@ -42,7 +42,7 @@ static inline_always u32 lock_queue_pair(struct queue_pair *qp)
 
     if (likely(__sync_val_compare_and_swap(&qp->locked, 0, 1) == 0))
         return 1;
-    bpf_loop(PATIENCE, try_lock, &attempt, 0);
+    bpf_loop(MAX_LOCK_ATTEMPTS, try_lock, &attempt, 0);
     return attempt.locked;
 }
 

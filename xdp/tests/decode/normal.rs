@@ -243,7 +243,7 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
         link,
         // An interface that is not reported has no level.
         level_2: level_2 && link != ABSENT,
-        latency: judged(latency, ingress, egress, units),
+        latency: mark_implausible(latency, ingress, egress, units),
         queue: word(Items::QUEUE),
         congestion: word(congestion),
         utilization: scaled(word(Items::TX_UTILIZATION), units.utilization),
@@ -291,7 +291,7 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
             false => half(hop.ingress_if) << 16 | half(hop.egress_if),
         },
         level_2,
-        latency: judged(latency, ingress, egress, units),
+        latency: mark_implausible(latency, ingress, egress, units),
         queue: pair(hop.queue_id, hop.queue_occupancy),
         congestion: match pair(hop.queue_id, hop.queue_congestion) {
             ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
@@ -318,7 +318,7 @@ fn between(ingress: u64, egress: u64, wide: bool, units: &Units) -> u64 {
     later.map_or(LATENCY_END, |later| later.saturating_mul(u64::from(units.stamp_ns)).min(LATENCY_END))
 }
 
-fn judged(latency: u64, ingress: u64, egress: u64, units: &Units) -> u64 {
+fn mark_implausible(latency: u64, ingress: u64, egress: u64, units: &Units) -> u64 {
     let lacks_ingress = ingress == 0 && ![0, NO_VALUE].contains(&egress);
     let odd = units.max_latency != u64::MAX && (latency > units.max_latency || lacks_ingress);
     if odd && latency != NO_VALUE { LATENCY_END } else { latency }

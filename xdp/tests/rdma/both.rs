@@ -18,24 +18,24 @@ const MEMORY: u64 = 2 << 20;
 
 /// The output of a responder.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Said {
+pub(crate) enum Recorded {
     Answer(Vec<u8>),
     Complete(Completion),
     Sent(u32, Vec<u8>),
 }
 
 #[derive(Default)]
-struct Recorder(Vec<Said>);
+struct Recorder(Vec<Recorded>);
 
 impl Output for Recorder {
     fn respond(&mut self, _: &Path, frame: &[u8]) {
-        self.0.push(Said::Answer(frame.to_vec()));
+        self.0.push(Recorded::Answer(frame.to_vec()));
     }
     fn complete(&mut self, completion: &Completion) {
-        self.0.push(Said::Complete(*completion));
+        self.0.push(Recorded::Complete(*completion));
     }
     fn sent(&mut self, pair: u32, message: &[u8]) {
-        self.0.push(Said::Sent(pair, message.to_vec()));
+        self.0.push(Recorded::Sent(pair, message.to_vec()));
     }
 }
 
@@ -146,7 +146,7 @@ impl Both {
     }
 
     /// Passes a frame to both and compares memory and state; returns their output.
-    pub(crate) fn process(&mut self, what: &str, frame: &[u8]) -> Vec<Said> {
+    pub(crate) fn process(&mut self, what: &str, frame: &[u8]) -> Vec<Recorded> {
         let run = self.kernel.object().test_run(Rdma::PROGRAM, frame, 1).unwrap();
         let known = |number| self.pairs.iter().any(|pair| pair.number == number);
         if run.verdict == PASS {
@@ -162,7 +162,7 @@ impl Both {
         let (mut kernel, mut user) = (Recorder::default(), Recorder::default());
         self.kernel.completed(usize::MAX, &mut kernel);
         if run.verdict == SENT_BACK {
-            kernel.0.push(Said::Answer(run.frame));
+            kernel.0.push(Recorded::Answer(run.frame));
         } else {
             assert_eq!(run.verdict, DROP, "{what}");
         }

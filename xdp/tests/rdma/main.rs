@@ -10,7 +10,7 @@ mod live;
 
 use std::net::IpAddr;
 
-use both::{Both, Pair, Said};
+use both::{Both, Pair, Recorded};
 use frames::{Request, atomic, reth, seal, vary};
 use rdma::responder::{AccessFlags, Order, Output, QueuePairConfig, Reason, Registered};
 use testkit::rng::Rng;
@@ -153,7 +153,7 @@ impl Requester {
     }
 
     /// A frame with a random defect.
-    fn spoil(&mut self, request: &mut Request) -> Vec<u8> {
+    fn corrupt(&mut self, request: &mut Request) -> Vec<u8> {
         match self.rng.below(9) {
             0 => request.pad = self.rng.below(4) as u8,
             1 => {
@@ -213,7 +213,7 @@ fn random_requests(mut both: Both, seed: u64) {
         let index = requester.rng.below(both.pairs.len());
         let mut request = requester.request(&both, index);
         let frame =
-            if requester.chance(15) { requester.spoil(&mut request) } else { requester.good(&request) };
+            if requester.chance(15) { requester.corrupt(&mut request) } else { requester.good(&request) };
         both.process(&format!("{round}: {request:?}"), &frame);
         if requester.chance(50) {
             both.reset_pair(index);
@@ -507,7 +507,7 @@ fn frames_for_other_queue_pairs_are_passed_to_the_stack() {
     both.connect(Transport::Uc, false, 1024);
     let mut request = write(&both, 0, 0, 0, 0, &[1; 24]);
     request.pair += 0x1000;
-    assert_eq!(both.process("another pair", &request.frame()), Vec::<Said>::new());
+    assert_eq!(both.process("another pair", &request.frame()), Vec::<Recorded>::new());
     request.pair = both.pairs[0].number;
     let mut tagged = request.frame();
     tagged.splice(12..12, [0x81, 0, 0, 5]);
@@ -541,8 +541,8 @@ fn unsupported_queue_pairs_and_regions_are_refused() {
     both.connect(Transport::Uc, false, 1024);
     let pair = both.pairs[0];
     let refused = |result: Result<(), Refused>| format!("{:?}", result.unwrap_err());
-    assert_eq!(refused(both.kernel.connect(pair.number, &pair.config)), "Taken");
-    assert_eq!(refused(both.kernel.connect(0, &pair.config)), "Taken");
+    assert_eq!(refused(both.kernel.connect(pair.number, &pair.config)), "InUse");
+    assert_eq!(refused(both.kernel.connect(0, &pair.config)), "InUse");
     let mut config = pair.config;
     config.mtu = 4096;
     assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Mtu");
@@ -556,5 +556,5 @@ fn unsupported_queue_pairs_and_regions_are_refused() {
     assert_eq!(register(named, u64::MAX), "Range");
     assert_eq!(register(named, 12), "Range");
     assert_eq!(register(Registered { len: 0, ..named }, 0), "Range");
-    assert_eq!(register(Registered { rkey: 0x101, ..named }, 0), "Taken");
+    assert_eq!(register(Registered { rkey: 0x101, ..named }, 0), "InUse");
 }

@@ -17,7 +17,7 @@ enum Reason {
     TooLong,
     Unusual,
     /// It would be redirected if there were a socket.
-    Taken,
+    Redirected,
 }
 
 struct Steering(Object);
@@ -55,7 +55,7 @@ impl Steering {
             [1] => Reason::Fragment,
             [2] => Reason::TooLong,
             [3] => Reason::Unusual,
-            [4] => Reason::Taken,
+            [4] => Reason::Redirected,
             _ => panic!("{before:?} {after:?}"),
         }
     }
@@ -69,9 +69,9 @@ fn datagrams_to_the_ports_are_redirected_in_any_encapsulation() {
         let v4 = |options, fragment, protocol, body: &[u8]| {
             steering.of(&ethernet(tags, 0x0800, &ipv4(options, fragment, protocol, body)))
         };
-        assert_eq!(v4(0, 0, 17, &ours), Reason::Taken);
-        assert_eq!(v4(0, 0x4000, 17, &ours), Reason::Taken, "don't fragment");
-        assert_eq!(v4(40, 0, 17, &ours), Reason::Taken, "options");
+        assert_eq!(v4(0, 0, 17, &ours), Reason::Redirected);
+        assert_eq!(v4(0, 0x4000, 17, &ours), Reason::Redirected, "don't fragment");
+        assert_eq!(v4(40, 0, 17, &ours), Reason::Redirected, "options");
         assert_eq!(v4(40, 0, 17, &other), Reason::NotOurs);
         assert_eq!(v4(0, 0, 6, &ours), Reason::NotOurs, "TCP");
         assert_eq!(v4(0, 0x2000, 17, &ours), Reason::Fragment, "the first");
@@ -80,16 +80,16 @@ fn datagrams_to_the_ports_are_redirected_in_any_encapsulation() {
             assert_eq!(v4(0, offset, 17, &ours), Reason::NotOurs, "no port in it");
         }
         let v6 = |next, body: &[u8]| steering.of(&ethernet(tags, 0x86dd, &ipv6(next, body)));
-        assert_eq!(v6(17, &ours), Reason::Taken);
+        assert_eq!(v6(17, &ours), Reason::Redirected);
         assert_eq!(v6(17, &other), Reason::NotOurs);
         for next in [0, 43, 60, 135, 139, 140] {
-            assert_eq!(v6(next, &extension(17, &ours)), Reason::Taken, "{next}");
+            assert_eq!(v6(next, &extension(17, &ours)), Reason::Redirected, "{next}");
         }
-        assert_eq!(v6(0, &extension(60, &extension(17, &ours))), Reason::Taken);
+        assert_eq!(v6(0, &extension(60, &extension(17, &ours))), Reason::Redirected);
         assert_eq!(v6(0, &extension(58, &ours)), Reason::NotOurs, "ICMPv6");
         // An authentication header counts its length in words of four.
-        assert_eq!(v6(51, &[&[17, 1, 0, 0][..], &[0; 8], &ours].concat()), Reason::Taken);
-        assert_eq!(v6(44, &fragment(17, 0, false, &ours)), Reason::Taken, "whole");
+        assert_eq!(v6(51, &[&[17, 1, 0, 0][..], &[0; 8], &ours].concat()), Reason::Redirected);
+        assert_eq!(v6(44, &fragment(17, 0, false, &ours)), Reason::Redirected, "whole");
         assert_eq!(v6(44, &fragment(17, 0, true, &ours)), Reason::Fragment, "the first");
         for offset in [8, 0x8000] {
             assert_eq!(v6(44, &fragment(17, offset, false, &ours)), Reason::NotOurs, "no port in it");
@@ -102,7 +102,7 @@ fn long_or_unusual_frames_are_passed_and_counted() {
     let Some(steering) = Steering::load("steering") else { return };
     let ours = udp(PORT, b"report");
     let long = |bytes: usize| steering.of(&crate::frames::plain(bytes));
-    assert_eq!((long(1792), long(1793)), (Reason::Taken, Reason::TooLong));
+    assert_eq!((long(1792), long(1793)), (Reason::Redirected, Reason::TooLong));
     assert_eq!(steering.of(&ethernet(&[0x8100; 8], 0x0800, &ipv4(0, 0, 17, &ours))), Reason::Unusual);
     assert_eq!(steering.of(&ethernet(&[], 0x8847, &[0, 0, 0x11, 0, 0x45])), Reason::Unusual, "MPLS");
     let extensions =
@@ -115,7 +115,7 @@ fn long_or_unusual_frames_are_passed_and_counted() {
     }
     // A wrong UDP length is refused and counted by the reader; the stack would drop it silently.
     let contradicting = [&[0x30, 0x39][..], &PORT.to_be_bytes(), &[0, 99, 0, 0]].concat();
-    assert_eq!(steering.of(&ethernet(&[], 0x0800, &ipv4(0, 0, 17, &contradicting))), Reason::Taken);
+    assert_eq!(steering.of(&ethernet(&[], 0x0800, &ipv4(0, 0, 17, &contradicting))), Reason::Redirected);
 }
 
 /// A small pseudorandom generator with a fixed seed.
@@ -150,12 +150,12 @@ fn it_takes_what_wire_reads_also_of_damaged_frames() {
         match said {
             // After an MPLS label nothing is parsed: the kernel would not parse it either.
             Ok(datagram) if datagram.dst_port == PORT && reason != Reason::Unusual => {
-                assert_eq!(reason, Reason::Taken, "{frame:02x?}");
+                assert_eq!(reason, Reason::Redirected, "{frame:02x?}");
                 taken += 1;
             }
             Ok(datagram) => assert!(datagram.dst_port != PORT || reason == Reason::Unusual, "{frame:02x?}"),
             // Frames that it redirects nevertheless are refused and counted by the reader.
-            Err(wire::Refusal::Fragment) => assert_ne!(reason, Reason::Taken, "{frame:02x?}"),
+            Err(wire::Refusal::Fragment) => assert_ne!(reason, Reason::Redirected, "{frame:02x?}"),
             Err(_) => {}
         }
     }

@@ -18,7 +18,7 @@ const SAMPLE: u64 = 16_384;
 
 /// Options of a key query.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Question {
+pub struct KeyQuery {
     /// Which copies are accepted.
     pub policy: Policy,
     /// Copies to read, 1 to 4.
@@ -27,7 +27,7 @@ pub struct Question {
     pub largest: Option<u32>,
 }
 
-impl Default for Question {
+impl Default for KeyQuery {
     fn default() -> Self {
         Self { policy: Policy::Majority, copies: 4, largest: None }
     }
@@ -68,19 +68,19 @@ impl SourceStore {
     ///
     /// # Errors
     /// A store of another kind: a sentence.
-    pub fn get(&self, key: &Key, question: Question) -> Result<Answer, String> {
+    pub fn get(&self, key: &Key, query: KeyQuery) -> Result<Answer, String> {
         if let Some(reader) = self.store.key_write() {
-            return self.data(&reader, key, question);
+            return self.data(&reader, key, query);
         }
         if let Some(reader) = self.store.paths() {
-            return self.path(&reader, key, question.largest);
+            return self.path(&reader, key, query.largest);
         }
         Err(self.other_kind("get"))
     }
 
-    fn data(&self, reader: &crate::KeyWriteReader, key: &Key, question: Question) -> Result<Answer, String> {
+    fn data(&self, reader: &crate::KeyWriteReader, key: &Key, query: KeyQuery) -> Result<Answer, String> {
         let mut data = vec![0; reader.data_len()];
-        let found = reader.get(key.bytes(), question.policy, question.copies, &mut data).map_err(bad)?;
+        let found = reader.get(key.bytes(), query.policy, query.copies, &mut data).map_err(bad)?;
         let mut answer = self.answer(key);
         match found {
             crate::Answer::Found { copies, agreeing } => {

@@ -6,7 +6,7 @@ use wire::Hop;
 
 /// The profiles of a configuration.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct PlausibilityCheck {
     pub(super) default: Profile,
     pub(super) by_source: Vec<(Prefix, Profile)>,
     pub(super) nodes: Vec<(u32, Profile)>,
@@ -14,26 +14,29 @@ pub(super) struct Judge {
 
 /// The profiles for the reports of one source.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SourceJudge<'a> {
+pub(super) struct SourcePlausibility<'a> {
     profile: &'a Profile,
     nodes: &'a [(u32, Profile)],
 }
 
-impl Judge {
+impl PlausibilityCheck {
     /// Of reports from `source`, the longest prefix first.
-    pub(super) fn of(&self, source: &[u8; 16]) -> SourceJudge<'_> {
+    pub(super) fn of(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
         let found = self.by_source.iter().filter(|(prefix, _)| prefix.contains_octets(source));
         let found = found.max_by_key(|(prefix, _)| prefix.len());
-        SourceJudge { profile: found.map_or(&self.default, |(_, profile)| profile), nodes: &self.nodes }
+        SourcePlausibility {
+            profile: found.map_or(&self.default, |(_, profile)| profile),
+            nodes: &self.nodes,
+        }
     }
 
     /// Of data packets.
-    pub(super) fn of_packets(&self) -> SourceJudge<'_> {
-        SourceJudge { profile: &self.default, nodes: &self.nodes }
+    pub(super) fn of_packets(&self) -> SourcePlausibility<'_> {
+        SourcePlausibility { profile: &self.default, nodes: &self.nodes }
     }
 }
 
-impl SourceJudge<'_> {
+impl SourcePlausibility<'_> {
     /// The hop latency in ns, if it is implausible.
     pub(super) fn implausible(&self, hop: &Hop) -> Option<u64> {
         let own = self.nodes.iter().find(|(node, _)| hop.node_id == Some(*node));

@@ -79,7 +79,7 @@ impl<'a> Start<'a> {
             FirstHeader::Ipv4 => inside.packet,
             _ => return None,
         };
-        let head = packet.first_chunk::<MIN>().filter(|_| inside.seek)?;
+        let head = packet.first_chunk::<MIN>().filter(|_| inside.find_int)?;
         let total = usize::from(u16_at(head, field::TOTAL_LEN));
         let proto = head[field::PROTO];
         let l4_len = match proto {
