@@ -61,6 +61,7 @@ pub mod key_write;
 pub mod persist;
 pub mod postcarding;
 mod query;
+pub mod report_text;
 pub mod sketch;
 mod slots;
 pub mod snapshot;

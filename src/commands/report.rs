@@ -1,7 +1,6 @@
 //! `hopwise report`: sends single DTA reports, or a load of them.
 
 mod load;
-mod text;
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ::dta::report_text;
 use clap::{Subcommand, ValueEnum};
 use dataplane::dta::{self, MAX_COLLECTORS, Outbox, Reporter, SendError, SendOptions, Spread};
 use nic::time;
@@ -103,11 +103,11 @@ struct KeyWrite {
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
-    #[arg(long, value_parser = text::key)]
-    key: text::Bytes,
+    #[arg(long, value_parser = report_text::key)]
+    key: report_text::Bytes,
     /// The value, as hexadecimal digits
-    #[arg(long, value_name = "HEX", value_parser = text::hex)]
-    data: text::Bytes,
+    #[arg(long, value_name = "HEX", value_parser = report_text::hex)]
+    data: report_text::Bytes,
     /// Number of copies, 1 to 4
     #[arg(long, default_value_t = 2)]
     copies: u8,
@@ -119,8 +119,8 @@ struct Append {
     #[arg(long)]
     list: u32,
     /// An entry, as hexadecimal digits; several entries have the same length and share a report
-    #[arg(long, value_name = "HEX", required = true, value_parser = text::hex)]
-    entry: Vec<text::Bytes>,
+    #[arg(long, value_name = "HEX", required = true, value_parser = report_text::hex)]
+    entry: Vec<report_text::Bytes>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -129,8 +129,8 @@ struct KeyIncrement {
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
-    #[arg(long, value_parser = text::key)]
-    key: text::Bytes,
+    #[arg(long, value_parser = report_text::key)]
+    key: report_text::Bytes,
     /// Number to add
     #[arg(long, default_value_t = 1)]
     by: u64,
@@ -145,8 +145,8 @@ struct Postcard {
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
-    #[arg(long, value_parser = text::key)]
-    key: text::Bytes,
+    #[arg(long, value_parser = report_text::key)]
+    key: report_text::Bytes,
     /// Number of the hop, from 1
     #[arg(long)]
     hop: u8,
@@ -176,7 +176,7 @@ struct Sketch {
     #[arg(long, default_value_t = 4)]
     width: u8,
     /// How counters are merged: sum, max, min or sample
-    #[arg(long, default_value = "sum", value_parser = text::merge_op)]
+    #[arg(long, default_value = "sum", value_parser = report_text::merge_op)]
     op: MergeOp,
     /// Counters, column by column
     #[arg(long, value_delimiter = ',', required = true)]
