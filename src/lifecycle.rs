@@ -38,7 +38,7 @@ use crate::{
     notify,
     pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    sql, switch, translator_role,
+    reporter_role, sql, switch, translator_role,
     worker::{Worker, WorkerHandle},
 };
 use settings::values::Size;
@@ -58,6 +58,7 @@ pub(crate) struct Server {
     collecting: Option<Collecting>,
     switch: Option<switch::Role>,
     aggregator: Option<aggregator::Role>,
+    reporter: Option<reporter_role::Role>,
     translator: Option<translator_role::Role>,
     memory: Option<memory_role::Role>,
     api: Option<Api>,
@@ -192,6 +193,7 @@ impl Server {
             collecting: None,
             switch: None,
             aggregator: None,
+            reporter: None,
             translator: None,
             memory: None,
             api: None,
@@ -231,6 +233,7 @@ impl Server {
         let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
         let aggregator = settings.aggregator.as_ref();
         let aggregator = aggregator.map(|one| aggregator::Ready::open(&settings, one)).transpose()?;
+        let reporter = settings.reporter.as_ref().map(reporter_role::Ready::open).transpose()?;
         let (switch_end, translator_end) = intercept(&settings)?.unzip();
         let mut dta = Dta::open(&settings, translator_end)?;
         let switch = settings.switch.clone();
@@ -250,6 +253,7 @@ impl Server {
         }
         dta.open_devices(&settings)?;
         self.aggregator = aggregator.map(|ready| ready.start(&self.control)).transpose()?;
+        self.reporter = reporter.map(|ready| ready.start(&self.control)).transpose()?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;
             self.start_collecting(&settings, inputs, watch)?
@@ -289,6 +293,7 @@ impl Server {
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
             aggregator: self.aggregator.as_ref().map(aggregator::Role::handle),
+            reporter: self.reporter.as_ref().map(reporter_role::Role::handle),
             translator: self.translator.as_ref().map(translator_role::Role::handle),
             memory: self.memory.as_ref().map(memory_role::Role::handle),
             sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned(), "[api] query_timeout")),
@@ -494,6 +499,7 @@ impl Server {
         }
         drop(self.switch.take());
         drop(self.aggregator.take());
+        drop(self.reporter.take());
         drop(self.translator.take());
         if let Some(memory) = self.memory.take() {
             let handle = memory.handle();

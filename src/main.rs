@@ -32,6 +32,7 @@ mod pipeline;
 mod record_queue;
 mod recorder;
 mod reporter;
+mod reporter_role;
 mod sql;
 mod switch;
 mod topology;

@@ -14,6 +14,7 @@ use crate::{
     aggregator::AggregatorView,
     memory_role::view::MemoryView,
     monitor::{Detail, Monitor, version_name},
+    reporter_role::ReporterView,
     switch::{FilterView, PortView, SwitchView},
     topology::merged,
     translator_role::view::TranslatorView,
@@ -103,7 +104,7 @@ pub(crate) fn text(
     monitor: &Monitor,
     switch: Option<&SwitchView>,
     aggregator: Option<&AggregatorView>,
-    (reports, memory): (Option<&TranslatorView>, Option<&MemoryView>),
+    (reporter, reports, memory): (Option<&ReporterView>, Option<&TranslatorView>, Option<&MemoryView>),
     format: Format,
 ) -> String {
     let detail = monitor.detail();
@@ -154,6 +155,7 @@ pub(crate) fn text(
     switching(&mut text, switch);
     reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
     aggregating(&mut text, aggregator);
+    reporting::host(&mut text, reporter);
     dta::translating(&mut text, reports);
     dta::keeping(&mut text, memory);
     process::process(&mut text);
@@ -621,8 +623,8 @@ mod tests {
     #[test]
     fn both_formats_are_valid_and_say_the_same() {
         let monitor = idle();
-        let plain = super::text(&monitor, None, None, (None, None), Format::Prometheus);
-        let open = super::text(&monitor, None, None, (None, None), Format::OpenMetrics);
+        let plain = super::text(&monitor, None, None, (None, None, None), Format::Prometheus);
+        let open = super::text(&monitor, None, None, (None, None, None), Format::OpenMetrics);
         let plain = check::check(&plain, Format::Prometheus);
         let open = check::check(&open, Format::OpenMetrics);
         let named = |(name, (kind, samples)): (String, (String, usize))| {
@@ -653,7 +655,7 @@ mod tests {
 
     #[test]
     fn the_reference_page_is_up_to_date() {
-        let made = reference(&super::text(&idle(), None, None, (None, None), Format::Prometheus));
+        let made = reference(&super::text(&idle(), None, None, (None, None, None), Format::Prometheus));
         testkit::compare_page("docs/reference/metrics.md", &made);
     }
 

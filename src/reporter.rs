@@ -1,5 +1,7 @@
 //! The sockets of a DTA reporter: reports to collectors, control messages back.
 
+mod view;
+
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
@@ -8,6 +10,8 @@ use std::{
 
 use dataplane::dta::Outbox;
 use nic::udp::{Burst, Options, Receiver, Sender};
+
+pub(crate) use view::{CollectorView, collector_views};
 
 /// Maximum control messages per receive call.
 const BURST: usize = 64;

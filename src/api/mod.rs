@@ -10,6 +10,7 @@ mod page;
 pub(crate) mod pages;
 mod params;
 mod refusal;
+mod reporter;
 mod server;
 mod state;
 mod stored;
@@ -49,6 +50,8 @@ pub(crate) struct Context {
     pub(crate) switch: Option<crate::switch::Handle>,
     /// The aggregator, if there is one.
     pub(crate) aggregator: Option<crate::aggregator::Handle>,
+    /// The DTA reporter of this machine, if there is one.
+    pub(crate) reporter: Option<crate::reporter_role::Handle>,
     /// The DTA translator, if there is one.
     pub(crate) translator: Option<crate::translator_role::Handle>,
     /// The collector's memory, if there is one.
@@ -99,6 +102,7 @@ routes! {
     patch "/api/v1/switch/ports/{number}" => switch::port,
     post "/api/v1/switch/registers/wipe" => switch::wipe,
     get "/api/v1/aggregator" => aggregator::view,
+    get "/api/v1/reporter" => reporter::view,
     get "/api/v1/translator" => translator::view,
     get "/api/v1/dta" => dta::view,
     get "/api/v1/dta/stores" => dta::stores,

@@ -185,9 +185,10 @@ pub(crate) async fn metrics(
         None => None,
     };
     let aggregator = context.aggregator.as_ref().map(crate::aggregator::view);
+    let reporter = context.reporter.as_ref().map(crate::reporter_role::view);
     let translator = context.translator.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
-    let dta = (translator.as_ref(), memory.as_ref());
+    let dta = (reporter.as_ref(), translator.as_ref(), memory.as_ref());
     let text = metrics::text(&context.monitor, switch.as_ref(), aggregator.as_ref(), dta, format);
     Ok(([(header::CONTENT_TYPE, format.content_type())], text))
 }

@@ -131,6 +131,11 @@ fn dta(settings: &Settings) -> String {
         let listens: Vec<String> = dta.listens().iter().map(ToString::to_string).collect();
         format!("DTA reports on {} for {} collector(s), ", listens.join(" "), dta.collectors.len())
     });
+    let reporter = settings.reporter.as_ref().map(|reporter| {
+        let (id, listen) = (reporter.id, &reporter.listen);
+        let count = reporter.destinations().map_or(0, |(to, _)| to.len());
+        format!("DTA reporter {id} on {listen} for {count} collector(s), ")
+    });
     let memory = settings.collector.memory.as_ref().map(|memory| {
         let bytes: u64 =
             memory.stores.iter().map(|store| crate::memory_role::regions::geometry(store).body_len()).sum();
@@ -141,7 +146,7 @@ fn dta(settings: &Settings) -> String {
             memory.listen
         )
     });
-    translator.unwrap_or_default() + &memory.unwrap_or_default()
+    translator.unwrap_or_default() + &reporter.unwrap_or_default() + &memory.unwrap_or_default()
 }
 
 #[cfg(test)]

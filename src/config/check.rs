@@ -46,6 +46,9 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
             checker.refuse(&["aggregator", key], message);
         }
     }
+    if let Some(reporter) = &settings.reporter {
+        super::reporter::check(reporter, &mut |path, message| checker.refuse(path, message));
+    }
     if let Some(translator) = &settings.translator {
         let mut refuse = |path: &[&str], message: String| checker.refuse(path, message);
         super::translator::check(translator, &mut refuse);

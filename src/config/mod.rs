@@ -7,6 +7,7 @@ pub(crate) mod dta;
 pub(crate) mod filter;
 pub(crate) mod memory;
 pub(crate) mod renamed;
+pub(crate) mod reporter;
 pub(crate) mod sections;
 mod settings;
 pub(crate) mod switch;
@@ -55,8 +56,10 @@ impl Settings {
                 settings = read;
             }
             // A file for another role alone runs no collector.
-            let other =
-                settings.switch.is_some() || settings.translator.is_some() || settings.aggregator.is_some();
+            let other = settings.switch.is_some()
+                || settings.translator.is_some()
+                || settings.aggregator.is_some()
+                || settings.reporter.is_some();
             if other && !read::is_written(&root, &["collector"]) {
                 settings.collector.enabled = Some(false);
             }

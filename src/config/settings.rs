@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     aggregator::AggregatorSettings,
+    reporter::ReporterSettings,
     sections::{
         ApiSettings, CollectorSettings, LogSettings, NodeEntry, ProfileSettings, RuleSettings,
         SourceSettings, StoreSettings, ThresholdSettings, UiSettings,
@@ -34,6 +35,8 @@ section! {
         pub(crate) translator: Option<TranslatorSettings> = None,
         /// An aggregator of postcards.
         pub(crate) aggregator: Option<AggregatorSettings> = None,
+        /// A reporter of Direct Telemetry Access for this machine's programs.
+        pub(crate) reporter: Option<ReporterSettings> = None,
         /// Storage on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// The HTTP API.

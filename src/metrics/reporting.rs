@@ -1,11 +1,15 @@
-//! Metrics of a switch's DTA reporter. HELP and TYPE lines are always present, samples only with `[switch.dta]`.
+//! Metrics of DTA reporters. HELP and TYPE lines are always present, samples only with `[switch.dta]` or `[reporter]`.
 
 use std::fmt::Display;
 
 use super::Text;
-use crate::switch::{
-    DtaView,
-    dta::{CollectorView, MappingView, SketchView, TableView},
+use crate::{
+    reporter::CollectorView,
+    reporter_role::ReporterView,
+    switch::{
+        DtaView,
+        dta::{MappingView, SketchView, TableView},
+    },
 };
 
 /// DTA reports of the switch of this process.
@@ -22,7 +26,7 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     one("switch_dta_controls_total", "Control messages of translators processed.", |view| view.controls);
     let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
     one("switch_dta_controls_refused_total", help, |view| view.controls_refused);
-    to_collectors(text, view);
+    to_collectors(text, "switch_dta", view.map_or(&[], |view| &view.collectors));
     mapped(text, view.map_or(&[], |view| &view.mappings));
     let help = "Operations of a table of [switch.dta], by operation.";
     let of = |table: &TableView| {
@@ -53,28 +57,56 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     by_what(text, ("switch_dta_sketch_total", "sketch", help), sketches);
 }
 
-fn to_collectors(text: &mut Text, view: Option<&DtaView>) {
+/// The state of the path to each collector; names begin with `prefix`.
+fn to_collectors(text: &mut Text, prefix: &str, collectors: &[CollectorView]) {
     let mut each = |(name, kind, help): (&str, &str, &str), value: fn(&CollectorView) -> u64| {
-        text.metric(name, kind, help);
-        for to in view.iter().flat_map(|view| &view.collectors) {
-            text.sample(name, &[("collector", &to.address as &dyn Display)], value(to));
+        let name = format!("{prefix}_{name}");
+        text.metric(&name, kind, help);
+        for to in collectors {
+            text.sample(&name, &[("collector", &to.address as &dyn Display)], value(to));
         }
     };
     let help = "Congestion level reported by a collector's translator, 0 to 3.";
-    each(("switch_dta_congestion_level", "gauge", help), |to| to.congestion_level.into());
-    each(("switch_dta_essential_total", "counter", "Essential reports."), |to| to.essential);
+    each(("congestion_level", "gauge", help), |to| to.congestion_level.into());
+    each(("essential_total", "counter", "Essential reports."), |to| to.essential);
     let help = "Essential reports in the retransmit buffer.";
-    each(("switch_dta_retransmit_buffered", "gauge", help), |to| to.retransmit_buffered.into());
+    each(("retransmit_buffered", "gauge", help), |to| to.retransmit_buffered.into());
     let help = "Essential reports overwritten in the retransmit buffer before they were acknowledged.";
-    each(("switch_dta_overwritten_total", "counter", help), |to| to.overwritten);
-    each(("switch_dta_retransmitted_total", "counter", "Reports retransmitted."), |to| to.retransmitted);
-    each(("switch_dta_nacks_total", "counter", "NACKs received from a translator."), |to| to.nacks);
+    each(("overwritten_total", "counter", help), |to| to.overwritten);
+    each(("retransmitted_total", "counter", "Reports retransmitted."), |to| to.retransmitted);
+    each(("nacks_total", "counter", "NACKs received from a translator."), |to| to.nacks);
     let help = "Reports requested by a NACK and no longer in the retransmit buffer.";
-    each(("switch_dta_unavailable_total", "counter", help), |to| to.unavailable);
+    each(("unavailable_total", "counter", help), |to| to.unavailable);
     let help = "Reports refused by a translator: no such store or list, or malformed.";
-    each(("switch_dta_refused_total", "counter", help), |to| to.refused);
+    each(("refused_total", "counter", help), |to| to.refused);
     let help = "Reports that a translator dropped because of congestion.";
-    each(("switch_dta_translator_drops_total", "counter", help), |to| to.translator_drops);
+    each(("translator_drops_total", "counter", help), |to| to.translator_drops);
+}
+
+/// DTA reports of this machine's programs; samples only with `[reporter]`.
+pub(super) fn host(text: &mut Text, view: Option<&ReporterView>) {
+    let mut one = |name: &str, help: &str, value: fn(&ReporterView) -> u64| {
+        text.metric(name, "counter", help);
+        view.iter().for_each(|view| text.sample(name, &[], value(view)));
+    };
+    let help = "Datagrams of programs: = reports + suppressed + queue_full + refused.";
+    one("reporter_received_total", help, |view| view.received);
+    one("reporter_reports_total", "DTA reports, without retransmissions.", |view| view.reports);
+    one("reporter_suppressed_total", "Reports suppressed because of congestion.", |view| view.suppressed);
+    one("reporter_queue_full_total", "Reports dropped because the send queue was full.", |view| {
+        view.queue_full
+    });
+    one("reporter_datagrams_total", "Datagrams with DTA reports sent.", |view| view.sent);
+    one("reporter_unsent_total", "Datagrams with DTA reports that could not be sent.", |view| view.unsent);
+    one("reporter_controls_total", "Control messages of translators processed.", |view| view.controls);
+    let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
+    one("reporter_controls_refused_total", help, |view| view.controls_refused);
+    let help = "Datagrams of programs that are no report, by reason.";
+    text.metric("reporter_lines_refused_total", "counter", help);
+    for (reason, count) in view.iter().flat_map(|view| &view.refused) {
+        text.sample("reporter_lines_refused_total", &[("reason", reason)], count);
+    }
+    to_collectors(text, "reporter", view.map_or(&[], |view| &view.collectors));
 }
 
 /// Outcomes of the reports of each mapping.

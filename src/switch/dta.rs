@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use dataplane::{
-    dta::{DestinationStats, Mapping, MappingStats, Reporter, Spread, SwitchReporter},
+    dta::{Mapping, MappingStats, Reporter, Spread, SwitchReporter},
     switch::Switch,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     config::dta::DtaSettings,
-    reporter::{Sockets, first_sequence},
+    reporter::{CollectorView, Sockets, collector_views, first_sequence},
     view::Name,
 };
 use terminal::CliError;
@@ -107,24 +107,6 @@ impl Dta {
     pub(crate) fn view(&self, now: u64, switch: &Switch) -> Option<DtaView> {
         let reporter = &switch.dta()?.reporter;
         let stats = reporter.stats();
-        let collectors = self.collectors.iter().zip(reporter.destinations(now));
-        let collectors = collectors.map(|(address, to)| {
-            let DestinationStats {
-                essential, overwritten, retransmitted, probes, nacks, unavailable, ..
-            } = to.stats;
-            CollectorView {
-                address: address.to_string(),
-                congestion_level: to.level,
-                essential,
-                retransmit_buffered: to.waiting,
-                overwritten,
-                retransmitted: retransmitted + probes,
-                nacks,
-                unavailable,
-                refused: to.stats.refused,
-                translator_drops: to.stats.translator_drops,
-            }
-        });
         let mappings = reporter.mappings().map(mapping_view);
         let tables = reporter.tables().map(|(table, stats)| TableView {
             name: table.name.clone(),
@@ -150,7 +132,7 @@ impl Dta {
             unsent: self.sockets.stats.lost,
             controls: stats.controls,
             controls_refused: stats.bad_controls + stats.misdirected + self.sockets.stats.unknown_senders,
-            collectors: collectors.collect(),
+            collectors: collector_views(&self.collectors, reporter, now),
             mappings: mappings.collect(),
             tables: tables.collect(),
             sketches: sketches.collect(),
@@ -199,32 +181,6 @@ pub(crate) struct DtaView {
     pub(crate) tables: Vec<TableView>,
     /// Sketches.
     pub(crate) sketches: Vec<SketchView>,
-}
-
-/// Reports to a collector.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDtaCollector"))]
-pub(crate) struct CollectorView {
-    /// Address of the translator.
-    pub(crate) address: String,
-    /// Congestion, 0 to 3.
-    pub(crate) congestion_level: u8,
-    /// Essential reports originated.
-    pub(crate) essential: u64,
-    /// Essential reports in the retransmit buffer.
-    pub(crate) retransmit_buffered: u16,
-    /// Essential reports overwritten before they were acknowledged.
-    pub(crate) overwritten: u64,
-    /// Reports sent again, after a NACK or because none followed.
-    pub(crate) retransmitted: u64,
-    /// NACKs processed.
-    pub(crate) nacks: u64,
-    /// Reports that a NACK requested and that were no longer in the retransmit buffer.
-    pub(crate) unavailable: u64,
-    /// NACKs that refuse a report: no such store or list, or malformed.
-    pub(crate) refused: u64,
-    /// Reports that the translator dropped, by its own count.
-    pub(crate) translator_drops: u64,
 }
 
 /// Reports of a mapping: `operations = sent + pending + suppressed + missing_value + wrong_size + queue_full`.

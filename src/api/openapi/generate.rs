@@ -124,6 +124,7 @@ fn network() -> Vec<Operation> {
 fn roles() -> Vec<Operation> {
     use crate::{
         aggregator::AggregatorView,
+        reporter_role::ReporterView,
         switch::{PortView, SwitchView},
         translator_role::view::TranslatorView,
     };
@@ -167,6 +168,12 @@ fn roles() -> Vec<Operation> {
             "The aggregator of this process: postcards in, aggregates out.",
             &[],
             of::<AggregatorView>,
+        ),
+        get(
+            "/api/v1/reporter",
+            "The DTA reporter of this machine: reports of programs in, DTA out.",
+            &[],
+            of::<ReporterView>,
         ),
         get("/api/v1/translator", "The DTA translator of this process.", &[], of::<TranslatorView>),
     ]

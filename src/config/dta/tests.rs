@@ -104,6 +104,8 @@ fn each_row_of_table_2_has_an_example_that_is_a_good_file() {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
+    // No row of the table: the file of a host, which `the_dump_reads_back` reads.
+    names.retain(|name| name != "host-reporter.toml");
     let expected = [
         "int-congestion-events.toml",
         "int-path-tracing.toml",

@@ -843,6 +843,62 @@ export type Reload = {
   restart_required: Array<string>;
 };
 
+/** `/api/v1/reporter`: `received = reports + refused + suppressed + queue_full`, and, with the sums over `collectors`, `reports + retransmitted = sent + unsent + retransmit_buffered + overwritten`. */
+export type Reporter = {
+  /** Collectors. */
+  collectors: Array<ReporterCollector>;
+  /** Address that receives control messages. */
+  control: string;
+  /** Control messages processed. */
+  controls: number;
+  /** Control messages that are malformed, for another reporter, or from an unknown peer. */
+  controls_refused: number;
+  /** Reporter ID. */
+  id: number;
+  /** Path or address to which programs send reports. */
+  listen: string;
+  /** Reports dropped because the send queue was full. */
+  queue_full: number;
+  /** Failed attempts to receive from programs. */
+  receive_errors: number;
+  /** Datagrams of programs received. */
+  received: number;
+  /** Datagrams of programs that are no report, by reason. */
+  refused: NamedCounts;
+  /** Reports originated, without retransmissions. */
+  reports: number;
+  /** Datagrams sent. */
+  sent: number;
+  /** Reports suppressed because of congestion. */
+  suppressed: number;
+  /** Datagrams that the kernel refused. */
+  unsent: number;
+};
+
+/** Reports to a collector. */
+export type ReporterCollector = {
+  /** Address of the translator. */
+  address: string;
+  /** Congestion, 0 to 3. */
+  congestion_level: number;
+  /** Essential reports originated. */
+  essential: number;
+  /** NACKs processed. */
+  nacks: number;
+  /** Essential reports overwritten before they were acknowledged. */
+  overwritten: number;
+  /** NACKs that refuse a report: no such store or list, or malformed. */
+  refused: number;
+  /** Essential reports in the retransmit buffer. */
+  retransmit_buffered: number;
+  /** Reports sent again, after a NACK or because none followed. */
+  retransmitted: number;
+  /** Reports that the translator dropped, by its own count. */
+  translator_drops: number;
+  /** Reports that a NACK requested and that were no longer in the retransmit buffer. */
+  unavailable: number;
+};
+
 /** One metric of one key over one interval. */
 export type Rollup = {
   /** Number of values. */
@@ -1138,7 +1194,7 @@ export type Switch = {
 /** DTA reports of a switch. */
 export type SwitchDta = {
   /** Collectors. */
-  collectors: Array<SwitchDtaCollector>;
+  collectors: Array<ReporterCollector>;
   /** Control messages processed. */
   controls: number;
   /** Control messages that are malformed, for another reporter, or from an unknown peer. */
@@ -1155,30 +1211,6 @@ export type SwitchDta = {
   tables: Array<SwitchDtaTable>;
   /** Datagrams that the kernel refused. */
   unsent: number;
-};
-
-/** Reports to a collector. */
-export type SwitchDtaCollector = {
-  /** Address of the translator. */
-  address: string;
-  /** Congestion, 0 to 3. */
-  congestion_level: number;
-  /** Essential reports originated. */
-  essential: number;
-  /** NACKs processed. */
-  nacks: number;
-  /** Essential reports overwritten before they were acknowledged. */
-  overwritten: number;
-  /** NACKs that refuse a report: no such store or list, or malformed. */
-  refused: number;
-  /** Essential reports in the retransmit buffer. */
-  retransmit_buffered: number;
-  /** Reports sent again, after a NACK or because none followed. */
-  retransmitted: number;
-  /** Reports that the translator dropped, by its own count. */
-  translator_drops: number;
-  /** Reports that a NACK requested and that were no longer in the retransmit buffer. */
-  unavailable: number;
 };
 
 /** Reports of a mapping: `operations = sent + pending + suppressed + missing_value + wrong_size + queue_full`. */

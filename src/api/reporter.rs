@@ -1,0 +1,20 @@
+//! The DTA reporter's part of the API.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+
+use super::{Context, params::Params, refusal::Refusal};
+use crate::reporter_role::{self, ReporterView};
+
+/// `/reporter`: its counters now.
+pub(crate) async fn view(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<ReporterView>, Refusal> {
+    params.only(&[])?;
+    let view = context.reporter.as_ref().map(reporter_role::view);
+    view.map(Json).ok_or_else(|| {
+        Refusal::not_found("this process runs no DTA reporter; add [reporter] to its configuration")
+    })
+}

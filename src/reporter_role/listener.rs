@@ -1,0 +1,106 @@
+//! The socket to which programs of this machine send reports.
+
+use std::{
+    fs::{self, Permissions},
+    io::{self, ErrorKind},
+    net::UdpSocket,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::{
+            fs::{FileTypeExt, PermissionsExt},
+            net::UnixDatagram,
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use crate::config::reporter::LocalListen;
+use terminal::CliError;
+
+/// A datagram socket that never blocks.
+#[derive(Debug)]
+pub(super) enum Listener {
+    /// A Unix socket, whose file is removed at the end.
+    Unix(UnixDatagram, PathBuf),
+    /// A UDP socket.
+    Udp(UdpSocket),
+}
+
+/// User and group may send.
+const MODE: u32 = 0o660;
+
+impl Listener {
+    /// Opens the socket. A file that a program left which no longer runs is replaced.
+    ///
+    /// # Errors
+    /// The path or port is in use, or not permitted.
+    pub(super) fn open(listen: &LocalListen) -> Result<Self, CliError> {
+        let failed = |error: io::Error| {
+            let remedy =
+                "name another path or port in [reporter] listen; the directory must exist and be writable";
+            CliError::io(format!("cannot take reports on {listen}"), error, remedy)
+        };
+        match listen {
+            LocalListen::Unix(path) => Self::unix(path).map_err(failed),
+            LocalListen::Udp(address) => {
+                let socket = UdpSocket::bind(address).map_err(failed)?;
+                socket.set_nonblocking(true).map_err(failed)?;
+                Ok(Self::Udp(socket))
+            }
+        }
+    }
+
+    fn unix(path: &Path) -> io::Result<Self> {
+        if is_abandoned(path) {
+            fs::remove_file(path)?;
+        }
+        let listener = Self::Unix(UnixDatagram::bind(path)?, path.to_owned());
+        // With the usual mask, only this user can write to the file before this.
+        fs::set_permissions(path, Permissions::from_mode(MODE))?;
+        if let Self::Unix(socket, _) = &listener {
+            socket.set_nonblocking(true)?;
+        }
+        Ok(listener)
+    }
+
+    /// The length of the next datagram, cut to the length of `line`; `None`: none is waiting.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub(super) fn recv(&self, line: &mut [u8]) -> io::Result<Option<usize>> {
+        let received = match self {
+            Self::Unix(socket, _) => socket.recv(line),
+            Self::Udp(socket) => socket.recv(line),
+        };
+        match received {
+            Ok(len) => Ok(Some(len)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether `path` is a socket to which nobody listens.
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
+    is_socket && UnixDatagram::unbound().and_then(|probe| probe.connect(path)).is_err_and(refused)
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(socket, _) => socket.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // The next start replaces a file that remains.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
