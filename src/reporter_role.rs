@@ -30,8 +30,10 @@ use crate::{
 use listener::Listener;
 use terminal::CliError;
 
-/// Maximum datagrams of programs between two looks at the control messages; the outbox has room for all of them.
+/// Maximum datagrams of programs between two checks of the control socket; the outbox has room for all of them.
 const BURST: usize = 256;
+/// Bursts read at the stop, at most: more than the buffer of a socket holds by default.
+const LAST_BURSTS: usize = 16;
 /// Longest sleep, ns, which bounds the time to notice a stop and the age of the published counters.
 const SLEEP: u64 = 50_000_000;
 /// Minimum time between two ticks of the reporter, ns.
@@ -39,7 +41,7 @@ const TICK: u64 = 200_000;
 /// Time between two publications, ns.
 const PUBLISH: u64 = 50_000_000;
 /// Time between two tries to reach collectors without a route, ns.
-const LOOK: u64 = 1_000_000_000;
+const CHECK_INTERVAL: u64 = 1_000_000_000;
 /// Longest essential report, bytes: a line of [`MAX_LINE`] bytes gives a shorter one.
 const LONGEST: usize = 1400;
 
@@ -117,7 +119,7 @@ struct Worker {
     id: u32,
     outbox: Outbox,
     next_tick: u64,
-    next_look: u64,
+    next_check: u64,
     counts: Counts,
 }
 
@@ -157,7 +159,7 @@ impl Worker {
             id: settings.id,
             outbox: Outbox::default(),
             next_tick: 0,
-            next_look: 0,
+            next_check: 0,
             counts: Counts::default(),
         })
     }
@@ -166,7 +168,7 @@ impl Worker {
         let (mut poll_fds, mut next) = (PollFds::default(), 0);
         while !stop.load(Ordering::Relaxed) {
             let descriptors = [self.listener.as_fd(), self.sockets.control()];
-            let timeout = Duration::from_nanos(self.patience());
+            let timeout = Duration::from_nanos(self.timeout());
             if frames::wait(descriptors.into_iter(), &mut poll_fds, timeout).is_err() {
                 // Only possible when memory is short; avoids a tight loop.
                 std::thread::sleep(Duration::from_millis(10));
@@ -178,22 +180,28 @@ impl Worker {
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
             }
         }
-        // What programs had sent before the stop.
-        self.poll(nic::time::monotonic());
+        // What programs had sent before the stop, as far as a socket's buffer holds it.
+        for _ in 0..LAST_BURSTS {
+            let before = self.counts.received;
+            self.poll(nic::time::monotonic());
+            if self.counts.received == before {
+                break;
+            }
+        }
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
     }
 
     /// Time until the next timer of the reporter, ns.
-    fn patience(&self) -> u64 {
+    fn timeout(&self) -> u64 {
         let next = self.reporter.next().map_or(u64::MAX, |next| next.max(self.next_tick));
         next.saturating_sub(nic::time::monotonic()).min(SLEEP)
     }
 
     /// Processes a burst of reports and control messages, and runs timers.
     fn poll(&mut self, now: u64) {
-        if now >= self.next_look {
-            self.next_look = now + LOOK;
-            self.sockets.look();
+        if now >= self.next_check {
+            self.next_check = now + CHECK_INTERVAL;
+            self.sockets.check();
         }
         let Self { sockets, reporter, outbox, .. } = self;
         sockets.receive(0, |collector, payload| reporter.control(collector, payload, now, outbox));
