@@ -32,7 +32,7 @@ use terminal::CliError;
 
 /// Maximum datagrams of programs between two checks of the control socket; the outbox has room for all of them.
 const BURST: usize = 256;
-/// Bursts read at the stop, at most: more than the buffer of a socket holds by default.
+/// Maximum bursts read at the stop: more than the buffer of a socket holds by default.
 const LAST_BURSTS: usize = 16;
 /// Longest sleep, ns, which bounds the time to notice a stop and the age of the published counters.
 const SLEEP: u64 = 50_000_000;
@@ -209,7 +209,7 @@ impl Worker {
             self.next_tick = now + TICK;
             reporter.tick(now, outbox);
         }
-        // The outbox is empty before the burst, so that retransmissions take no room of new reports.
+        // The outbox is empty before the burst, so that retransmissions take no room from new reports.
         sockets.send(outbox);
         self.take_burst(now);
         self.sockets.send(&mut self.outbox);

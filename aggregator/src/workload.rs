@@ -20,11 +20,11 @@ pub struct Case {
     pub name: &'static str,
     /// Kind of aggregate.
     pub kind: Kind,
-    /// R.
+    /// R: postcards in an aggregate or summary.
     pub r: u32,
     /// Number of pairs of node and flow, used cyclically.
     pub flows: u32,
-    /// Registers.
+    /// Registers of the aggregator, each of which collects the postcards of one aggregate.
     pub registers: usize,
 }
 

@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "docs/experiments")]
     out: PathBuf,
 
-    /// Do a tenth of the work: a test run, not for quoting figures
+    /// Do about a tenth of the work: a test run, not for quoting figures
     #[arg(long)]
     quick: bool,
 
@@ -286,7 +286,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Load average per core above which measured figures do not count.
+/// Load average per core above which a page of measured figures says not to quote them.
 const BUSY: f64 = 0.5;
 
 /// Adds the conditions of every page: the parameters, and for measured figures the machine and its load at the start of the command.

@@ -174,7 +174,7 @@ impl Capabilities {
         self.effective.has(Cap::PERFMON) || self.effective.has(Cap::SYS_ADMIN)
     }
 
-    /// Parses a `status` file of /proc; `None` if a field is missing, which every kernel since 4.10 has.
+    /// Parses a `status` file of /proc; `None` if a field is missing. Every kernel since 4.10 has all of them.
     pub fn parse(status: &str) -> Option<Self> {
         let words = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -240,7 +240,8 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
             control("prctl PR_CAPBSET_DROP", libc::PR_CAPBSET_DROP, u64::from(cap.0))?;
         }
     }
-    // Without this limit, a program that is started would have the capabilities of its file, and the ambient ones, even if we do not.
+    // Clears the ambient set here and sets `no_new_privs` below: otherwise a program that this process starts could have capabilities
+    // that the process itself has dropped.
     control("prctl PR_CAP_AMBIENT", libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64)?;
     set(retained)?;
     control("prctl PR_SET_NO_NEW_PRIVS", libc::PR_SET_NO_NEW_PRIVS, 1)?;
@@ -264,7 +265,8 @@ fn control(call: &'static str, option: i32, value: u64) -> Result<(), Error> {
     if result < 0 { Err(Error::last(call, "")) } else { Ok(()) }
 }
 
-/// linux/capability.h: two words of 32 capabilities each.
+/// `struct __user_cap_header_struct` of linux/capability.h. Two [`Word`]s of 32 capabilities
+/// each are passed as a separate argument.
 #[repr(C)]
 struct Header {
     version: u32,

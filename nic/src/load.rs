@@ -19,8 +19,8 @@ pub use live::{LiveFrames, Word};
 /// Settings of the load.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Load {
-    /// Hands the kernel many datagrams as one (UDP segmentation offload): several times faster. All payloads must have the
-    /// length of the first then; others are left out.
+    /// Passes many datagrams to the kernel as one (UDP segmentation offload): several times faster. Only payloads of the
+    /// length of the first one are sent then.
     pub segmented: bool,
     /// Datagrams per second; `None`: as fast as possible.
     pub per_second: Option<u64>,
@@ -29,8 +29,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Sends `payloads` repeatedly from one socket, until the total is reached or `stop` becomes true, but at least once: it
-    /// may not have run at all by then. Returns how many datagrams were sent.
+    /// Sends `payloads` repeatedly from one socket, until the total is reached or `stop` becomes true. Makes at least one call even
+    /// if `stop` is set already: the thread may start late. Returns how many datagrams were sent.
     ///
     /// # Errors
     /// The first datagrams of a call could not be sent.
@@ -75,7 +75,7 @@ pub struct Discard {
 pub struct Discarded {
     /// Datagrams.
     pub datagrams: u64,
-    /// System calls that returned any.
+    /// System calls that returned datagrams.
     pub calls: u64,
     /// From the first datagram to the last, ns.
     pub elapsed_ns: u64,
@@ -92,7 +92,7 @@ impl Discarded {
 
 impl Discard {
     /// Listens on `address`, with the same receive buffer as the receiver it is compared with, and without the timestamps
-    /// and drop counters that cost it something.
+    /// and drop counters per datagram, which cost time.
     ///
     /// # Errors
     /// As for [`Receiver::bind`].

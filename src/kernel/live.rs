@@ -37,14 +37,14 @@ pub(crate) struct Live {
 /// The settings of the program.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
-    /// Ports of telemetry, each with its listener.
+    /// UDP ports that receive telemetry, each with the index of its listener.
     pub(crate) ports: &'a [(u16, u16)],
-    /// The profile of sources without a prefix.
+    /// The profile of sources that no prefix matches.
     pub(crate) default: &'a Profile,
     /// The profiles by prefix.
     pub(crate) profiles: &'a [(Prefix, Profile)],
-    /// Thresholds and rules from the first frame on. If they differed from the collector's, the program would take values for
-    /// reported that the collector did not report, and suppress its next event.
+    /// Thresholds and rules from the first frame on. If they differed from the collector's, the program would treat values as
+    /// reported that the collector has not reported, and suppress the next event.
     pub(crate) detection: &'a Detection,
 }
 

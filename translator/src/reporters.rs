@@ -8,7 +8,7 @@ use super::meter::{ReporterMeter, ReporterRate};
 use super::stats::Reason;
 use super::tracker::Tracker;
 
-/// Places of a table that one tick checks for expired entries.
+/// Slots of a table that one tick checks for expired entries.
 const SWEEP: usize = 256;
 
 /// An address as a key.
@@ -157,7 +157,7 @@ impl Reporters {
         Some(notice)
     }
 
-    /// The sequence of a reporter, if this sender may use its ID.
+    /// Index of the sequence state of a reporter, if this sender may use its ID; a new reporter is added.
     ///
     /// # Errors
     /// The sender may not use the ID, or the table is full.
@@ -210,7 +210,7 @@ impl Reporters {
         if may_own { Ok(()) } else { Err(Reason::ReportersFull) }
     }
 
-    /// The sequence of a known reporter, if its ID belongs to this sender.
+    /// Index of the sequence state of a known reporter, if its ID belongs to this sender.
     pub(super) fn known_tracker(
         &mut self,
         (key, sender): (u64, SocketAddr),
@@ -267,8 +267,8 @@ impl Reporters {
         self.trackers.at(tracker)
     }
 
-    /// Removes some expired senders, and expired reporters if their table is half full. Until then it is better to remember
-    /// their last sequence numbers.
+    /// Removes some expired senders, and expired reporters if their table is more than half full. Until then their last
+    /// sequence numbers are kept, so that a reporter that returns is not taken for a new one.
     pub(super) fn sweep(&mut self, now: u64, config: &Config) {
         let over = |seen: u64| now.saturating_sub(seen) >= config.idle;
         let senders = &mut self.senders;

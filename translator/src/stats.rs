@@ -56,7 +56,7 @@ pub enum Reason {
     LocalFull,
     /// The transport refused the rest of an operation that was partly done.
     CutShort,
-    /// The transport does not know this region, or not these addresses.
+    /// The transport does not know the region, or the region does not permit the access, or the address is outside it or not aligned.
     TransportRefused,
 }
 
@@ -187,7 +187,7 @@ pub struct Reports {
 pub struct Operations {
     /// Writes.
     pub writes: u64,
-    /// Additions.
+    /// `FETCH_ADD` operations.
     pub fetch_adds: u64,
     /// Bytes of data in them.
     pub bytes: u64,
@@ -278,7 +278,7 @@ pub struct Sequences {
     pub reporters: u64,
 }
 
-/// Messages to reporters.
+/// Control messages to reporters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Controls {
     /// ACKs.
@@ -312,7 +312,7 @@ pub struct Stats {
     pub controls: Controls,
     /// Times a collector's congestion rose to level 1, 2, 3.
     pub levels: [u64; 3],
-    /// Reporters metered now.
+    /// Addresses in the table of senders now, whether metered or not.
     pub senders: u64,
 }
 

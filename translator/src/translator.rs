@@ -660,7 +660,7 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// Does not accept a due report: the reporter will send it again.
+    /// Does not accept a report although it has the expected sequence number: the reporter will send it again.
     #[cold]
     fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Output) {
         let (sequence, width) = (received.report.base.sequence, received.width());
@@ -670,8 +670,8 @@ impl Translator {
         }
     }
 
-    /// Accepts an essential report in order. A report that can never be executed is accepted too, with a NACK that has the reason:
-    /// sending it again would not help.
+    /// Accepts an essential report with the expected sequence number. A report that can never be executed is
+    /// accepted too, with a NACK that has the reason: sending it again would not help.
     fn accept(&mut self, received: &Received<'_>, at: usize, outcome: Outcome, out: &mut impl Output) {
         let sequence = received.report.base.sequence;
         let ack = self.reporters.at(at).accept(sequence);
@@ -695,7 +695,8 @@ impl Translator {
         }
     }
 
-    /// A malformed report. If it is essential and its base header is valid, it is accepted, so that later ones are, and gets a NACK.
+    /// A malformed report. If it is essential and its base header is valid, its sequence number is accepted, so that later
+    /// reports are not a gap, and it gets a NACK.
     #[cold]
     fn unreadable(
         &mut self,

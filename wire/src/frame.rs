@@ -5,7 +5,8 @@ use crate::packet::{IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, UDP, VLAN}
 use crate::refusal::Refusal;
 use core::net::IpAddr;
 
-/// Tags, labels and extension headers stepped over in one frame.
+/// Maximum headers examined between Ethernet and the end of the tags or labels, and again between IPv6 and UDP, including the one
+/// that ends the search: seven VLAN tags or eight MPLS labels, and seven extension headers.
 const MAX_TAGS: usize = 8;
 
 /// A UDP datagram inside a frame.
@@ -23,12 +24,12 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-/// The endpoints of a frame, as far as its headers contain them: for frames that [`datagram`] refuses.
+/// Source address and destination port of a frame, as far as its headers contain them: for frames that [`datagram`] refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartialHeaders {
     /// Source address.
     pub src: Option<IpAddr>,
-    /// UDP destination port; known only for the first fragment of a packet.
+    /// UDP destination port; of a fragmented packet only the first fragment contains it.
     pub dst_port: Option<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! DTA end to end: a reporter, a translator and a collector in three network namespaces, with a veth between each two.
+//! DTA end to end: a reporter, a translator and a collector in three network namespaces, with a veth pair from each to the next.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +19,16 @@ use crate::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
 use crate::figures::{failed, unwritten};
 use terminal::CliError;
 
-/// Slots of the store, of a path of five nodes: 128 MiB.
+/// Slots of the store, each for a path of five nodes: 32 bytes each, 128 MiB together.
 const SLOTS: u64 = 1 << 22;
 const PATH: usize = 20;
-/// The link from the translator to the collector, and its hardware addresses.
+/// The ends of the link from the translator to the collector, and their MAC addresses.
 const OUT: &str = "out";
 const IN: &str = "in";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
 /// Maximum time to wait for a frame.
 const POLL_TIMEOUT: Duration = Duration::from_millis(5);
-/// Cores: one for the reporter, which stands in for the network, and one for translator and collector.
+/// Cores: one for the reporter, which generates the load, and one for translator and collector.
 const CORES: [usize; 2] = [0, 1];
 
 /// Three network namespaces with links between them.
@@ -75,7 +75,7 @@ struct Measurement {
     reported: u64,
     received: u64,
     socket_drops: u64,
-    /// Dropped by the two links.
+    /// Dropped by the link from the reporter, and by the one to the collector.
     link_drops: [u64; 2],
     frames: u64,
     tx_dropped: u64,

@@ -33,9 +33,9 @@ const CASES: [Case; 3] = [
 
 /// Values vary by less than this, below every threshold.
 const JITTER: u32 = 512;
-/// Minimum operations per run: each run has a fixed overhead of some milliseconds.
+/// Minimum reports per run: each run has a fixed overhead of some milliseconds.
 const MIN_REPORTS: u32 = 200_000;
-/// Interval between two reads of the ring, which has room for forty times as much.
+/// Interval between two reads of the ring, which has room for about forty times the events of one interval.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// `xdp-detect-…`.
@@ -46,7 +46,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(MIN_REPORTS);
     let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
-        // The addresses of the tables affect the result and are chosen by the kernel: each run creates new tables.
+        // The memory addresses of the tables affect the result, and the kernel chooses them: each run creates new tables.
         let mut setup = Setup::new(&case, &frame)?;
         let before = setup.tables.counters().map_err(failed)?;
         let all = run(&setup.object, "hopwise_cost", (&frame, reports), Some(&mut setup.ring))?;
@@ -165,7 +165,7 @@ fn run(
     ran.map(|run| f64::from(run.duration_ns)).map_err(failed)
 }
 
-/// A report 1.0 of 6 hops with all items of INT 1.0, as INTCollector's generator sends it; the program fills in the rest.
+/// A Telemetry Report 1.0 of 6 hops with all items of INT 1.0, as INTCollector's generator sends it; the program fills in the rest.
 fn frame() -> Vec<u8> {
     let mut frame = Vec::new();
     packet(&mut frame, ([192, 0, 2, 1], [192, 0, 2, 100]), (40_000, 32_766), (0, 262));

@@ -18,16 +18,17 @@ use terminal::CliError;
 const FLOWS: u32 = 1000;
 /// Datagrams per call of the sender.
 const PER_CALL: usize = 64;
-/// The first rate, and by how much each next one is higher, until something is lost or the sender cannot keep it.
+/// The first rate, reports per second. It is doubled until something is lost or the sender cannot keep it.
 const FIRST: u64 = 12_500;
+/// Maximum rates tried by doubling.
 const STEPS: u32 = 8;
-/// Rates tried between the highest without loss and the lowest with one.
+/// Maximum rates tried between the highest without loss and the lowest with one.
 const HALVINGS: u32 = 3;
 /// How long records may take to reach the disk after the last report.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Time between two questions to the API.
+/// Time between two requests to the API.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of the flow's source address and port in a payload: behind the report header (16), Ethernet (14), and the IPv4
+/// Offset of the flow's source address in a payload: after the report header (16), Ethernet (14), and the IPv4
 /// header's first 12.
 const SOURCE: usize = 42;
 
@@ -73,7 +74,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     Ok(Outcome::new(name, runs.iter().map(|run| 1e9 / run.rate().max(1.0)).collect(), conditions))
 }
 
-/// The highest rate without loss.
+/// The highest rate without loss; the first rate even if it has losses.
 #[derive(Debug)]
 struct Highest {
     step: Step,
@@ -96,7 +97,7 @@ struct Step {
     usage: Usage,
     /// Resident memory at the end, bytes.
     resident: u64,
-    /// Times that the API took for an answer, in order of length, and requests without one.
+    /// Response times of the API, sorted, and requests without a response.
     answers: Vec<Duration>,
     unanswered: u64,
     /// The queues were empty in the end.
@@ -135,8 +136,8 @@ impl Step {
     }
 }
 
-/// Doubles the rate until something is lost, then halves the interval. A program of its own for each rate: nothing of an
-/// earlier one is in its tables or on its disk.
+/// Doubles the rate until something is lost, then halves the interval. Starts a new process with an empty
+/// store for each rate, so that nothing of an earlier rate affects it.
 fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Failure> {
     let (mut best, mut lost_at, mut rate): (Option<(u64, Step)>, Option<u64>, u64) = (None, None, FIRST);
     let tries = if plan.is_trial() { 1 } else { STEPS + HALVINGS };
@@ -165,7 +166,7 @@ fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<
     let program = Program::start(scratch.path())?;
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut sender = Sender::connect(any, program.input).map_err(failed)?;
-    // Flows are known, and their first records on disk, before it is measured.
+    // Before the measurement, all flows are known and their first records are on disk.
     if matches!(reports.traffic, Traffic::ChangeEvery(_)) {
         send(&mut sender, reports, FIRST, Duration::from_secs_f64(2.0 * f64::from(FLOWS) / FIRST as f64))?;
         program.settle(PATIENCE);

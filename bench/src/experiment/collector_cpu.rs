@@ -55,7 +55,7 @@ const ALL: u16 = 0xff00;
 /// Reports in a call of the collector.
 const BURST: usize = 64;
 const BATCH: usize = 8_192;
-/// CPU usage that the paper fits to its measurements: name, and per cent per 1,000 reports/s, and per cent at rest.
+/// The lines that the paper fits to its measurements of CPU usage: name, per cent per 1,000 reports/s, and per cent when idle.
 const PAPER: [(&str, f64, f64); 4] = [
     ("IntMon collector", 9.71, 1.64),
     ("INTCollector without event detection", 5.39, 3.69),
@@ -74,7 +74,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&by_rate, &series))
 }
 
-/// A rate, with and without event detection.
+/// The runs at one rate: with event detection only, or (`stores`) with a stored row for each report.
 struct ByRate {
     wanted: u64,
     stores: bool,
@@ -191,7 +191,7 @@ fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError>
 fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> {
     let (mut collector, feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
     let rounds = rounds(&feed, case.flows as usize);
-    // All flows change in one round of `period`, so that the share is exact over a period.
+    // All flows change in one of `period` rounds. The share is exact over a period if `events` divides a million.
     let period = 1_000_000_u64.checked_div(events).unwrap_or(u64::MAX);
     let (mut round, mut changed, mut now) = (0, 0, 1_700_000_000_000_000_000);
     let mut pass = |collector: &mut Collector| {
@@ -208,7 +208,7 @@ fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> 
         }
     };
     (0..2).for_each(|_| pass(&mut collector));
-    // Whole periods, and enough reports to read the clock rarely.
+    // At least one period, and enough reports that the clock is read rarely; whole periods for the default numbers of events.
     let passes = if events == 0 { 1 } else { period }.max(2_048 / u64::from(case.flows));
     timing::once(settings, || {
         (0..passes).for_each(|_| pass(&mut collector));
@@ -257,7 +257,7 @@ fn rate_table(by_rate: &[ByRate]) -> Table {
         .map(|one| one.wanted as f64)
         .fold((f64::INFINITY, 1.0_f64), |ends, rate| (ends.0.min(rate), ends.1.max(rate)));
     let paper = PAPER.iter().map(|(name, slope, rest)| {
-        // The paper's line, as far as its core goes.
+        // The paper's line, up to 100 % of its core.
         let points = (0..=8).map(|step| ends.0 * (ends.1 / ends.0).powf(f64::from(step) / 8.0));
         let points = points.map(|rate| (rate, slope * rate / 1e3 + rest)).filter(|point| point.1 <= 100.0);
         mark_series(&format!("the paper, {name}"), points.collect())

@@ -9,7 +9,7 @@ use super::netlink::text;
 use super::{Attached, Mode, OUR_PROGRAMS};
 use crate::error::Error;
 
-/// linux/bpf.h
+/// Commands of bpf(2), from linux/bpf.h.
 mod command {
     pub(super) const PROG_LOAD: i32 = 5;
     pub(super) const PROG_GET_FD_BY_ID: i32 = 13;
@@ -27,7 +27,7 @@ const ATTACH_XDP: u32 = 37;
 static PASS: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
 
 /// The arguments of a call: the beginning of `union bpf_attr`, as bytes; the other bytes are zero. The kernel accepts any
-/// length, as long as bytes that it does not know are zero.
+/// length up to a page, as long as bytes that it does not know are zero.
 #[repr(C, align(8))]
 struct Attr([u8; 64]);
 
@@ -119,7 +119,7 @@ fn load(flags: u32) -> Result<OwnedFd, Error> {
 
 /// Attaches a program until the returned descriptor is closed.
 pub(super) fn attach(program: &OwnedFd, index: u32, mode: Mode) -> Result<OwnedFd, Error> {
-    /// linux/if_link.h
+    /// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_HW_MODE` of linux/if_link.h.
     const FLAGS: [u32; 3] = [1 << 2, 1 << 1, 1 << 3];
     let flags = match mode {
         Mode::Native => FLAGS[0],

@@ -6,7 +6,7 @@ use crate::bpf::{LoadOptions, Object};
 use crate::error::Error;
 use crate::sys;
 
-/// A counting word of the template.
+/// Four bytes of the frame that contain a counter: it differs from frame to frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
     /// Where in the frame its four bytes are, big-endian; below 2048.
@@ -19,7 +19,7 @@ pub struct Word {
     pub of: u32,
 }
 
-/// Sends a frame repeatedly on an interface; some of its words count up.
+/// Sends a frame repeatedly on an interface; some of its [`Word`]s are counters.
 ///
 /// A UDP checksum in it should be 0, because it is not recomputed.
 #[derive(Debug)]
@@ -34,14 +34,14 @@ impl LiveFrames {
     /// Frames in the first system call; each further call has twice as many, up to [`PER_CALL`](Self::PER_CALL). A call cannot
     /// be interrupted, so a short run needs short calls.
     const FIRST_CALL: u32 = 1 << 14;
-    /// Most frames in a system call. Each call costs some 20 ms besides its frames.
+    /// Maximum frames in a system call. Each call costs some 20 ms in addition to its frames.
     const PER_CALL: u32 = 1 << 20;
 
-    /// `object` is the generator's (`xdp::BENCH`); frames leave by `interface`, of the caller's network namespace, in which
-    /// [`send`](Self::send) must be called too. At most four words count; `per_second` limits the rate.
+    /// `object` is the generator's (`xdp::BENCH`). Frames leave by `interface` of the caller's network namespace;
+    /// [`send`](Self::send) must be called in the same one. At most four words; `per_second` limits the rate.
     ///
     /// # Errors
-    /// This needs CAP_BPF and CAP_NET_ADMIN; there is no such interface.
+    /// CAP_BPF or CAP_NET_ADMIN is missing, or there is no such interface.
     pub fn open(
         object: &[u8],
         interface: &str,

@@ -1,4 +1,4 @@
-//! Messages from a translator to a reporter (5.8): control messages, to UDP port [`CONTROL_PORT`](super::CONTROL_PORT).
+//! Messages from a translator to a reporter (wire-formats 5.8): control messages, to UDP port [`CONTROL_PORT`](super::CONTROL_PORT).
 
 use super::{BASE_LEN, Base, EmitError, Opcode};
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
@@ -30,7 +30,7 @@ mod field {
 /// Why a report was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// Reports between the last and this one are missing.
+    /// Reports between the last accepted one and this one are missing.
     Gap,
     /// The report could not be read.
     Malformed,
@@ -103,7 +103,7 @@ pub enum Body {
         /// The expected column.
         column: u32,
     },
-    /// Congestion: reporters must reduce their rate (5.5, 5.8).
+    /// Congestion: reporters must reduce their rate (wire-formats 5.5, 5.8).
     Congestion {
         /// 0 to 3; 0 ends the congestion.
         level: u8,
@@ -129,7 +129,7 @@ impl Control {
     /// Reads the whole payload of a datagram.
     ///
     /// # Errors
-    /// If it is not a control message of 5.8.
+    /// If it is not a control message of wire-formats 5.8.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
         let (header, body) = payload.split_first_chunk::<BASE_LEN>().ok_or(Refusal::Truncated)?;
         let (base, opcode) = Base::parse(header)?;
@@ -194,7 +194,7 @@ impl Control {
             out.get_mut(..len).and_then(|out| out.split_first_chunk_mut::<BASE_LEN>()).ok_or(short)?;
         let base = Base { sequence: self.sequence, reporter: self.reporter, ..Base::default() };
         base.emit(Opcode::Control, header);
-        // Flags are 0, priority among them.
+        // All flags are 0, including the priority.
         header[1] = 0;
         out.fill(0);
         match self.body {
@@ -230,7 +230,7 @@ impl Control {
 mod tests {
     use super::*;
 
-    /// The examples of 5.8, and an ACK by hand.
+    /// The examples of wire-formats 5.8, and an ACK written for this test.
     const EXAMPLES: [(&[u8], Control); 4] = [
         (
             &[0x1f, 0, 0, 1, 0, 0, 0, 7, 2, 1, 0, 0xff, 1, 2, 0, 0],

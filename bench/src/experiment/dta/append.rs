@@ -17,8 +17,9 @@ use terminal::CliError;
 
 const BATCHES: [u16; 5] = [1, 2, 4, 8, 16];
 const LISTS: [u32; 4] = [1, 4, 16, 255];
-/// Entries of a list; and list sizes of the second table.
+/// Entries of a list in the first table.
 const ENTRIES: u64 = 1 << 16;
+/// Entries of a list in the second table.
 const SIZES: [u64; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 22];
 /// Entries in one report. The paper's generator also packed several entries into a report, because its packet rate was limited.
 const COUNTS: [usize; 2] = [1, 16];

@@ -29,7 +29,7 @@ use terminal::CliError;
 const PATHS: Case = Case { name: "paths", flows: 100_000, hops: 5, bitmap: 0x8000, ..Case::PLAIN };
 /// Records in a batch of the collector.
 const BATCH: usize = 8192;
-/// Unit of CPU time in `/proc/PID/stat`: ticks per second.
+/// Ticks per second: the unit of CPU time in `/proc/PID/stat` is a tick (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
 /// A method of collection.
@@ -101,8 +101,8 @@ impl Drop for Directory {
     }
 }
 
-/// Reports with one change each. Node IDs and hop latencies only: with timestamps, the flow's latency would change too, and be a
-/// second row.
+/// Reports with one change each. Node IDs and hop latencies only: with timestamps, the flow's latency would change too, and add a
+/// second row per report.
 pub(super) fn stored_case(settings: &Settings) -> Case {
     let flows = settings.scale.of(PATHS.flows.into()) as u32;
     Case { flows, bitmap: 0xa000, values: Values::Change, ..PATHS }

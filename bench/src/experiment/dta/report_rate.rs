@@ -33,7 +33,7 @@ pub(in super::super) const PARAMETERS: &[Parameter] = &[
     ),
 ];
 
-/// The paper's switch: bits per second, and the share of it that is used.
+/// Bits per second that the paper's switch forwards: its capacity, of which 40 % is used.
 const SWITCH: f64 = 6.4e12 * 0.4;
 /// Shortest frame on the wire, with preamble and gap, bytes.
 const SHORTEST: f64 = 84.0;
@@ -49,12 +49,12 @@ const PAPER: [(&str, f64); 4] = [
     ("NetSeer, flow events", 950e3),
 ];
 
-/// Names of these in the plot.
+/// Names of the systems of [`PAPER`] in the plot.
 const LABELS: [&str; 4] = ["INT", "Marple 1", "Marple 2", "NetSeer"];
 
 /// Counts packets and reports of all switches.
 struct Counts {
-    /// Packets of each switch, those dropped there among them.
+    /// Packets, once per switch that they reached, including those that it dropped.
     packets: u64,
     dropped: u64,
     postcards: u64,
@@ -117,7 +117,7 @@ impl FabricSink for Counts {
     }
 }
 
-/// A kind of report, and its number per packet of a switch, by run.
+/// A kind of report, and how many there are per packet of a switch, in each run.
 struct Kind {
     name: String,
     /// Name in the plot.
