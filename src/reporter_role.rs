@@ -151,7 +151,7 @@ impl Worker {
         let reporter = Reporter::new(config).map_err(|error| failed(&error))?;
         let listener = Listener::open(&settings.listen)?;
         Ok(Self {
-            listen: settings.listen.to_string(),
+            listen: listener.address().unwrap_or_else(|| settings.listen.to_string()),
             listener,
             collectors,
             sockets,

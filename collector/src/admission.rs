@@ -23,6 +23,9 @@ use crate::stats::Unadmitted;
 /// two reports in a row.
 pub(crate) const IDLE_SECONDS: u8 = 30;
 
+/// An entry may be this many seconds ahead of a report: two sockets that one worker reads need not agree on the second.
+const MAX_AHEAD: u8 = 8;
+
 /// Buckets of the index that one search for room reads at most, 4 KiB. In one second no bucket is searched twice.
 const BUCKETS_PER_SEARCH: usize = 64;
 
@@ -147,7 +150,10 @@ pub(crate) fn yields(index: &Index, (hash, slot): (u64, u32), by: (u64, u32), se
 }
 
 fn candidate(entry: &IndexEntry, second: u32) -> Candidate {
-    let age = (second as u8).wrapping_sub(entry.second);
+    let age = match (second as u8).wrapping_sub(entry.second) {
+        age if age.wrapping_neg() <= MAX_AHEAD => 0,
+        age => age,
+    };
     let standing = match entry.heat {
         ..BUSY => Standing::Probation,
         _ if age >= IDLE_SECONDS => Standing::Idle,

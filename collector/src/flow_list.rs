@@ -111,15 +111,24 @@ impl Greatest {
     }
 
     fn shorten(&mut self) {
+        self.remove_copies();
+        if self.kept.len() <= self.room {
+            return;
+        }
         let (_, least, _) = self.kept.select_nth_unstable_by_key(self.room - 1, |(rank, _)| Reverse(*rank));
         self.least = least.0;
         self.kept.truncate(self.room);
     }
 
-    /// The greatest, each flow once: a flow that changed its slot may have been copied twice.
-    fn sorted(mut self) -> Vec<(FlowRank, FlowKey)> {
+    /// Keeps each flow once: a flow that changed its slot may have been copied twice.
+    fn remove_copies(&mut self) {
         self.kept.sort_unstable_by_key(|(rank, flow)| (*flow, Reverse(*rank)));
         self.kept.dedup_by_key(|(_, flow)| *flow);
+    }
+
+    /// The greatest, each flow once.
+    fn sorted(mut self) -> Vec<(FlowRank, FlowKey)> {
+        self.remove_copies();
         self.kept.sort_unstable_by_key(|(rank, _)| Reverse(*rank));
         self.kept.truncate(self.room);
         self.kept

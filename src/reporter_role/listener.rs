@@ -7,7 +7,7 @@ use std::{
     os::{
         fd::{AsFd, BorrowedFd},
         unix::{
-            fs::{FileTypeExt, PermissionsExt},
+            fs::{FileTypeExt, MetadataExt, PermissionsExt},
             net::UnixDatagram,
         },
     },
@@ -21,10 +21,13 @@ use terminal::CliError;
 #[derive(Debug)]
 pub(super) enum Listener {
     /// A Unix socket, whose file is removed at the end.
-    Unix(UnixDatagram, PathBuf),
+    Unix(UnixDatagram, PathBuf, Inode),
     /// A UDP socket.
     Udp(UdpSocket),
 }
+
+/// Device and number of a file.
+type Inode = (u64, u64);
 
 /// User and group may send.
 const MODE: u32 = 0o660;
@@ -54,13 +57,19 @@ impl Listener {
         if is_abandoned(path) {
             fs::remove_file(path)?;
         }
-        let listener = Self::Unix(UnixDatagram::bind(path)?, path.to_owned());
+        let socket = UnixDatagram::bind(path)?;
         // With the usual mask, only this user can write to the file before this.
         fs::set_permissions(path, Permissions::from_mode(MODE))?;
-        if let Self::Unix(socket, _) = &listener {
-            socket.set_nonblocking(true)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self::Unix(socket, path.to_owned(), inode(path)?))
+    }
+
+    /// The address of a UDP socket, whose port the system may have chosen.
+    pub(super) fn address(&self) -> Option<String> {
+        match self {
+            Self::Unix(..) => None,
+            Self::Udp(socket) => socket.local_addr().ok().map(|address| address.to_string()),
         }
-        Ok(listener)
     }
 
     /// The length of the next datagram, cut to the length of `line`; `None`: none is waiting.
@@ -69,7 +78,7 @@ impl Listener {
     /// The socket failed.
     pub(super) fn recv(&self, line: &mut [u8]) -> io::Result<Option<usize>> {
         let received = match self {
-            Self::Unix(socket, _) => socket.recv(line),
+            Self::Unix(socket, ..) => socket.recv(line),
             Self::Udp(socket) => socket.recv(line),
         };
         match received {
@@ -78,6 +87,10 @@ impl Listener {
             Err(error) => Err(error),
         }
     }
+}
+
+fn inode(path: &Path) -> io::Result<Inode> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 /// Whether `path` is a socket to which nobody listens.
@@ -90,7 +103,7 @@ fn is_abandoned(path: &Path) -> bool {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Unix(socket, _) => socket.as_fd(),
+            Self::Unix(socket, ..) => socket.as_fd(),
             Self::Udp(socket) => socket.as_fd(),
         }
     }
@@ -98,7 +111,10 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
+        // Another program may have replaced the file since.
+        if let Self::Unix(_, path, own) = self
+            && inode(path).is_ok_and(|found| found == *own)
+        {
             // The next start replaces a file that remains.
             let _ = fs::remove_file(path);
         }

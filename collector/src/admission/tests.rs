@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use wire::FlowKey;
 
-use super::{Admission, IDLE_SECONDS};
+use super::{Admission, IDLE_SECONDS, Newcomers, Standing, candidate, establish};
 use crate::hash::fold;
-use crate::index::NO_SLOT;
+use crate::index::{Index, NO_SLOT};
 use crate::{join, state};
 
 const CAPACITY: u32 = 16_384;
@@ -195,4 +195,23 @@ fn all_at_once<T: FlowTable>() {
 fn a_table_with_room_admits_at_once_and_a_full_one_when_its_flows_are_idle() {
     all_at_once::<state::flows::Flows>();
     all_at_once::<join::flow::Flows>();
+}
+
+#[test]
+fn a_flow_that_is_ahead_of_a_report_is_not_idle() {
+    let standing = |of_entry: u32, second: u32| {
+        let mut index = Index::with_capacity(64);
+        let mut newcomers = Newcomers::for_flows(64);
+        let Admission::Free(room) = newcomers.admit(&index, 1, of_entry, false) else {
+            panic!("it has room")
+        };
+        newcomers.enter(&mut index, room, (1, 0), of_entry);
+        establish(&mut index, 1, 0, of_entry);
+        candidate(&index.get(1, 0).unwrap(), second).0
+    };
+    let standings = [(101, 100), (108, 100), (100, 100), (100, 129), (100, 130)].map(|(a, b)| standing(a, b));
+    assert_eq!(
+        standings,
+        [Standing::Active, Standing::Active, Standing::Active, Standing::Active, Standing::Idle]
+    );
 }
