@@ -394,10 +394,11 @@ mod tests {
     }
 
     #[test]
-    fn one_report_costs_less_than_its_writes() {
-        for one in generation_times(&Settings::new(Scale::Smallest, super::super::TIMED), &writer()).unwrap()
-        {
-            assert!(one.dta.median > 0.0 && one.rdma.median > one.dta.median, "N = {}", one.copies);
-        }
+    fn every_number_of_copies_is_timed() {
+        // How they compare depends on the machine and its load: no test may.
+        let times =
+            generation_times(&Settings::new(Scale::Smallest, super::super::TIMED), &writer()).unwrap();
+        let timed = times.iter().map(|one| (one.copies, one.dta.min > 0.0, one.rdma.min > 0.0));
+        assert_eq!(timed.collect::<Vec<_>>(), [(1, true, true), (2, true, true), (4, true, true)]);
     }
 }
