@@ -182,13 +182,20 @@ fn a_full_queue_sheds_and_counts() {
     let server = Server::start(
         "collector.batch = 1024\ncollector.result_queue = \"1 MiB\"\nstore.queue = \"1 MiB\"\nthresholds.flow_latency = 0\nthresholds.hop_latency = 0",
     );
-    let datagrams: Vec<Vec<u8>> = (0..40_000_u32)
-        .map(|seq| report(seq, (seq % 64) as u16, [seq * 7 % 9_000, seq * 5 % 9_000, seq % 9_000]))
-        .collect();
-    server.send(&datagrams);
-    let status = server.settled(datagrams.len() as u64);
-    assert_balanced(&status);
-    assert!(dropped(&status, "queue") + dropped(&status, "store") > 0, "{status:#}");
+    // How many reports fill the queue depends on the machine, which writes meanwhile.
+    let round = 40_000_u32;
+    for begin in (0..10).map(|number| number * round) {
+        let report_of =
+            |seq: u32| report(seq, (seq % 64) as u16, [seq * 7 % 9_000, seq * 5 % 9_000, seq % 9_000]);
+        let datagrams: Vec<Vec<u8>> = (begin..begin + round).map(report_of).collect();
+        server.send(&datagrams);
+        let status = server.settled(u64::from(begin + round));
+        assert_balanced(&status);
+        if dropped(&status, "queue") + dropped(&status, "store") > 0 {
+            return;
+        }
+    }
+    panic!("nothing was shed");
 }
 
 #[test]
