@@ -389,7 +389,7 @@ impl Worker {
             counts.datagrams.fetch_add(burst.len() as u64, Ordering::Relaxed);
             counts.responses.fetch_add(outcome.sent, Ordering::Relaxed);
             counts.responses_unsent.fetch_add(outcome.failed + outcome.no_buffers, Ordering::Relaxed);
-            counts.kernel_drops.store(self.receiver.kernel_drops(), Ordering::Relaxed);
+            counts.kernel_drops.store(self.receiver.drops().buffer_full, Ordering::Relaxed);
         }
         Ok(())
     }

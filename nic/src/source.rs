@@ -36,6 +36,10 @@ pub struct Stats {
     pub handled_in_kernel: u64,
     /// Datagrams that the kernel dropped because they were not read in time, or for lack of memory.
     pub kernel_drops: u64,
+    /// Datagrams that the kernel dropped because their UDP checksum was wrong, where it is known ([`Receiver::drops`]).
+    ///
+    /// [`Receiver::drops`]: crate::udp::Receiver::drops
+    pub bad_checksum: u64,
     /// Frames dropped because the receive ring was full: it was not read fast enough.
     pub ring_full: u64,
     /// Frames dropped because the fill ring was empty: frames were not returned fast enough.
@@ -55,6 +59,7 @@ impl Default for Stats {
             truncated: 0,
             handled_in_kernel: 0,
             kernel_drops: 0,
+            bad_checksum: 0,
             ring_full: 0,
             fill_empty: 0,
             refused: [0; Refusal::COUNT],
@@ -66,7 +71,11 @@ impl Default for Stats {
 impl Stats {
     /// Datagrams sent to the source and not delivered.
     pub fn lost(&self) -> u64 {
-        self.kernel_drops + self.ring_full + self.fill_empty + self.refused.iter().sum::<u64>()
+        self.kernel_drops
+            + self.bad_checksum
+            + self.ring_full
+            + self.fill_empty
+            + self.refused.iter().sum::<u64>()
     }
 
     /// The difference to `before`, an earlier reading of the same source.
@@ -82,6 +91,7 @@ impl Stats {
             truncated: self.truncated.saturating_sub(before.truncated),
             handled_in_kernel: self.handled_in_kernel.saturating_sub(before.handled_in_kernel),
             kernel_drops: self.kernel_drops.saturating_sub(before.kernel_drops),
+            bad_checksum: self.bad_checksum.saturating_sub(before.bad_checksum),
             ring_full: self.ring_full.saturating_sub(before.ring_full),
             fill_empty: self.fill_empty.saturating_sub(before.fill_empty),
             refused,
@@ -97,6 +107,7 @@ impl std::ops::AddAssign for Stats {
         self.truncated += other.truncated;
         self.handled_in_kernel += other.handled_in_kernel;
         self.kernel_drops += other.kernel_drops;
+        self.bad_checksum += other.bad_checksum;
         self.ring_full += other.ring_full;
         self.fill_empty += other.fill_empty;
         self.refused.iter_mut().zip(other.refused).for_each(|(sum, more)| *sum += more);

@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod burst;
+mod drops;
 mod receiver;
 mod send;
 mod sender;
@@ -17,6 +18,7 @@ mod tests;
 use std::time::Duration;
 
 pub use burst::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, JUMBO_SLOT_SIZE};
+pub use drops::Drops;
 pub use receiver::Receiver;
 pub use send::SendOutcome;
 pub use sender::{SEGMENTS_PER_CALL, Sender};
@@ -38,7 +40,8 @@ pub struct Options {
     pub reuse_port: bool,
     /// Receives datagrams of one sender and one length in one buffer, as a NIC's driver or the kernel of the sender merged them (UDP
     /// GRO): far cheaper than one by one. Needs CAP_BPF: the kernel counts a dropped buffer as one datagram, so that a filter must
-    /// count; without it, datagrams are received one by one. The burst must be of [`Receiver::burst`].
+    /// count; without it, datagrams are received one by one. The filter also tells wrong checksums from a full buffer
+    /// ([`Receiver::drops`]). The burst must be of [`Receiver::burst`].
     pub merge: bool,
 }
 

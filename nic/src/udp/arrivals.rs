@@ -1,8 +1,10 @@
-//! A filter on a UDP socket that counts the datagrams that arrive at it. The kernel's own counter of drops counts a buffer into which it
-//! merged several datagrams as one.
+//! A filter on a UDP socket that counts what arrives at it with a correct checksum. The kernel's own counter of drops counts a buffer into
+//! which it merged several datagrams as one, and counts a wrong checksum like a full receive buffer.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::drops::Arrived;
 
 /// The counter; the filter itself belongs to its socket.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ impl DatagramCounter {
     /// Attaches the filter. It needs CAP_BPF, unless the system permits everyone to load filters.
     pub(super) fn attach(socket: &OwnedFd) -> io::Result<Self> {
         const ARRAY: u32 = 2;
-        let mut create = MapCreate { kind: ARRAY, key: 4, value: 8, entries: 1 };
+        let mut create = MapCreate { kind: ARRAY, key: 4, value: 16, entries: 1 };
         // SAFETY: the arguments of this command, without addresses.
         let counter = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
         let program = load(&program(counter.as_raw_fd()))?;
@@ -25,9 +27,10 @@ impl DatagramCounter {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(counter)) }
     }
 
-    /// Datagrams that arrived since the filter was attached, including those that were dropped for lack of memory.
-    pub(super) fn read(&self) -> io::Result<u64> {
-        let (key, mut value) = (0_u32, 0_u64);
+    /// What arrived since the filter was attached, including what was dropped for lack of memory. The kernel verifies checksums before it
+    /// asks a filter, so that datagrams with a wrong one are not included.
+    pub(super) fn read(&self) -> io::Result<Arrived> {
+        let (key, mut value) = (0_u32, [0_u64; 2]);
         let mut element = Element {
             map: self.0.as_raw_fd().cast_unsigned(),
             padding: 0,
@@ -35,9 +38,10 @@ impl DatagramCounter {
             value: &raw mut value as u64,
             flags: 0,
         };
-        // SAFETY: the kernel reads the four bytes of the key and writes the eight of the value, which live through the call.
+        // SAFETY: the kernel reads the four bytes of the key and writes the sixteen of the value, which live through the call.
         unsafe { bpf(MAP_LOOKUP, &mut element) }?;
-        Ok(value)
+        let [datagrams, buffers] = value;
+        Ok(Arrived { datagrams, buffers })
     }
 }
 
@@ -120,8 +124,8 @@ impl Instruction {
     }
 }
 
-/// Adds the number of datagrams in a buffer to the word of `map`, and accepts the buffer.
-fn program(map: i32) -> [Instruction; 12] {
+/// Adds the number of datagrams in a buffer to the first word of `map` and 1 to the second, and accepts the buffer.
+fn program(map: i32) -> [Instruction; 14] {
     /// In `struct __sk_buff`.
     const LEN: i16 = 0;
     const GSO_SIZE: i16 = 176;
@@ -137,10 +141,12 @@ fn program(map: i32) -> [Instruction; 12] {
         i(0x0f, (3, 2), 0, 0),
         i(0x07, (3, 0), 0, -UDP_HEADER - 1),
         i(0x3f, (3, 2), 0, 0),
-        // r4 = the word; add r3 to it atomically.
+        // r4 = the two words; add r3 and 1 to them atomically.
         i(0x18, (4, 2), 0, map),
         i(0, (0, 0), 0, 0),
         i(0xdb, (4, 3), 0, 0),
+        i(0xb7, (5, 0), 0, 1),
+        i(0xdb, (4, 5), 8, 0),
         // Accept all bytes.
         i(0xb7, (0, 0), 0, -1),
         i(0x95, (0, 0), 0, 0),

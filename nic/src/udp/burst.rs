@@ -125,6 +125,11 @@ impl Burst {
         self.headers.len
     }
 
+    /// How many of the slots are filled: fewer than the datagrams in it, if they are merged.
+    pub(super) fn filled(&self) -> usize {
+        self.filled
+    }
+
     /// How many bytes of a datagram fit.
     pub fn slot_size(&self) -> usize {
         self.slot_size

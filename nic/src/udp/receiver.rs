@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::arrivals::DatagramCounter;
 use super::burst::Burst;
+use super::drops::{Arrived, DropAccount, Drops};
 use super::{MAX_BATCH_WAIT, Options, RecvBuffer, socket};
 use crate::error::Error;
 use crate::pace::Pace;
@@ -20,10 +21,12 @@ pub struct Receiver {
     address: SocketAddr,
     pub(super) buffer: RecvBuffer,
     pace: Pace,
-    drops: DropCounter,
+    drops: DropAccount,
     /// Counts arrivals, if datagrams are merged.
     arrivals: Option<DatagramCounter>,
     stats: Stats,
+    /// Buffers received: a buffer holds several datagrams if the kernel merged them.
+    buffers: u64,
 }
 
 impl Receiver {
@@ -75,8 +78,8 @@ impl Receiver {
     ) -> Result<Self, Error> {
         let address = socket::local_address(&socket)?;
         let pace = Pace::new(options.batch_wait.min(MAX_BATCH_WAIT));
-        let (drops, stats) = (DropCounter::default(), Stats::default());
-        Ok(Self { socket, address, buffer, pace, drops, arrivals, stats })
+        let (drops, stats) = (DropAccount::default(), Stats::default());
+        Ok(Self { socket, address, buffer, pace, drops, arrivals, stats, buffers: 0 })
     }
 
     /// A burst for this receiver: `slots` datagrams of at most `slot_size` bytes, or, if it merges datagrams, at most 32 merged buffers.
@@ -133,23 +136,22 @@ impl Receiver {
                 filled = self.fetch(burst)?;
             }
         }
-        self.pace.note(filled, burst.slots(), time::monotonic());
+        self.pace.note(burst.filled(), burst.slots(), time::monotonic());
         self.account(burst);
         Ok(filled)
     }
 
-    /// Datagrams that the kernel dropped since the socket was opened because the receive buffer was full (or the checksum
-    /// wrong). Asks the kernel, which otherwise reports it only with the next datagram; the counter there has 32 bits, so ask
-    /// at least once per 2,000,000,000 drops.
+    /// Datagrams that the kernel dropped since the socket was opened. Asks the kernel, which otherwise reports it only with the next
+    /// datagram; the counter there has 32 bits, so ask at least once per 2,000,000,000 drops.
     ///
-    /// While merged datagrams wait in the socket, this may be too small, because the kernel counts buffers; it is exact when the socket
-    /// is empty.
-    pub fn kernel_drops(&mut self) -> u64 {
+    /// Without [`Receiver::merges`], datagrams with a wrong checksum count as `buffer_full`: the kernel has one counter for both. With it,
+    /// `buffer_full` may be too small while datagrams wait in the socket, because the kernel counts buffers.
+    pub fn drops(&mut self) -> Drops {
         if let Some(dropped) = self.dropped_buffers() {
             self.drops.note(dropped);
         }
-        self.count_merged();
-        self.drops.datagrams()
+        self.compare_arrivals();
+        self.drops.known()
     }
 
     /// Drops by the kernel's counter.
@@ -160,15 +162,14 @@ impl Receiver {
         values.ok().filter(|(_, len)| *len > DROPS).map(|(values, _)| values[DROPS])
     }
 
-    /// Counts the datagrams in dropped buffers: those that arrived and were not received, if none is waiting, and no other was dropped
-    /// in the meantime.
-    fn count_merged(&mut self) {
-        let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.drops.is_exact()) else { return };
-        if let Ok(arrived) = arrivals.read()
-            && !socket::wait_readable(&self.socket, 0).unwrap_or(true)
-            && self.dropped_buffers() == Some(self.drops.last)
-        {
-            self.drops.note_datagrams(arrived.saturating_sub(self.stats.datagrams));
+    /// Compares what arrived with what was received: the rest waits in the socket or was dropped because the buffer was full.
+    fn compare_arrivals(&mut self) {
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.drops.is_open()) else { return };
+        if let Ok(arrived) = arrivals.read() {
+            let empty = !socket::wait_readable(&self.socket, 0).unwrap_or(true)
+                && self.dropped_buffers() == Some(self.drops.reading());
+            let received = Arrived { datagrams: self.stats.datagrams, buffers: self.buffers };
+            self.drops.compare(arrived, received, empty);
         }
     }
 
@@ -187,13 +188,14 @@ impl Receiver {
 
     /// The counters, with the kernel's drops read now.
     pub fn stats(&mut self) -> Stats {
-        Stats { kernel_drops: self.kernel_drops(), ..self.stats }
+        let Drops { buffer_full, bad_checksum } = self.drops();
+        Stats { kernel_drops: buffer_full, bad_checksum, ..self.stats }
     }
 
     /// The drops as known from the datagrams that arrived, without asking.
     #[cfg(test)]
-    pub(super) fn drops_reported(&self) -> u64 {
-        self.drops.datagrams()
+    pub(super) fn drops_reported(&mut self) -> u64 {
+        self.drops.known().buffer_full
     }
 
     fn fetch(&mut self, burst: &mut Burst) -> Result<usize, Error> {
@@ -210,6 +212,7 @@ impl Receiver {
             };
         }
         burst.set_filled(filled as usize);
+        self.buffers += filled as u64;
         burst.locate(time::now());
         Ok(burst.len())
     }
@@ -256,59 +259,4 @@ fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
     }
     let ([doubled], _) = socket::get::<1>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
     Ok(RecvBuffer { asked, given: doubled as usize / 2 })
-}
-
-/// Makes a 64-bit counter of the kernel's, which has 32 bits and is read from two sources, one of them delayed.
-#[derive(Debug, Default)]
-struct DropCounter {
-    total: u64,
-    last: u32,
-    /// Of `total`, the drops whose datagrams are counted.
-    counted: u64,
-    /// The datagrams of these.
-    datagrams: u64,
-}
-
-impl DropCounter {
-    fn note(&mut self, now: u32) {
-        let step = now.wrapping_sub(self.last);
-        // More than half of the range ahead: an older reading that arrived late.
-        if step <= u32::MAX / 2 {
-            self.total += u64::from(step);
-            self.last = now;
-        }
-    }
-
-    /// The buffers dropped so far held `datagrams`.
-    fn note_datagrams(&mut self, datagrams: u64) {
-        self.datagrams = datagrams.max(self.datagrams());
-        self.counted = self.total;
-    }
-
-    /// Whether the datagrams in all dropped buffers are counted.
-    fn is_exact(&self) -> bool {
-        self.counted == self.total
-    }
-
-    /// Datagrams dropped, at least one per buffer.
-    fn datagrams(&self) -> u64 {
-        self.datagrams + (self.total - self.counted)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_drop_counter_wraps_and_ignores_late_readings() {
-        let mut drops = DropCounter::default();
-        let totals = [5, 3, 5, 9, u32::MAX / 2 + 9, u32::MAX, 1, u32::MAX, 2].map(|now| {
-            drops.note(now);
-            drops.total
-        });
-        let wrapped = 1 << 32;
-        let half = u64::from(u32::MAX / 2) + 9;
-        assert_eq!(totals, [5, 5, 5, 9, half, wrapped - 1, wrapped + 1, wrapped + 1, wrapped + 2]);
-    }
 }

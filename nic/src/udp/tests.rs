@@ -1,9 +1,10 @@
 //! Real sockets on the loopback. Nothing waits for longer than a time-out that is never reached.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::*;
+use crate::netns::{Pair, send_frames, tests::skipped};
 use crate::source::{Packet, Source, Stats};
 use crate::time;
 
@@ -122,11 +123,11 @@ fn datagrams_lost_to_a_full_buffer_are_counted() {
         sent += sender.send_burst(&[&payload[..]; 1000]).unwrap() as u64;
     }
     // Before anything was read, and without a further datagram that would report the counter.
-    let at_once = receiver.kernel_drops();
+    let at_once = receiver.drops().buffer_full;
     assert!(at_once > 9_000 && at_once < sent, "{at_once} of {sent}");
     let mut burst = Burst::default();
     let received = drain(&mut receiver, &mut burst, (sent - at_once) as usize, |_| {}) as u64;
-    assert_eq!(received + receiver.kernel_drops(), sent);
+    assert_eq!(received + receiver.drops().buffer_full, sent);
     // A second overrun, reported by the datagram that arrives after it.
     sent += sender.send_burst(&[&payload[..]; 1000]).unwrap() as u64;
     let received = received + receiver.recv(&mut burst, LONG_MS).unwrap() as u64;
@@ -279,6 +280,55 @@ fn merged_datagrams_arrive_one_by_one_in_order() {
     }
 }
 
+/// A frame from the near end of a [`Pair`] to its far end: 200 bytes of UDP with this checksum. (The kernel verifies datagrams of up to 76
+/// bytes before it looks for a socket, and drops wrong ones without a socket's counter.)
+fn frame_with_checksum(port: u16, checksum: u16) -> Vec<u8> {
+    let mut frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1], &[8, 0]].concat();
+    let addresses = [Pair::NEAR[0], Pair::FAR[0]].map(|address| match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(_) => unreachable!("the first address of an end is IPv4"),
+    });
+    let mut header = [&[0x45, 0, 0, 220, 0, 0, 0x40, 0, 64, 17, 0, 0][..], &addresses.concat()].concat();
+    let sum: u32 = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+    let sum = !(((sum >> 16) + (sum & 0xffff)) as u16);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(header);
+    frame.extend([4000, port, 200, checksum].map(u16::to_be_bytes).concat());
+    frame.extend([7; 192]);
+    frame
+}
+
+#[test]
+fn wrong_checksums_are_told_from_a_full_buffer() {
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => return skipped(&error),
+    };
+    let options = Options { merge: true, recv_buffer: 4096, ..Options::default() };
+    let address = SocketAddr::new(Pair::FAR[0], 0);
+    let mut receiver = pair.far.run(|| Receiver::bind(address, &options)).unwrap().unwrap();
+    let port = receiver.local_addr().port();
+    // No checksum (0) is a right one; 1 is wrong for these bytes. The last one is right.
+    let (right, wrong) = (frame_with_checksum(port, 0), frame_with_checksum(port, 1));
+    let mut frames = vec![wrong; 300];
+    frames.extend(vec![right; 200]);
+    pair.near.run(|| send_frames(Pair::DEVICE, &frames)).unwrap().unwrap();
+    let (mut burst, mut received) = (receiver.burst(64, 2048), 0);
+    // Everything has arrived once the numbers add up.
+    for _ in 0..500 {
+        received += receiver.recv(&mut burst, 10).unwrap() as u64;
+        let Drops { buffer_full, bad_checksum } = receiver.drops();
+        if received + buffer_full + bad_checksum == 500 && burst.is_empty() {
+            break;
+        }
+    }
+    let Drops { buffer_full, bad_checksum } = receiver.drops();
+    assert_eq!((bad_checksum, received + buffer_full), (300, 200));
+    assert!(received > 0 && buffer_full > 0, "{received} received");
+    let stats = receiver.stats();
+    assert_eq!((stats.kernel_drops, stats.bad_checksum, stats.lost()), (buffer_full, 300, buffer_full + 300));
+}
+
 #[test]
 fn merged_datagrams_lost_to_a_full_buffer_are_counted_one_by_one() {
     let Some((mut sender, mut receiver)) = merging("127.0.0.1", 1 << 16) else { return };
@@ -288,7 +338,7 @@ fn merged_datagrams_lost_to_a_full_buffer_are_counted_one_by_one() {
             sent += sender.send_segments(&vec![round; datagrams * 100], 100).unwrap() as u64;
         }
         // The kernel counts buffers until the socket is empty.
-        let buffers = receiver.kernel_drops();
+        let buffers = receiver.drops().buffer_full;
         assert!(buffers > 0 && received + buffers < sent, "{buffers} of {sent}");
         loop {
             let filled = receiver.recv(&mut burst, 0).unwrap() as u64;
@@ -297,7 +347,7 @@ fn merged_datagrams_lost_to_a_full_buffer_are_counted_one_by_one() {
                 break;
             }
         }
-        assert_eq!(received + receiver.kernel_drops(), sent, "round {round}");
+        assert_eq!(received + receiver.drops().buffer_full, sent, "round {round}");
     }
     assert_eq!(receiver.stats().datagrams, received);
 }

@@ -16,6 +16,7 @@ const HINTS: Readonly<Record<string, string>> = {
 
 const REASONS: Readonly<Record<string, string>> = {
   socket_buffer_full: 'the socket’s buffer was full',
+  bad_checksum: 'the UDP checksum was wrong',
   ring_full: 'the ring was full',
   fill_empty: 'no free frame was left',
   frame_refused: 'the frame held no valid datagram',
