@@ -3,7 +3,7 @@
 mod view;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -129,6 +129,7 @@ impl Sockets {
         // A socket that cannot receive is no reason to stop sending; essential reports are retransmitted after their timeout.
         let count = self.control.recv(&mut self.burst, timeout).unwrap_or(0);
         for packet in self.burst.iter() {
+            // Control messages come from the address and port to which the reports go.
             match collector_of(&self.collectors, packet.source) {
                 Some(collector) if !packet.truncated => process(collector, packet.data),
                 _ => self.stats.unknown_senders += 1,
@@ -138,16 +139,11 @@ impl Sockets {
     }
 }
 
-/// The collector whose address this is; with another port, if there is only one at that host.
+/// The collector with this address and port.
 fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
-    let ip = |address: &SocketAddr| -> IpAddr { address.ip().to_canonical() };
-    let at = |test: &dyn Fn(&SocketAddr) -> bool| collectors.iter().position(test);
-    let exact = at(&|one| ip(one) == ip(&source) && one.port() == source.port());
-    let alone = || {
-        let mut there = collectors.iter().enumerate().filter(|(_, one)| ip(one) == ip(&source));
-        there.next().filter(|_| there.next().is_none()).map(|(at, _)| at)
-    };
-    exact.or_else(alone).and_then(|at| u8::try_from(at).ok())
+    let key = |address: &SocketAddr| (address.ip().to_canonical(), address.port());
+    let at = collectors.iter().position(|one| key(one) == key(&source));
+    at.and_then(|at| u8::try_from(at).ok())
 }
 
 /// The first sequence number of a reporter that starts at `now` (ns). The sequence space wraps in 262 s, so the number can be ahead of
@@ -165,8 +161,8 @@ mod tests {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         let collectors = [at("10.0.0.9:40040"), at("10.0.0.9:40041"), at("10.0.0.8:40040")];
         let of = |text: &str| collector_of(&collectors, at(text));
-        assert_eq!((of("10.0.0.9:40041"), of("10.0.0.8:40044")), (Some(1), Some(2)));
-        assert_eq!((of("10.0.0.9:1"), of("10.0.0.7:40040")), (None, None), "which of two; none");
+        assert_eq!((of("10.0.0.9:40041"), of("10.0.0.8:40040")), (Some(1), Some(2)));
+        assert_eq!((of("10.0.0.8:40044"), of("10.0.0.7:40040")), (None, None), "any program may send from another port");
         assert_eq!(of("[::ffff:10.0.0.8]:40040"), Some(2));
     }
 }

@@ -75,6 +75,8 @@ fn to_collectors(text: &mut Text, prefix: &str, collectors: &[CollectorView]) {
     each(("overwritten_total", "counter", help), |to| to.overwritten);
     each(("retransmitted_total", "counter", "Reports retransmitted."), |to| to.retransmitted);
     each(("nacks_total", "counter", "NACKs received from a translator."), |to| to.nacks);
+    let help = "NACKs ignored: repeated, beyond the limit of retransmissions, or about reports never sent.";
+    each(("nacks_ignored_total", "counter", help), |to| to.nacks_ignored);
     let help = "Reports requested by a NACK and no longer in the retransmit buffer.";
     each(("unavailable_total", "counter", help), |to| to.unavailable);
     let help = "Reports refused by a translator: no such store or list, or malformed.";

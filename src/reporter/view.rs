@@ -23,6 +23,9 @@ pub(crate) struct CollectorView {
     pub(crate) retransmitted: u64,
     /// NACKs processed.
     pub(crate) nacks: u64,
+    /// NACKs ignored: for a gap already being retransmitted, beyond the limit of retransmissions, or about reports never sent.
+    #[serde(default)]
+    pub(crate) nacks_ignored: u64,
     /// Reports that a NACK requested and that were no longer in the retransmit buffer.
     pub(crate) unavailable: u64,
     /// NACKs that refuse a report: no such store or list, or malformed.
@@ -48,6 +51,7 @@ pub(crate) fn collector_views(
             overwritten,
             retransmitted: retransmitted + probes,
             nacks,
+            nacks_ignored: to.stats.early + to.stats.limited + to.stats.unbelieved,
             unavailable,
             refused: to.stats.refused,
             translator_drops: to.stats.translator_drops,

@@ -31,6 +31,13 @@ const SEQUENCE: usize = 2;
 const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
 /// How often the last report is retransmitted.
 const PROBES: u8 = 8;
+/// Longest time, us, for which a congestion notice holds: control messages are not authenticated, and a translator that is still
+/// congested repeats its notice far sooner.
+const MAX_HOLD_US: u32 = 1_000_000;
+/// Time that a retransmitted report takes from the allowance for NACKs, ns: 256 per millisecond.
+const RETRANSMISSION: u64 = 1_000_000 / 256;
+/// The allowance: 512 retransmissions at once.
+const ALLOWANCE: u64 = 512 * RETRANSMISSION;
 
 /// Counters of one collector's destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +54,11 @@ pub struct Stats {
     pub nacks: u64,
     /// NACKs for a gap that was already being retransmitted.
     pub early: u64,
-    /// Reports that NACKs requested after they had left the retransmit buffer.
+    /// NACKs ignored because they would exceed the limit of retransmissions.
+    pub limited: u64,
+    /// NACKs and ACKs about reports that were never sent, after the translator had confirmed the sequence.
+    pub unbelieved: u64,
+    /// Reports that NACKs requested after they had left the retransmit buffer; each is counted once.
     pub unavailable: u64,
     /// NACKs of a translator that expects a sequence before the first one of this reporter: stored reports were renumbered.
     pub renumbered: u64,
@@ -81,6 +92,12 @@ pub(super) struct Destination {
     fresh: u16,
     /// When the last NACK was processed, and for which report.
     heeded: Option<(u64, u16)>,
+    /// When the allowance for retransmissions is whole again, ns.
+    spent_until: u64,
+    /// The translator has named a sequence of ours.
+    confirmed: bool,
+    /// Of the reports, counted from the first, those that are before this one are not counted as unavailable again.
+    unavailable_before: u64,
     /// When the last report is retransmitted, and how many times remain.
     probe: (u64, u8),
     level: u8,
@@ -105,6 +122,9 @@ impl Destination {
             unsent: None,
             fresh: 0,
             heeded: None,
+            spent_until: 0,
+            confirmed: false,
+            unavailable_before: 0,
             probe: (u64::MAX, 0),
             level: 0,
             level_until: 0,
@@ -143,7 +163,7 @@ impl Destination {
         if level == 0 {
             self.waits_until = 0;
         }
-        self.level_until = now.saturating_add(u64::from(hold_us) * 1000);
+        self.level_until = now.saturating_add(u64::from(hold_us.min(MAX_HOLD_US)) * 1000);
     }
 
     /// Sends a report, or puts it into the ring; false: there was no space for it.
@@ -233,13 +253,21 @@ impl Destination {
             self.stats.early += 1;
             return;
         }
+        let sent = u64::from(missing) <= self.stats.essential;
+        if !sent && self.confirmed {
+            self.stats.unbelieved += 1;
+            return;
+        }
+        let repeated = if overload { 1 } else { missing.min(self.buffered_count) };
+        if !self.allow(repeated, now) {
+            self.stats.limited += 1;
+            return;
+        }
         self.stats.nacks += 1;
         self.heeded = Some((now, last));
-        let mut missing = missing;
-        if u64::from(missing) > self.stats.essential {
-            missing = self.renumber(last);
-        }
-        self.stats.unavailable += u64::from(missing.saturating_sub(self.buffered_count));
+        self.confirmed = true;
+        let missing = if sent { missing } else { self.renumber(last) };
+        self.count_unavailable(missing);
         let first = self.next.wrapping_sub(missing.min(self.buffered_count));
         if self.buffered_count > 0 {
             self.unsent = Some(first);
@@ -255,6 +283,29 @@ impl Destination {
             self.waits_until = hold.clamp(now.saturating_add(least), now.saturating_add(most));
         }
         self.pump(now, out);
+    }
+
+    /// Takes `count` retransmissions from the allowance, if it has as many.
+    fn allow(&mut self, count: u16, now: u64) -> bool {
+        // Later than possible: the clock was set back.
+        if self.spent_until > now.saturating_add(ALLOWANCE) {
+            self.spent_until = now;
+        }
+        let spent = self.spent_until.max(now).saturating_add(u64::from(count) * RETRANSMISSION);
+        let allowed = spent <= now.saturating_add(ALLOWANCE);
+        if allowed {
+            self.spent_until = spent;
+        }
+        allowed
+    }
+
+    /// Of the last `missing` reports, counts those that have left the buffer and were not counted before.
+    fn count_unavailable(&mut self, missing: u16) {
+        let total = self.stats.essential;
+        let from = total.saturating_sub(missing.into()).max(self.unavailable_before);
+        let to = total.saturating_sub(self.buffered_count.into());
+        self.stats.unavailable += to.saturating_sub(from);
+        self.unavailable_before = to.max(self.unavailable_before);
     }
 
     /// Handles a `last` that was never sent: the translator continues the sequence of an earlier reporter with the same ID, and has
@@ -276,6 +327,12 @@ impl Destination {
     /// Processes an ACK: the translator has all reports up to `last`.
     pub(super) fn ack(&mut self, last: u16) {
         self.stats.acks += 1;
+        let missing = self.next.wrapping_add(self.shift).wrapping_sub(last).wrapping_sub(1);
+        if u64::from(missing) >= self.stats.essential {
+            self.stats.unbelieved += 1;
+            return;
+        }
+        self.confirmed = true;
         if last == self.next.wrapping_add(self.shift).wrapping_sub(1) {
             self.probe = (u64::MAX, 0);
         }

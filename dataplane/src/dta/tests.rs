@@ -607,3 +607,58 @@ fn configurations_that_cannot_be_carried_out_name_the_setting() {
     assert_eq!(sketch(|one| one.per_report = 100), "per_report");
     assert_eq!(sketch(|one| one.epoch = 5), "epoch");
 }
+
+#[test]
+fn forged_nacks_cause_bounded_retransmission_and_count_a_report_once() {
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::new(1 << 20, 100_000));
+    let path = Path::new();
+    (0..1000).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
+    assert_eq!(sent(&mut out).len(), 1000);
+    let stats = |reporter: &Reporter| reporter.destinations(0).next().unwrap().stats;
+    // Confirmed: from now on, nobody can renumber the reports.
+    reporter.control(0, &control(Body::Ack { last: 999 }), 0, &mut out);
+    for last in 60_000..61_000 {
+        reporter.control(0, &nack(last), 1, &mut out);
+    }
+    assert_eq!((out.len(), stats(&reporter).renumbered, stats(&reporter).unbelieved), (0, 0, 1000));
+    // A thousand different numbers within a millisecond, over and over.
+    for round in 0..10_u64 {
+        for last in 0..1000 {
+            let now = 1_000_000 * (round + 1) + u64::from(last);
+            reporter.control(0, &nack(last), now, &mut out);
+        }
+    }
+    let repeated = sent(&mut out).len();
+    assert!((512..=512 + 10 * 256).contains(&repeated), "{repeated}");
+    let stats = stats(&reporter);
+    assert_eq!((stats.retransmitted, stats.nacks + stats.limited), (repeated as u64, 10_000));
+    assert_eq!(stats.unavailable, 1000 - 256, "each once");
+}
+
+#[test]
+fn a_clock_set_back_leaves_the_allowance_for_retransmissions() {
+    let keyed = Mapping { options: ESSENTIAL, ..mapping(Trigger::Path, key_write("flow", "node[5]")) };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::default());
+    let path = Path::new();
+    const HOUR: u64 = 3_600_000_000_000;
+    (0..10).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), HOUR, &mut out));
+    reporter.control(0, &nack(6), HOUR, &mut out);
+    out.clear();
+    reporter.control(0, &nack(5), 0, &mut out);
+    assert_eq!(sequences(&sent(&mut out)), [6, 7, 8, 9, 10]);
+}
+
+#[test]
+fn a_congestion_notice_holds_for_a_second_at_most() {
+    let low = SendOptions { priority: Priority::Low, ..SendOptions::default() };
+    let hop = Mapping { options: low, ..mapping(Trigger::Hop, append(1, "node", 1)) };
+    let (mut reporter, mut out) = (reporter(vec![hop]), Outbox::default());
+    let context = Context::new(Trigger::Hop, 7);
+    let body = Body::Congestion { level: 3, hold_us: u32::MAX, dropped: 0 };
+    reporter.control(0, &control(body), 0, &mut out);
+    reporter.report(&context, 999_999_999, &mut out);
+    assert!(out.is_empty());
+    reporter.report(&context, 1_000_000_000, &mut out);
+    assert_eq!(out.len(), 1);
+}

@@ -885,6 +885,8 @@ export type ReporterCollector = {
   essential: number;
   /** NACKs processed. */
   nacks: number;
+  /** NACKs ignored: for a gap already being retransmitted, beyond the limit of retransmissions, or about reports never sent. */
+  nacks_ignored: number;
   /** Essential reports overwritten before they were acknowledged. */
   overwritten: number;
   /** NACKs that refuse a report: no such store or list, or malformed. */
