@@ -162,7 +162,11 @@ mod tests {
         let collectors = [at("10.0.0.9:40040"), at("10.0.0.9:40041"), at("10.0.0.8:40040")];
         let of = |text: &str| collector_of(&collectors, at(text));
         assert_eq!((of("10.0.0.9:40041"), of("10.0.0.8:40040")), (Some(1), Some(2)));
-        assert_eq!((of("10.0.0.8:40044"), of("10.0.0.7:40040")), (None, None), "any program may send from another port");
+        assert_eq!(
+            (of("10.0.0.8:40044"), of("10.0.0.7:40040")),
+            (None, None),
+            "any program may send from another port"
+        );
         assert_eq!(of("[::ffff:10.0.0.8]:40040"), Some(2));
     }
 }

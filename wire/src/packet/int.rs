@@ -593,11 +593,16 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<(), Refusal> {
         let (class, kind) = (u16_at(bytes, option), bytes[option + 2]);
         let header = option + 4;
-        if !matches!(class, CLASS_INT_1 | CLASS_INT_2) || self.purpose == Purpose::Flow {
+        if !matches!(class, CLASS_INT_1 | CLASS_INT_2) {
             return Ok(());
         }
         if kind == Shim2::DESTINATION {
             self.out.destination = true;
+            return Ok(());
+        }
+        if self.purpose == Purpose::Flow {
+            // INT inside the tunnel is then not looked for.
+            self.find_int = false;
             return Ok(());
         }
         if end < header + header::LEN_1 {

@@ -184,7 +184,10 @@ impl<'a, 'p> Walk<'a, 'p> {
             }
             if matches!(next, 0 | 60) && self.find_int {
                 if next == 0 {
-                    self.int_options(bytes, ip, at, len)?;
+                    let found = self.int_options(bytes, ip, at, len);
+                    if self.purpose != Purpose::Flow {
+                        found?;
+                    }
                 }
                 self.options(bytes.get(at + 2..at + len).unwrap_or(&[]))?;
             }
@@ -198,7 +201,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn int_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, len: usize) -> Result<(), Refusal> {
         let (mut option, end) = (at + 2, at + len);
         while let Some(kind) = bytes.get(option).filter(|_| option < end) {
-            let wanted = *kind == sf::OPTION && self.find_int && self.purpose != Purpose::Flow;
+            let wanted = *kind == sf::OPTION && self.find_int;
             let next = match (kind, bytes.get(option + 1).filter(|_| option + 1 < end)) {
                 (0, _) => option + 1,
                 (_, Some(len)) => option + 2 + usize::from(*len),
@@ -210,6 +213,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 if next > end {
                     return Err(Refusal::BadOption);
                 }
+                // Found even if only the flow is read: INT behind it is then not looked for.
                 self.int_option(bytes, (ip, at), option, next)?;
             }
             option = next;
