@@ -69,7 +69,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         },
     )
     .number("lost_at_per_s", best.lost_at.unwrap_or(0))
-    .text("limit", if best.lost_at.is_some() { "a higher rate loses reports" } else { "the sender" });
+    .text("limit", best.limit());
     let conditions = best.step.describe(conditions);
     Ok(Outcome::new(name, runs.iter().map(|run| 1e9 / run.rate().max(1.0)).collect(), conditions))
 }
@@ -85,6 +85,15 @@ struct Highest {
 impl Highest {
     fn rate(&self) -> f64 {
         self.step.sent as f64 / self.step.seconds
+    }
+
+    /// Why there is no higher rate.
+    fn limit(&self) -> &'static str {
+        match self.lost_at {
+            _ if self.step.lost() > 0 || !self.step.settled => "the lowest rate already loses reports",
+            Some(_) => "a higher rate loses reports",
+            None => "the sender",
+        }
     }
 }
 
