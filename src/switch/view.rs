@@ -59,6 +59,9 @@ pub(crate) struct Totals {
     pub(crate) consumed: u64,
     /// Of those consumed: DTA reports intercepted for the translator of this process.
     pub(crate) intercepted: u64,
+    /// DTA reports with VLAN tags, which are forwarded instead of intercepted.
+    #[serde(default)]
+    pub(crate) intercept_tagged: u64,
     /// Of those originated: messages of the translator to reporters.
     pub(crate) replies: u64,
     /// Messages to reporters without a route, or longer than the MTU; not part of `originated`.
@@ -254,6 +257,7 @@ impl Forwarder {
             sent: stats.sent(),
             consumed: stats.consumed,
             intercepted: stats.intercepted,
+            intercept_tagged: stats.intercept_tagged,
             replies: stats.replies,
             replies_refused: stats.replies_refused,
             queued,

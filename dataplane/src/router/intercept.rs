@@ -2,7 +2,7 @@
 //! reports of Direct Telemetry Access end at the translator of the last hop. Replies have these destinations as source address.
 //!
 //! Datagrams are not reassembled: a first fragment is dropped and counted; later ones have no port and are forwarded. Frames with
-//! VLAN tags are forwarded, because replies would need the tags.
+//! VLAN tags are forwarded and counted, because replies would need the tags.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,10 +23,14 @@ impl Router {
     /// Consumes or drops a packet to an intercepted destination. False, with nothing changed, for any other packet.
     pub(super) fn intercept(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) -> bool {
         let is_to = |address: &SocketAddr| address.ip() == ip.dst;
-        if !self.config.intercept.iter().any(is_to) || ip.later || ip.at != ethernet::HEADER_LEN {
+        if !self.config.intercept.iter().any(is_to) || ip.later {
             return false;
         }
         let Some(to) = self.intercepted(&self.frames[slot as usize].bytes, ip) else { return false };
+        if ip.at != ethernet::HEADER_LEN {
+            self.stats.intercept_tagged += 1;
+            return false;
+        }
         if is_fragment(&self.frames[slot as usize].bytes, ip) {
             self.lose(slot, from, Drop::InterceptFragment);
             return true;

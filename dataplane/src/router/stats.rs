@@ -149,6 +149,8 @@ pub struct Stats {
     pub consumed: u64,
     /// Consumed datagrams that were passed to [`Wires::deliver`](super::Wires::deliver).
     pub intercepted: u64,
+    /// Frames with VLAN tags to intercepted destinations, which are forwarded.
+    pub intercept_tagged: u64,
     /// Originated replies of intercepted destinations.
     pub replies: u64,
     /// Replies without a route, or that are too long; not part of the originated frames.

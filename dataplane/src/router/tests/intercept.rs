@@ -86,6 +86,10 @@ fn datagrams_to_intercepted_destinations_are_delivered_and_others_forwarded() {
     let mut tagged = to(v4(9, 2).into(), DTA);
     tagged.splice(12..12, [0x81, 0, 0, 7]);
     assert_eq!(given(&mut router, &tagged).sent.len(), 1);
+    assert_eq!(router.stats().intercept_tagged, 1);
+    tagged[41] += 1;
+    given(&mut router, &tagged);
+    assert_eq!(router.stats().intercept_tagged, 1, "another port");
     assert_eq!((router.stats().intercepted, router.stats().drops()), (4, 0));
 }
 
