@@ -330,6 +330,7 @@ impl Iterator for Stream {
                 "" if text.is_empty() && message.data.is_empty() => message.event = "message".into(),
                 "" if text.is_empty() => return Some(Ok(message)),
                 "event" => message.event = value.to_string(),
+                "data" if message.data.len() + value.len() >= EVENT_LIMIT => return Some(Err(too_long())),
                 "data" => {
                     if !message.data.is_empty() {
                         message.data.push('\n');
@@ -349,12 +350,15 @@ impl Stream {
         let mut bytes = Vec::new();
         let mut byte = [0_u8; 1];
         // Byte by byte, but out of the connection's buffer: an event must not wait for the next one to fill a buffer.
-        while bytes.len() < LINE_LIMIT {
+        loop {
             if self.body.read(&mut byte)? == 0 {
                 return Ok(None);
             }
             if byte[0] == b'\n' {
                 break;
+            }
+            if bytes.len() == EVENT_LIMIT {
+                return Err(too_long());
             }
             bytes.push(byte[0]);
         }
@@ -362,7 +366,13 @@ impl Stream {
     }
 }
 
-const LINE_LIMIT: usize = 1 << 20;
+/// Longest event of a stream, bytes.
+const EVENT_LIMIT: usize = 1 << 20;
+
+fn too_long() -> io::Error {
+    let why = format!("an event is longer than {EVENT_LIMIT} bytes: is this hopwise?");
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
 
 #[cfg(test)]
 mod tests {
@@ -437,6 +447,21 @@ mod tests {
         let messages: Vec<_> = client.stream("/events/stream").unwrap().map(Result::unwrap).collect();
         let message = |event: &str, data: &str| Message { event: event.into(), data: data.into() };
         assert_eq!(messages, [message("message", "a"), message("shed", "1\n2")]);
+    }
+
+    /// Of many lines, or of a single one.
+    #[test]
+    fn events_longer_than_a_mebibyte_are_an_error() {
+        let line = format!("data:{}\n", "a".repeat(100_000));
+        let single = format!("data:{}\n", "a".repeat(1 << 20));
+        for (lines, accepted) in [(line.repeat(10), true), (line.repeat(11), false), (single, false)] {
+            let event = format!("{lines}\n");
+            let length = event.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{event}");
+            let (client, _) = serve(answer.leak());
+            let first = client.stream("/events/stream").unwrap().next().unwrap();
+            assert_eq!(first.is_ok(), accepted, "{length} bytes");
+        }
     }
 
     #[test]
