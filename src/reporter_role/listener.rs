@@ -1,13 +1,13 @@
 //! The socket to which programs of this machine send reports.
 
 use std::{
-    fs::{self, Permissions},
+    fs::{self, DirBuilder, Permissions},
     io::{self, ErrorKind},
     net::UdpSocket,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::{
-            fs::{FileTypeExt, MetadataExt, PermissionsExt},
+            fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
             net::UnixDatagram,
         },
     },
@@ -57,11 +57,23 @@ impl Listener {
         if is_abandoned(path) {
             fs::remove_file(path)?;
         }
-        let socket = UnixDatagram::bind(path)?;
-        // With the usual mask, only this user can write to the file before this.
-        fs::set_permissions(path, Permissions::from_mode(MODE))?;
+        // Named in a directory that is closed to others, until it has its permissions.
+        let closed = path.with_file_name(format!(".hopwise-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&closed)?;
+        let made = Self::made(&closed.join("s"), path);
+        fs::remove_dir(&closed)?;
+        let socket = made?;
         socket.set_nonblocking(true)?;
         Ok(Self::Unix(socket, path.to_owned(), inode(path)?))
+    }
+
+    /// A socket made at `first`, with its permissions, and then named `path`, which must be free.
+    fn made(first: &Path, path: &Path) -> io::Result<UnixDatagram> {
+        let socket = UnixDatagram::bind(first)?;
+        let named = fs::set_permissions(first, Permissions::from_mode(MODE))
+            .and_then(|()| fs::hard_link(first, path));
+        fs::remove_file(first)?;
+        named.map(|()| socket)
     }
 
     /// The address of a UDP socket, whose port the system may have chosen.

@@ -146,6 +146,8 @@ fn a_unix_socket_is_for_user_and_group_and_replaces_an_abandoned_one() {
     let listener = Listener::open(&listen).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
     assert!(Listener::open(&listen).is_err(), "a socket in use");
+    let closed = path.with_file_name(format!(".hopwise-{}", std::process::id()));
+    assert!(!closed.exists(), "nothing is left, also after a failure");
     let program = UnixDatagram::unbound().unwrap();
     program.send_to(b"one", &path).unwrap();
     let mut line = [0; 8];
