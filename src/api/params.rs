@@ -142,6 +142,9 @@ impl Params {
         self.known = known;
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != "token") {
             match known.iter().find(|param| param.name == name) {
+                Some(_) if self.pairs.iter().filter(|(other, _)| other == name).count() > 1 => {
+                    return Err(Refusal::bad(format!("{name} is given more than once; remove all but one")));
+                }
                 // An empty text means no filter; an empty value of any other form is invalid.
                 Some(param) if !value.is_empty() || !matches!(param.form, Form::Text) => {
                     param.check(value)?
@@ -265,5 +268,7 @@ mod tests {
         assert!(refused(LIMIT, "limit", "").is_some());
         assert_eq!(params(&[]).only(LIMIT).unwrap().limit(), Ok(10));
         assert_eq!(params(&[("limit", "100")]).only(LIMIT).unwrap().limit(), Ok(100));
+        let twice = Refusal::bad("limit is given more than once; remove all but one");
+        assert_eq!(params(&[("limit", "9"), ("limit", "9")]).only(LIMIT).err(), Some(twice));
     }
 }
