@@ -414,6 +414,10 @@ fn store(text: &mut Text, monitor: &Monitor) {
     each("store_committed_total", "counter", "Records on disk.", |stats| stats.committed as f64);
     each("store_bytes", "gauge", "Size of all files.", |stats| stats.bytes as f64);
     each("store_files", "gauge", "Files.", |stats| stats.files as f64);
+    let help = "Files written without indexes on events at a high rate, and indexed when they were complete.";
+    each("store_indexed_later_total", "counter", help, |stats| stats.indexed_later as f64);
+    let help = "Failed attempts to index such a file.";
+    each("store_index_failures_total", "counter", help, |stats| stats.index_failures as f64);
     each("store_last_commit_seconds", "gauge", "Time of the last commit, Unix time.", |stats| {
         stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9)
     });
@@ -492,6 +496,8 @@ fn intercepting(text: &mut Text, switch: Option<&SwitchView>) {
     };
     let help = "DTA reports intercepted for the translator of this process; part of the frames consumed.";
     single("switch_intercepted_total", help, |switch| switch.totals.intercepted);
+    let help = "DTA reports with VLAN tags, forwarded instead of intercepted.";
+    single("switch_intercept_tagged_total", help, |switch| switch.totals.intercept_tagged);
     let help =
         "Messages to DTA reporters sent for the translator of this process; part of the frames originated.";
     single("switch_replies_total", help, |switch| switch.totals.replies);

@@ -524,6 +524,8 @@ fn store_view(stats: store::Stats, queue: &Account) -> StoreView {
         last_commit: stats.last_commit,
         bytes: stats.bytes,
         files: stats.files,
+        indexed_later: stats.indexed_later,
+        index_failures: stats.index_failures,
     }
 }
 

@@ -283,6 +283,10 @@ pub(crate) struct StoreView {
     pub(crate) bytes: u64,
     /// Files.
     pub(crate) files: u64,
+    /// Files written without indexes on events at a high rate, and indexed when they were complete.
+    pub(crate) indexed_later: u64,
+    /// Attempts at that which failed: queries over such a file read it whole; it is tried again.
+    pub(crate) index_failures: u64,
 }
 
 /// A worker thread.

@@ -68,7 +68,7 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     }
     store.flush();
     let cpu = writer_time();
-    let stats = store.close();
+    let stats = store.finish();
     let wall = start.elapsed();
     let all_cpu = before.zip(time_of_other_threads()).map(|(before, after)| after.saturating_sub(before));
     let bytes =

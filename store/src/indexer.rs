@@ -4,7 +4,7 @@
 //! them out, ends the file after a number of events, and passes it on to this thread. Until the indexes are there a query reads
 //! the file as a whole: every row is in it from its commit on.
 //!
-//! The indexes are created in one transaction. A process that is killed meanwhile leaves the file as it was, and the next one
+//! The indexes are created in one transaction. A process that is stopped or killed meanwhile leaves the file as it was, and the next one
 //! that opens the store passes it on again.
 //!
 //! # How
@@ -18,6 +18,7 @@
 //! with the table's; the tests run SQLite's integrity check, which compares each entry.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -35,6 +36,8 @@ use crate::shared::Shared;
 pub(crate) struct Indexer {
     shared: Arc<Shared>,
     files: Arc<Mutex<Files>>,
+    /// Files that are not begun stay as they are, and the one in work is given up.
+    stop: Arc<AtomicBool>,
     thread: Option<(Sender<PathBuf>, JoinHandle<()>)>,
 }
 
@@ -49,7 +52,7 @@ struct Files {
 
 impl Indexer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, files: Arc::default(), thread: None }
+        Self { shared, files: Arc::default(), stop: Arc::default(), thread: None }
     }
 
     /// Passes on a file that is complete and closed. A file that has its indexes is left alone.
@@ -58,9 +61,10 @@ impl Indexer {
         if self.thread.is_none() {
             let (sender, receiver) = channel();
             let (shared, files) = (Arc::clone(&self.shared), Arc::clone(&self.files));
+            let stop = Arc::clone(&self.stop);
             let started = thread::Builder::new().name("store-index".to_owned());
-            self.thread =
-                started.spawn(move || run(&receiver, &shared, &files)).ok().map(|thread| (sender, thread));
+            let started = started.spawn(move || run(&receiver, &shared, &files, &stop));
+            self.thread = started.ok().map(|thread| (sender, thread));
         }
         let sent = self.thread.as_ref().is_some_and(|(sender, _)| sender.send(path.clone()).is_ok());
         if !sent {
@@ -68,9 +72,10 @@ impl Indexer {
         }
     }
 
-    /// Whether the file is waiting or in work: then nobody else may write into it.
+    /// Whether the file is waiting, in work, or to be tried again: then nobody else may write into it.
     pub(crate) fn has(&self, path: &Path) -> bool {
-        lock(&self.files).waiting.iter().any(|waiting| waiting == path)
+        let files = lock(&self.files);
+        files.waiting.iter().chain(&files.failed).any(|one| one == path)
     }
 
     /// Whether it keeps up: each file that waits is one that queries read as a whole.
@@ -96,6 +101,12 @@ impl Indexer {
         lock(&self.files).waiting = paths.map(PathBuf::from).to_vec();
     }
 
+    /// Ends the thread; the next process builds what is left.
+    pub(crate) fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.finish();
+    }
+
     /// Waits until all files that were passed on are done.
     pub(crate) fn finish(&mut self) {
         if let Some((sender, thread)) = self.thread.take() {
@@ -106,9 +117,11 @@ impl Indexer {
     }
 }
 
-fn run(queue: &Receiver<PathBuf>, shared: &Shared, files: &Mutex<Files>) {
+fn run(queue: &Receiver<PathBuf>, shared: &Shared, files: &Mutex<Files>, stop: &Arc<AtomicBool>) {
     for path in queue {
-        match build(&path) {
+        let built = build(&path, stop);
+        match built {
+            _ if stop.load(Ordering::Relaxed) && built.is_err() => return,
             Ok(built) => {
                 shared.stats().indexed_later += u64::from(built);
                 finish(shared, files, path, true);
@@ -129,8 +142,8 @@ fn finish(shared: &Shared, files: &Mutex<Files>, path: PathBuf, done: bool) {
 }
 
 /// Creates the indexes on events. Returns whether there was something to do: not in a file that has them, is not ours, or is
-/// gone because it was too old.
-fn build(path: &Path) -> Result<bool, Error> {
+/// gone because it was too old. Gives up, which is an error, once `stop` is set.
+fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
     let fail = |error| Error::sqlite(path, error);
     if !path.exists() {
         return Ok(false);
@@ -138,6 +151,8 @@ fn build(path: &Path) -> Result<bool, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
     conn.busy_timeout(schema::BUSY).map_err(fail)?;
+    let stop = Arc::clone(stop);
+    conn.progress_handler(STEPS, Some(move || stop.load(Ordering::Relaxed))).map_err(fail)?;
     match schema::check(&conn, "main", path) {
         Err(Error::Newer { .. } | Error::Foreign(_) | Error::Empty(_)) => return Ok(false),
         checked => checked?,
@@ -287,6 +302,9 @@ fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Instructions of SQLite between two looks at the wish to stop.
+const STEPS: i32 = 10_000;
+
 /// As for writing; what is sorted has its share of the cache.
 const SETTINGS: &str = "
 PRAGMA synchronous = NORMAL;
@@ -383,6 +401,8 @@ mod tests {
         };
         indexer.submit(path.clone());
         assert_eq!(tried(&mut indexer), (0, 1));
+        // Until it is tried again, nobody writes into it.
+        assert!(indexer.has(&path));
         indexer.retry(Duration::from_secs(3600));
         assert_eq!(tried(&mut indexer), (0, 1));
         indexer.retry(Duration::ZERO);
@@ -396,6 +416,33 @@ mod tests {
     }
 
     #[test]
+    fn a_stop_leaves_the_file_to_the_next_process() {
+        let dir = Dir::new("stopped");
+        let path = file(&dir, &events(50_000), EventIndexes::Later);
+        let before = contents_of_events(&path);
+        let shared = Arc::new(Shared::default());
+        let mut indexer = Indexer::new(Arc::clone(&shared));
+        indexer.stop.store(true, Ordering::Relaxed);
+        indexer.submit(path.clone());
+        indexer.stop();
+        let stats = shared.stats().clone();
+        assert_eq!((stats.indexed_later, stats.index_failures), (0, 0));
+        assert!(is_left_out(&path) && contents_of_events(&path) == before);
+        let mut next = Indexer::new(Arc::clone(&shared));
+        next.submit(path.clone());
+        next.finish();
+        assert_eq!(shared.stats().indexed_later, 1);
+        assert!(!is_left_out(&path) && contents_of_events(&path) == before);
+    }
+
+    /// The number of events, and the sum of their times.
+    fn contents_of_events(path: &Path) -> (i64, i64) {
+        let conn = Connection::open(path).unwrap();
+        let sums = "SELECT count(*), sum(ts % 1000000) FROM event_data";
+        conn.query_row(sums, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    }
+
+    #[test]
     fn sorted_entries_make_the_indexes_that_create_index_makes() {
         for count in [0, 1, 31, 33, 5000, 150_000] {
             let (created, sorted) = (Dir::new("created"), Dir::new("sorted"));
@@ -406,8 +453,9 @@ mod tests {
             drop(conn);
             let sorted = file(&sorted, &events, EventIndexes::Later);
             assert!(is_left_out(&sorted) && !is_left_out(&created));
-            assert!(build(&sorted).unwrap());
-            assert!(!is_left_out(&sorted) && !build(&sorted).unwrap());
+            let stop = Arc::default();
+            assert!(build(&sorted, &stop).unwrap());
+            assert!(!is_left_out(&sorted) && !build(&sorted, &stop).unwrap());
             assert_eq!(contents(&sorted), contents(&created), "{count} events");
         }
     }

@@ -160,8 +160,16 @@ impl Store {
         self.shared.stats().clone()
     }
 
-    /// Commits everything, closes the files, and returns the final accounts.
+    /// Commits everything, closes the files, and returns the final accounts. Files that still lack their indexes on events get them from
+    /// the next process that opens the store.
     pub fn close(mut self) -> Stats {
+        self.stop();
+        self.stats()
+    }
+
+    /// As [`Store::close`], but waits until all files have their indexes: a second per million events, at most five million.
+    pub fn finish(mut self) -> Stats {
+        self.send(Message::Finish);
         self.stop();
         self.stats()
     }

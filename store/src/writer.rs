@@ -1,7 +1,7 @@
 //! The thread that writes: receives batches from the queue, commits in time, rolls files over, deletes old ones, and recovers
 //! from full disks and damaged files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -31,6 +31,8 @@ pub(crate) enum Message {
     Retention(Option<Duration>, Option<u64>),
     /// Commit, then answer.
     Flush(SyncSender<()>),
+    /// At the end, wait until all files have their indexes.
+    Finish,
 }
 
 /// The data of a message that is to be written.
@@ -71,6 +73,10 @@ pub(crate) struct Writer {
     busy_at: Option<Instant>,
     bulk: Bulk,
     indexer: Indexer,
+    /// After a failure: the file that was open, if it has no indexes.
+    left_out: Option<PathBuf>,
+    /// Whether to wait at the end until all files have their indexes.
+    finish: bool,
     /// After a failure: when to try again.
     retry_at: Option<Instant>,
     housekeeping_at: Instant,
@@ -106,6 +112,8 @@ impl Writer {
             busy_at: None,
             bulk: BULK,
             indexer,
+            left_out: None,
+            finish: false,
             retry_at: None,
             housekeeping_at: Instant::now(),
             wall: SystemTime::now,
@@ -141,13 +149,18 @@ impl Writer {
                     // The caller may no longer wait for the answer.
                     let _ = done.send(());
                 }
+                Ok(Message::Finish) => self.finish = true,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         self.commit();
         self.close();
-        self.indexer.finish();
+        if self.finish {
+            self.indexer.finish();
+        } else {
+            self.indexer.stop();
+        }
         self.shared.stats().state = State::Closed;
     }
 
@@ -266,7 +279,10 @@ impl Writer {
             }
             other => other,
         };
-        self.segment = Some(opened?);
+        let segment = self.segment.insert(opened?);
+        if let Some(path) = self.left_out.take().filter(|path| path != segment.path()) {
+            self.indexer.submit(path);
+        }
         Ok(())
     }
 
@@ -324,13 +340,20 @@ impl Writer {
     pub(crate) fn fail(&mut self, error: &Error, more: u64) {
         let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
         // Dropping the connection rolls the transaction back.
-        let path = self.segment.take().map(|segment| segment.path().to_owned());
+        let segment = self.segment.take();
+        let (indexed, path) = (
+            segment.as_ref().is_none_or(Segment::is_indexed),
+            segment.map(|segment| segment.path().to_owned()),
+        );
         (self.commit_at, self.begun) = (None, None);
         self.retry_at = Some(Instant::now() + RETRY);
         let damaged = matches!(error, Error::Sqlite(_, error) if schema::is_damage(error));
-        if let (true, Some(path)) = (damaged, path) {
+        if let (true, Some(path)) = (damaged, &path) {
             // If it cannot be renamed either, opening it will fail the same way, and be counted, once a second.
-            let _ = self.set_aside(&path);
+            let _ = self.set_aside(path);
+        }
+        if !indexed && !damaged {
+            self.left_out = path;
         }
         let full = error.is_full();
         let mut stats = self.shared.stats();
@@ -628,6 +651,26 @@ mod tests {
         assert_eq!(writer.segment.as_ref().unwrap().id(), id.next_part());
     }
 
+    #[test]
+    fn a_file_that_a_failure_left_without_indexes_gets_them_when_another_is_opened() {
+        let dir = Dir::new("failed-bulk");
+        let (mut writer, shared) = writer(&dir);
+        writer.bulk = Bulk { least: 0, ..SMALL };
+        deliver(&mut writer, &shared, changes(START, 10, 10));
+        writer.commit();
+        writer.roll_if_due();
+        deliver(&mut writer, &shared, changes(START + SECOND, 10, 10));
+        writer.commit();
+        assert_eq!(indexed(dir.path()), [true, false]);
+        writer.fail(&Error::io(dir.path(), std::io::ErrorKind::StorageFull.into()), 0);
+        // It is continued, or another day's is begun.
+        writer.busy_at = None;
+        writer.bulk.rate = u64::MAX;
+        writer.open(FileId::of(START + 86_400 * SECOND, crate::Period::Day)).unwrap();
+        writer.indexer.finish();
+        assert_eq!(indexed(dir.path()), [true, true, true]);
+    }
+
     const CHILD: &str = "HOPWISE_STORE_BULK_CHILD";
 
     /// What the child process does: writes in bulk until it is killed, and prints how much is committed. In a normal run:
@@ -673,7 +716,7 @@ mod tests {
             left_out += indexed(dir.path()).iter().filter(|indexed| !**indexed).count();
             // Opening it is enough: the next process does what was left.
             let store = crate::Store::open(Config::new(dir.path())).unwrap();
-            assert_eq!(store.close().set_aside, 0);
+            assert_eq!(store.finish().set_aside, 0);
             assert!(indexed(dir.path()).iter().all(|indexed| *indexed));
             let [all, of_flow] = found(dir.path());
             assert!(all as u64 >= reported && all % 500 == 0 && of_flow == all / 100, "{all} of {reported}");

@@ -34,7 +34,7 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         filler.store.flush();
         Ok(batches * BATCH as u64)
     })?;
-    let stats = filler.store.close();
+    let stats = filler.store.finish();
     if stats.committed != stats.submitted {
         return Err(CliError::new(format!(
             "{} of {} events were not stored",
@@ -78,7 +78,7 @@ fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, 
         filler.submit();
     }
     let filled = filler.filled;
-    filler.store.close();
+    filler.store.finish();
     let fill_seconds = started.elapsed().as_secs_f64();
     let reader = Reader::open(dir.path()).map_err(|error| CliError::new(error.to_string()))?;
     let half = BEGIN + filled / 2 * STEP;

@@ -149,7 +149,7 @@ fn once(
         }
     })?;
     if let Some(store) = store {
-        store.close();
+        store.finish();
     }
     Ok(served)
 }

@@ -246,7 +246,7 @@ impl StoreWriter {
     /// Closes the store; then everything is on disk.
     pub(super) fn close(mut self) -> store::Stats {
         self.submit();
-        self.store.close()
+        self.store.finish()
     }
 }
 

@@ -1133,6 +1133,10 @@ export type Store = {
   failed: number;
   /** Files. */
   files: number;
+  /** Attempts at that which failed: queries over such a file read it whole; it is tried again. */
+  index_failures: number;
+  /** Files written without indexes on events at a high rate, and indexed when they were complete. */
+  indexed_later: number;
   /** Time of the last commit, nanoseconds since the Unix epoch. */
   last_commit: number | null;
   /** Why the state is not `ok`. */
@@ -1393,6 +1397,8 @@ export type SwitchTotals = {
   dropped: number;
   /** Drops by reason. */
   drops: NamedCounts;
+  /** DTA reports with VLAN tags, which are forwarded instead of intercepted. */
+  intercept_tagged: number;
   /** Of those consumed: DTA reports intercepted for the translator of this process. */
   intercepted: number;
   /** ARP, neighbour discovery and ICMP frames that the switch sent itself, and messages of a translator to reporters. */

@@ -143,7 +143,7 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
             cpu_time().zip(before).map_or(begun.elapsed().as_secs_f64(), |(after, before)| after - before);
         Ok(seconds * 1e9 / reports as f64)
     })?;
-    let stats = store.close();
+    let stats = store.finish();
     if stats.committed == 0 {
         return Err(failed("the store committed no events"));
     }
