@@ -141,8 +141,15 @@ fn suggested_queries_of_the_demo_are_answered(demo: &Demo) {
     let answers: Vec<Value> = (questions.iter())
         .map(|words| {
             let asked = || hopwise(words.iter().map(String::as_str).chain(["--json"]));
-            // A sketch after its first two seconds, long queues and losses after five.
-            let run = patiently(|| Some(asked()).filter(|run| run.code == Some(0) && !run.stdout.is_empty()));
+            // A sketch after its first two seconds, long queues and losses after five; estimates grow with the packets that were sent.
+            let grown = |answer: &Value| match words[0].as_str() {
+                "count" => answer["estimate"].as_u64() > Some(100),
+                "sketch" => answer["estimate"].as_f64() > Some(10.0),
+                _ => true,
+            };
+            let answered =
+                |run: &support::Run| run.code == Some(0) && !run.stdout.is_empty() && grown(&run.json()[0]);
+            let run = patiently(|| Some(asked()).filter(answered));
             run.unwrap_or_else(|| panic!("{words:?}: {}", asked().stderr)).json().remove(0)
         })
         .collect();
@@ -160,8 +167,6 @@ fn suggested_queries_of_the_demo_are_answered(demo: &Demo) {
     assert_eq!(answers[0]["fields"]["path"], json!(nodes), "the path of {flow}");
     let latency = answers[0]["fields"]["latency"].as_u64();
     assert!(latency.is_some_and(|latency| (1_000..1_000_000_000).contains(&latency)), "{}", answers[0]);
-    assert!(answers[2]["estimate"].as_u64() > Some(100), "{}", answers[2]);
-    assert!(answers[3]["estimate"].as_f64() > Some(10.0), "{}", answers[3]);
     assert!(answers[4]["fields"]["nodes"].as_u64() > Some(0), "{}", answers[4]);
     assert_eq!(answers[5]["fields"]["node"], json!(201), "the queue to h8 is long at the spine");
     assert_eq!(answers[6]["fields"]["reason"], json!(71), "a full queue: {}", answers[6]);
