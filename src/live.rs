@@ -8,7 +8,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use collector::{Batch, Event, event::Kind};
+use collector::{
+    Batch, Event,
+    event::{FirstValues, Kind},
+};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
@@ -95,12 +98,13 @@ impl Hub {
             return;
         }
         let Clients { list, sent, shed } = &mut *clients;
-        for (event, path) in batch.events() {
+        for (event, path, first) in batch.events_with_first_values() {
             let mut text: Option<Arc<str>> = None;
             for client in list.iter().filter(|client| client.filter.wants(event)) {
                 match client.queue.try_reserve() {
                     Ok(permit) => {
-                        let text = text.get_or_insert_with(|| as_json(event, path, rules, &self.reasons));
+                        let text =
+                            text.get_or_insert_with(|| as_json(event, (path, first), rules, &self.reasons));
                         permit.send(Arc::clone(text));
                         *sent += 1;
                     }
@@ -134,7 +138,12 @@ impl Hub {
     }
 }
 
-fn as_json(event: &Event, path: &[u32], rules: &[String], reasons: &ReasonNames) -> Arc<str> {
+fn as_json(
+    event: &Event,
+    path: (&[u32], Option<FirstValues<'_>>),
+    rules: &[String],
+    reasons: &ReasonNames,
+) -> Arc<str> {
     let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
     let view = EventView::new(event, rule.map(String::as_str), path, reasons);
     // A plain struct of numbers and texts always has a JSON form.

@@ -13,7 +13,7 @@ mod status;
 
 use std::collections::BTreeMap;
 
-use collector::event::{Basis, Event, Rollup};
+use collector::event::{Basis, Event, FirstValues, Rollup};
 use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
@@ -141,14 +141,29 @@ pub(crate) struct EventView {
     pub(crate) basis: Name,
     /// Node ids in forwarding order; null where a node id is unavailable.
     pub(crate) path: Vec<Option<u32>>,
+    /// Of a new flow's path: the flow latency of the same report, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flow_latency: Option<u64>,
+    /// How it was obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
+    pub(crate) latency_basis: Option<Name>,
+    /// Of a new flow's path: the hop latencies of the same report, ns, in the order of the path; null where unavailable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hop_latencies: Vec<Option<u32>>,
 }
 
 /// Names of drop reasons by code.
 pub(crate) type ReasonNames = BTreeMap<u8, String>;
 
 impl EventView {
-    /// An event with its rule's name and its path.
-    pub(crate) fn new(event: &Event, rule: Option<&str>, nodes: &[u32], reasons: &ReasonNames) -> Self {
+    /// An event with its rule's name, and its path with the first values of a new flow.
+    pub(crate) fn new(
+        event: &Event,
+        rule: Option<&str>,
+        (nodes, first): (&[u32], Option<FirstValues<'_>>),
+        reasons: &ReasonNames,
+    ) -> Self {
         Self {
             ts: event.ts,
             id: id(event.id),
@@ -167,6 +182,12 @@ impl EventView {
             reason_name: event.reason.and_then(|code| reasons.get(&code)).cloned(),
             basis: basis(event.basis).into(),
             path: path(nodes),
+            flow_latency: first.and_then(|first| first.flow_latency),
+            latency_basis: first
+                .filter(|first| first.flow_latency.is_some())
+                .map(|first| basis(first.basis).into()),
+            // A latency that is unavailable has the value of a node that is.
+            hop_latencies: first.map_or_else(Vec::new, |first| path(first.hop_latencies)),
         }
     }
 }

@@ -1,9 +1,15 @@
 //! Owned results of a collector, for the queues to the store, the live stream and the exporters.
 
-use crate::event::{Drop, Event, FlowRow, Loss, Output, Rollup};
+mod first;
+
+use detect::Metric;
+
+use crate::event::{Drop, Event, FirstValues, FlowRow, Kind, Loss, Output, Rollup};
 
 /// All results of one worker since the batch was last cleared. Its memory is reused, so that nothing is allocated in
 /// the steady state; a batch at its capacity refuses and counts records instead of growing.
+///
+/// The first values of a flow ([`FirstValues`]) become part of the event of its new path.
 #[derive(Debug, Default)]
 pub struct Batch {
     capacity: usize,
@@ -18,9 +24,11 @@ pub struct Batch {
     drop_senders: Vec<u32>,
     sender: u32,
     refused: u64,
+    /// The latest event of a new path, by its index: it takes up the flow's first values.
+    new_path: Option<usize>,
 }
 
-/// Room for paths, in nodes per record.
+/// Room for paths and first values, in words per record.
 const PATH_NODES: usize = 8;
 
 /// Position of a path in the batch's arena.
@@ -45,6 +53,7 @@ impl Batch {
             drop_senders: Vec::with_capacity(capacity),
             sender: 0,
             refused: 0,
+            new_path: None,
         }
     }
 
@@ -60,10 +69,21 @@ impl Batch {
 
     /// Events with their paths.
     pub fn events(&self) -> impl ExactSizeIterator<Item = (&Event, &[u32])> {
-        self.events.iter().map(|(event, span)| (event, self.path(*span)))
+        self.events_with_first_values().map(|(event, path, _)| (event, path))
     }
 
-    /// Events with their senders and paths; see [`Output::sender`].
+    /// Events with their paths, those of new paths with the flow's first values.
+    pub fn events_with_first_values(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&Event, &[u32], Option<FirstValues<'_>>)> {
+        self.events.iter().map(|(event, span)| {
+            let (path, first) = first::split(event, self.path(*span));
+            (event, path, first)
+        })
+    }
+
+    /// Events with their senders (see [`Output::sender`]), and with their paths in the form in which [`Batch::event`](Output::event) of
+    /// another batch takes them: first values follow the path.
     pub fn events_by_sender(&self) -> impl ExactSizeIterator<Item = (u32, &Event, &[u32])> {
         let events = self.events.iter().zip(&self.event_senders);
         events.map(|((event, span), sender)| (*sender, event, self.path(*span)))
@@ -134,6 +154,21 @@ impl Batch {
         self.drop_senders.clear();
         self.sender = 0;
         self.refused = 0;
+        self.new_path = None;
+    }
+
+    /// Adds a first value to the event of the flow's new path, if that is in this batch and of the same report.
+    #[inline]
+    fn take_first_value(&mut self, event: &Event) -> bool {
+        let is_value =
+            event.kind == Kind::New && matches!(event.metric, Some(Metric::FlowLatency | Metric::HopLatency));
+        let Some(index) = self.new_path.filter(|_| is_value) else { return false };
+        let (path, span) = &self.events[index];
+        if path.flow != event.flow || path.ts != event.ts || event.flow.is_none() {
+            return false;
+        }
+        let words = &mut self.paths[span.start as usize..][..span.len as usize];
+        first::take(path, words, event)
     }
 
     fn path(&self, span: Span) -> &[u32] {
@@ -158,9 +193,18 @@ impl Output for Batch {
 
     #[inline]
     fn event(&mut self, event: &Event, path: &[u32]) {
+        if event.kind == Kind::New && self.take_first_value(event) {
+            return;
+        }
         if self.events.len() < self.capacity
-            && let Some(span) = self.store_path(path)
+            && let Some(mut span) = self.store_path(path)
         {
+            let more = first::words(event, path);
+            if more > 0 && self.paths.len() + more <= self.capacity * PATH_NODES {
+                self.paths.resize(self.paths.len() + more, first::NOTHING);
+                span.len += more as u32;
+                self.new_path = Some(self.events.len());
+            }
             self.events.push((*event, span));
             self.event_senders.push(self.sender);
         } else {
@@ -225,6 +269,52 @@ mod tests {
         };
         // 32 records, or 256 nodes.
         assert_eq!([0, 3, 8, 9, 20, 255].map(&mut fill), [32, 32, 32, 29, 13, 2]);
+    }
+
+    fn of_flow(kind: Kind, metric: Metric, value: u64) -> Event {
+        let flow = Some(wire::FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 6));
+        Event { metric: Some(metric), value: Some(value), flow, ..Event::blank(5, kind) }
+    }
+
+    #[test]
+    fn the_first_values_of_a_flow_are_part_of_its_new_path() {
+        let mut batch = Batch::with_capacity(64);
+        let path = of_flow(Kind::New, Metric::FlowPath, 3);
+        batch.event(&path, &[7, 8, 7]);
+        let hop = |node, value| Event { node: Some(node), ..of_flow(Kind::New, Metric::HopLatency, value) };
+        let latency =
+            Event { basis: crate::event::Basis::HopSum, ..of_flow(Kind::New, Metric::FlowLatency, 1 << 40) };
+        [hop(8, 80), hop(7, 70), hop(7, 71), latency].iter().for_each(|event| batch.event(event, &[]));
+        // Of another report, of another flow, of a node that is not on the path, beyond the range; and a change.
+        let others = [
+            Event { ts: 6, ..hop(8, 1) },
+            Event { flow: None, ..hop(8, 1) },
+            hop(9, 1),
+            hop(7, 1),
+            Event { kind: Kind::Change, ..hop(8, 1) },
+            latency,
+        ];
+        others.iter().for_each(|event| batch.event(event, &[]));
+        let mut copy = Batch::with_capacity(64);
+        batch.events_by_sender().for_each(|(_, event, path)| copy.event(event, path));
+        for batch in [&batch, &copy] {
+            let events: Vec<_> = batch.events_with_first_values().collect();
+            let values = FirstValues {
+                flow_latency: Some(1 << 40),
+                basis: crate::event::Basis::HopSum,
+                hop_latencies: &[70, 80, 71],
+            };
+            assert_eq!(events[0], (&path, &[7, 8, 7][..], Some(values)));
+            let expected: Vec<_> = others.iter().map(|event| (event, &[][..], None)).collect();
+            assert_eq!(events[1..], expected);
+        }
+        // Without measurements there are no first values, and a cleared batch has forgotten the path.
+        batch.clear();
+        batch.event(&path, &[7, 8, 7]);
+        assert_eq!(batch.events_with_first_values().next(), Some((&path, &[7, 8, 7][..], None)));
+        batch.clear();
+        batch.event(&hop(8, 80), &[]);
+        assert_eq!(batch.len(), 1);
     }
 
     #[test]

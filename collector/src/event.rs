@@ -96,6 +96,19 @@ pub enum Basis {
     Topology = 6,
 }
 
+impl Basis {
+    /// All, in numeric order.
+    pub const ALL: [Self; 7] = [
+        Self::Measured,
+        Self::HopSum,
+        Self::Corrected,
+        Self::Unsynchronised,
+        Self::HopLimit,
+        Self::Timestamps,
+        Self::Topology,
+    ];
+}
+
 /// A significant change. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
 ///
 /// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, and `Latest`) are passed with the event as a
@@ -163,6 +176,25 @@ pub(crate) fn record_id(seed: u64, event: &Event) -> u64 {
     let node = event.node.map_or(0, |node| u64::from(node) | 1 << 32);
     let whose = fold(event.flow.map_or(0, |flow| flow.id()), node ^ what << 40);
     fold(fold(seed, whose), part ^ event.value.unwrap_or(0).rotate_left(20))
+}
+
+/// The values measured by the report that showed a flow's path for the first time. In a [`Batch`](crate::Batch) they are part of the
+/// record of that path, so that a new flow is one record.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FirstValues<'a> {
+    /// The flow latency, ns.
+    pub flow_latency: Option<u64>,
+    /// How it was obtained.
+    pub basis: Basis,
+    /// Hop latencies, ns, in the order of the path; `u32::MAX` = unavailable.
+    pub hop_latencies: &'a [u32],
+}
+
+impl FirstValues<'_> {
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.flow_latency.is_none() && self.hop_latencies.iter().all(|latency| *latency == u32::MAX)
+    }
 }
 
 /// One metric of one key over one interval.

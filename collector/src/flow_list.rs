@@ -56,7 +56,7 @@ pub struct FlowPage {
     pub flows: Vec<(FlowRank, FlowKey)>,
     /// Whether more flows match.
     pub more: bool,
-    /// How many match, those before the page included.
+    /// How many match, those before the page included. A flow that was copied twice counts twice: it was evicted and came back meanwhile.
     pub total: u64,
 }
 

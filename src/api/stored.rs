@@ -14,7 +14,7 @@ use axum::{
     extract::{State, rejection::JsonRejection},
 };
 use serde::{Deserialize, Deserializer, Serialize};
-use store::{EventFilter, EventRow, FlowPoint, QueryError, QueryErrorKind, Reader, RollupFilter};
+use store::{EventFilter, EventRow, FirstRow, FlowPoint, QueryError, QueryErrorKind, Reader, RollupFilter};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task,
@@ -59,7 +59,10 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
     let reasons = build::drop_reasons(&context.active_config.settings());
     read(&context, move |reader| {
         let rows = reader.events(&filter)?;
-        let view = |row: &EventRow| EventView::new(&row.event, row.rule.as_deref(), &row.path, &reasons);
+        let view = |row: &EventRow| {
+            let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
+            EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
+        };
         let (events, cut) = page::fill(rows.iter().map(view), filter.limit);
         let next = events.last().map(|event| event.ts).filter(|_| cut || events.len() == filter.limit);
         Ok(Events { events, next })

@@ -236,6 +236,14 @@ pub(super) fn sentence(event: &EventView, terminal: Terminal) -> String {
     if !event.path.is_empty() {
         say(path_text(&event.path));
     }
+    if let Some(latency) = event.flow_latency {
+        let basis = event.latency_basis.as_deref().filter(|basis| *basis != "measured");
+        say(format!(
+            "{}{}",
+            units::nanos(latency),
+            basis.map_or(String::new(), |basis| format!(" ({basis})"))
+        ));
+    }
     if let Some(change) = change(event) {
         say(change);
     }

@@ -41,7 +41,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     wanted.equal("node", filter.node.map(|node| Value::Int(node.into())));
     let sql = format!(
         "SELECT ts, id, kind, metric, flow, src, dst, sport, dport, proto, node, interface, queue, value, previous, \
-         threshold, rule, reason, basis, path FROM events {} ORDER BY ts DESC LIMIT {limit}",
+         threshold, rule, reason, basis, path, flow_latency, latency_basis, hop_latencies FROM events {} ORDER BY ts DESC LIMIT {limit}",
         wanted.clause()
     );
     let mut events: Vec<EventView> =
@@ -70,6 +70,9 @@ fn event(row: Vec<Value>) -> Option<EventView> {
         reason_name: None,
         basis: row.text().unwrap_or_default().into(),
         path: parse_path(&row.text().unwrap_or_default()),
+        flow_latency: row.number(),
+        latency_basis: row.text().map(Into::into),
+        hop_latencies: parse_path(&row.text().unwrap_or_default()),
     })
 }
 
@@ -118,12 +121,19 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
 /// The latest reported values of each node of the flow's path: its latency for this flow, and the latest
 /// occupancy of one of its queues, from any flow.
 fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
-    let query = "SELECT node, value FROM events WHERE flow = ?1 AND metric = 'hop_latency' ORDER BY ts DESC LIMIT 1000";
-    let latencies = rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)?;
-    let latest = |node: u32| {
-        let mut values = latencies.iter().cloned().map(|row| Row(row.into_iter()));
-        values.find_map(|mut row| (row.number::<u32>() == Some(node)).then(|| row.number::<u64>()).flatten())
-    };
+    let query = "SELECT node, value, path, hop_latencies FROM events WHERE flow = ?1 \
+                 AND (metric = 'hop_latency' OR hop_latencies IS NOT NULL) ORDER BY ts DESC LIMIT 1000";
+    // Latest first: the latency of a single node, or those of the nodes of a new path.
+    let mut latencies: Vec<(u32, u64)> = Vec::new();
+    for row in rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)? {
+        let mut row = Row(row.into_iter());
+        let (node, value) = (row.number(), row.number());
+        let (path, values) = (row.text().unwrap_or_default(), row.text().unwrap_or_default());
+        let first = parse_path(&path).into_iter().zip(parse_path(&values));
+        latencies.extend(node.zip(value));
+        latencies.extend(first.filter_map(|(node, value)| Some((node?, value?.into()))));
+    }
+    let latest = |node: u32| latencies.iter().find(|(of, _)| *of == node).map(|(_, value)| *value);
     let mut hops = Vec::new();
     for node in &flow.path {
         let mut hop = HopView { node: *node, ..HopView::default() };

@@ -35,7 +35,7 @@ pub(crate) struct Links {
 pub(crate) struct Flows {
     /// Flows that match, largest first.
     pub(crate) flows: Vec<FlowView>,
-    /// Number of flows that match.
+    /// Number of flows that match. One that was evicted and came back while they were counted counts twice.
     pub(crate) total: u64,
     /// Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow
     /// of a worker, and the time it took to read them. Their values are current.

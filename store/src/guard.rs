@@ -147,6 +147,7 @@ const TABLES: &[&str] = &[
     "losses",
     "reports",
     "event_data",
+    "first_data",
     "rollup_data",
     "flow_data",
     "drop_data",

@@ -114,6 +114,12 @@ impl Names {
         Ok(id)
     }
 
+    /// Hop latencies as text in the form of a path.
+    pub(crate) fn latencies(&mut self, latencies: &[u32]) -> &str {
+        path_text(latencies, &mut self.text);
+        &self.text
+    }
+
     #[cold]
     fn new_path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<i64> {
         path_text(path, &mut self.text);
@@ -129,7 +135,7 @@ impl Names {
     }
 }
 
-/// Writes `101>102>103` into `text`; a node that was not available is `?`.
+/// Writes `101>102>103` into `text`; a node or latency that was not available is `?`.
 fn path_text(path: &[u32], text: &mut String) {
     text.clear();
     for (i, node) in path.iter().enumerate() {

@@ -47,11 +47,14 @@ impl Joined {
         conn.execute_batch(schema::LOAD_STATISTICS).map_err(here)?;
         conn.busy_timeout(Duration::from_secs(1)).map_err(here)?;
         let cache = CACHE_KIB / files.len().max(1);
+        let mut first_values = Vec::with_capacity(files.len());
         for (i, file) in files.iter().enumerate() {
-            attach(&conn, &file.path, i, cache).map_err(|error| (file.path.clone(), error))?;
+            let attached = attach(&conn, &file.path, i, cache)
+                .and_then(|()| schema::has_first_values(&conn, &format!("f{i}")));
+            first_values.push(attached.map_err(|error| (file.path.clone(), error))?);
         }
         for view in VIEWS {
-            conn.execute_batch(&union(view, files.len())).map_err(here)?;
+            conn.execute_batch(&union(view, &first_values)).map_err(here)?;
         }
         guard::make_read_only(&mut conn).map_err(here)?;
         Ok(Self { conn, files })
@@ -112,13 +115,18 @@ fn uri(path: &Path, mode: &str) -> String {
     uri + "?" + mode
 }
 
-fn union(view: &str, files: usize) -> String {
-    let members: String = (0..files).map(|i| format!(" UNION ALL SELECT * FROM f{i}.{view}")).collect();
+/// `files`: whether each has first values. Those of earlier versions lack the last columns of events.
+fn union(view: &str, files: &[bool]) -> String {
+    let member = |(i, has_first_values): (usize, &bool)| {
+        let lacking = if view == "events" && !has_first_values { ", NULL, NULL, NULL" } else { "" };
+        format!(" UNION ALL SELECT *{lacking} FROM f{i}.{view}")
+    };
+    let members: String = files.iter().enumerate().map(member).collect();
     let all = format!("SELECT * FROM main.{view}{members}");
     // A flow seen in several files has a row in each; the latest one is used. SQLite takes the other columns from
     // the row that has the maximum.
     let body = match view {
-        "flows" if files > 1 => format!("SELECT {LATEST_FLOW} FROM ({all}) GROUP BY flow"),
+        "flows" if files.len() > 1 => format!("SELECT {LATEST_FLOW} FROM ({all}) GROUP BY flow"),
         _ => all,
     };
     format!("CREATE TEMP VIEW {view} AS {body}")

@@ -108,7 +108,7 @@ pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use reader::Reader;
 pub use reports::ReportRow;
 pub use rows::{
-    EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
+    EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };
 pub use stats::{State, Stats};
 pub use store::Store;

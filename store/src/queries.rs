@@ -12,7 +12,8 @@ use crate::intern::parse_path;
 use crate::query::{QueryError, QueryOptions, Value};
 use crate::reader::Reader;
 use crate::rows::{
-    EventFilter, EventRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals, basis_of,
+    EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
+    basis_of,
 };
 
 impl Reader {
@@ -200,6 +201,18 @@ impl FlowHistory {
     /// Adds an event that is not older than those before.
     fn add(&mut self, row: EventRow) {
         let event = row.event;
+        if let Some(first) = &row.first {
+            let point = self.point(event.ts);
+            if first.flow_latency.is_some() {
+                (point.flow_latency, point.basis) = (first.flow_latency, first.basis);
+            }
+            // As in the events of values: without a latency there is none.
+            for (node, latency) in row.path.iter().zip(&first.hop_latencies) {
+                if *latency != u32::MAX {
+                    point.set_hop(*node, (*latency).into());
+                }
+            }
+        }
         if event.metric == Some(Metric::FlowPath) {
             if !row.path.is_empty() && self.paths.last().is_none_or(|(_, path)| *path != row.path) {
                 self.paths.push((event.ts, row.path));
@@ -207,19 +220,22 @@ impl FlowHistory {
             return;
         }
         let Some(value) = event.value else { return };
-        if self.series.last().is_none_or(|point| point.ts != event.ts) {
-            let before = self.series.last().cloned().unwrap_or_default();
-            self.series.push(FlowPoint { ts: event.ts, ..before });
-        }
-        let Some(point) = self.series.last_mut() else { return };
+        let point = self.point(event.ts);
         if event.metric == Some(Metric::FlowLatency) {
             (point.flow_latency, point.basis) = (Some(value), event.basis);
         } else if let Some(node) = event.node {
-            match point.hops.iter_mut().find(|hop| hop.0 == node) {
-                Some(hop) => hop.1 = value,
-                None => point.hops.push((node, value)),
-            }
+            point.set_hop(node, value);
         }
+    }
+
+    /// The point of this time: the latest one, or a new one with its values.
+    fn point(&mut self, ts: Nanos) -> &mut FlowPoint {
+        if self.series.last().is_none_or(|point| point.ts != ts) {
+            let before = self.series.last().cloned().unwrap_or_default();
+            self.series.push(FlowPoint { ts, ..before });
+        }
+        let last = self.series.len() - 1;
+        &mut self.series[last]
     }
 
     /// Sorts each point's hops into the order of the path at that time, and removes nodes that were no longer on it. If no path
@@ -234,6 +250,15 @@ impl FlowHistory {
             point.hops.sort_by_key(|(node, _)| {
                 (path.iter().position(|hop| hop == node).unwrap_or(usize::MAX), *node)
             });
+        }
+    }
+}
+
+impl FlowPoint {
+    fn set_hop(&mut self, node: u32, latency: u64) {
+        match self.hops.iter_mut().find(|hop| hop.0 == node) {
+            Some(hop) => hop.1 = latency,
+            None => self.hops.push((node, latency)),
         }
     }
 }
@@ -332,7 +357,7 @@ fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
         reason: row.get(14)?,
         basis: basis(row, 15)?,
     };
-    Ok(EventRow { event, rule: row.get(16)?, path: path(row, 18)? })
+    Ok(EventRow { event, rule: row.get(16)?, path: path(row, 18)?, first: first(row)? })
 }
 
 fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
@@ -395,6 +420,12 @@ fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
     Ok(FlowState { row: state, path: path(row, 10)? })
 }
 
+fn first(row: &Row<'_>) -> rusqlite::Result<Option<FirstRow>> {
+    let Some(basis) = row.get::<_, Option<String>>(20)? else { return Ok(None) };
+    let (flow_latency, hop_latencies) = (optional(row, 19)?, path(row, 21)?);
+    Ok(Some(FirstRow { flow_latency, basis: basis_of(&basis), hop_latencies }))
+}
+
 /// The flow in the first five columns.
 fn flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
     let src: Option<String> = row.get(0)?;
@@ -431,7 +462,7 @@ fn optional(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<u64>> {
 }
 
 const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
-                             threshold, reason, basis, rule, id, path";
+                             threshold, reason, basis, rule, id, path, flow_latency, latency_basis, hop_latencies";
 const ROLLUP_COLUMNS: &str = "src, dst, sport, dport, proto, ts, interval, metric, node, interface, queue, \
                               count, min, max, sum, p50, p99";
 const DROP_COLUMNS: &str =

@@ -1,6 +1,6 @@
 //! Parameters and results of the typed queries ([`crate::Reader::events`] and others).
 
-use collector::event::{Basis, Event, FlowRow, Kind, Nanos};
+use collector::event::{Basis, Event, FirstValues, FlowRow, Kind, Nanos};
 use detect::Metric;
 use wire::FlowKey;
 
@@ -39,6 +39,27 @@ pub struct EventRow {
     pub rule: Option<String>,
     /// The nodes in forwarding order (`u32::MAX` = unavailable); empty where it does not apply.
     pub path: Vec<u32>,
+    /// Of a new path: the flow's first values.
+    pub first: Option<FirstRow>,
+}
+
+/// First values as they were stored; see [`FirstValues`].
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FirstRow {
+    /// The flow latency, ns.
+    pub flow_latency: Option<u64>,
+    /// How it was obtained.
+    pub basis: Basis,
+    /// Hop latencies, ns, in the order of the path; `u32::MAX` = unavailable.
+    pub hop_latencies: Vec<u32>,
+}
+
+impl FirstRow {
+    /// The values.
+    pub fn values(&self) -> FirstValues<'_> {
+        let Self { flow_latency, basis, hop_latencies } = self;
+        FirstValues { flow_latency: *flow_latency, basis: *basis, hop_latencies }
+    }
 }
 
 /// Which rollups. Absent filters match everything.
@@ -159,17 +180,6 @@ pub struct Totals {
     pub losses: u64,
 }
 
-/// All of them, in numeric order.
-pub(crate) const BASES: [Basis; 7] = [
-    Basis::Measured,
-    Basis::HopSum,
-    Basis::Corrected,
-    Basis::Unsynchronised,
-    Basis::HopLimit,
-    Basis::Timestamps,
-    Basis::Topology,
-];
-
 /// The name used in the store, the API and the UI.
 pub(crate) fn basis_name(basis: Basis) -> &'static str {
     match basis {
@@ -186,7 +196,7 @@ pub(crate) fn basis_name(basis: Basis) -> &'static str {
 /// The basis of a stored name. Files of version 0.1.0 have `stamps` for `timestamps`.
 pub(crate) fn basis_of(name: &str) -> Basis {
     let name = if name == "stamps" { "timestamps" } else { name };
-    BASES.into_iter().find(|basis| basis_name(*basis) == name).unwrap_or_default()
+    Basis::ALL.into_iter().find(|basis| basis_name(*basis) == name).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -195,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_basis_is_read_by_its_name_also_by_that_of_earlier_files() {
-        assert_eq!(BASES.map(|basis| basis_of(basis_name(basis))), BASES);
+        assert_eq!(Basis::ALL.map(|basis| basis_of(basis_name(basis))), Basis::ALL);
         assert_eq!(basis_of("stamps"), Basis::Timestamps);
     }
 }

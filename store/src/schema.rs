@@ -11,7 +11,10 @@ use crate::config::Error;
 use crate::files;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+
+/// From this version on there are first values: [`collector::event::FirstValues`].
+const FIRST_VALUES: u32 = 2;
 
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");
@@ -49,7 +52,10 @@ pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Err
     conn.busy_timeout(BUSY).map_err(fail)?;
     // Checked before anything is written: a foreign file is not changed.
     match check(&conn, "main", path) {
-        Ok(()) => conn.execute_batch(SETTINGS).map_err(fail)?,
+        Ok(()) => {
+            conn.execute_batch(SETTINGS).map_err(fail)?;
+            upgrade(&mut conn).map_err(fail)?;
+        }
         Err(Error::Empty(_)) => {
             conn.execute_batch(SETTINGS).map_err(fail)?;
             create(&mut conn, indexes).map_err(fail)?;
@@ -76,6 +82,27 @@ pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Er
         found if found > VERSION => Err(Error::Newer { path: path.to_owned(), found, known: VERSION }),
         _ => Ok(()),
     }
+}
+
+/// Adds what files of earlier versions lack, in one transaction.
+fn upgrade(conn: &mut Connection) -> rusqlite::Result<()> {
+    if conn.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0))? >= FIRST_VALUES {
+        return Ok(());
+    }
+    let transaction = conn.transaction()?;
+    transaction.execute_batch("DROP VIEW events")?;
+    for wanted in ["CREATE TABLE first_data", "CREATE VIEW events"] {
+        let statement = SQL.split_inclusive(";\n").find(|statement| statement.contains(wanted));
+        transaction.execute_batch(statement.unwrap_or_default())?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Whether the file attached to `conn` as `name` has first values.
+pub(crate) fn has_first_values(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let version: u32 = conn.query_row(&format!("PRAGMA {name}.user_version"), [], |row| row.get(0))?;
+    Ok(version >= FIRST_VALUES)
 }
 
 /// The statements that create the indexes on events.
@@ -125,7 +152,10 @@ fn create(conn: &mut Connection, indexes: EventIndexes) -> rusqlite::Result<()> 
     };
     names("kind_name", &Kind::ALL.map(|kind| (kind_code(kind), kind.name())))?;
     names("metric_name", &detect::Metric::ALL.map(|metric| (metric as i64, metric.name())))?;
-    names("basis_name", &crate::rows::BASES.map(|basis| (basis as i64, crate::rows::basis_name(basis))))?;
+    names(
+        "basis_name",
+        &collector::event::Basis::ALL.map(|basis| (basis as i64, crate::rows::basis_name(basis))),
+    )?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;

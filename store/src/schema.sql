@@ -19,6 +19,12 @@ CREATE TABLE event_data (
   basis INTEGER NOT NULL,
   PRIMARY KEY (ts, seq)
 ) WITHOUT ROWID;
+-- What the report measured that showed the path of a new flow: an event has at most one such row. Hop latencies are in the order of
+-- the path.
+CREATE TABLE first_data (
+  ts INTEGER NOT NULL, seq INTEGER NOT NULL, flow_latency INTEGER, basis INTEGER NOT NULL, hop_latencies TEXT,
+  PRIMARY KEY (ts, seq)
+) WITHOUT ROWID;
 CREATE INDEX event_flow ON event_data (chunk, flow, ts) WHERE flow IS NOT NULL;
 CREATE INDEX event_kind ON event_data (kind, ts);
 CREATE INDEX event_node ON event_data (node, ts) WHERE node IS NOT NULL;
@@ -66,14 +72,17 @@ CREATE INDEX report_flow ON report_data (chunk, flow, ts) WHERE flow IS NOT NULL
 -- scan by the kind's index instead of the table, at ten times the cost.
 CREATE VIEW events AS
 SELECT e.ts, k.kind, m.metric, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.interface, e.queue,
-       e.value, e.previous, e.threshold, r.rule, p.path, e.reason, b.basis, printf('%016x', e.id) AS id
+       e.value, e.previous, e.threshold, r.rule, p.path, e.reason, b.basis, printf('%016x', e.id) AS id,
+       x.flow_latency, l.basis AS latency_basis, x.hop_latencies
 FROM event_data e
 LEFT JOIN metric_name m ON m.id = e.metric
 LEFT JOIN kind_name k ON k.id = e.kind
 LEFT JOIN flow_key f ON f.id = e.flow
 LEFT JOIN rule_text r ON r.id = e.rule
 LEFT JOIN path_text p ON p.id = e.path
-LEFT JOIN basis_name b ON b.id = e.basis;
+LEFT JOIN basis_name b ON b.id = e.basis
+LEFT JOIN first_data x ON x.ts = e.ts AND x.seq = e.seq
+LEFT JOIN basis_name l ON l.id = x.basis;
 
 CREATE VIEW rollups AS
 SELECT e.ts, e.interval, m.metric, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.interface, e.queue,
@@ -116,6 +125,7 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('event_data', 'event_flow', '20000000 65536 16 2 1'),
   ('event_data', 'event_kind', '20000000 1600000 2 1'),
   ('event_data', 'event_node', '20000000 200000 2 1'),
+  ('first_data', 'first_data', '1000000 2 1'),
   ('rollup_data', 'rollup_data', '20000000 1000 1'),
   ('rollup_data', 'rollup_flow', '20000000 65536 100 1 1'),
   ('rollup_data', 'rollup_node', '20000000 65536 1000 200 100 8 1'),

@@ -186,7 +186,8 @@ impl Segment {
         // An index that is built from sorted entries needs no chunks, and a query then searches one instead of all.
         let chunk_of = |seq: i64| if *indexed { seq >> CHUNK_BITS } else { 0 };
         let mut insert = Insert::<17>::new(conn, "event_data")?;
-        for (event, path) in batch.events() {
+        let mut insert_first = conn.prepare_cached("INSERT INTO first_data VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        for (event, path, first) in batch.events_with_first_values() {
             let flow = flow_number(names, conn, event.flow.as_ref())?;
             let rule = match event.rule {
                 Some(index) => Some(names.rule(conn, rules, index)?),
@@ -195,6 +196,11 @@ impl Segment {
             let path = names.path(conn, path)?;
             let (ts, seq) = (int(event.ts), tally.next_seq(event.ts));
             insert.row(event_row(event, [ts, seq, chunk_of(seq)], [flow, rule, path]))?;
+            if let Some(first) = first {
+                let latencies = names.latencies(first.hop_latencies);
+                let latency = first.flow_latency.map(int);
+                insert_first.execute(params![ts, seq, latency, first.basis as i64, latencies])?;
+            }
             tally.events += 1;
         }
         insert.finish()

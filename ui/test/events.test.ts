@@ -40,6 +40,17 @@ test('events are sentences', () => {
     ],
     [{ ...queue, value: 60 }, 'queue occupancy at 102 queue 3 is now 60'],
     [{ kind: 'new', metric: 'flow_path', path: [101, 201, 102] }, 'new flow on path 101 › 201 › 102'],
+    [
+      {
+        kind: 'new',
+        metric: 'flow_path',
+        path: [1, 2],
+        flow_latency: 30_000,
+        latency_basis: 'hop_sum',
+        hop_latencies: [null, 3],
+      },
+      'new flow on path 1 › 2, 30 µs (Σ hops)',
+    ],
     [{ kind: 'new', ...queue, value: 0 }, 'queue occupancy at 102 queue 3 first seen: 0'],
     [{ kind: 'path_change', metric: 'flow_path', path: [101, 202, 102] }, 'path changed to 101 › 202 › 102'],
     [{ kind: 'path_loop', path: [1, 2, 1] }, 'path loops: 1 › 2 › 1'],

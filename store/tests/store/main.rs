@@ -1,6 +1,7 @@
 //! The store: crashes, retention, round trips and SQL. One binary, because linking each file by itself takes longer than its tests.
 
 mod crash;
+mod first_values;
 mod keeping;
 mod retention;
 mod round_trip;

@@ -46,7 +46,7 @@ fn every_event() -> Vec<(Event, EventRow)> {
         };
         let path = if i % 3 == 0 { vec![101, u32::MAX, 103 + n] } else { Vec::new() };
         let rule = event.rule.map(|rule| ["slow", "full"][usize::from(rule)].to_owned());
-        (event, EventRow { event: Event { rule: None, ..event }, rule, path })
+        (event, EventRow { event: Event { rule: None, ..event }, rule, path, first: None })
     };
     Kind::ALL.into_iter().enumerate().map(event).collect()
 }
@@ -206,6 +206,9 @@ fn the_documented_names_are_there_and_readable_by_any_tool() {
         ("reason", Null),
         ("basis", text("measured")),
         ("id", text(&format!("{:016x}", event.id))),
+        ("flow_latency", Null),
+        ("latency_basis", Null),
+        ("hop_latencies", Null),
     ];
     let found: Vec<(&str, rusqlite::types::Value)> = names.iter().map(String::as_str).zip(row).collect();
     assert_eq!(found, expected);

@@ -174,12 +174,18 @@ export type Event = {
   basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** The flow. */
   flow: Flow | null;
+  /** Of a new flow's path: the flow latency of the same report, ns. */
+  flow_latency?: number | null;
+  /** Of a new flow's path: the hop latencies of the same report, ns, in the order of the path; null where unavailable. */
+  hop_latencies?: Array<number | null>;
   /** Record id, derived from the content: 16 hexadecimal digits. */
   id: string;
   /** Interface id. */
   interface: number | null;
   /** Kind of the event. */
   kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest";
+  /** How it was obtained. */
+  latency_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** The metric that changed. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
   /** Node id. */
@@ -316,7 +322,7 @@ export type Flows = {
   flows: Array<FlowState>;
   /** `after` of the next page; null on the last. */
   next: string | null;
-  /** Number of flows that match. */
+  /** Number of flows that match. One that was evicted and came back while they were counted counts twice. */
   total: number;
 };
 

@@ -94,7 +94,11 @@ function change(event: TelemetryEvent): string {
 
 function first(event: TelemetryEvent): string {
   if (event.metric === 'flow_path') {
-    return event.path?.length ? `new flow on path ${pathText(event.path)}` : 'new flow';
+    const path = event.path?.length ? `new flow on path ${pathText(event.path)}` : 'new flow';
+    const latency = event.flow_latency ?? null;
+    if (latency === null) return path;
+    const basis = basisMark(event.latency_basis ?? null)?.mark;
+    return `${path}, ${metricValue('flow_latency', latency)}${basis ? ` (${basis})` : ''}`;
   }
   const value = event.value === null ? '' : `: ${metricValue(event.metric, event.value)}`;
   return `${subject(event)} first seen${value}`;

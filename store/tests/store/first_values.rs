@@ -1,0 +1,94 @@
+//! New flows as one record: stored, read back, and beside files of the version before.
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
+
+use collector::event::Basis;
+use collector::{Batch, Event, Kind, Output as _};
+use detect::Metric;
+use store::{Config, EventFilter, FirstRow, QueryOptions, Reader, Store, Value};
+use testkit::records::{Dir, SECOND, START, bare, flow};
+
+/// The view of version 1.
+const EVENTS_1: &str = "CREATE VIEW events AS
+    SELECT e.ts, k.kind, m.metric, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.interface, e.queue,
+           e.value, e.previous, e.threshold, r.rule, p.path, e.reason, b.basis, printf('%016x', e.id) AS id
+    FROM event_data e
+    LEFT JOIN metric_name m ON m.id = e.metric
+    LEFT JOIN kind_name k ON k.id = e.kind
+    LEFT JOIN flow_key f ON f.id = e.flow
+    LEFT JOIN rule_text r ON r.id = e.rule
+    LEFT JOIN path_text p ON p.id = e.path
+    LEFT JOIN basis_name b ON b.id = e.basis;";
+
+/// What a collector says of a new flow with three hops, and of a change five seconds later.
+fn new_flow(number: u32, ts: u64) -> Batch {
+    let mut batch = Batch::with_capacity(64);
+    let of = |kind, metric, value, ts| Event {
+        kind,
+        metric: Some(metric),
+        value: Some(value),
+        flow: Some(flow(number)),
+        ..bare(ts)
+    };
+    batch.event(&of(Kind::New, Metric::FlowPath, 3, ts), &[1, 2, 3]);
+    for (node, latency) in [(1, 100), (3, 300)] {
+        batch.event(&Event { node: Some(node), ..of(Kind::New, Metric::HopLatency, latency, ts) }, &[]);
+    }
+    batch.event(&Event { basis: Basis::HopSum, ..of(Kind::New, Metric::FlowLatency, 400, ts) }, &[]);
+    let change = of(Kind::Change, Metric::HopLatency, 900, ts + 5 * SECOND);
+    batch.event(&Event { node: Some(3), previous: Some(300), ..change }, &[]);
+    batch
+}
+
+fn keep(dir: &Dir, batch: Batch) {
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    store.submit(batch).unwrap();
+    store.close();
+}
+
+#[test]
+fn a_new_flow_is_one_record_with_its_first_values() {
+    let dir = Dir::new("first");
+    let batch = new_flow(1, START);
+    assert_eq!(batch.len(), 2);
+    keep(&dir, batch);
+    let reader = Reader::open(dir.path()).unwrap();
+    let mut events = reader.events(&EventFilter::default()).unwrap();
+    let new = events.pop().unwrap();
+    let first =
+        FirstRow { flow_latency: Some(400), basis: Basis::HopSum, hop_latencies: vec![100, u32::MAX, 300] };
+    assert_eq!((new.path, new.first), (vec![1, 2, 3], Some(first)));
+    assert_eq!((events[0].event.kind, &events[0].first), (Kind::Change, &None));
+    let history = reader.history(&flow(1), None, None, 10).unwrap();
+    let points: Vec<_> =
+        history.series.iter().map(|point| (point.flow_latency, point.basis, point.hops.clone())).collect();
+    let at = |last| (Some(400), Basis::HopSum, vec![(1, 100), (3, last)]);
+    assert_eq!(points, [at(300), at(900)]);
+    let sql = "SELECT flow_latency, latency_basis, hop_latencies FROM events WHERE kind = 'new'";
+    let table = reader.query(sql, &QueryOptions::default()).unwrap();
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert_eq!(table.rows, [[Value::Int(400), text("hop_sum"), text("100>?>300")]]);
+}
+
+#[test]
+fn a_file_of_version_1_is_read_beside_others_and_upgraded_when_it_is_written() {
+    let dir = Dir::new("version-1");
+    keep(&dir, new_flow(1, START));
+    let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
+    let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.execute_batch("DROP VIEW events; DROP TABLE first_data; PRAGMA user_version = 1").unwrap();
+    conn.execute_batch(EVENTS_1).unwrap();
+    conn.close().unwrap();
+    let found = || {
+        let reader = Reader::open(dir.path()).unwrap();
+        let events = reader.events(&EventFilter { kind: Some(Kind::New), ..EventFilter::default() }).unwrap();
+        events.into_iter().map(|row| (row.event.flow.unwrap(), row.first.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(found(), [(flow(1), false)]);
+    // The next day, in a file of its own.
+    keep(&dir, new_flow(2, START + 86_400 * SECOND));
+    assert_eq!(found(), [(flow(2), true), (flow(1), false)]);
+    // The old file again.
+    keep(&dir, new_flow(3, START + SECOND));
+    assert_eq!(found(), [(flow(2), true), (flow(3), true), (flow(1), false)]);
+}
