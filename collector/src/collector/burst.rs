@@ -11,12 +11,15 @@ use crate::index::NO_SLOT;
 use crate::state::flows::Flows;
 use crate::stream;
 
-/// Reports decoded ahead of those that are applied.
-pub(super) const AHEAD: usize = 16;
+/// Reports that are applied together.
+const HALF: usize = 8;
+
+/// Reports that are decoded ahead, at most. One half is applied while the other's memory is being prefetched.
+pub(super) const AHEAD: usize = 2 * HALF;
 
 /// Reports decoded between prefetching the bucket of one and its entry, and from there to its hops: enough
 /// time for the memory access.
-const STEP: usize = 5;
+const STEP: usize = 4;
 
 /// Writes the common report into an element of the burst.
 #[inline(always)]
@@ -33,7 +36,10 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
 
 /// Reports that are decoded but not applied yet.
 pub(super) struct Burst<'a> {
+    /// Two halves, used in turn.
     reports: [StackReport<'a>; AHEAD],
+    /// Where the first one is: at the beginning of a half.
+    first: usize,
     pub(super) count: usize,
 }
 
@@ -44,21 +50,24 @@ impl Burst<'_> {
         (head.whole_path, head.about.has_flow) = (true, true);
         head.about.origin.version = version(wire::Version::V10);
         let report = StackReport { head, records: &[], plan: 0, slot: NO_SLOT };
-        Self { reports: [report; AHEAD], count: 0 }
+        Self { reports: [report; AHEAD], first: 0, count: 0 }
+    }
+
+    /// The place of report `number`, counted from the first.
+    #[inline(always)]
+    fn place(&self, number: usize) -> usize {
+        (self.first + number) % AHEAD
     }
 
     /// Prefetches the memory of the reports that were decoded one step and two steps before number `at`.
     #[inline(always)]
     fn look_ahead(&mut self, at: usize, flows: &Flows) {
-        if let Some(earlier) = at.checked_sub(STEP)
-            && let Some(report) = self.reports[..self.count].get_mut(earlier)
-        {
+        if let Some(earlier) = at.checked_sub(STEP).filter(|earlier| *earlier < self.count) {
+            let report = &mut self.reports[self.place(earlier)];
             report.slot = flows.prefetch_entry(report.head.hash);
         }
-        if let Some(earlier) = at.checked_sub(2 * STEP)
-            && let Some(report) = self.reports[..self.count].get(earlier)
-        {
-            flows.prefetch_hops(report.slot);
+        if let Some(earlier) = at.checked_sub(2 * STEP).filter(|earlier| *earlier < self.count) {
+            flows.prefetch_hops(self.reports[self.place(earlier)].slot);
         }
     }
 }
@@ -77,7 +86,7 @@ impl Inner {
         if !self.node_units.is_empty() {
             return false;
         }
-        let mut at = burst.count % AHEAD;
+        let mut at = burst.place(burst.count);
         write(&mut burst.reports[at], brief, envelope, self.seed);
         let shape = brief.shape | u64::from(envelope.sender.profile) << 56;
         let plan = match self.plans.find(shape) {
@@ -107,20 +116,30 @@ impl Inner {
     }
 
     /// Applies the reports that were decoded.
-    #[inline(never)]
     pub(super) fn flush(&mut self, burst: &mut Burst<'_>, out: &mut dyn Output) {
-        let count = burst.count;
+        for at in burst.count..burst.count + 2 * STEP {
+            burst.look_ahead(at, &self.state.flows);
+        }
+        while burst.count > 0 {
+            self.apply_half(burst, out);
+        }
+        burst.first = 0;
+    }
+
+    /// Applies the first half of the reports that were decoded.
+    #[inline(never)]
+    pub(super) fn apply_half(&mut self, burst: &mut Burst<'_>, out: &mut dyn Output) {
+        let count = burst.count.min(HALF);
         self.stats.reports += count as u64;
         self.stats.accepted += count as u64;
         self.state.counts.flow_reports += count as u64;
-        for at in count..count + 2 * STEP {
-            burst.look_ahead(at, &self.state.flows);
-        }
-        for run in burst.reports[..count].chunk_by(|one, next| one.plan == next.plan) {
+        let half = burst.reports.get(burst.first..burst.first + count).unwrap_or_default();
+        for run in half.chunk_by(|one, next| one.plan == next.plan) {
             if let Some(plan) = run.first().and_then(|report| self.plans.get(report.plan)) {
                 self.state.apply_stacks(run, plan, out);
             }
         }
-        burst.count = 0;
+        burst.first = (burst.first + HALF) % AHEAD;
+        burst.count -= count;
     }
 }

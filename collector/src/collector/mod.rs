@@ -145,7 +145,7 @@ impl Collector {
                 && self.inner.brief(&envelope, (&brief, reader), &mut pending, out)
             {
                 if pending.count == AHEAD {
-                    self.inner.flush(&mut pending, out);
+                    self.inner.apply_half(&mut pending, out);
                 }
             } else {
                 // Applied first, to keep the order of arrival.
