@@ -58,7 +58,8 @@ impl Listener {
             fs::remove_file(path)?;
         }
         // Named in a directory that is closed to others, until it has its permissions.
-        let closed = path.with_file_name(format!(".hopwise-{}", std::process::id()));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let closed = path.with_file_name(format!(".{name}-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&closed)?;
         let made = Self::made(&closed.join("s"), path);
         fs::remove_dir(&closed)?;
