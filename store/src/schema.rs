@@ -90,7 +90,7 @@ fn upgrade(conn: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     }
     let transaction = conn.transaction()?;
-    transaction.execute_batch("DROP VIEW events")?;
+    transaction.execute_batch("DROP VIEW IF EXISTS events")?;
     for wanted in ["CREATE TABLE first_data", "CREATE VIEW events"] {
         let statement = SQL.split_inclusive(";\n").find(|statement| statement.contains(wanted));
         transaction.execute_batch(statement.unwrap_or_default())?;
