@@ -18,13 +18,16 @@ mod switch;
 mod switching;
 mod udp;
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 pub use self::harness::core_time;
 use self::harness::{Failure, LoadMeter, Outcome, Plan};
 pub(crate) use self::harness::{load, machine};
+use crate::page;
 use crate::program::Program;
 use terminal::CliError;
 use terminal::units;
@@ -38,10 +41,11 @@ use terminal::units;
   hopwise bench --list
   hopwise bench fastpath-6x8-1k fastpath-6x8-100k
   hopwise bench --all --json > figures.jsonl
+  hopwise bench --page figures.jsonl > figures.md
   hopwise bench store-insert --runs 3 --seconds 5")]
 pub struct Args {
     /// Cases to run
-    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"])]
+    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all", "page"])]
     names: Vec<String>,
 
     /// Run every case
@@ -51,6 +55,10 @@ pub struct Args {
     /// List the cases
     #[arg(long)]
     list: bool,
+
+    /// Measure nothing: make the page of the outcomes in this file (of --json), with ratios and bars
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "list", "json"])]
+    page: Option<PathBuf>,
 
     /// One JSON object per case
     #[arg(long)]
@@ -295,6 +303,11 @@ const CASES: &[Case] = &[
     Case { name: "live-change-10", about: "the same, in 10 %", run: live::run },
     Case { name: "live-change-100", about: "the same, in every report", run: live::run },
     Case { name: "live-new-flows", about: "the same, a new flow with every report", run: live::run },
+    Case {
+        name: "live-asked-1m",
+        about: "1,000,000 known flows, no change, while pages of 50 flows are requested",
+        run: live::run,
+    },
 ];
 
 /// Runs the command.
@@ -305,6 +318,9 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     if args.list {
         let line = |case: &Case| format!("{:<33}{}\n", case.name, case.about);
         return print(&CASES.iter().map(line).collect::<String>()).map(|()| ExitCode::SUCCESS);
+    }
+    if let Some(path) = &args.page {
+        return print(&page_of(path)?).map(|()| ExitCode::SUCCESS);
     }
     let plan = Plan { runs: args.runs, each: Duration::from_secs_f64(args.seconds), program };
     let mut skipped = 0;
@@ -325,6 +341,19 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
         eprintln!("hopwise: {} skipped", units::counted(skipped, "case"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names and descriptions of all cases.
+fn described() -> Vec<(&'static str, &'static str)> {
+    CASES.iter().map(|case| (case.name, case.about)).collect()
+}
+
+fn page_of(path: &Path) -> Result<String, CliError> {
+    let named = path.display();
+    let outcomes = fs::read_to_string(path).map_err(|error| {
+        CliError::io(format!("cannot read {named}"), error, "make it: hopwise bench --all --json > FILE")
+    })?;
+    page::page(&outcomes, &described()).map_err(|error| CliError::new(format!("{named}: {error}")))
 }
 
 /// The cases with these names, in the given order.
@@ -357,4 +386,31 @@ fn text(outcome: &Outcome) -> String {
         "",
         outcome.conditions.sentence()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bar_is_of_a_case() {
+        let known: Vec<_> = described().into_iter().map(|(name, _)| name).collect();
+        page::bar_names().for_each(|name| assert!(known.contains(&name), "{name}"));
+    }
+
+    #[test]
+    fn the_reference_page_of_figures_is_what_its_outcomes_say() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference");
+        let page = page_of(&dir.join("performance.jsonl")).unwrap();
+        let path = dir.join("performance-figures.md");
+        if std::env::var_os("UPDATE_REFERENCE").is_some() {
+            fs::write(&path, &page).unwrap();
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == page,
+            "run `make docs`: {} differs from what performance.jsonl says",
+            path.display()
+        );
+    }
 }

@@ -6,6 +6,7 @@
 pub mod cases;
 pub mod experiment;
 mod figures;
+mod page;
 mod program;
 mod svg;
 

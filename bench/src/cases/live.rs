@@ -18,7 +18,7 @@ use terminal::CliError;
 const FLOWS: u32 = 1000;
 /// Datagrams per call of the sender.
 const PER_CALL: usize = 64;
-/// The first rate, reports per second. It is doubled until something is lost or the sender cannot keep it.
+/// The first rate of most cases, reports per second.
 const FIRST: u64 = 12_500;
 /// Maximum rates tried by doubling.
 const STEPS: u32 = 8;
@@ -39,6 +39,24 @@ enum Traffic {
     ChangeEvery(u32),
     /// Every report is of a flow that was not seen before.
     NewFlows,
+    /// So many flows in turn, whose values do not change.
+    Known(u32),
+}
+
+impl Traffic {
+    /// The first rate, reports per second. It is doubled until something is lost or the sender cannot keep it.
+    fn first_rate(self) -> u64 {
+        if matches!(self, Self::Known(_)) { 8 * FIRST } else { FIRST }
+    }
+
+    /// Flows that are known before the measurement.
+    fn flows(self) -> u32 {
+        match self {
+            Self::ChangeEvery(_) => FLOWS,
+            Self::NewFlows => 0,
+            Self::Known(flows) => flows,
+        }
+    }
 }
 
 /// `live-change-0` and the others.
@@ -48,11 +66,14 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         "live-change-1" => Traffic::ChangeEvery(100),
         "live-change-10" => Traffic::ChangeEvery(10),
         "live-change-100" => Traffic::ChangeEvery(1),
+        "live-asked-1m" => Traffic::Known(plan.flows(1_000_000)),
         _ => Traffic::NewFlows,
     };
     let mut reports = Reports::new(traffic);
+    // A million flows are known only after half a minute, at each rate.
+    let runs = if matches!(traffic, Traffic::Known(_)) { 1 } else { plan.runs };
     // Each run: the highest rate without loss, and what was found there.
-    let runs = (0..plan.runs).map(|_| highest(name, plan, &mut reports)).collect::<Result<Vec<_>, _>>()?;
+    let runs = (0..runs).map(|_| highest(name, plan, &mut reports)).collect::<Result<Vec<_>, _>>()?;
     let Some(best) = runs.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else {
         return Err(CliError::new("no run").into());
     };
@@ -60,11 +81,12 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         "one report at the highest rate without loss",
         "UDP socket on loopback, state, queues, live stream, store with commits every second, indexes, API",
     )
-    .number("flows", if matches!(traffic, Traffic::NewFlows) { 0 } else { FLOWS })
+    .number("flows", traffic.flows())
+    .text("asked", "a page of 50 flows every 100 ms")
     .ratio(
         "changes",
         match traffic {
-            Traffic::ChangeEvery(0) | Traffic::NewFlows => 0.0,
+            Traffic::ChangeEvery(0) | Traffic::NewFlows | Traffic::Known(_) => 0.0,
             Traffic::ChangeEvery(every) => 1.0 / f64::from(every),
         },
     )
@@ -148,17 +170,18 @@ impl Step {
 /// Doubles the rate until something is lost, then halves the interval. Starts a new process with an empty
 /// store for each rate, so that nothing of an earlier rate affects it.
 fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Failure> {
-    let (mut best, mut lost_at, mut rate): (Option<(u64, Step)>, Option<u64>, u64) = (None, None, FIRST);
+    let first = reports.traffic.first_rate();
+    let (mut best, mut lost_at, mut rate): (Option<(u64, Step)>, Option<u64>, u64) = (None, None, first);
     let tries = if plan.is_trial() { 1 } else { STEPS + HALVINGS };
     for _ in 0..tries {
         let step = at_rate(name, plan, reports, rate)?;
         let (kept, lost) = (step.kept(rate), step.lost() > 0 || !step.settled);
-        if lost && rate > FIRST {
+        if lost && rate > first {
             lost_at = Some(rate);
         } else {
             best = Some((rate, step));
         }
-        let reached = best.as_ref().map_or(FIRST, |(rate, _)| *rate);
+        let reached = best.as_ref().map_or(first, |(rate, _)| *rate);
         match lost_at {
             Some(lost_at) if lost_at - reached > reached / 8 => rate = reached.midpoint(lost_at),
             None if kept && !lost => rate *= 2,
@@ -176,8 +199,9 @@ fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut sender = Sender::connect(any, program.input).map_err(failed)?;
     // Before the measurement, all flows are known and their first records are on disk.
-    if matches!(reports.traffic, Traffic::ChangeEvery(_)) {
-        send(&mut sender, reports, FIRST, Duration::from_secs_f64(2.0 * f64::from(FLOWS) / FIRST as f64))?;
+    let (flows, first) = (reports.traffic.flows(), reports.traffic.first_rate());
+    if flows > 0 {
+        send(&mut sender, reports, first, Duration::from_secs_f64(2.1 * f64::from(flows) / first as f64))?;
         program.settle(PATIENCE);
     }
     let before = program.usage()?;
@@ -245,7 +269,11 @@ impl Reports {
                 let at = numbers.map(|number| place(number, every));
                 at.map(|at| self.payloads[at].as_slice()).collect()
             }
-            Traffic::NewFlows => {
+            Traffic::NewFlows | Traffic::Known(_) => {
+                let numbers = numbers.map(|number| match self.traffic {
+                    Traffic::Known(flows) => number % flows,
+                    _ => number,
+                });
                 for (payload, number) in self.payloads.iter_mut().zip(numbers) {
                     // Within 10.0.0.0/8.
                     payload[SOURCE + 1..SOURCE + 4].copy_from_slice(&number.to_be_bytes()[1..]);

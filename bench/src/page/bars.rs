@@ -1,0 +1,105 @@
+//! What each case should reach.
+
+/// A bar.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bar {
+    /// At most so many times another case.
+    Times { case: &'static str, most: f64 },
+    /// At most so many ns more than another case.
+    More { case: &'static str, most: f64 },
+    /// At least this share of something measured in the same run.
+    Share { condition: &'static str, what: &'static str, least: f64 },
+    /// At most this value of a condition.
+    Of { condition: &'static str, what: &'static str, most: f64 },
+    /// At most so many ns.
+    Most(f64),
+}
+
+impl Bar {
+    /// Whether `value`, rounded as it is shown, reaches the bar.
+    pub(super) fn is_met(&self, value: f64) -> bool {
+        let rounded = |digits: f64| (value * digits).round() / digits;
+        match *self {
+            Self::Times { most, .. } => rounded(100.0) <= most,
+            Self::More { most, .. } | Self::Of { most, .. } => rounded(10.0) <= most,
+            Self::Share { least, .. } => rounded(100.0) >= least,
+            Self::Most(most) => value.round() <= most,
+        }
+    }
+}
+
+/// The bar of a case.
+pub(super) fn bar_of(name: &str) -> Option<&'static Bar> {
+    BARS.iter().find(|(case, _)| *case == name).map(|(_, bar)| bar)
+}
+
+const fn times(case: &'static str, most: f64) -> Bar {
+    Bar::Times { case, most }
+}
+
+const fn share(condition: &'static str, what: &'static str, least: f64) -> Bar {
+    Bar::Share { condition, what, least }
+}
+
+const COMMON: &str = "fastpath-6x8-1k";
+
+const BARS: &[(&str, Bar)] = &[
+    // Random order: at most a quarter more than the order of creation.
+    ("fastpath-6x8-100k-shuffled", times("fastpath-6x8-100k", 1.25)),
+    ("fastpath-6x8-1m-shuffled", times("fastpath-6x8-1m", 1.25)),
+    // Linear in the length of the path: 33 ns and 8 ns per hop where six hops take 81 ns.
+    ("fastpath-8x8-1k", times(COMMON, 1.2)),
+    ("fastpath-12x8-1k", times(COMMON, 1.59)),
+    ("fastpath-16x8-1k", times(COMMON, 1.99)),
+    // No item costs more than eight.
+    ("fastpath-6x4-1k", times(COMMON, 1.0)),
+    ("fastpath-6x8-1k-rule", Bar::More { case: COMMON, most: 5.0 }),
+    ("fastpath-6x8-1k-rule-history", Bar::More { case: COMMON, most: 15.0 }),
+    ("fastpath-6x8-1k-rules10", times(COMMON, 2.0)),
+    // Other formats. Per report; of INT-MX and postcards, a path is six reports.
+    ("fastpath-md21-6x8-1k", times(COMMON, 1.5)),
+    ("fastpath-tr20-md10-6x8-1k", times(COMMON, 1.5)),
+    ("fastpath-tr05-6x8-1k", times(COMMON, 1.5)),
+    ("fastpath-mx21-6x8-1k", times(COMMON, 1.5)),
+    ("fastpath-postcard-6x3-1k", times(COMMON, 1.5)),
+    ("fanout-2", share("speedup", "one worker", 1.7)),
+    ("fanout-2-100k", share("speedup", "one worker", 1.7)),
+    ("replay", times(COMMON, 1.2)),
+    ("switch-sf-transit", Bar::Most(60.0)),
+    (
+        "switch-filter",
+        Bar::Of { condition: "ns_added_by_filter", what: "ns more than without it", most: 20.0 },
+    ),
+    ("udp-one-sender", share("of_baseline", "a `recvmmsg` loop", 0.9)),
+    ("udp-one-sender-flood", share("of_baseline", "a `recvmmsg` loop", 0.9)),
+    ("udp-loopback", share("of_baseline", "a `recvmmsg` loop", 0.9)),
+    ("rx-xdp-native", share("of_baseline", "a loop that discards", 0.9)),
+    ("rx-xdp-generic", share("of_baseline", "a loop that discards", 0.9)),
+    ("rx-packet", share("of_baseline", "a loop that discards", 0.9)),
+    ("rx-udp", share("of_baseline", "a loop that discards", 0.9)),
+    ("switch-live", share("of_baseline", "a loop that copies frames", 0.5)),
+    ("xdp-detect-1k-event", Bar::Most(400.0)),
+    ("dta-sketch-merge", share("of_copy", "a copy", 0.33)),
+    ("rdma-key-write", share("of_baseline", "a plain loop", 0.6)),
+    ("rdma-append", share("of_baseline", "a plain loop", 0.6)),
+    ("dta-follow", share("of_copy", "a copy", 0.5)),
+    ("store-insert", Bar::Most(1000.0)),
+    // All threads: a report and its records.
+    (
+        "live-change-100",
+        Bar::Of { condition: "user_ns_per_report", what: "ns of the program per report", most: 1000.0 },
+    ),
+    ("live-asked-1m", Bar::Of { condition: "api_ms_greatest", what: "ms for the slowest page", most: 100.0 }),
+    // A million new flows in ten seconds.
+    ("live-new-flows", Bar::Most(10_000.0)),
+];
+
+/// The cases that bars name.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    let other = |bar: &Bar| match *bar {
+        Bar::Times { case, .. } | Bar::More { case, .. } => Some(case),
+        _ => None,
+    };
+    BARS.iter().flat_map(move |(name, bar)| [Some(*name), other(bar)].into_iter().flatten())
+}
