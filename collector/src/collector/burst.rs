@@ -5,7 +5,7 @@ use wire::Decoder;
 use wire::report::Brief;
 
 use super::Inner;
-use crate::decode::{DatagramContext, Head, StackReport, StreamSeq, version};
+use crate::decode::{DatagramContext, Head, StackReport, StreamSeq, is_whole_path, version};
 use crate::event::Output;
 use crate::index::NO_SLOT;
 use crate::state::flows::Flows;
@@ -29,6 +29,7 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
     about.origin.reporter = u64::from(brief.node_id);
     (about.origin.seq, about.origin.stamp) = (brief.seq, brief.ts);
     (about.origin.hw_id, about.origin.sender) = (brief.hw_id, envelope.sender.tag);
+    about.origin.version = version(brief.version);
     report.head.hash = brief.flow.hash(seed);
     report.head.signals = brief.int_flags.into();
     report.records = brief.records;
@@ -48,7 +49,6 @@ impl Burst<'_> {
         // The fields that are equal in all common reports.
         let mut head = Head::none();
         (head.whole_path, head.about.has_flow) = (true, true);
-        head.about.origin.version = version(wire::Version::V10);
         let report = StackReport { head, records: &[], plan: 0, slot: NO_SLOT };
         Self { reports: [report; AHEAD], first: 0, count: 0 }
     }
@@ -102,7 +102,7 @@ impl Inner {
                 }
             }
         };
-        let stream = stream::pack(version(wire::Version::V10), brief.hw_id, envelope.listener, brief.node_id);
+        let stream = stream::pack(version(brief.version), brief.hw_id, envelope.listener, brief.node_id);
         if !self.losses.observe_latest(stream, brief.seq, envelope.received, out) {
             self.losses.observe(&StreamSeq::from(brief).stream(envelope), brief.seq, envelope.received, out);
         }
@@ -113,6 +113,25 @@ impl Inner {
         burst.look_ahead(burst.count, &self.state.flows);
         burst.count += 1;
         true
+    }
+
+    /// Adds a report of a less common kind to the burst, likewise, and applies a half if it is full. Out of line, so that [`Inner::brief`] is compiled for the most common
+    /// kind.
+    #[inline(never)]
+    pub(super) fn brief_any<'a>(
+        &mut self,
+        envelope: &DatagramContext<'_>,
+        (payload, reader): (&'a [u8], &mut Decoder),
+        burst: &mut Burst<'a>,
+        out: &mut dyn Output,
+    ) -> bool {
+        let brief = reader.brief_any(payload);
+        let brief = brief.filter(|brief| is_whole_path(brief.flags) && !brief.records.is_empty());
+        let added = brief.is_some_and(|brief| self.brief(envelope, (&brief, reader), burst, out));
+        if burst.count == AHEAD {
+            self.apply_half(burst, out);
+        }
+        added
     }
 
     /// Applies the reports that were decoded.

@@ -147,10 +147,10 @@ impl Collector {
                 if pending.count == AHEAD {
                     self.inner.apply_half(&mut pending, out);
                 }
-            } else {
+            } else if !self.inner.brief_any(&{ envelope }, (datagram.payload, reader), &mut pending, out) {
                 // Applied first, to keep the order of arrival.
                 self.inner.flush(&mut pending, out);
-                // A copy, so that the compiler keeps the original in registers on the common path.
+                // Copies, so that the compiler keeps the original in registers on the common path.
                 self.inner.datagram(&{ envelope }, datagram.payload, reader, out);
                 let handled = self.inner.handle_run(left.as_slice(), &mut self.readers, out);
                 if handled > 0 {

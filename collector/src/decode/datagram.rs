@@ -68,7 +68,7 @@ impl From<&Report<'_>> for StreamSeq {
 impl From<&Brief<'_>> for StreamSeq {
     #[inline(always)]
     fn from(brief: &Brief<'_>) -> Self {
-        Self { version: wire::Version::V10, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
+        Self { version: brief.version, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
     }
 }
 

@@ -565,6 +565,12 @@ impl Layouts {
         Some((key, &self.int.1))
     }
 
+    /// The layout of INT 2.x records without domain words, likewise.
+    pub(crate) fn int_2_shaped(&mut self, bitmap: u16, hop_ml: u8) -> Option<(u64, &Layout)> {
+        self.int_2(bitmap, hop_ml, false).ok()?;
+        Some((self.int.0, &self.int.1))
+    }
+
     /// The layout of INT 0.5 records.
     #[inline]
     pub(crate) fn int_05(&mut self, bitmap: u16) -> &Layout {

@@ -102,7 +102,7 @@ pub(super) fn of_bits(first: u16) -> Result<Option<(bool, State)>, Refusal> {
 
 /// Whether SF is set in the first 16 bits of a header.
 #[inline]
-pub(super) const fn is_set(first: u16) -> bool {
+pub(crate) const fn is_set(first: u16) -> bool {
     first & FLAG != 0
 }
 

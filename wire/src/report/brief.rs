@@ -3,7 +3,7 @@
 //! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
 //! tests compare the two.
 
-use super::{Brief, Flags, fast_path};
+use super::{Brief, Flags, Version, fast_path};
 use crate::bytes::{array_at, u16_at, u32_at};
 use crate::flow::FlowKey;
 use crate::int;
@@ -37,7 +37,7 @@ mod field {
 }
 
 /// Version 1, four words, Ethernet follows, no metadata bits: the upper 17 bits of the first word.
-const PLAIN: u32 = 0x1400_0000 >> 15;
+pub(super) const PLAIN: u32 = 0x1400_0000 >> 15;
 
 /// The fixed part of a payload.
 type Fixed = [u8; field::STACK];
@@ -98,12 +98,14 @@ impl Template {
     fn is_like(&self, fixed: &Fixed) -> bool {
         // Version, length, next protocol and metadata bits.
         const WORD: u32 = u32::from_le_bytes([0xff, 0xff, 0x80, 0]);
+        // All but ECN.
+        const IP: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0xfc]);
         const FRAGMENT: u32 = u32::from_le_bytes([0x1f, 0xff, 0, 0xff]);
         const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0, 0, 0x1f, 0]);
         let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
         // One branch instead of five: a difference is rare.
         let small = (word ^ self.word) & WORD
-            | (ip ^ self.ip)
+            | (ip ^ self.ip) & IP
             | (fragment ^ self.fragment) & FRAGMENT
             | (bitmap ^ self.bitmap);
         (int ^ self.int) & INT | u64::from(small) == 0
@@ -152,6 +154,7 @@ pub(crate) fn read<'a>(
     }
     let word = u32_at(fixed, field::WORD);
     Some(Brief {
+        version: Version::V10,
         node_id,
         hw_id: (word & 0x3f) as u8,
         seq: u32_at(fixed, field::SEQ),
@@ -171,13 +174,13 @@ pub(crate) fn read<'a>(
 
 /// D, Q and F, which are in reverse order in [`Flags`]: a table of eight 3-bit numbers.
 #[inline(always)]
-fn flags(bits: u32) -> Flags {
+pub(super) fn flags(bits: u32) -> Flags {
     Flags((0o73516240_u32 >> ((bits & 7) * 3) & 7) as u8)
 }
 
 /// Whether this port marks neither INT nor a tunnel nor telemetry.
 #[inline(always)]
-fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
+pub(super) fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
     dst_port != profile.int_udp_port && fast_path::is_plain(dst_port, profile)
 }
 
@@ -205,16 +208,21 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
     (layout.records(records / 4) * layout.len() == records).then_some(shape)
 }
 
-/// The layout of a shape that [`read`] returned.
+/// The layout of a shape that [`read`] or [`super::brief_any::read`] returned.
 pub(crate) fn layout(shape: u64, profile: &Profile) -> Layout {
-    // Words per hop and bitmap, as `Layouts` combines them.
-    Layout::int_10(shape as u16, (shape >> 16) as u8, profile.dialect).unwrap_or(Layout::EMPTY)
+    // Bitmap, words per hop and version, as `Layouts` combines them.
+    let (bitmap, words) = (shape as u16, (shape >> 16) as u8);
+    match shape >> 32 {
+        1 => Layout::int_10(bitmap, words, profile.dialect),
+        _ => Layout::int_2(bitmap, words, false),
+    }
+    .unwrap_or(Layout::EMPTY)
 }
 
 /// INTCollector's generator: a length below four words, and meaningless metadata bits. IPv4 at the offset of a report 1.0
 /// excludes a report 0.5.
 #[inline(always)]
-fn is_generator(word: u32, profile: &Profile) -> bool {
+pub(super) fn is_generator(word: u32, profile: &Profile) -> bool {
     profile.dialect == Dialect::IntCollectorGen
         && word >> 28 == 1
         && word >> 24 & 0x0f < 4
@@ -223,7 +231,7 @@ fn is_generator(word: u32, profile: &Profile) -> bool {
 
 /// C, E and M.
 #[inline(always)]
-fn int_flags(first: u8, second: u8) -> int::Flags {
+pub(super) fn int_flags(first: u8, second: u8) -> int::Flags {
     int::Flags((first >> 1 & 1) | (first & 1) << 1 | (second >> 7) << 2)
 }
 

@@ -1,7 +1,8 @@
 //! From a datagram to its reports: their version, their number, and the few fields that [`peek`] needs.
 
 use super::{
-    Brief, InnerPacket, Peek, Report, Single, Version, brief, fast_path, single, start, v05, v10, v20,
+    Brief, InnerPacket, Peek, Report, Single, Version, brief, brief_any, fast_path, single, start, v05, v10,
+    v20,
 };
 use crate::bytes::{try_u16, try_u32};
 use crate::flow::FlowKey;
@@ -32,6 +33,8 @@ pub struct Decoder {
     layouts: Layouts,
     /// Of the latest brief.
     look: brief::Template,
+    /// Of the latest brief of another kind.
+    any: brief_any::Template,
     /// Of the latest single record.
     single: single::Template,
 }
@@ -39,7 +42,13 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder for sources with this profile.
     pub const fn new(profile: Profile) -> Self {
-        Self { profile, layouts: Layouts::new(), look: brief::Template::NONE, single: single::Template::NONE }
+        Self {
+            profile,
+            layouts: Layouts::new(),
+            look: brief::Template::NONE,
+            any: brief_any::Template::NONE,
+            single: single::Template::NONE,
+        }
     }
 
     /// The profile of this decoder.
@@ -47,14 +56,21 @@ impl Decoder {
         &self.profile
     }
 
-    /// The report of a UDP payload, if it is a single common one, with the values that [`Decoder::reports`] would give.
-    /// `None` does not imply anything about the payload.
+    /// The report of a UDP payload, if it is a single common one of version 1.0 about a UDP packet over Ethernet with INT 1.0, with the values
+    /// that [`Decoder::reports`] would give. `None` does not imply anything about the payload.
     #[inline(always)]
     pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
         brief::read(payload, &self.profile, (&mut self.layouts, &mut self.look))
     }
 
-    /// The layout of records of a shape that [`Decoder::brief`] returned.
+    /// The same for single common reports of all kinds: version 1.0 or 2.0, UDP or TCP, with or without Ethernet, INT 1.0 or 2.x. It takes
+    /// about ten nanoseconds more.
+    #[inline(always)]
+    pub fn brief_any<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
+        brief_any::read(payload, &self.profile, (&mut self.layouts, &mut self.any))
+    }
+
+    /// The layout of records of a shape that [`Decoder::brief`] or [`Decoder::brief_any`] returned.
     pub fn layout(&self, shape: u64) -> Layout {
         brief::layout(shape, &self.profile)
     }

@@ -4,6 +4,7 @@
 //! what sequence accounting and fan-out need. [`v05`], [`v10`] and [`v20`] write.
 
 mod brief;
+mod brief_any;
 mod decoder;
 mod digest;
 mod fast_path;
@@ -479,17 +480,19 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
     hop
 }
 
-/// The common report in a compact form: Report 1.0 without metadata of the reporter, about a UDP packet over Ethernet
-/// and IPv4 that carries INT 1.0 marked by its DSCP. For fast paths: unlike a [`Report`], it fits into registers.
+/// The common report in a compact form: a datagram with one report 1.0 or 2.0 without metadata of the reporter, about a UDP or TCP packet
+/// over IPv4 that carries INT-MD 1.0 or 2.x marked by its DSCP. For fast paths: unlike a [`Report`], it fits into registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
+    /// 1.0 or 2.0.
+    pub version: Version,
     /// The reporter.
     pub node_id: u32,
     /// Subsystem inside the reporter.
     pub hw_id: u8,
-    /// Sequence number, 32 bits.
+    /// Sequence number: 32 bits in Report 1.0, 22 in 2.0.
     pub seq: u32,
-    /// Ingress timestamp of the header.
+    /// Ingress timestamp of the header; 0 in Report 2.0, which has none.
     pub ts: u32,
     /// Why it was sent.
     pub flags: Flags,

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod brief;
+mod brief_any;
 mod captures;
 mod dta;
 mod headers;

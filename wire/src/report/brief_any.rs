@@ -1,0 +1,365 @@
+//! Common reports other than that of [`super::brief`]: Report 1.0 or 2.0, of an IPv4 packet with or without its Ethernet header, over UDP or
+//! TCP, with INT-MD 1.0 or 2.x marked by its DSCP. The offsets are those of the latest report, so that a run of reports of one kind takes one
+//! length check per header and one comparison per assumption.
+//!
+//! Its result equals that of the full decoder, or it returns `None`: the full decoder reads unusual, truncated and malformed datagrams. The
+//! tests compare the two.
+
+use super::brief::{PLAIN, flags, is_generator, is_ordinary};
+use super::v20::TO_THE_END;
+use super::{Brief, Flags, Version};
+use crate::bytes::{array_at, u16_at, u32_at};
+use crate::flow::FlowKey;
+use crate::int::layout::{Layout, Layouts};
+use crate::int::{self, header, sf, shim};
+use crate::packet::{IPV4, TCP, UDP};
+use crate::profile::{Dialect, Profile, TcpShim};
+
+/// Offsets from the start of the datagram's payload.
+mod head {
+    pub(super) const WORD: usize = 0;
+    pub(super) const NODE_ID: usize = 4;
+    // Report 1.0.
+    pub(super) const SEQ: usize = 8;
+    pub(super) const INGRESS_TS: usize = 12;
+    // Report 2.0.
+    pub(super) const TYPES: usize = 8;
+    pub(super) const REPORT_LENGTH: usize = 9;
+    pub(super) const MAIN: usize = 12;
+    pub(super) const LEN: usize = 16;
+}
+
+/// Offsets from two bytes before the IPv4 header: an EtherType, if the packet has its Ethernet header.
+mod ip {
+    pub(super) const ETHERTYPE: usize = 0;
+    pub(super) const VERSION: usize = 2;
+    pub(super) const TOS: usize = 3;
+    pub(super) const TOTAL_LEN: usize = 4;
+    pub(super) const FRAGMENT: usize = 8;
+    pub(super) const PROTO: usize = 11;
+    pub(super) const SRC: usize = 14;
+    pub(super) const DST: usize = 18;
+    pub(super) const L4: usize = 22;
+    pub(super) const SPORT: usize = 22;
+    pub(super) const DPORT: usize = 24;
+    pub(super) const LEN: usize = 26;
+}
+
+/// Offsets from the shim.
+mod field {
+    pub(super) const SHIM: usize = 0;
+    pub(super) const LENGTH_2: usize = 1;
+    pub(super) const LENGTH_10: usize = 2;
+    pub(super) const INT: usize = 4;
+    pub(super) const INT_M: usize = 5;
+    pub(super) const HOP_ML: usize = 6;
+    pub(super) const BITMAP: usize = 8;
+    pub(super) const DS_ID: usize = 10;
+    pub(super) const LEN: usize = 12;
+}
+
+/// Compared bits.
+mod mask {
+    /// Report 1.0: version, length, next protocol and metadata bits.
+    pub(super) const WORD_10: u32 = 0xffff_8000;
+    /// Report 2.0: the version.
+    pub(super) const WORD_20: u32 = 0xf000_0000;
+    /// Report 2.0: types, MD Length, D, F and I.
+    pub(super) const TYPES: u32 = 0xff00_ffb0;
+    /// EtherType, IP version and header length, DSCP.
+    pub(super) const IP: u32 = 0xffff_fffc;
+    /// Fragment offset, protocol.
+    pub(super) const FRAGMENT: u32 = 0x1fff_00ff;
+    /// Shim type and length, INT version, words per hop.
+    pub(super) const INT_10: u64 = 0xff00_ff00_f000_1f00;
+    /// The same; the flag SF.
+    pub(super) const INT_2: u64 = 0xffff_0000_f100_1f00;
+    /// Bitmap; of INT 2.x also the domain.
+    pub(super) const BITMAP_10: u32 = 0xffff_0000;
+    pub(super) const BITMAP_2: u32 = 0xffff_ffff;
+}
+
+/// Report type 1; inner types.
+const TYPE_1: u8 = 0x10;
+const ETHERNET: u8 = 3;
+const IPV4_INNER: u8 = 4;
+/// Flags of a report 2.0: F.
+const FLOW: u8 = 0x20;
+
+type Head = [u8; head::LEN];
+type Ip = [u8; ip::LEN];
+type Shim = [u8; field::LEN];
+
+/// The fields of a report that make it a common one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Fields {
+    word: u32,
+    types: u32,
+    main: u32,
+    ip: u32,
+    fragment: u32,
+    bitmap: u32,
+    int: u64,
+}
+
+impl Fields {
+    #[inline(always)]
+    fn of(head: &Head, packet: &Ip, shim: &Shim) -> Self {
+        Self {
+            word: u32_at(head, head::WORD),
+            types: u32_at(head, head::TYPES),
+            main: u32_at(head, head::MAIN),
+            ip: u32_at(packet, ip::ETHERTYPE),
+            fragment: u32_at(packet, ip::FRAGMENT),
+            bitmap: u32_at(shim, field::BITMAP),
+            int: u64::from_be_bytes(array_at(shim, field::SHIM)),
+        }
+    }
+
+    /// The bits of both.
+    fn and(&self, other: &Self) -> Self {
+        Self {
+            word: self.word & other.word,
+            types: self.types & other.types,
+            main: self.main & other.main,
+            ip: self.ip & other.ip,
+            fragment: self.fragment & other.fragment,
+            bitmap: self.bitmap & other.bitmap,
+            int: self.int & other.int,
+        }
+    }
+
+    /// Whether these are the expected fields in the compared bits. Never, if bits are expected that are not compared.
+    #[inline(always)]
+    fn are(&self, expected: &Self, compared: &Self) -> bool {
+        // One branch instead of seven: a difference is rare.
+        let small = self.word & compared.word ^ expected.word
+            | self.types & compared.types ^ expected.types
+            | self.main & compared.main ^ expected.main
+            | self.ip & compared.ip ^ expected.ip
+            | self.fragment & compared.fragment ^ expected.fragment
+            | self.bitmap & compared.bitmap ^ expected.bitmap;
+        (self.int & compared.int ^ expected.int) | u64::from(small) == 0
+    }
+}
+
+/// Where the headers of a report lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    /// Two bytes before the IPv4 header.
+    ip: u8,
+    shim: u8,
+    /// The first record.
+    stack: u8,
+}
+
+/// The latest report of this kind: another with the same compared fields is one, too, with records of the same layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Template {
+    expected: Fields,
+    compared: Fields,
+    place: Place,
+    version: Version,
+    /// Where the flags of a report 1.0 begin.
+    flags_at: u8,
+    proto: u8,
+    /// A UDP destination port without a special meaning.
+    dst_port: u16,
+    /// Bytes of all records, and of the packet up to their end.
+    records: u16,
+    packet: u16,
+    shape: u64,
+}
+
+impl Template {
+    /// A template that no report matches: bits are expected, but none is compared.
+    pub(crate) const NONE: Self = {
+        let none = Fields { word: 0, types: 0, main: 0, ip: 0, fragment: 0, bitmap: 0, int: 0 };
+        Self {
+            expected: Fields { int: 1, ..none },
+            compared: none,
+            place: Place { ip: 0, shim: 0, stack: 0 },
+            version: Version::V20,
+            flags_at: 0,
+            proto: 0,
+            dst_port: 0,
+            records: 0,
+            packet: 0,
+            shape: 0,
+        }
+    };
+
+    /// The template of a report, if it is a common one.
+    #[inline(never)]
+    fn of(payload: &[u8], profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
+        let head = payload.first_chunk::<{ head::LEN }>()?;
+        let (version, ip_at, in_frame) = report(head, profile)?;
+        let packet = payload.get(ip_at..)?.first_chunk::<{ ip::LEN }>()?;
+        let proto = packet[ip::PROTO];
+        let shim_at = ip_at + ip::L4 + l4_len(packet, profile, in_frame)?;
+        let shim = payload.get(shim_at..)?.first_chunk::<{ field::LEN }>()?;
+        let int = stack(shim, profile, layouts)?;
+        let stack_at = shim_at + shim::LEN + int.header;
+        let is_10 = version == Version::V10;
+        let compared = Fields {
+            word: if is_10 { mask::WORD_10 } else { mask::WORD_20 },
+            types: if is_10 { 0 } else { mask::TYPES },
+            main: if !is_10 && head[head::TYPES] & TYPE_1 != 0 { u32::MAX } else { 0 },
+            ip: if in_frame { mask::IP } else { mask::IP & 0xffff },
+            fragment: mask::FRAGMENT,
+            bitmap: int.bitmap,
+            int: int.compared,
+        };
+        Some(Self {
+            expected: Fields::of(head, packet, shim).and(&compared),
+            compared,
+            place: Place { ip: ip_at as u8, shim: shim_at as u8, stack: stack_at as u8 },
+            version,
+            flags_at: if profile.dialect == Dialect::Onos { 12 } else { 6 },
+            proto,
+            dst_port: u16_at(packet, ip::DPORT),
+            records: int.records as u16,
+            packet: (stack_at - ip_at - ip::VERSION + int.records) as u16,
+            shape: int.shape,
+        })
+    }
+}
+
+/// The version of a common report, where its IPv4 header would begin, less two bytes, and whether an Ethernet header precedes it.
+fn report(head: &Head, profile: &Profile) -> Option<(Version, usize, bool)> {
+    let word = u32_at(head, head::WORD);
+    if word >> 15 == PLAIN || is_generator(word, profile) {
+        return Some((Version::V10, 28, true));
+    }
+    let types = head[head::TYPES];
+    let main = if types & TYPE_1 != 0 { super::v20::MAIN_LEN } else { 0 };
+    let in_frame = types & 0x0f == ETHERNET;
+    // No metadata of the reporter, no domain, of a tracked flow: not dropped, not from a node in the middle.
+    let common = word >> 28 == 2
+        && matches!(types & !TYPE_1, ETHERNET | IPV4_INNER)
+        && u32_at(head, head::TYPES) & 0xffb0 == u32::from(FLOW)
+        && (main == 0 || u32_at(head, head::MAIN) == 0);
+    let frame = if in_frame { crate::ethernet::HEADER_LEN } else { 0 };
+    common.then_some((Version::V20, 12 + main + frame - ip::VERSION, in_frame))
+}
+
+/// Bytes of the L4 header before a shim, if IPv4 and L4 headers are common ones.
+fn l4_len(packet: &Ip, profile: &Profile, in_frame: bool) -> Option<usize> {
+    let common = (!in_frame || u16_at(packet, ip::ETHERTYPE) == IPV4)
+        && packet[ip::VERSION] == 0x45
+        && u16_at(packet, ip::FRAGMENT) & 0x1fff == 0
+        && profile.marks(packet[ip::TOS] >> 2)
+        && profile.probe_marker.is_none();
+    match packet[ip::PROTO] {
+        UDP if common && is_ordinary(u16_at(packet, ip::DPORT), profile) => Some(8),
+        TCP if common && profile.tcp_shim == TcpShim::AfterFixed => Some(20),
+        _ => None,
+    }
+}
+
+/// INT of a common report.
+struct IntHeader {
+    /// Bytes of the header, and of all records.
+    header: usize,
+    records: usize,
+    shape: u64,
+    bitmap: u32,
+    compared: u64,
+}
+
+/// Shim and header of INT, if they are common ones.
+fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHeader> {
+    let (hop_ml, bitmap) = (shim[field::HOP_ML] & 0x1f, u16_at(shim, field::BITMAP));
+    let version = shim[field::INT] >> 4;
+    let (int, shaped) = if shim[field::SHIM] == 0x01 && version == 1 {
+        let length = (usize::from(shim[field::LENGTH_10]) * 4).checked_sub(shim::LEN + header::LEN_1)?;
+        let words = Layout::words_10(bitmap, hop_ml, length / 4, profile.dialect);
+        let shaped = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
+        let (header, compared) = (header::LEN_1, mask::INT_10);
+        (IntHeader { header, records: length, shape: 0, bitmap: mask::BITMAP_10, compared }, shaped)
+    } else {
+        // The original DSCP, not a port or a protocol; no SF-INT; no domain.
+        let common = shim[field::SHIM] >> 2 == 1 << 2
+            && version == 2
+            && !sf::is_set(u16_at(shim, field::INT))
+            && u16_at(shim, field::DS_ID) == 0;
+        let length = (usize::from(shim[field::LENGTH_2]) * 4).checked_sub(header::LEN_2)?;
+        let shaped = layouts.int_2_shaped(bitmap, hop_ml).filter(|_| common)?;
+        let (header, compared) = (header::LEN_2, mask::INT_2);
+        (IntHeader { header, records: length, shape: 0, bitmap: mask::BITMAP_2, compared }, shaped)
+    };
+    let (shape, layout) = shaped;
+    let whole = layout.records(int.records / 4) * layout.len() == int.records;
+    whole.then_some(IntHeader { shape, ..int })
+}
+
+/// The parts of a report at the places of a template.
+#[inline(always)]
+fn split(payload: &[u8], place: Place) -> Option<(&Head, &Ip, &Shim)> {
+    Some((
+        payload.first_chunk()?,
+        payload.get(usize::from(place.ip)..)?.first_chunk()?,
+        payload.get(usize::from(place.shim)..)?.first_chunk()?,
+    ))
+}
+
+/// Whether a datagram contains one report 2.0, of the length in its header.
+#[inline(always)]
+fn is_alone(payload: &[u8], head: &Head) -> bool {
+    let words = head[head::REPORT_LENGTH];
+    let end = head::MAIN + usize::from(words) * 4;
+    if words == TO_THE_END { payload.len() >= end } else { payload.len() == end }
+}
+
+#[inline(always)]
+pub(crate) fn read<'a>(
+    payload: &'a [u8],
+    profile: &Profile,
+    (layouts, latest): (&mut Layouts, &mut Template),
+) -> Option<Brief<'a>> {
+    let mut parts = split(payload, latest.place);
+    let is_like = |(head, packet, shim): (&Head, &Ip, &Shim), latest: &Template| {
+        Fields::of(head, packet, shim).are(&latest.expected, &latest.compared)
+    };
+    if !parts.is_some_and(|parts| is_like(parts, latest)) {
+        *latest = Template::of(payload, profile, layouts)?;
+        parts = split(payload, latest.place);
+    }
+    let (head, packet, shim) = parts?;
+    let at = usize::from(latest.place.stack);
+    let records = payload.get(at..at + usize::from(latest.records))?;
+    let (node_id, dst_port) = (u32_at(head, head::NODE_ID), u16_at(packet, ip::DPORT));
+    if u16_at(packet, ip::TOTAL_LEN) < latest.packet
+        || node_id == u32::MAX
+        || (dst_port != latest.dst_port && latest.proto == UDP && !is_ordinary(dst_port, profile))
+    {
+        return None;
+    }
+    let flow = FlowKey::v4_words(
+        u32_at(packet, ip::SRC),
+        u32_at(packet, ip::DST),
+        Some((u16_at(packet, ip::SPORT), dst_port)),
+        latest.proto,
+    );
+    let word = u32_at(head, head::WORD);
+    let (flags, hw_id, seq, ts, int_flags);
+    if latest.version == Version::V10 {
+        (flags, hw_id) = (self::flags(word >> (latest.flags_at & 31)), word & 0x3f);
+        (seq, ts) = (u32_at(head, head::SEQ), u32_at(head, head::INGRESS_TS));
+    } else if is_alone(payload, head) {
+        // D and I are not set; Q may be.
+        flags = Flags(Flags::FLOW.0 | head[head::TYPES + 3] >> 5 & Flags::QUEUE.0);
+        (hw_id, seq, ts) = (word >> 22 & 0x3f, word & 0x003f_ffff, 0);
+    } else {
+        return None;
+    }
+    let first = shim[field::INT];
+    if latest.compared.bitmap == mask::BITMAP_10 {
+        int_flags = super::brief::int_flags(first, shim[field::INT_M]);
+    } else {
+        // D, E and M.
+        int_flags = int::Flags(first >> 3 & 1 | first >> 1 & 2 | first << 1 & 4);
+    }
+    let (version, hw_id, shape) = (latest.version, hw_id as u8, latest.shape);
+    Some(Brief { version, node_id, hw_id, seq, ts, flags, flow, int_flags, records, shape })
+}
