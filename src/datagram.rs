@@ -81,9 +81,19 @@ pub(crate) struct Profiles {
 }
 
 impl Profiles {
+    /// The number of a source's profile.
+    pub(crate) fn index_of(&self, source: &[u8; 16]) -> usize {
+        let found = self.by_source.iter().position(|(prefix, _)| prefix.contains_octets(source));
+        found.unwrap_or(self.by_source.len())
+    }
+
+    /// The profile of this number.
+    pub(crate) fn at(&self, index: usize) -> &wire::Profile {
+        self.by_source.get(index).map_or(&self.default, |(_, profile)| profile)
+    }
+
     /// The profile of a source.
     pub(crate) fn of(&self, source: &[u8; 16]) -> &wire::Profile {
-        let found = self.by_source.iter().find(|(prefix, _)| prefix.contains_octets(source));
-        found.map_or(&self.default, |(_, profile)| profile)
+        self.at(self.index_of(source))
     }
 }

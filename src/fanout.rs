@@ -8,6 +8,7 @@
 
 mod queue;
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -197,32 +198,75 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Spreader {
     plan: Plan,
-    /// Indexes of the datagrams of a burst, by worker.
-    shares: Vec<Vec<usize>>,
+    /// The datagrams of a burst, by worker: their indexes, and entries.
+    shares: Vec<Vec<(usize, Entry)>>,
     noted: Vec<Noted>,
     next: u64,
+    latest: Sender,
+}
+
+/// What the sender of a datagram decides. Most datagrams have the sender of the one before.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    address: SocketAddr,
+    /// The port to which it sends.
+    port: u16,
+    octets: [u8; 16],
+    contents: Contents,
+    /// Parser of its reports.
+    profile: usize,
+}
+
+impl Sender {
+    fn of(packet: &Packet<'_>, plan: &Plan) -> Self {
+        let octets = octets(packet.source.ip());
+        let contents = plan.aggregate_ports.contents(packet.port);
+        let profile = plan.profiles.index_of(&octets);
+        Self { address: packet.source, port: packet.port, octets, contents, profile }
+    }
 }
 
 impl Spreader {
     /// A spreader of that plan.
     pub(crate) fn new(plan: Plan) -> Self {
         let shares = plan.workers.iter().map(|_| Vec::new()).collect();
-        Self { plan, shares, noted: Vec::new(), next: 0 }
+        let nobody = SocketAddr::from(([0; 16], 0));
+        let none = Packet { data: &[], source: nobody, port: 0, received: 0, truncated: false };
+        let latest = Sender::of(&none, &plan);
+        Self { plan, shares, noted: Vec::new(), next: 0, latest }
     }
 
     /// Copies datagrams into the queues of their workers; waits while one of these is full.
     pub(crate) fn distribute(&mut self, packets: &[Packet<'_>]) {
         self.noted.clear();
+        let workers = self.plan.workers.len() as u64;
         for (index, packet) in packets.iter().enumerate() {
-            let source = octets(packet.source.ip());
-            let flow = match self.plan.aggregate_ports.contents(packet.port) {
-                Contents::Reports => self.note_report(packet, source),
-                Contents::Aggregates => self.note_aggregate(packet, source),
+            if let Some(ahead) = packets.get(index + AHEAD) {
+                // The cache lines with the headers; the copy reads the rest in order.
+                for line in [0, 64, 128] {
+                    ahead.data.get(line).map(memory::prefetch);
+                }
+            }
+            if (packet.source, packet.port) != (self.latest.address, self.latest.port) {
+                self.latest = Sender::of(packet, &self.plan);
+            }
+            let sender = self.latest;
+            let flow = match sender.contents {
+                Contents::Reports => self.note_report(packet, &sender),
+                Contents::Aggregates => self.note_aggregate(packet, sender.octets),
             };
             // Reports without a flow and other datagrams go to the workers round robin.
             self.next = self.next.wrapping_add(1);
             let hash = flow.map_or(self.next, |flow| flow.hash(self.plan.seed));
-            self.shares[(hash % self.plan.workers.len() as u64) as usize].push(index);
+            let entry = Entry {
+                end: 0,
+                source: sender.octets,
+                src_port: packet.source.port(),
+                listener: self.plan.listener,
+                contents: sender.contents,
+                received: packet.received,
+            };
+            self.shares[(hash % workers) as usize].push((index, entry));
         }
         self.plan.ledger.observe(&self.noted);
         // Counted before the workers get them, so that their output never exceeds the input.
@@ -231,22 +275,23 @@ impl Spreader {
     }
 
     fn flush(&mut self, packets: &[Packet<'_>]) {
-        let (plan, mut ended) = (&self.plan, 0);
+        let mut ended = 0;
         for (worker, share) in
-            plan.workers.iter().zip(&mut self.shares).filter(|(_, share)| !share.is_empty())
+            self.plan.workers.iter().zip(&mut self.shares).filter(|(_, share)| !share.is_empty())
         {
-            ended += worker.send(share.drain(..).map(|index| plan.arrival(&packets[index])));
+            let arrivals = share.drain(..).map(|(index, entry)| Arrival { data: packets[index].data, entry });
+            ended += worker.send(arrivals);
         }
         if ended > 0 {
-            lock(&plan.ledger.gauge.stats).ended += ended;
+            lock(&self.plan.ledger.gauge.stats).ended += ended;
         }
     }
 
     /// Accounts the sequence number of a report; returns its flow.
-    fn note_report(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
-        let peek = peek(packet.data, self.plan.profiles.of(&source)).ok()?;
-        self.plan.access.check(self.plan.listener, &source, || Ok(peek.node_id)).ok()?;
-        self.noted.push((stream(&peek, self.plan.listener, source), peek.seq, packet.received));
+    fn note_report(&mut self, packet: &Packet<'_>, sender: &Sender) -> Option<FlowKey> {
+        let peek = peek(packet.data, self.plan.profiles.at(sender.profile)).ok()?;
+        self.plan.access.check(self.plan.listener, &sender.octets, || Ok(peek.node_id)).ok()?;
+        self.noted.push((stream(&peek, self.plan.listener, sender.octets), peek.seq, packet.received));
         peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
     }
 
@@ -265,20 +310,6 @@ impl Spreader {
     /// Reports losses at intervals.
     pub(crate) fn poll(&mut self, now: Nanos) {
         self.plan.ledger.poll(now);
-    }
-}
-
-impl Plan {
-    fn arrival<'p>(&self, packet: &Packet<'p>) -> Arrival<'p> {
-        let entry = Entry {
-            end: 0,
-            source: octets(packet.source.ip()),
-            src_port: packet.source.port(),
-            listener: self.listener,
-            contents: self.aggregate_ports.contents(packet.port),
-            received: packet.received,
-        };
-        Arrival { data: packet.data, entry }
     }
 }
 
@@ -359,6 +390,8 @@ impl Load {
     }
 }
 
+/// How many datagrams ahead bytes are prefetched.
+const AHEAD: usize = 4;
 /// Maximum number of datagrams per call of the worker.
 const SHARE: usize = 64;
 /// Maximum number of datagrams in a load.

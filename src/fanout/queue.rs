@@ -72,13 +72,20 @@ impl LoadSender {
     pub(super) fn send<'p>(&self, arrivals: impl Iterator<Item = Arrival<'p>>) -> u64 {
         let mut inner = lock(&self.shared.inner);
         let mut dropped = 0;
-        for arrival in arrivals {
-            if !inner.has_room(self.lane, arrival.data.len()) {
-                inner = self.wait_for_room(inner, arrival.data.len());
+        let mut arrivals = arrivals.peekable();
+        while let Some(arrival) = arrivals.next() {
+            let len = arrival.data.len();
+            if !inner.has_room(self.lane, len) {
+                inner = self.wait_for_room(inner, len);
             }
-            match inner.closed {
-                true => dropped += 1,
-                false => inner.push(self.lane, &arrival),
+            if inner.closed {
+                dropped += 1;
+                continue;
+            }
+            let load = inner.load_for(self.lane, len);
+            load.push(&arrival);
+            while let Some(next) = arrivals.next_if(|next| load.fits(next.data.len())) {
+                load.push(&next);
             }
         }
         let asleep = std::mem::take(&mut inner.asleep);
@@ -228,21 +235,23 @@ impl Inner {
         used <= self.limit && (*own == 0 || own + more <= self.limit - used) || self.used == 0
     }
 
-    /// Appends to the last load, or to a new one.
-    fn push(&mut self, lane: usize, arrival: &Arrival<'_>) {
-        let (len, lane) = (arrival.data.len(), &mut self.lanes[lane]);
-        if !lane.loads.back().is_some_and(|last| last.fits(len)) {
-            let load = match self.spare.pop_if(|spare| spare.fits(len)) {
-                Some(spare) => spare,
-                None => Load::with_room_for(len),
-            };
-            self.used += load.memory();
-            lane.used += load.memory();
-            lane.loads.push_back(load);
-        }
-        if let Some(last) = lane.loads.back_mut() {
-            last.push(arrival);
-        }
+    /// The last load if `len` bytes fit into it, else a new one.
+    fn load_for(&mut self, lane: usize, len: usize) -> &mut Load {
+        let lane = &mut self.lanes[lane];
+        let index = match lane.loads.back() {
+            Some(last) if last.fits(len) => lane.loads.len() - 1,
+            _ => {
+                let load = match self.spare.pop_if(|spare| spare.fits(len)) {
+                    Some(spare) => spare,
+                    None => Load::with_room_for(len),
+                };
+                self.used += load.memory();
+                lane.used += load.memory();
+                lane.loads.push_back(load);
+                lane.loads.len() - 1
+            }
+        };
+        &mut lane.loads[index]
     }
 
     /// The next load, of one lane after the other.
