@@ -10,6 +10,7 @@ mod harness;
 mod join;
 mod kernel;
 mod live;
+mod peers;
 mod rdma_kernel;
 mod rx;
 mod sink;
@@ -42,9 +43,10 @@ use terminal::units;
   hopwise bench fastpath-6x8-1k fastpath-6x8-100k
   hopwise bench --all --json > figures.jsonl
   hopwise bench --page figures.jsonl > figures.md
+  hopwise bench peers collector.o --port 54321          another project's XDP program on the same reports
   hopwise bench store-insert --runs 3 --seconds 5")]
 pub struct Args {
-    /// Cases to run
+    /// Cases to run; or `peers` and the files of other projects' XDP programs, to compare them with hopwise on the same reports
     #[arg(value_name = "NAME", required_unless_present_any = ["list", "all", "page"])]
     names: Vec<String>,
 
@@ -59,6 +61,10 @@ pub struct Args {
     /// Measure nothing: make the page of the outcomes in this file (of --json), with ratios and bars
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "list", "json"])]
     page: Option<PathBuf>,
+
+    /// With `peers`: the UDP port on which their programs expect reports
+    #[arg(long, value_name = "PORT", default_value_t = 32_766)]
+    port: u16,
 
     /// One JSON object per case
     #[arg(long)]
@@ -310,6 +316,9 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// The name that stands for other projects' programs.
+const PEERS: &str = "peers";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -324,17 +333,22 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     }
     let plan = Plan { runs: args.runs, each: Duration::from_secs_f64(args.seconds), program };
     let mut skipped = 0;
-    let cases = if args.all { CASES.iter().collect() } else { chosen(&args.names)? };
-    for case in cases {
-        let load = LoadMeter::start();
-        match (case.run)(case.name, &plan).map(|outcome| outcome.under(&load)) {
-            Ok(outcome) if args.json => print(&format!("{}\n", outcome.json()))?,
-            Ok(outcome) => print(&text(&outcome))?,
-            Err(Failure::Failed(error)) => return Err(error),
-            Err(Failure::Skipped(reason)) => {
-                skipped += 1;
-                eprintln!("hopwise: skipped {}: {reason}", case.name);
-            }
+    let mut show = |name: &str, outcome: Result<Outcome, Failure>| match outcome {
+        Ok(outcome) if args.json => print(&format!("{}\n", outcome.json())),
+        Ok(outcome) => print(&text(&outcome)),
+        Err(Failure::Failed(error)) => Err(error),
+        Err(Failure::Skipped(reason)) => {
+            skipped += 1;
+            eprintln!("hopwise: skipped {name}: {reason}");
+            Ok(())
+        }
+    };
+    if let Some((PEERS, paths)) = args.names.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        peers::run(paths, args.port, &plan, &mut show)?;
+    } else {
+        for case in if args.all { CASES.iter().collect() } else { chosen(&args.names)? } {
+            let load = LoadMeter::start();
+            show(case.name, (case.run)(case.name, &plan).map(|outcome| outcome.under(&load)))?;
         }
     }
     if skipped > 0 {

@@ -63,6 +63,16 @@ impl Object {
         Ok(Self { bpf, maps })
     }
 
+    /// The names of its XDP programs, in order.
+    pub fn programs(&self) -> Vec<String> {
+        program::names(&self.bpf)
+    }
+
+    /// All its maps.
+    pub fn maps(&self) -> impl Iterator<Item = &Map> {
+        self.maps.values()
+    }
+
     /// A map by its name in the object.
     ///
     /// # Errors
@@ -78,6 +88,16 @@ impl Object {
     pub fn ring(&mut self, name: &str) -> Result<Ring, Error> {
         let map = self.bpf.take_map(name).ok_or_else(|| program::missing("ring buffer", name))?;
         Ring::new(map)
+    }
+
+    /// Puts a program of another object at index 0 of a map of programs.
+    ///
+    /// # Errors
+    /// There is no such map or program, or the program is of another kind than those that use the map: with frames in several buffers, or
+    /// without.
+    pub fn set_program(&self, map: &str, (other, program): (&Self, &str)) -> Result<(), Error> {
+        let fd = program::descriptor(&other.bpf, program)?;
+        self.map(map)?.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes())
     }
 
     /// The kernel's ID of a program, as `bpftool prog` shows it.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{self, hopwise};
+use crate::support::{self, TempDir, hopwise, skipped, text};
 
 /// The cases named in the documentation.
 const PUBLISHED: [&str; 58] = [
@@ -170,4 +170,53 @@ fn text_output_has_a_line_per_case_with_its_conditions() {
     let run = hopwise(["bench", "decode-only", "--runs", "1", "--seconds", "0.01"]);
     assert!(run.stdout.starts_with("decode-only "), "{}", run.stdout);
     assert!(run.stdout.contains(" ns/op ") && run.stdout.contains("payload_bytes: 262"), "{}", run.stdout);
+}
+
+#[test]
+fn a_peer_that_cannot_be_measured_is_refused_with_advice() {
+    let none = hopwise(["bench", "peers"]);
+    assert_eq!(none.code, Some(2));
+    assert!(none.stderr.contains("name the object file of an XDP program"), "{}", none.stderr);
+    let program = env!("CARGO_BIN_EXE_hopwise");
+    let run = hopwise(["bench", "peers", program]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("compile it with clang -target bpf"), "{}", run.stderr);
+}
+
+#[test]
+fn a_peer_runs_on_the_reports_of_our_cases_and_one_that_reads_none_is_shown_as_such() {
+    let test = "a_peer_runs_on_the_reports_of_our_cases_and_one_that_reads_none_is_shown_as_such";
+    let dir = TempDir::new();
+    // Steering looks at a frame's port only.
+    let path = dir.join("peer.o");
+    std::fs::write(&path, xdp::STEER).unwrap();
+    let run = hopwise(["bench", "peers", text(&path), "--json", "--runs", "1", "--seconds", "0.01"]);
+    if run.stderr.contains("run it as root") {
+        return skipped(&format!("{test}: loading BPF programs needs CAP_BPF and CAP_NET_ADMIN"));
+    }
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+    let outcomes: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = outcomes.iter().filter_map(|outcome| outcome["name"].as_str()).collect();
+    assert_eq!(names, ["peer-6x8-1k", "peer-6x8-100k", "peer-6x8-change", "peer-1x1-1k"]);
+    for outcome in &outcomes {
+        let conditions = &outcome["conditions"];
+        assert!(conditions["hopwise_ns"].as_f64().is_some_and(|ns| ns > 1.0), "{outcome}");
+        assert!(
+            conditions["reads_reports"].as_str().is_some_and(|text| text.starts_with("no:")),
+            "{outcome}"
+        );
+        assert_eq!(
+            (&conditions["entries"], &conditions["udp_port"]),
+            (&"no hash maps".into(), &32_766.into())
+        );
+    }
+    // More than one program: which one is meant is not known.
+    std::fs::write(&path, xdp::COST).unwrap();
+    let run = hopwise(["bench", "peers", text(&path), "--runs", "1", "--seconds", "0.01"]);
+    assert_eq!(run.code, Some(2));
+    assert!(
+        run.stderr.contains("must have one XDP program; it has: hopwise_cost, hopwise_cost_only"),
+        "{}",
+        run.stderr
+    );
 }

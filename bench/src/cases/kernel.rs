@@ -31,6 +31,8 @@ const CASES: [Case; 3] = [
     Case { name: "xdp-detect-1k-event", flows: 1000, events: 1 },
 ];
 
+/// Hops of a report.
+const HOPS: u32 = 6;
 /// Values vary by less than this, below every threshold.
 const JITTER: u32 = 512;
 /// Minimum reports per run: each run has a fixed overhead of some milliseconds.
@@ -47,7 +49,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
         // The memory addresses of the tables affect the result, and the kernel chooses them: each run creates new tables.
-        let mut setup = Setup::new(&case, &frame)?;
+        let mut setup = Setup::new(&case, HOPS, &frame)?;
         let before = setup.tables.counters().map_err(failed)?;
         let all = run(&setup.object, "hopwise_cost", (&frame, reports), Some(&mut setup.ring))?;
         let after = setup.tables.counters().map_err(failed)?;
@@ -61,7 +63,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let included = "XDP program from the frame to the verdict: parsing, state, thresholds, sequence numbers; event: the frame in the ring, a reader on another core";
     let conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
         .number("flows", case.flows)
-        .number("hops", 6_u32)
+        .number("hops", HOPS)
         .number("items_per_hop", 8_u32)
         .number("frame_bytes", frame.len())
         .ratio("events_per_report", share(events))
@@ -78,7 +80,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(case: &Case, frame: &[u8]) -> Result<Self, Failure> {
+    fn new(case: &Case, hops: u32, frame: &[u8]) -> Result<Self, Failure> {
         let sizes = Sizes {
             flows: case.flows * 5 / 4,
             queues: 1024,
@@ -88,15 +90,8 @@ impl Setup {
             seed: 7,
         };
         let mut options = sizes.options();
-        options.constants.extend([
-            ("cost_flows", case.flows),
-            ("cost_stride", stride(case.flows)),
-            ("cost_jitter", JITTER),
-            ("cost_change", case.events),
-        ]);
-        let mut object = Object::load(xdp::COST, &options).map_err(|error| {
-            Failure::Skipped(format!("needs permission to load BPF programs; run it as root ({error})"))
-        })?;
+        options.constants.extend(constants(case.flows, hops, case.events));
+        let mut object = Object::load(xdp::COST, &options).map_err(not_loaded)?;
         let tables = Tables::open(&object, sizes).map_err(failed)?;
         prepare(&tables)?;
         let mut ring = object.ring("to_user").map_err(failed)?;
@@ -107,6 +102,46 @@ impl Setup {
         }
         Ok(Self { object, tables, ring })
     }
+}
+
+/// What the reports are, by the names of the program's constants. `changes`: one of this many is an event; 0: none.
+fn constants(flows: u32, hops: u32, changes: u32) -> [(&'static str, u32); 5] {
+    [
+        ("cost_flows", flows),
+        ("cost_stride", stride(flows)),
+        ("cost_jitter", JITTER),
+        ("cost_hops", hops),
+        ("cost_change", changes),
+    ]
+}
+
+fn not_loaded(error: nic::Error) -> Failure {
+    Failure::Skipped(format!("needs permission to load BPF programs; run it as root ({error})"))
+}
+
+/// The programs that make reports of many flows out of one frame, without tables for flows of our own.
+pub(super) fn reports(flows: u32, hops: u32, changes: u32) -> Result<Object, Failure> {
+    let sizes = Sizes { flows: 1024, queues: 1024, links: 1024, streams: 64, ring: 1 << 20, seed: 7 };
+    let mut options = sizes.options();
+    options.constants.extend(constants(flows, hops, changes));
+    Object::load(xdp::COST, &options).map_err(not_loaded)
+}
+
+/// Nanoseconds per report of our program for reports of `flows` flows like that of `frame`, of which `hops` are changed each time; and how
+/// many of them it passes to user space.
+pub(super) fn detect_once(
+    (flows, hops): (u32, u32),
+    frame: &[u8],
+    reports: u32,
+) -> Result<(f64, f64), Failure> {
+    let case = Case { name: "", flows, events: 0 };
+    let setup = Setup::new(&case, hops, frame)?;
+    let before = setup.tables.counters().map_err(failed)?;
+    let all = run(&setup.object, "hopwise_cost", (frame, reports), None)?;
+    let after = setup.tables.counters().map_err(failed)?;
+    let changing = run(&setup.object, "hopwise_cost_only", (frame, reports), None)?;
+    let passed = after.to_user + after.ring_full - before.to_user - before.ring_full;
+    Ok((all - changing, passed as f64 / f64::from(reports)))
 }
 
 /// The stride between consecutive flows, which defeats prefetching and visits all flows.
@@ -198,6 +233,6 @@ fn packet(
     }
 }
 
-fn failed(error: nic::Error) -> CliError {
+pub(super) fn failed(error: nic::Error) -> CliError {
     CliError::new(error.to_string())
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use aya::maps::{MapData, RingBuf};
 
+use super::program;
 use super::system::{Element, bpf, command};
 use crate::error::Error;
 
@@ -21,6 +22,8 @@ pub struct Map {
     id: u32,
     /// For a per-CPU map, the number of possible CPUs: it has a value for each, padded to a multiple of eight bytes.
     cpus: Option<usize>,
+    /// Keys are found by their hash.
+    hashed: bool,
 }
 
 impl Map {
@@ -28,13 +31,26 @@ impl Map {
         use aya::maps::Map as Kind;
         let per_cpu =
             matches!(map, Kind::PerCpuArray(_) | Kind::PerCpuHashMap(_) | Kind::PerCpuLruHashMap(_));
-        let data = data(map).ok_or_else(|| super::program::missing("usable map", name))?;
+        let hashed = matches!(
+            map,
+            Kind::HashMap(_) | Kind::LruHashMap(_) | Kind::PerCpuHashMap(_) | Kind::PerCpuLruHashMap(_)
+        );
+        let data = data(map).ok_or_else(|| program::missing("usable map", name))?;
         let failed = |source| Error::new("bpf", format!("map {name}"), source);
         let info = data.info().map_err(|error| failed(io::Error::other(error.to_string())))?;
         let fd = data.fd().as_fd().try_clone_to_owned().map_err(failed)?;
         let cpus = per_cpu.then(possible_cpus).transpose()?;
         let (key, value) = (info.key_size() as usize, info.value_size() as usize);
-        Ok(Self { fd, name: name.to_owned(), key, value, entries: info.max_entries(), id: info.id(), cpus })
+        Ok(Self {
+            fd,
+            name: name.to_owned(),
+            key,
+            value,
+            entries: info.max_entries(),
+            id: info.id(),
+            cpus,
+            hashed,
+        })
     }
 
     /// Another handle of the same map.
@@ -49,6 +65,16 @@ impl Map {
     /// The kernel's ID of it, as `bpftool map` shows it.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Its name in the object.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is a hash map, whose keys come and go.
+    pub fn is_hashed(&self) -> bool {
+        self.hashed
     }
 
     /// Maximum number of entries.
@@ -117,6 +143,27 @@ impl Map {
     /// The map has no such index, or the socket is not an AF_XDP socket bound to this queue.
     pub fn update_socket(&self, index: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         self.update(&index.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
+    }
+
+    /// The number of keys of a hash map, at most `limit`. Keys that others add or remove meanwhile may be missing.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn count(&self, limit: usize) -> Result<usize, Error> {
+        let (mut key, mut next) = (vec![0_u8; self.key], vec![0_u8; self.key]);
+        for count in 0..limit {
+            let mut arguments = Element::of(self.fd.as_fd());
+            // None precedes the first one.
+            arguments.key = if count == 0 { 0 } else { key.as_ptr() as u64 };
+            arguments.value = next.as_mut_ptr() as u64;
+            // SAFETY: both keys are as long as the kernel reads and writes for this map.
+            match unsafe { bpf(command::MAP_NEXT_KEY, &mut arguments) } {
+                Ok(_) => std::mem::swap(&mut key, &mut next),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(count),
+                Err(error) => return Err(self.error("bpf", error)),
+            }
+        }
+        Ok(limit)
     }
 
     /// Removes a key; `false` if it was not there.
@@ -295,6 +342,8 @@ fn data(map: &aya::maps::Map) -> Option<&MapData> {
         | Kind::PerCpuLruHashMap(data)
         | Kind::LpmTrie(data)
         | Kind::RingBuf(data)
+        | Kind::PerfEventArray(data)
+        | Kind::ProgramArray(data)
         | Kind::XskMap(data) => Some(data),
         _ => None,
     }

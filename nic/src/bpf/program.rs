@@ -141,6 +141,20 @@ fn xdp<'b>(bpf: &'b Ebpf, name: &str) -> Result<&'b Xdp, Error> {
     }
 }
 
+/// The file descriptor of a program, which the object keeps open.
+pub(super) fn descriptor(bpf: &Ebpf, name: &str) -> Result<i32, Error> {
+    let fd = xdp(bpf, name)?.fd().map_err(|refused| error("bpf", name, refused))?;
+    Ok(fd.as_fd().as_raw_fd())
+}
+
+/// The names of the XDP programs, in order.
+pub(super) fn names(bpf: &Ebpf) -> Vec<String> {
+    let programs = bpf.programs().filter(|(_, program)| matches!(program, Program::Xdp(_)));
+    let mut names: Vec<_> = programs.map(|(name, _)| name.to_owned()).collect();
+    names.sort();
+    names
+}
+
 pub(super) fn id(bpf: &Ebpf, name: &str) -> Result<u32, Error> {
     let info = xdp(bpf, name)?.info().map_err(|refused| error("bpf", name, refused))?;
     Ok(info.id())

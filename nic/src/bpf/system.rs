@@ -8,6 +8,7 @@ pub(super) mod command {
     pub(in super::super) const MAP_LOOKUP: u32 = 1;
     pub(in super::super) const MAP_UPDATE: u32 = 2;
     pub(in super::super) const MAP_DELETE: u32 = 3;
+    pub(in super::super) const MAP_NEXT_KEY: u32 = 4;
     pub(in super::super) const PROG_TEST_RUN: u32 = 10;
     pub(in super::super) const PROG_BY_ID: u32 = 13;
     pub(in super::super) const MAP_BY_ID: u32 = 14;

@@ -73,4 +73,28 @@ SEC("xdp.frags") int hopwise_cost(struct xdp_md *frame)
 
 SEC("xdp.frags") int hopwise_cost_only(struct xdp_md *frame) { return cost_rewrite(frame) ? XDP_DROP : XDP_ABORTED; }
 
+/* The same reports for a program of another project. The kernel calls only programs of the same kind from one another: with frames in
+ * several buffers, or without.
+ */
+struct {
+    MAP_UINT(type, MAP_PROG_ARRAY);
+    MAP_UINT(max_entries, 1);
+    MAP_TYPE(key, u32);
+    MAP_TYPE(value, u32);
+} cost_peer SEC(".maps"), cost_peer_frags SEC(".maps");
+
+SEC("xdp") int hopwise_cost_peer(struct xdp_md *frame)
+{
+    if (cost_rewrite(frame))
+        tail_call(frame, &cost_peer, 0);
+    return XDP_ABORTED;
+}
+
+SEC("xdp.frags") int hopwise_cost_peer_f(struct xdp_md *frame)
+{
+    if (cost_rewrite(frame))
+        tail_call(frame, &cost_peer_frags, 0);
+    return XDP_ABORTED;
+}
+
 LICENSE;

@@ -27,6 +27,7 @@ typedef signed long long s64;
 enum map_type {
     MAP_HASH = 1,
     MAP_ARRAY = 2,
+    MAP_PROG_ARRAY = 3,
     MAP_PERCPU_ARRAY = 6,
     MAP_LRU_HASH = 9,
     MAP_LPM_TRIE = 11,
@@ -60,6 +61,7 @@ static long (*const map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*const ktime_ns)(void) = (void *)5;
 static u32 (*const prandom)(void) = (void *)7;
 static u32 (*const cpu_id)(void) = (void *)8;
+static long (*const tail_call)(struct xdp_md *frame, void *programs, u32 index) = (void *)12;
 static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const adjust_tail)(struct xdp_md *frame, int delta) = (void *)65;

@@ -1,0 +1,302 @@
+//! `hopwise bench peers PATH…`: programs of other projects on the bytes of our cases, in the same run as ours.
+//!
+//! The XDP program of another collector gets its reports as our own does in `xdp-detect-…`: `BPF_PROG_TEST_RUN` passes one frame, a
+//! program of ours changes it into the next report and calls the peer's. The time for changing is measured alone and subtracted.
+
+use std::fs;
+use std::path::Path;
+
+use collector::workload::{self, Case};
+use nic::bpf::Object;
+use terminal::CliError;
+
+use super::harness::{Conditions, Failure, Outcome, Plan, median};
+use super::{fastpath, kernel};
+
+/// One comparison: the reports of our case of this name.
+struct Comparison {
+    name: &'static str,
+    /// Our collector on the same reports.
+    ours: &'static str,
+    /// The reports of this case are read by our program in the kernel.
+    in_kernel: bool,
+    flows: u32,
+    hops: u32,
+    /// One of this many reports changes by more than a threshold; 0: none.
+    changes: u32,
+}
+
+const COMPARISONS: [Comparison; 4] = [
+    Comparison {
+        name: "peer-6x8-1k",
+        ours: "fastpath-6x8-1k",
+        in_kernel: true,
+        flows: 1000,
+        hops: 6,
+        changes: 0,
+    },
+    Comparison {
+        name: "peer-6x8-100k",
+        ours: "fastpath-6x8-100k-shuffled",
+        in_kernel: true,
+        flows: 100_000,
+        hops: 6,
+        changes: 0,
+    },
+    Comparison {
+        name: "peer-6x8-change",
+        ours: "fastpath-6x8-change",
+        in_kernel: false,
+        flows: 1000,
+        hops: 6,
+        changes: 1,
+    },
+    Comparison {
+        name: "peer-1x1-1k",
+        ours: "fastpath-1x1-1k",
+        in_kernel: true,
+        flows: 1000,
+        hops: 1,
+        changes: 0,
+    },
+];
+
+/// Reports per call of the kernel.
+const REPORTS: u32 = 200_000;
+/// The highest number of keys of a map that are counted.
+const MAX_KEYS: usize = 1_000_000;
+/// Where the destination port of a frame lies, and its UDP checksum, which 0 turns off.
+const PORT: usize = 36;
+const CHECKSUM: usize = 40;
+
+/// Prints the outcome of a comparison, by its name.
+pub(super) type Print<'p> = &'p mut dyn FnMut(&str, Result<Outcome, Failure>) -> Result<(), CliError>;
+
+/// A peer's XDP program.
+struct Peer {
+    object: Vec<u8>,
+    /// The UDP port on which it expects reports.
+    port: u16,
+}
+
+/// Reads the files, and compares each.
+///
+/// # Errors
+/// A file cannot be used; the message says why, and what to do.
+pub(super) fn run(paths: &[String], port: u16, plan: &Plan<'_>, print: Print<'_>) -> Result<(), CliError> {
+    if paths.is_empty() {
+        return Err(CliError::new(
+            "no peer was given: name the object file of an XDP program, compiled with clang -target bpf; \
+             docs/reference/performance.md shows how",
+        ));
+    }
+    for path in paths {
+        let peer = Peer { object: read(Path::new(path))?, port };
+        for comparison in &COMPARISONS {
+            print(comparison.name, peer.compare(comparison, plan))?;
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of an object file for BPF.
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    let named = path.display();
+    let bytes = fs::read(path).map_err(|error| {
+        CliError::io(format!("cannot read {named}"), error, "name the object file of an XDP program")
+    })?;
+    match kind(&bytes) {
+        Kind::Bpf => Ok(bytes),
+        Kind::Elf(machine) => Err(CliError::new(format!(
+            "{named} is an ELF file for machine {machine}, not for BPF (247): compile it with clang -target bpf; \
+             query functions in shared objects are not supported"
+        ))),
+        Kind::Other => Err(CliError::new(format!(
+            "{named} is not an ELF file: compile the peer's C source with clang -O2 -g -target bpf -c"
+        ))),
+    }
+}
+
+/// What a file is, by its first bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Bpf,
+    /// For another machine, by its number.
+    Elf(u16),
+    Other,
+}
+
+fn kind(bytes: &[u8]) -> Kind {
+    const MACHINE: usize = 18;
+    const BPF: u16 = 247;
+    match (bytes.starts_with(b"\x7fELF"), bytes.get(MACHINE..MACHINE + 2)) {
+        // The sixth byte: 2 is big-endian.
+        (true, Some(&[a, b])) => match if bytes[5] == 2 { [b, a] } else { [a, b] } {
+            machine if u16::from_le_bytes(machine) == BPF => Kind::Bpf,
+            machine => Kind::Elf(u16::from_le_bytes(machine)),
+        },
+        _ => Kind::Other,
+    }
+}
+
+impl Peer {
+    fn compare(&self, comparison: &Comparison, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+        let case = workload::CASES.into_iter().find(|case| case.name == comparison.ours);
+        let case = case.ok_or_else(|| CliError::new(format!("there is no workload {}", comparison.ours)))?;
+        let frame = frame(&case);
+        let ours = fastpath::collect(comparison.ours, plan)?.median();
+        let (mut times, mut kernel, mut passed, mut measured) = (Vec::new(), Vec::new(), 0.0, None);
+        for _ in 0..plan.runs {
+            let run = self.measure(comparison, &frame, plan)?;
+            times.push(run.reports - run.changing);
+            if comparison.in_kernel {
+                let reports = (plan.flows(comparison.flows), changing_hops(comparison));
+                let (ns, share) = kernel::detect_once(reports, &frame, REPORTS)?;
+                kernel.push(ns);
+                passed = share;
+            }
+            measured = Some(run);
+        }
+        let Some(Measured { other, changing, program, keys, .. }) = measured else {
+            return Err(CliError::new("no runs").into());
+        };
+        let peer = median(times.clone());
+        let included = "the peer's XDP program from the frame to its verdict; the time for making each report is subtracted";
+        let mut conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
+            .text("program", program)
+            .text("order", "flows by a stride that defeats prefetching")
+            .number("flows", plan.flows(comparison.flows))
+            .number("hops", comparison.hops)
+            .number("frame_bytes", frame.len())
+            .number("udp_port", self.port)
+            .text("entries", keys)
+            .ratio("other_frame_ns", other)
+            .ratio("subtracted_ns", changing)
+            .text("compared_with", format!("{} in this run", comparison.ours))
+            .ratio("hopwise_ns", ours)
+            .ratio("peer_to_hopwise", peer / ours);
+        if !kernel.is_empty() {
+            let kernel = median(kernel);
+            conditions = conditions
+                .ratio("hopwise_kernel_ns", kernel)
+                .ratio("peer_to_hopwise_kernel", peer / kernel)
+                .ratio("hopwise_kernel_passed_per_report", passed);
+        }
+        if peer < 2.0 * other {
+            let doubt = "no: a report takes less than twice as long as a frame without one; is the port right (--port)?";
+            conditions = conditions.text("reads_reports", doubt);
+        }
+        Ok(Outcome::new(comparison.name, times, conditions))
+    }
+
+    fn measure(&self, comparison: &Comparison, frame: &[u8], plan: &Plan<'_>) -> Result<Measured, Failure> {
+        let flows = plan.flows(comparison.flows);
+        let maker = kernel::reports(flows, changing_hops(comparison), comparison.changes)?;
+        let peer = Object::load(&self.object, &nic::bpf::LoadOptions::default())
+            .map_err(|error| CliError::new(format!("the peer's object: {error}")))?;
+        let names = peer.programs();
+        let [program] = names.as_slice() else {
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(
+                CliError::new(format!("the object must have one XDP program; it has: {names}")).into()
+            );
+        };
+        let mut frame = frame.to_vec();
+        frame[PORT..PORT + 2].copy_from_slice(&self.port.to_be_bytes());
+        frame[CHECKSUM..CHECKSUM + 2].fill(0);
+        let (maker_program, _) = [
+            ("hopwise_cost_peer", "cost_peer"),
+            // The peer accepts frames in several buffers.
+            ("hopwise_cost_peer_f", "cost_peer_frags"),
+        ]
+        .into_iter()
+        .find(|(_, map)| maker.set_program(map, (&peer, program)).is_ok())
+        .ok_or_else(|| CliError::new(format!("the kernel does not call `{program}` from another program")))?;
+        let ns = |program: &str, object: &Object, frame: &[u8], reports: u32| {
+            let run = object.test_run(program, frame, reports).map_err(kernel::failed)?;
+            Ok::<_, Failure>(f64::from(run.duration_ns))
+        };
+        // Two rounds make the state of all flows.
+        ns(maker_program, &maker, &frame, flows * 2)?;
+        let reports = ns(maker_program, &maker, &frame, REPORTS)?;
+        let changing = ns("hopwise_cost_only", &maker, &frame, REPORTS)?;
+        // ARP: a program that reads reports leaves it alone.
+        frame[12..14].copy_from_slice(&[8, 6]);
+        let other = ns(program, &peer, &frame, REPORTS)?;
+        Ok(Measured { reports, changing, other, program: program.clone(), keys: keys(&peer)? })
+    }
+}
+
+/// Times in ns, and what the peer's maps contain.
+struct Measured {
+    /// Changing the frame, and the peer's program.
+    reports: f64,
+    changing: f64,
+    /// The peer's program on a frame without a report.
+    other: f64,
+    program: String,
+    keys: String,
+}
+
+/// Hops that are rewritten: records of other layouts stay as they are.
+fn changing_hops(comparison: &Comparison) -> u32 {
+    if comparison.hops == 1 { 0 } else { comparison.hops }
+}
+
+/// The first frame of a case.
+fn frame(case: &Case) -> Vec<u8> {
+    Case { flows: 1, ..*case }.feed().whole().next().unwrap_or_default().to_vec()
+}
+
+/// The entries of the peer's hash maps: `tb_flow 1,000, tb_queue 24`.
+fn keys(peer: &Object) -> Result<String, Failure> {
+    let mut text = Vec::new();
+    for map in peer.maps().filter(|map| map.is_hashed()) {
+        let count = map.count(MAX_KEYS).map_err(kernel::failed)?;
+        text.push(format!("{} {}", map.name(), terminal::units::count(count as u64)));
+    }
+    Ok(if text.is_empty() { "no hash maps".to_owned() } else { text.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_comparison_has_a_case_with_the_same_reports() {
+        for comparison in &COMPARISONS {
+            let case = workload::CASES.into_iter().find(|case| case.name == comparison.ours);
+            let case = case.unwrap_or_else(|| panic!("{}", comparison.ours));
+            assert_eq!((case.flows, u32::from(case.hops)), (comparison.flows, comparison.hops));
+            let frame = frame(&case);
+            assert_eq!(frame[PORT..PORT + 2], 32_766_u16.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn a_file_is_recognised_by_its_first_bytes() {
+        let elf = |order: u8, machine: [u8; 2]| {
+            let mut bytes = vec![0; 64];
+            bytes[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, order]);
+            bytes[18..20].copy_from_slice(&machine);
+            bytes
+        };
+        assert_eq!(kind(&elf(1, [247, 0])), Kind::Bpf);
+        assert_eq!(kind(&elf(2, [0, 247])), Kind::Bpf);
+        assert_eq!(kind(&elf(1, [62, 0])), Kind::Elf(62));
+        assert_eq!(kind(b"\x7fELF"), Kind::Other);
+        assert_eq!(kind(b"#!/bin/sh"), Kind::Other);
+        assert_eq!(kind(b""), Kind::Other);
+    }
+
+    #[test]
+    fn what_is_not_a_peer_is_refused_with_advice() {
+        let message = |path: &str| read(Path::new(path)).err().map(|error| error.to_string());
+        assert!(message("/nonexistent.o").is_some_and(|text| text.contains("cannot read /nonexistent.o")));
+        let this = std::env::current_exe().unwrap();
+        let text = message(this.to_str().unwrap()).unwrap();
+        assert!(text.contains("clang -target bpf"), "{text}");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert!(message(source).is_some_and(|text| text.contains("is not an ELF file")));
+    }
+}
