@@ -1,0 +1,221 @@
+//! The entries of one table, closed under intersection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use detect::Prefix;
+
+use crate::flows::FlowKey;
+
+/// Keys with the intents (by slot) that asked for them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Closure {
+    base: BTreeMap<FlowKey, BTreeSet<usize>>,
+}
+
+/// More entries than this times the room of a table are not built: the answer is the same.
+const EXCESS: usize = 2;
+
+impl Closure {
+    pub(super) fn add(&mut self, key: FlowKey, slot: usize) {
+        self.base.entry(key).or_default().insert(slot);
+    }
+
+    pub(super) fn remove(&mut self, key: &FlowKey, slot: usize) {
+        if let Some(slots) = self.base.get_mut(key) {
+            slots.remove(&slot);
+            if slots.is_empty() {
+                self.base.remove(key);
+            }
+        }
+    }
+
+    /// Number of entries; exact up to `room`.
+    pub(super) fn len(&self, room: usize) -> usize {
+        if self.base.len() > room { self.base.len() } else { self.build(room.saturating_mul(EXCESS)).len() }
+    }
+
+    /// All entries, each with the intents that it serves.
+    pub(super) fn entries(&self) -> BTreeMap<FlowKey, BTreeSet<usize>> {
+        self.build(usize::MAX)
+    }
+
+    /// Adds the keys one by one. A set that is closed under intersection stays closed if the intersections of a new key with
+    /// all its members are added with it.
+    fn build(&self, limit: usize) -> BTreeMap<FlowKey, BTreeSet<usize>> {
+        let mut entries: BTreeMap<FlowKey, BTreeSet<usize>> = BTreeMap::new();
+        let named = |field: fn(&FlowKey) -> Option<Prefix>| {
+            self.base.keys().filter(|key| field(key).is_some()).count()
+        };
+        let by_src = named(|key| key.src) >= named(|key| key.dst);
+        let mut index = Index::new(if by_src { |key| key.src } else { |key| key.dst });
+        for (key, slots) in &self.base {
+            let overlaps = index.overlapping(key);
+            for other in overlaps {
+                let Some(both) = key.intersection(&other) else { continue };
+                let mut joined = entries.get(&other).cloned().unwrap_or_default();
+                joined.extend(slots);
+                if both != *key && entries.insert(both, joined.clone()).is_none() {
+                    index.add(both);
+                } else if both == *key {
+                    entries.entry(both).or_default().extend(joined);
+                } else if let Some(old) = entries.get_mut(&both) {
+                    old.extend(joined);
+                }
+            }
+            entries.entry(*key).or_default().extend(slots);
+            index.add(*key);
+            if entries.len() > limit {
+                break;
+            }
+        }
+        complete(&self.base, &mut entries, &index);
+        entries
+    }
+}
+
+/// Every entry serves all intents with a key that contains it.
+fn complete(
+    base: &BTreeMap<FlowKey, BTreeSet<usize>>,
+    entries: &mut BTreeMap<FlowKey, BTreeSet<usize>>,
+    index: &Index,
+) {
+    if entries.len() == base.len() && base.values().all(|slots| slots.len() == 1) && entries == base {
+        return;
+    }
+    for (key, slots) in entries.iter_mut() {
+        for wider in index.overlapping(key) {
+            if wider.intersection(key).as_ref() == Some(key)
+                && let Some(more) = base.get(&wider)
+            {
+                slots.extend(more);
+            }
+        }
+    }
+}
+
+/// Keys by one of their prefixes, so that most keys that cannot overlap are never compared.
+struct Index {
+    field: fn(&FlowKey) -> Option<Prefix>,
+    any: Vec<FlowKey>,
+    by_prefix: BTreeMap<Prefix, Vec<FlowKey>>,
+    lengths: BTreeSet<(bool, u8)>,
+}
+
+impl Index {
+    fn new(field: fn(&FlowKey) -> Option<Prefix>) -> Self {
+        Self { field, any: Vec::new(), by_prefix: BTreeMap::new(), lengths: BTreeSet::new() }
+    }
+
+    fn add(&mut self, key: FlowKey) {
+        let Some(prefix) = (self.field)(&key) else { return self.any.push(key) };
+        let list = self.by_prefix.entry(prefix).or_default();
+        if !list.contains(&key) {
+            list.push(key);
+            self.lengths.insert((prefix.is_v6(), prefix.len()));
+        }
+    }
+
+    /// The keys that overlap `key`.
+    fn overlapping(&self, key: &FlowKey) -> Vec<FlowKey> {
+        let mut found: Vec<FlowKey> = self.any.clone();
+        match (self.field)(key) {
+            None => found.extend(self.by_prefix.values().flatten()),
+            Some(prefix) => {
+                let wider = self.lengths.range((prefix.is_v6(), 0)..(prefix.is_v6(), prefix.len()));
+                for (_, len) in wider {
+                    let list = shortened(&prefix, *len).and_then(|wider| self.by_prefix.get(&wider));
+                    found.extend(list.into_iter().flatten());
+                }
+                // Prefixes are ordered by their network: those inside lie between the first and the last address.
+                let inside = self.by_prefix.range(prefix..=Prefix::from(last_address(&prefix)));
+                found.extend(inside.flat_map(|(_, list)| list));
+            }
+        }
+        found.retain(|other| other.intersection(key).is_some());
+        found
+    }
+}
+
+fn shortened(prefix: &Prefix, len: u8) -> Option<Prefix> {
+    let network = match prefix.network() {
+        IpAddr::V4(ip) => {
+            IpAddr::V4(Ipv4Addr::from(u32::from(ip) & !u32::MAX.checked_shr(len.into()).unwrap_or(0)))
+        }
+        IpAddr::V6(ip) => {
+            IpAddr::V6(Ipv6Addr::from(u128::from(ip) & !u128::MAX.checked_shr(len.into()).unwrap_or(0)))
+        }
+    };
+    Prefix::new(network, len).ok()
+}
+
+fn last_address(prefix: &Prefix) -> IpAddr {
+    let len = u32::from(prefix.len());
+    match prefix.network() {
+        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from(u32::from(ip) | u32::MAX.checked_shr(len).unwrap_or(0))),
+        IpAddr::V6(ip) => {
+            IpAddr::V6(Ipv6Addr::from(u128::from(ip) | u128::MAX.checked_shr(len).unwrap_or(0)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::rng::Rng;
+
+    fn key(rng: &mut Rng) -> FlowKey {
+        let mut prefix = || -> Option<Prefix> {
+            let texts =
+                ["", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3", "fd00::/16", "fd00::1", "::/0"];
+            texts[rng.below(texts.len())].parse().ok()
+        };
+        let (src, dst) = (prefix(), prefix());
+        let dport = [(0, u16::MAX), (80, 90), (85, 100), (443, 443)][rng.below(4)];
+        FlowKey { src, dst, dport, proto: [None, Some(6)][rng.below(2)], ..FlowKey::default() }
+    }
+
+    /// The entries of the definition: all intersections of subsets, each with every intent that contains it.
+    fn expected(base: &BTreeMap<FlowKey, BTreeSet<usize>>) -> BTreeMap<FlowKey, BTreeSet<usize>> {
+        let mut keys: BTreeSet<FlowKey> = base.keys().copied().collect();
+        loop {
+            let more: BTreeSet<FlowKey> =
+                keys.iter().flat_map(|a| keys.iter().filter_map(|b| a.intersection(b))).collect();
+            if more.is_subset(&keys) {
+                break;
+            }
+            keys.extend(more);
+        }
+        let serves = |key: &FlowKey| {
+            let containing = base.iter().filter(|(wider, _)| wider.intersection(key).as_ref() == Some(key));
+            containing.flat_map(|(_, slots)| slots.iter().copied()).collect()
+        };
+        keys.iter().map(|key| (*key, serves(key))).collect()
+    }
+
+    #[test]
+    fn entries_are_all_intersections_with_the_intents_that_contain_them() {
+        for seed in 0..300 {
+            let mut rng = Rng(seed);
+            let mut closure = Closure::default();
+            for slot in 0..rng.below(9) {
+                let key = key(&mut rng);
+                if !key.mixes_families() {
+                    closure.add(key, slot);
+                }
+            }
+            assert_eq!(closure.entries(), expected(&closure.base), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_is_removed_leaves_nothing() {
+        let mut closure = Closure::default();
+        closure.add(FlowKey::default(), 1);
+        closure.add(FlowKey::default(), 2);
+        closure.remove(&FlowKey::default(), 1);
+        assert_eq!(closure.entries(), [(FlowKey::default(), [2].into())].into());
+        closure.remove(&FlowKey::default(), 2);
+        assert!(closure.entries().is_empty());
+    }
+}

@@ -1,0 +1,398 @@
+//! Intents + inventory + capabilities → what each device should have.
+//!
+//! A [`Compiler`] holds the result for all intents and updates it for one more or one less: only the devices that the intent
+//! concerns are computed again.
+//!
+//! # Overlapping intents
+//! A switch uses one entry per packet. The entries of a device are therefore closed under intersection: where two intents overlap,
+//! an entry of its own carries the union of their instruction bits and the finer sampling, with a greater precedence than both.
+//! The mode is that of the intent with the greatest priority. Each intent's thresholds and rule are evaluated by the collector
+//! by themselves; filters of sinks are combined so that nothing is suppressed that one of the intents asks for.
+
+mod check;
+mod closure;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub use self::refusal::{Note, Refusal};
+
+use self::check::Placed;
+use self::closure::Closure;
+use crate::device::{
+    Capabilities, Encoding, Filter, FilterAlgorithm, Mode, NodeId, Restart, Rule, Rules, Watch,
+};
+use crate::flows::FlowKey;
+use crate::instruction::{self, Bits};
+use crate::intent::Intent;
+use crate::inventory::{Inventory, Topology};
+
+/// A collector of reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// Where it receives reports.
+    pub address: SocketAddr,
+    /// Its share of the reporters, relative to the others'; at least 1.
+    pub capacity: u32,
+    /// The device that it is connected to: nearer reporters prefer it.
+    pub at: Option<NodeId>,
+}
+
+/// What holds for the whole domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DomainSettings {
+    /// How INT is encoded.
+    pub encoding: Encoding,
+    /// The clocks of all devices are synchronised.
+    pub synchronised: bool,
+    /// Collectors. None: no report session is installed.
+    pub collectors: Vec<Collector>,
+}
+
+/// What an intent became.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The mode that was chosen.
+    pub mode: Mode,
+    /// The instruction bits of its own.
+    pub bits: Bits,
+    /// Devices whose watchlist has its entries.
+    pub nodes: BTreeSet<NodeId>,
+    /// What the operator should know.
+    pub notes: Vec<Note>,
+}
+
+/// Compiles intents for one inventory. When the inventory, a capability or a setting changes, make a new one.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    network: check::Network,
+    /// By slot; `None`: free.
+    placed: Vec<Option<Arc<Placed>>>,
+    slots: BTreeMap<String, usize>,
+    devices: BTreeMap<NodeId, DeviceEntries>,
+    /// Number of intents that need each bit in packets.
+    bit_users: [u32; 16],
+    embedding: usize,
+    filtering: usize,
+    sessions: BTreeMap<NodeId, SocketAddr>,
+    desired: BTreeMap<NodeId, Arc<Rules>>,
+}
+
+/// What intents ask of one device.
+#[derive(Clone, Debug, Default)]
+struct DeviceEntries {
+    watched: Closure,
+    sunk: Closure,
+}
+
+impl Compiler {
+    /// A compiler without intents.
+    pub fn new(
+        inventory: &Inventory,
+        capabilities: &BTreeMap<NodeId, Capabilities>,
+        settings: DomainSettings,
+    ) -> Self {
+        let network = check::Network::new(inventory, capabilities, settings);
+        let nodes = network.topology.devices.keys();
+        let devices = nodes.clone().map(|node| (*node, DeviceEntries::default())).collect();
+        let sessions = network.sessions();
+        let mut compiler = Self {
+            devices,
+            sessions,
+            placed: Vec::new(),
+            slots: BTreeMap::new(),
+            bit_users: [0; 16],
+            embedding: 0,
+            filtering: 0,
+            desired: BTreeMap::new(),
+            network,
+        };
+        compiler.rebuild_all();
+        compiler
+    }
+
+    /// The topology that it compiles for.
+    pub fn topology(&self) -> &Topology {
+        &self.network.topology
+    }
+
+    /// The settings of the domain.
+    pub fn settings(&self) -> &DomainSettings {
+        &self.network.settings
+    }
+
+    /// Capabilities of a device.
+    pub fn capabilities(&self, node: NodeId) -> Option<&Capabilities> {
+        self.network.capabilities.get(&node)
+    }
+
+    /// Links on the longest of the shortest paths between edges.
+    pub fn longest_path(&self) -> u32 {
+        self.network.longest_path
+    }
+
+    /// What each device should have.
+    pub fn desired(&self) -> &BTreeMap<NodeId, Arc<Rules>> {
+        &self.desired
+    }
+
+    /// What an intent became.
+    pub fn outcome(&self, name: &str) -> Option<Outcome> {
+        let placed = self.placed[*self.slots.get(name)?].as_ref()?;
+        let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
+        Some(Outcome { mode: placed.mode, bits: placed.bits, nodes, notes: placed.notes.clone() })
+    }
+
+    /// The intents that the reports of a flow serve: those whose own entries contain `key`.
+    pub fn served(&self, key: &FlowKey) -> Vec<&str> {
+        let placed = self.slots.iter().filter(|(_, slot)| {
+            self.placed[**slot].as_ref().is_some_and(|placed| {
+                placed.keys.iter().any(|own| own.intersection(key).as_ref() == Some(key))
+            })
+        });
+        placed.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Adds an intent, or replaces the one of its name. Nothing changes if it is refused.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong and what to do.
+    pub fn add(&mut self, intent: &Intent) -> Result<Outcome, Refusal> {
+        let before = self.features();
+        let placed = Arc::new(self.network.place(intent)?);
+        let old = self.slots.get(&intent.name).and_then(|slot| self.placed[*slot].clone());
+        if old.is_some() {
+            self.take(&intent.name);
+        }
+        self.put(placed.clone());
+        let touched = touched(&placed).chain(old.iter().flat_map(|old| touched(old)));
+        let touched: BTreeSet<NodeId> = touched.collect();
+        if let Some(refusal) = self.room(&touched) {
+            self.take(&intent.name);
+            if let Some(old) = old {
+                self.put(old);
+            }
+            return Err(refusal);
+        }
+        self.rebuild(touched, before);
+        let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
+        Ok(Outcome { mode: placed.mode, bits: placed.bits, nodes, notes: placed.notes.clone() })
+    }
+
+    /// Adds many intents; those refused are left out and returned with their names.
+    pub fn add_all<'i>(&mut self, intents: impl IntoIterator<Item = &'i Intent>) -> Vec<(String, Refusal)> {
+        let mut refused = Vec::new();
+        let mut all = BTreeSet::new();
+        for intent in intents {
+            self.take(&intent.name);
+            match self.network.place(intent) {
+                Ok(placed) => {
+                    let touched: BTreeSet<NodeId> = touched(&placed).collect();
+                    self.put(Arc::new(placed));
+                    match self.room(&touched) {
+                        Some(refusal) => {
+                            self.take(&intent.name);
+                            refused.push((intent.name.clone(), refusal));
+                        }
+                        None => all.extend(touched),
+                    }
+                }
+                Err(refusal) => refused.push((intent.name.clone(), refusal)),
+            }
+        }
+        self.rebuild_all();
+        refused
+    }
+
+    /// Removes an intent; `false` if there is none of this name.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let before = self.features();
+        let Some(placed) = self.take(name) else { return false };
+        self.rebuild(touched(&placed).collect(), before);
+        true
+    }
+
+    fn put(&mut self, placed: Arc<Placed>) {
+        let free =
+            self.placed.iter().position(Option::is_none).filter(|_| self.placed.len() > self.slots.len());
+        let slot = free.unwrap_or(self.placed.len());
+        for (node, key) in &placed.watched {
+            self.devices.entry(*node).or_default().watched.add(*key, slot);
+        }
+        for (node, key) in &placed.sunk {
+            self.devices.entry(*node).or_default().sunk.add(*key, slot);
+        }
+        self.count(&placed, true);
+        self.slots.insert(placed.intent.name.clone(), slot);
+        if slot == self.placed.len() {
+            self.placed.push(None);
+        }
+        self.placed[slot] = Some(placed);
+    }
+
+    fn take(&mut self, name: &str) -> Option<Arc<Placed>> {
+        let slot = self.slots.remove(name)?;
+        let placed = self.placed[slot].take()?;
+        for (node, key) in &placed.watched {
+            self.devices.entry(*node).or_default().watched.remove(key, slot);
+        }
+        for (node, key) in &placed.sunk {
+            self.devices.entry(*node).or_default().sunk.remove(key, slot);
+        }
+        self.count(&placed, false);
+        Some(placed)
+    }
+
+    fn count(&mut self, placed: &Placed, added: bool) {
+        let step = |count: &mut u32| *count = if added { *count + 1 } else { *count - 1 };
+        if placed.mode.embeds() {
+            instruction::numbers(placed.bits)
+                .for_each(|number| step(&mut self.bit_users[usize::from(number)]));
+            self.embedding = if added { self.embedding + 1 } else { self.embedding - 1 };
+        }
+        if placed.intent.tell.filter.is_some() {
+            self.filtering = if added { self.filtering + 1 } else { self.filtering - 1 };
+        }
+    }
+
+    /// What of all intents together appears in the rules of every device.
+    fn features(&self) -> (Bits, bool, bool, bool) {
+        (self.used_bits(), self.embedding > 0, self.filtering > 0, self.slots.is_empty())
+    }
+
+    /// Bits that packets may ask for.
+    fn used_bits(&self) -> Bits {
+        let used = (0_u8..16).filter(|number| self.bit_users[usize::from(*number)] > 0);
+        used.fold(0, |bits, number| bits | instruction::bit(number))
+    }
+
+    fn rebuild(&mut self, touched: BTreeSet<NodeId>, before: (Bits, bool, bool, bool)) {
+        if self.features() != before {
+            return self.rebuild_all();
+        }
+        for node in touched {
+            let rules = Arc::new(self.rules(node));
+            self.desired.insert(node, rules);
+        }
+    }
+
+    fn rebuild_all(&mut self) {
+        let nodes: Vec<NodeId> = self.devices.keys().copied().collect();
+        for node in nodes {
+            let rules = Arc::new(self.rules(node));
+            self.desired.insert(node, rules);
+        }
+    }
+
+    /// What one device should have.
+    fn rules(&self, node: NodeId) -> Rules {
+        let mut rules = Vec::new();
+        let Some(capabilities) = self.network.capabilities.get(&node) else { return Rules::new() };
+        if capabilities.restart == Restart::Waits {
+            rules.push(Rule::Forwarding);
+        }
+        if !self.slots.is_empty() {
+            rules.extend(self.sessions.get(&node).copied().map(Rule::Session));
+        }
+        let ports = &self.network.topology.devices[&node];
+        if self.embedding > 0 {
+            rules.push(Rule::Encoding(self.network.settings.encoding));
+            rules.extend(ports.border().map(Rule::Sink));
+            let bits = instruction::numbers(self.used_bits() & capabilities.bits);
+            rules.extend(bits.map(Rule::Instruction));
+        }
+        let entries = &self.devices[&node];
+        let watched = entries.watched.entries();
+        let embeds = watched.iter().any(|(_, slots)| self.mode(slots).embeds());
+        if embeds && !capabilities.joint_roles {
+            rules.extend(ports.edge.iter().copied().map(Rule::Source));
+        }
+        rules.extend(watched.into_iter().map(|(key, slots)| Rule::Watch(Arc::new(self.watch(key, &slots)))));
+        if self.filtering > 0 {
+            rules.extend(self.filters(&entries.sunk));
+        }
+        Rules::from_iter(rules)
+    }
+
+    fn of<'a>(&'a self, slots: &'a BTreeSet<usize>) -> impl Iterator<Item = &'a Placed> {
+        slots.iter().filter_map(|slot| self.placed[*slot].as_deref())
+    }
+
+    /// The mode of overlapping intents: that of the greatest priority, then of the first name.
+    fn mode(&self, slots: &BTreeSet<usize>) -> Mode {
+        let first = self
+            .of(slots)
+            .min_by_key(|placed| (std::cmp::Reverse(placed.intent.priority), placed.intent.name.clone()));
+        first.map_or(Mode::Md, |placed| placed.mode)
+    }
+
+    fn watch(&self, key: FlowKey, slots: &BTreeSet<usize>) -> Watch {
+        Watch {
+            key,
+            mode: self.mode(slots),
+            bits: self.of(slots).fold(0, |bits, placed| bits | placed.bits),
+            hops: self.network.hops(),
+            sample: self.of(slots).map(|placed| placed.intent.sample).min().unwrap_or(1),
+            drops: true,
+        }
+    }
+
+    /// The filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand for.
+    fn filters(&self, sunk: &Closure) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for (key, slots) in sunk.entries() {
+            let mut one: Option<Filter> = None;
+            let mut agree = true;
+            for placed in self.of(&slots) {
+                let Some(filter) = placed.filter(key) else {
+                    agree = false;
+                    break;
+                };
+                agree &= one
+                    .as_ref()
+                    .is_none_or(|one| (one.algorithm, one.metric) == (filter.algorithm, filter.metric));
+                let threshold =
+                    one.as_ref().map_or(filter.threshold, |one| one.threshold.min(filter.threshold));
+                one = Some(Filter { threshold, ..filter });
+            }
+            let filtered = one.filter(|_| agree);
+            // Where no intent filters and no wider entry does, no entry is needed; a wider one is shadowed by an explicit one.
+            let all = Filter {
+                key,
+                algorithm: FilterAlgorithm::Noop,
+                metric: detect::Metric::FlowPath,
+                threshold: 0,
+            };
+            rules.push(Rule::Filter(Arc::new(filtered.unwrap_or(all))));
+        }
+        rules
+    }
+
+    /// The first device on which the entries have no room.
+    fn room(&self, nodes: &BTreeSet<NodeId>) -> Option<Refusal> {
+        nodes.iter().find_map(|node| {
+            let capabilities = self.network.capabilities.get(node)?;
+            let entries = &self.devices[node];
+            let watched = entries.watched.len(capabilities.watch_entries);
+            let filters = if self.filtering > 0 { entries.sunk.len(capabilities.filter_entries) } else { 0 };
+            let full = |table, needed, room| {
+                (needed > room).then(|| Refusal::Full {
+                    device: self.network.name(*node),
+                    table,
+                    needed,
+                    room,
+                })
+            };
+            full("watchlist", watched, capabilities.watch_entries)
+                .or_else(|| full("filter table", filters, capabilities.filter_entries))
+        })
+    }
+}
+
+fn touched(placed: &Placed) -> impl Iterator<Item = NodeId> + '_ {
+    placed.watched.iter().chain(&placed.sunk).map(|(node, _)| *node)
+}

@@ -1,0 +1,161 @@
+//! Why an intent cannot be compiled, and what an operator should know if it can.
+
+use std::fmt;
+
+use crate::device::{Mode, NodeId};
+use crate::flows::FlowKey;
+use crate::instruction::{self, Bits};
+use crate::intent::IntentError;
+
+/// Why an intent is refused. `Display` is one sentence with what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It contradicts itself.
+    Intent(IntentError),
+    /// The inventory has no device with an edge port.
+    NoEdge,
+    /// No edge device matches.
+    NoSuchEdge(String),
+    /// No such host.
+    UnknownHost(String),
+    /// The host has no address.
+    HostWithoutAddress(String),
+    /// The flows do not include any between the two hosts.
+    NotBetween(String, String),
+    /// A device at the edge cannot remove INT.
+    Leak(String),
+    /// A device does not support the treatment of the L4 checksum.
+    Checksum(String, &'static str),
+    /// No mode fits; for each, why.
+    NoMode(Vec<(Mode, String)>),
+    /// No device can fill these bits.
+    Bits(Bits),
+    /// A device cannot express a key.
+    Match {
+        /// The device.
+        device: String,
+        /// The key.
+        key: Box<FlowKey>,
+        /// What it cannot express, and the nearest that it can.
+        why: &'static str,
+    },
+    /// A device cannot sample.
+    Sampling(String),
+    /// A device cannot filter.
+    Filter(String, &'static str),
+    /// Packets would exceed the MTU.
+    Mtu {
+        /// Longest packet of a host, bytes.
+        packet: u32,
+        /// Bytes of INT on the longest path.
+        int: u32,
+        /// Smallest MTU between devices, bytes.
+        mtu: u32,
+    },
+    /// A table has no room.
+    Full {
+        /// The device.
+        device: String,
+        /// The table.
+        table: &'static str,
+        /// Entries that would be needed.
+        needed: usize,
+        /// Entries that it has.
+        room: usize,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Intent(error) => write!(f, "{error}"),
+            Self::NoEdge => {
+                f.write_str("no device has an edge port; add hosts or edge ports to the inventory")
+            }
+            Self::NoSuchEdge(pattern) => {
+                write!(f, "no device with edge ports is named or labelled `{pattern}`; correct `at.edges`")
+            }
+            Self::UnknownHost(name) => write!(f, "there is no host `{name}`; add it to the inventory"),
+            Self::HostWithoutAddress(name) => {
+                write!(f, "the host `{name}` has no address; add one to the inventory")
+            }
+            Self::NotBetween(a, b) => {
+                write!(f, "`match` excludes all flows between {a} and {b}; widen it or remove `at.between`")
+            }
+            Self::Leak(device) => write!(
+                f,
+                "{device} has ports to hosts and cannot remove INT, so that hosts would receive it; use mode = \"postcard\", or remove {device} from the inventory"
+            ),
+            Self::Checksum(device, word) => write!(
+                f,
+                "{device} does not support l4_checksum = \"{word}\", and all devices of a domain must agree; choose one that all support"
+            ),
+            Self::NoMode(why) => {
+                let why: Vec<String> =
+                    why.iter().map(|(mode, why)| format!("{}: {why}", mode.word())).collect();
+                write!(
+                    f,
+                    "no mode gives what is watched ({}); watch less, or change what is named",
+                    why.join("; ")
+                )
+            }
+            Self::Bits(bits) => write!(
+                f,
+                "no device can fill {}; remove the metrics that need it from `watch`",
+                instruction::names(*bits)
+            ),
+            Self::Match { device, key, why } => write!(f, "{device} cannot match `{key}`: {why}"),
+            Self::Sampling(device) => {
+                write!(f, "{device} cannot sample packets; remove `sample`, or exclude it by `at.edges`")
+            }
+            Self::Filter(device, word) => write!(
+                f,
+                "{device} has no filter `{word}`; remove `filter`: the collector then applies the thresholds to all reports"
+            ),
+            Self::Mtu { packet, int, mtu } => write!(
+                f,
+                "a packet of {packet} bytes grows by {int} bytes of INT on the longest path, and the MTU between devices is {mtu}; raise that MTU to {} bytes, watch less, or use mode = \"postcard\"",
+                packet + int
+            ),
+            Self::Full { device, table, needed, room } => write!(
+                f,
+                "the {table} of {device} would need {needed} entries and has room for {room}; use wider prefixes, or limit the intent by `at`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What an operator should know about an intent that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A device cannot fill some of the bits.
+    Incomplete {
+        /// The device.
+        node: NodeId,
+        /// Its name.
+        device: String,
+        /// The bits.
+        bits: Bits,
+    },
+    /// INT can reach hosts behind this device after it restarts, until it has its rules again.
+    OpenAfterRestart(String),
+    /// The MTU of a link or a host is not known, so that it was not checked.
+    MtuNotKnown,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete { device, bits, .. } => {
+                write!(f, "{device} cannot fill {}: its records lack these values", instruction::names(*bits))
+            }
+            Self::OpenAfterRestart(device) => write!(
+                f,
+                "{device} forwards without rules after a restart: until it is configured again, its hosts may receive INT"
+            ),
+            Self::MtuNotKnown => f.write_str("the MTU of links or hosts is not known and was not checked"),
+        }
+    }
+}

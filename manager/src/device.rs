@@ -1,0 +1,421 @@
+//! Devices as the manager sees them: rules, capabilities, and the messages by which a driver is used.
+//!
+//! Rules are abstract; a driver translates them into entries of its device's tables and back. It knows no intents, takes no
+//! decision, and executes one [`Request`] at a time.
+//!
+//! # What a driver must keep
+//! - **Fencing.** After [`Request::Claim`] with election *e* succeeded, the device executes no request that was sent under an
+//!   election below *e*, even if it was delayed in the network: by P4Runtime's election id, or by an ETag that the claim changes.
+//! - **Precondition.** [`Request::Apply`] is executed only if the device's ETag is the one given; it changes the ETag.
+//! - **Any subset.** Changes of one `Apply` may be executed in part, in order, if the device is not atomic; each is safe alone.
+//! - **Ours.** [`State::rules`] has only what the manager installed; everything else is counted in [`State::foreign`].
+//! - **Truth.** `Read` asks the device, and never answers from what was written.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use detect::Metric;
+
+use crate::flows::FlowKey;
+use crate::instruction::{self, Bits};
+
+/// A node id: the `node_id` of INT, and the key of a device everywhere in this crate.
+pub type NodeId = u32;
+
+/// A port's number, as in INT's interface ids.
+pub type PortId = u32;
+
+/// How watched flows are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// INT-MD: the packet collects the records, the sink reports them.
+    Md,
+    /// INT-MX: the packet carries the instructions, every node reports.
+    Mx,
+    /// INT-XD: the packet is unchanged, every node reports by its own watchlist.
+    Postcard,
+    /// SF-INT: packets of constant size, one node's record in each.
+    Sf,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 4] = [Self::Md, Self::Mx, Self::Postcard, Self::Sf];
+
+    /// The word in an intent.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Md => "md",
+            Self::Mx => "mx",
+            Self::Postcard => "postcard",
+            Self::Sf => "sf",
+        }
+    }
+
+    /// The mode of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.word() == word)
+    }
+
+    /// Whether packets carry INT, which must not reach a host.
+    pub fn embeds(self) -> bool {
+        self != Self::Postcard
+    }
+}
+
+/// Treatment of the L4 checksum of packets with INT. All devices of a domain must agree: the sink undoes what the source did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum L4Checksum {
+    /// Every node updates it.
+    #[default]
+    Update,
+    /// It is left as the host computed it.
+    Leave,
+    /// It is 0 while the packet carries INT (UDP only).
+    Zero,
+}
+
+impl L4Checksum {
+    /// The word in a configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Update => "update",
+            Self::Leave => "leave",
+            Self::Zero => "zero",
+        }
+    }
+}
+
+/// What must be equal in the whole domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Encoding {
+    /// DSCP that marks packets with INT, 1 to 63.
+    pub dscp: u8,
+    /// Treatment of the L4 checksum.
+    pub l4_checksum: L4Checksum,
+}
+
+impl Default for Encoding {
+    fn default() -> Self {
+        Self { dscp: 0x17, l4_checksum: L4Checksum::default() }
+    }
+}
+
+/// An entry of a watchlist: which flows, and how they are measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Watch {
+    /// The flows; [`FlowKey::precedence`] orders overlapping entries.
+    pub key: FlowKey,
+    /// The mode.
+    pub mode: Mode,
+    /// The instruction bitmap.
+    pub bits: Bits,
+    /// Remaining hop count at the source.
+    pub hops: u8,
+    /// One packet of this many is measured; 1 measures all.
+    pub sample: u32,
+    /// Dropped packets are reported.
+    pub drops: bool,
+}
+
+/// Detection algorithm of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FilterAlgorithm {
+    /// Every packet is reported.
+    Noop,
+    /// Each node's value, compared with the last one reported for that node.
+    PerHop,
+    /// The sum over the path, compared with the last one reported for the flow.
+    PerFlow,
+    /// The path, or a bucket of latency or queue.
+    Change,
+}
+
+impl FilterAlgorithm {
+    /// The word in an intent.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Noop => "noop",
+            Self::PerHop => "per_hop",
+            Self::PerFlow => "per_flow",
+            Self::Change => "change",
+        }
+    }
+
+    /// The algorithm of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Noop, Self::PerHop, Self::PerFlow, Self::Change].into_iter().find(|one| one.word() == word)
+    }
+}
+
+/// A filter at a sink: of packets of these flows, only significant changes are reported.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Filter {
+    /// The flows.
+    pub key: FlowKey,
+    /// The algorithm.
+    pub algorithm: FilterAlgorithm,
+    /// The metric that is compared.
+    pub metric: Metric,
+    /// A greater difference is reported, in the metric's unit.
+    pub threshold: u64,
+}
+
+/// One rule. The order of the variants is the order in which a batch adds them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// How INT is encoded.
+    Encoding(Encoding),
+    /// Reports go to this collector.
+    Session(SocketAddr),
+    /// Packets that leave by this port lose their INT and are reported.
+    Sink(PortId),
+    /// The node executes this instruction bit (0 to 15) when it forwards a packet with INT.
+    Instruction(u8),
+    /// Which packets the sink reports.
+    Filter(Arc<Filter>),
+    /// The device may forward packets. Only of devices with [`Restart::Waits`].
+    Forwarding,
+    /// Packets that enter by this port are compared with the watchlist.
+    Source(PortId),
+    /// An entry of the watchlist.
+    Watch(Arc<Watch>),
+}
+
+impl Rule {
+    /// The instruction bits that packets may carry because of this rule; 0 if it inserts nothing.
+    pub fn inserted_bits(&self) -> Bits {
+        match self {
+            Self::Watch(watch) if watch.mode.embeds() => watch.bits,
+            _ => 0,
+        }
+    }
+
+    /// Whether `other` occupies the same entry of a device's table: the two cannot exist together.
+    pub fn same_entry(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Watch(a), Self::Watch(b)) => a.key == b.key,
+            (Self::Filter(a), Self::Filter(b)) => a.key == b.key,
+            (Self::Encoding(_), Self::Encoding(_)) | (Self::Session(_), Self::Session(_)) => true,
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Encoding(encoding) => {
+                write!(f, "INT marked by DSCP {}, L4 checksum {}", encoding.dscp, encoding.l4_checksum.word())
+            }
+            Self::Session(collector) => write!(f, "reports to {collector}"),
+            Self::Sink(port) => write!(f, "port {port}: sink"),
+            Self::Source(port) => write!(f, "port {port}: source"),
+            Self::Instruction(number) => write!(f, "instruction {}", instruction::name(*number)),
+            Self::Filter(filter) => write!(
+                f,
+                "filter {} of {} above {}: {}",
+                filter.algorithm.word(),
+                filter.metric,
+                filter.threshold,
+                filter.key
+            ),
+            Self::Forwarding => f.write_str("forwarding"),
+            Self::Watch(watch) => {
+                write!(
+                    f,
+                    "watch {}: {} with {}",
+                    watch.key,
+                    watch.mode.word(),
+                    instruction::names(watch.bits)
+                )?;
+                if watch.sample > 1 { write!(f, ", 1 in {}", watch.sample) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+/// Rules of a device, in canonical order.
+pub type Rules = BTreeSet<Rule>;
+
+/// One change of a device's rules.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Change {
+    /// The rule is removed. A removal directly before an addition of the same entry is a modification.
+    Remove(Rule),
+    /// The rule is added.
+    Add(Rule),
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remove(rule) => write!(f, "remove {rule}"),
+            Self::Add(rule) => write!(f, "add {rule}"),
+        }
+    }
+}
+
+/// What a device does after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Its rules survive.
+    Keeps,
+    /// Its rules are lost, and it forwards nothing until [`Rule::Forwarding`] is there.
+    Waits,
+    /// Its rules are lost, and it forwards at once. Until its sinks are back, INT can leave by its edge ports: no manager can
+    /// prevent that, and every plan says so.
+    Forwards,
+}
+
+/// What keys of a watchlist a device can express.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchKinds {
+    /// IPv6 addresses.
+    pub ipv6: bool,
+    /// Prefixes; otherwise single addresses only.
+    pub prefixes: bool,
+    /// Fields may be left out; otherwise all of the 5-tuple must be given.
+    pub wildcards: bool,
+    /// Port ranges; otherwise one port or all.
+    pub ranges: bool,
+    /// DSCP.
+    pub dscp: bool,
+}
+
+/// What a device can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Modes in which it can be source and sink.
+    pub modes: BTreeSet<Mode>,
+    /// Instruction bits that it can fill.
+    pub bits: Bits,
+    /// Keys of its watchlist.
+    pub matches: MatchKinds,
+    /// Entries of its watchlist.
+    pub watch_entries: usize,
+    /// Entries of its filter table; 0: it cannot filter.
+    pub filter_entries: usize,
+    /// Algorithms of its filters.
+    pub filters: BTreeSet<FilterAlgorithm>,
+    /// It can measure one packet of N.
+    pub sampling: bool,
+    /// It can remove INT.
+    pub sink: bool,
+    /// Source and sink of a port are one setting: it needs no [`Rule::Source`].
+    pub joint_roles: bool,
+    /// Treatments of the L4 checksum that it supports.
+    pub l4_checksum: BTreeSet<L4Checksum>,
+    /// What it does after a restart.
+    pub restart: Restart,
+}
+
+impl Default for Capabilities {
+    /// A hopwise switch.
+    fn default() -> Self {
+        Self {
+            modes: Mode::ALL.into(),
+            bits: 0xfd01,
+            matches: MatchKinds { ipv6: true, prefixes: true, wildcards: true, ranges: true, dscp: false },
+            watch_entries: 4096,
+            filter_entries: 256,
+            filters: [
+                FilterAlgorithm::Noop,
+                FilterAlgorithm::PerHop,
+                FilterAlgorithm::PerFlow,
+                FilterAlgorithm::Change,
+            ]
+            .into(),
+            sampling: false,
+            sink: true,
+            joint_roles: true,
+            l4_checksum: [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero].into(),
+            restart: Restart::Keeps,
+        }
+    }
+}
+
+/// Version of a device's rules, opaque.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Etag(pub String);
+
+/// Which manager may write: the higher one wins, as P4Runtime's election id. The term is that of the lease under which a manager
+/// acts; the epoch grows with each claim of that manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Election {
+    /// Term of the lease.
+    pub term: u64,
+    /// Claims within the term.
+    pub epoch: u64,
+}
+
+/// Number of a request. An answer repeats it; answers to other requests than the outstanding one are ignored.
+pub type RequestId = u64;
+
+/// What a driver is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Connects if necessary and becomes the only writer. Fences everything sent before.
+    Claim(Election),
+    /// Reads the state.
+    Read,
+    /// Executes changes, if the state is still that of `etag`.
+    Apply {
+        /// The state that the changes were computed from.
+        etag: Etag,
+        /// The changes, in order.
+        changes: Vec<Change>,
+    },
+}
+
+/// What a device has.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct State {
+    /// Its version.
+    pub etag: Etag,
+    /// Rules that the manager installed.
+    pub rules: Rules,
+    /// Entries of others, as text for people.
+    pub foreign: Vec<String>,
+}
+
+/// A driver's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The claim succeeded.
+    Claimed,
+    /// Another manager has a higher election.
+    NotPrimary(Election),
+    /// The state.
+    State(State),
+    /// The changes were accepted.
+    Applied,
+    /// The state has another version; nothing was changed.
+    Stale,
+    /// The device refused the request. What was executed before is unknown.
+    Refused(String),
+    /// The device cannot be reached.
+    Unreachable(String),
+}
+
+/// A request on its way to a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The device.
+    pub node: NodeId,
+    /// Number of the request.
+    pub id: RequestId,
+    /// The request.
+    pub request: Request,
+}
+
+/// What a driver reports without being asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// Its rules may have changed: it is read at once.
+    Changed,
+    /// The connection was lost, or the device restarted: it is claimed and read again.
+    Lost(String),
+}

@@ -1,0 +1,77 @@
+//! Instruction bits: which of them give a metric, and the bytes that they add to a packet (INT 2.1, section 4.7).
+
+use detect::Metric;
+
+/// Bits of an instruction bitmap, bit 0 the most significant.
+pub type Bits = u16;
+
+/// Node id: without it a record belongs to nobody.
+pub const NODE_ID: u8 = 0;
+
+/// Bytes of shim and metadata header of INT-MD and INT-MX 2.1.
+pub const HEADER_BYTES: u32 = 16;
+
+/// The bitmap with only bit `number`, 0 to 15.
+pub fn bit(number: u8) -> Bits {
+    0x8000 >> (number & 15)
+}
+
+/// The numbers of the bits that are set, in ascending order.
+pub fn numbers(bits: Bits) -> impl Iterator<Item = u8> {
+    (0..16).filter(move |number| bits & bit(*number) != 0)
+}
+
+/// The bits that give `metric`. The latency of a flow is the difference of two timestamps if the clocks of the domain are
+/// synchronised, and otherwise the sum of the hop latencies.
+pub fn of_metric(metric: Metric, synchronised: bool) -> Bits {
+    let own = match metric {
+        Metric::FlowPath => 0,
+        Metric::FlowLatency if synchronised => bit(2) | bit(4) | bit(5),
+        Metric::FlowLatency | Metric::HopLatency => bit(2),
+        Metric::QueueOccupancy => bit(3),
+        Metric::QueueCongestion => bit(8),
+        Metric::LinkUtilization => bit(1) | bit(7),
+    };
+    own | bit(NODE_ID)
+}
+
+/// Bytes of a node's record. Timestamps and level-2 interfaces (bits 4 to 6) are 8 bytes, others 4.
+pub fn record_bytes(bits: Bits) -> u32 {
+    4 * (bits.count_ones() + (bits & 0x0e00).count_ones())
+}
+
+/// Name of a bit, as in `items` of `[[switch.watch]]`.
+pub fn name(number: u8) -> &'static str {
+    match number {
+        0 => "node_id",
+        1 => "interfaces",
+        2 => "hop_latency",
+        3 => "queue",
+        4 => "ingress_ts",
+        5 => "egress_ts",
+        6 => "l2_interfaces",
+        7 => "tx_utilization",
+        8 => "buffer",
+        15 => "checksum_complement",
+        _ => "reserved",
+    }
+}
+
+/// The names of the bits, separated by commas.
+pub fn names(bits: Bits) -> String {
+    numbers(bits).map(name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_have_bits_and_records_have_sizes() {
+        let of = |metric| of_metric(metric, true);
+        assert_eq!(Metric::ALL.map(of), [0x8000, 0xac00, 0xa000, 0x9000, 0x8080, 0xc100]);
+        assert_eq!(of_metric(Metric::FlowLatency, false), 0xa000);
+        assert_eq!([0x8000, 0xac00, 0xfd00, 0].map(record_bytes), [4, 24, 36, 0]);
+        assert_eq!(names(0xa000), "node_id, hop_latency");
+    }
+}

@@ -1,0 +1,384 @@
+//! Intents as a file: `[[intents]]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use detect::{Metric, PortRange, Prefix};
+use settings::read::{ConfigError, DeValue, Node, Reader, is_written, span_of};
+use settings::setting::{Setting, Shown};
+use settings::values::{self, Protocol};
+use settings::{choice, section};
+
+use super::{At, Intent, IntentError, MAX_INTENTS, Scope, Tell, Then, Until, time};
+use crate::device::{FilterAlgorithm, Mode};
+use crate::flows::Flows;
+
+section! {
+    /// A file of intents.
+    struct IntentFile("the file") {
+        /// The intents.
+        pub(crate) intents: Vec<IntentSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// What is to be watched.
+    struct IntentSettings("[[intents]]") {
+        /// Its name: letters, digits, `.`, `_` and `-`; unique.
+        pub(crate) name: String = String::new(),
+        /// Which flows. Not set, or `"all"`: all.
+        pub(crate) r#match: MatchSettings = MatchSettings::default(),
+        /// Also the flows in the opposite direction.
+        pub(crate) both_directions: bool = false,
+        /// The metrics.
+        pub(crate) watch: Vec<MetricName> = Vec::new(),
+        /// How packets are measured.
+        pub(crate) mode: ModeSetting = ModeSetting::Auto,
+        /// Which share of a flow's packets, as `"1 in 10"`.
+        pub(crate) sample: Sample = Sample(1),
+        /// Where. Not set: everywhere.
+        pub(crate) at: AtSettings = AtSettings::default(),
+        /// What is reported.
+        pub(crate) tell: TellSettings = TellSettings::default(),
+        /// Reports per second at most, as `"2000 reports/s"`. Not set: unlimited.
+        pub(crate) budget: Option<Budget> = None,
+        /// When it ends: a duration from now on, or a time as `"2026-11-24T08:00:00Z"`. Not set: never.
+        pub(crate) until: Option<UntilSetting> = None,
+        /// Of intents for the same flow, the one with the greatest number decides the mode.
+        pub(crate) priority: u32 = 100,
+    }
+}
+
+section! {
+    /// Flows. Each key is one value or a list; a flow matches if it matches each key.
+    struct Keys("match") {
+        /// Source networks or addresses.
+        pub(crate) src: Several<Prefix> = Several::default(),
+        /// Destination networks or addresses.
+        pub(crate) dst: Several<Prefix> = Several::default(),
+        /// Source ports or ranges of ports.
+        pub(crate) sport: Several<Port> = Several::default(),
+        /// Destination ports or ranges of ports.
+        pub(crate) dport: Several<Port> = Several::default(),
+        /// IP protocols.
+        pub(crate) proto: Several<Protocol> = Several::default(),
+        /// DSCP, 0 to 63.
+        pub(crate) dscp: Several<Dscp> = Several::default(),
+    }
+}
+
+section! {
+    /// Where an intent applies.
+    struct AtSettings("at") {
+        /// Names or labels of edge devices; `*` stands for any text.
+        pub(crate) edges: Vec<String> = Vec::new(),
+        /// Two hosts: only the flows between them.
+        pub(crate) between: Vec<String> = Vec::new(),
+    }
+}
+
+section! {
+    /// What is reported, and what is an event.
+    struct TellSettings("tell") {
+        /// For each metric, the difference above which a change is significant.
+        pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
+        /// A condition in the language of `[[rules]]`.
+        pub(crate) rule: Option<String> = None,
+        /// Which packets the sinks report. Not set: all.
+        pub(crate) filter: Option<FilterSetting> = None,
+        /// What to watch in addition, for a while, when the rule becomes true.
+        pub(crate) then: Option<ThenSettings> = None,
+    }
+}
+
+section! {
+    /// Thresholds, in the metric's unit: a duration, a number, or a percentage.
+    struct ThresholdSettings("thresholds") {
+        /// Of `flow_latency`.
+        pub(crate) flow_latency: Option<Amount> = None,
+        /// Of `hop_latency`.
+        pub(crate) hop_latency: Option<Amount> = None,
+        /// Of `queue_occupancy`.
+        pub(crate) queue_occupancy: Option<Amount> = None,
+        /// Of `queue_congestion`.
+        pub(crate) queue_congestion: Option<Amount> = None,
+        /// Of `link_utilization`.
+        pub(crate) link_utilization: Option<Amount> = None,
+    }
+}
+
+section! {
+    /// A drill-down.
+    struct ThenSettings("then") {
+        /// The metrics.
+        pub(crate) watch: Vec<MetricName> = Vec::new(),
+        /// Of which flows.
+        pub(crate) r#match: ScopeSetting = ScopeSetting::Flow,
+        /// How long.
+        pub(crate) r#for: Duration = Duration::from_secs(30),
+    }
+}
+
+choice! {
+    /// How packets are measured.
+    enum ModeSetting("\"auto\", \"md\", \"mx\", \"postcard\" or \"sf\"") {
+        /// The cheapest that gives what is watched.
+        Auto = "auto",
+        /// INT-MD.
+        Md = "md",
+        /// INT-MX.
+        Mx = "mx",
+        /// INT-XD.
+        Postcard = "postcard",
+        /// SF-INT.
+        Sf = "sf",
+    }
+}
+
+choice! {
+    /// Which packets the sinks report.
+    enum FilterSetting("\"per_hop\", \"per_flow\" or \"change\"") {
+        /// A node's value has changed.
+        PerHop = "per_hop",
+        /// A flow's value has changed.
+        PerFlow = "per_flow",
+        /// The path, or a bucket of latency or queue, has changed.
+        Change = "change",
+    }
+}
+
+choice! {
+    /// Flows of a drill-down.
+    enum ScopeSetting("\"this flow\", \"this queue\" or \"this path\"") {
+        /// The flow of the event.
+        Flow = "this flow",
+        /// All flows through its queue.
+        Queue = "this queue",
+        /// All flows with its source and destination.
+        Path = "this path",
+    }
+}
+
+/// `match`: a table of keys, or `"all"`.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct MatchSettings(Keys);
+
+impl Setting for MatchSettings {
+    const KIND: &'static str = "a table such as { dst = \"10.20.0.0/16\", proto = \"tcp\" }, or \"all\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.get_ref() {
+            DeValue::Table(_) => Keys::read(node, reader).map(Self),
+            DeValue::String(word) if word == "all" => Some(Self::default()),
+            _ => values::refuse(node, reader),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        self.0.show()
+    }
+}
+
+/// One value or a list.
+#[derive(Clone, Debug, PartialEq)]
+struct Several<T>(Vec<T>);
+
+impl<T> Default for Several<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Setting> Setting for Several<T> {
+    const KIND: &'static str = T::KIND;
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.get_ref() {
+            DeValue::Array(list) if list.is_empty() => {
+                reader
+                    .refuse(node.span(), "an empty list matches nothing; remove the key to match everything");
+                None
+            }
+            DeValue::Array(_) => Vec::<T>::read(node, reader).map(Self),
+            _ => T::read(node, reader).map(|one| Self(vec![one])),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        self.0.show()
+    }
+}
+
+/// Declares a value that is read from one text.
+macro_rules! written {
+    ($(#[doc = $doc:literal])+ $name:ident($inner:ty): $kind:literal, $parse:expr) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, PartialEq)]
+        struct $name($inner);
+
+        impl Setting for $name {
+            const KIND: &'static str = $kind;
+
+            fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+                let parse: fn(&str) -> Option<$inner> = $parse;
+                let written = match node.get_ref() {
+                    DeValue::String(text) => Some(text.to_string()),
+                    other => values::integer(other).map(|number| number.to_string()),
+                };
+                written.and_then(|text| parse(&text)).map(Self).or_else(|| values::refuse(node, reader))
+            }
+
+            fn show(&self) -> Shown {
+                Shown::Plain(format!("{:?}", self.0).into())
+            }
+        }
+    };
+}
+
+written! {
+    /// The name of a metric.
+    MetricName(Metric): "\"flow_path\", \"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"",
+    Metric::from_name
+}
+written! {
+    /// A port or a range.
+    Port(PortRange): "a port such as \"443\", or a range such as \"8000-8999\"",
+    |text| text.parse().ok()
+}
+written! {
+    /// A DSCP.
+    Dscp(u8): "a DSCP from 0 to 63",
+    |text| text.parse().ok().filter(|dscp| *dscp < 64)
+}
+written! {
+    /// A share of packets.
+    Sample(u32): "\"1 in 10\" or another whole number",
+    |text| text.strip_prefix("1 in ")?.trim().parse().ok().filter(|n| *n > 0)
+}
+written! {
+    /// A rate of reports.
+    Budget(u64): "a rate of reports such as \"2000 reports/s\"",
+    |text| text.strip_suffix("reports/s")?.trim_end().parse().ok().filter(|n| *n > 0)
+}
+written! {
+    /// An end.
+    UntilSetting(Until): "a duration such as \"2h\", or a time such as \"2026-11-24T08:00:00Z\"",
+    |text| {
+        let length = values::nanoseconds(text).filter(|length| *length > 0).map(Until::After);
+        length.or_else(|| time::nanoseconds(text).map(Until::At))
+    }
+}
+written! {
+    /// A threshold.
+    Amount(u64): "a number, a duration such as \"20us\", or a percentage such as \"5%\"",
+    |text| {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+        let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+        let millionths = percent.map(|percent| (percent * 1e4).round() as u64);
+        text.parse().ok().or(millionths).or_else(|| values::nanoseconds(text))
+    }
+}
+
+/// Reads a file of intents; `file` is its name in messages, `now` the time in ns since 1970.
+///
+/// # Errors
+/// Every problem with its line and what to do.
+pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError> {
+    let mut reader = Reader::new(text);
+    let mut intents = Vec::new();
+    if let Some(root) = reader.parse()
+        && let Some(settings) = IntentFile::read(&root, &mut reader)
+        && reader.has_no_problems()
+    {
+        let mut names = BTreeSet::new();
+        for (index, settings) in settings.intents.iter().enumerate() {
+            let at = index.to_string();
+            let intent = intent(settings, &root, &at, &mut reader);
+            if let Err(error) = intent.check(now) {
+                reader.refuse(span_of(&root, &["intents", &at, key_of(&error)]), error.to_string());
+            } else if !names.insert(intent.name.clone()) {
+                let message = format!("two intents are named `{}`; rename one", intent.name);
+                reader.refuse(span_of(&root, &["intents", &at, "name"]), message);
+            }
+            intents.push(intent);
+        }
+        if intents.len() > MAX_INTENTS {
+            reader.refuse(
+                root.span(),
+                format!("there are more than {MAX_INTENTS} intents; use wider prefixes"),
+            );
+        }
+    }
+    reader.finish(file).map(|()| intents)
+}
+
+/// The key that an error is about.
+fn key_of(error: &IntentError) -> &'static str {
+    match error {
+        IntentError::BadName(_) => "name",
+        IntentError::NothingWatched => "watch",
+        IntentError::Flows(_) => "match",
+        IntentError::NoSample => "sample",
+        IntentError::Expired => "until",
+        IntentError::NoBudget => "budget",
+        _ => "tell",
+    }
+}
+
+fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut Reader<'_>) -> Intent {
+    let Keys { src, dst, sport, dport, proto, dscp } = &settings.r#match.0;
+    let ports = |list: &Several<Port>| list.0.iter().map(|port| port.0.bounds()).collect();
+    let metrics = |list: &[MetricName]| list.iter().map(|name| name.0).collect();
+    let TellSettings { thresholds, rule, filter, then } = &settings.tell;
+    let between = match settings.at.between.as_slice() {
+        [] if !is_written(root, &["intents", index, "at", "between"]) => None,
+        [a, b] if a != b => Some((a.clone(), b.clone())),
+        _ => {
+            let span = span_of(root, &["intents", index, "at", "between"]);
+            reader.refuse(span, "`between` is for two different hosts; write between = [\"h1\", \"h9\"]");
+            None
+        }
+    };
+    Intent {
+        name: settings.name.clone(),
+        flows: Flows {
+            src: src.0.clone(),
+            dst: dst.0.clone(),
+            sport: ports(sport),
+            dport: ports(dport),
+            proto: proto.0.iter().map(|proto| proto.0).collect(),
+            dscp: dscp.0.iter().map(|dscp| dscp.0).collect(),
+        },
+        both_directions: settings.both_directions,
+        watch: metrics(&settings.watch),
+        mode: Mode::from_word(settings.mode.word()),
+        sample: settings.sample.0,
+        at: At { edges: settings.at.edges.clone(), between },
+        tell: Tell {
+            thresholds: amounts(thresholds),
+            rule: rule.clone(),
+            filter: filter.and_then(|filter| FilterAlgorithm::from_word(filter.word())),
+            then: then.as_ref().map(|then| Then {
+                watch: metrics(&then.watch),
+                scope: Scope::from_word(then.r#match.word()).unwrap_or(Scope::Flow),
+                length: u64::try_from(then.r#for.as_nanos()).unwrap_or(u64::MAX),
+            }),
+        },
+        budget: settings.budget.as_ref().map(|budget| budget.0),
+        until: settings.until.as_ref().map(|until| until.0),
+        priority: settings.priority,
+    }
+}
+
+fn amounts(settings: &ThresholdSettings) -> BTreeMap<Metric, u64> {
+    let ThresholdSettings { flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization } =
+        settings;
+    let all = [
+        (Metric::FlowLatency, flow_latency),
+        (Metric::HopLatency, hop_latency),
+        (Metric::QueueOccupancy, queue_occupancy),
+        (Metric::QueueCongestion, queue_congestion),
+        (Metric::LinkUtilization, link_utilization),
+    ];
+    all.into_iter().filter_map(|(metric, amount)| amount.as_ref().map(|amount| (metric, amount.0))).collect()
+}

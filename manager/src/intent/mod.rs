@@ -1,0 +1,282 @@
+//! What an operator wants to be watched.
+
+mod file;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use detect::{Metric, RuleSet};
+
+pub use self::file::read;
+
+use crate::device::{FilterAlgorithm, Mode};
+use crate::flows::{FlowKey, Flows, FlowsError};
+use crate::instruction::{self, Bits};
+
+/// Intents at most.
+pub const MAX_INTENTS: usize = 1 << 16;
+
+/// When an intent ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// This long after it was added, ns.
+    After(u64),
+    /// At this time, ns since 1970 (UTC).
+    At(u64),
+}
+
+impl Until {
+    /// The end of an intent that is added at `now`, ns since 1970.
+    pub fn end(self, now: u64) -> u64 {
+        match self {
+            Self::After(length) => now.saturating_add(length),
+            Self::At(time) => time,
+        }
+    }
+}
+
+/// Where an intent applies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    /// Names or labels of edge devices, with `*` for any text; empty: everywhere.
+    pub edges: Vec<String>,
+    /// Two hosts: only flows between them.
+    pub between: Option<(String, String)>,
+}
+
+/// What is reported, and what is an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tell {
+    /// The difference from the last reported value above which a change is significant, in the metric's unit.
+    pub thresholds: BTreeMap<Metric, u64>,
+    /// A condition, evaluated by the collector.
+    pub rule: Option<String>,
+    /// Which packets the sinks report; not set: all.
+    pub filter: Option<FilterAlgorithm>,
+    /// What to watch in addition when the rule becomes true.
+    pub then: Option<Then>,
+}
+
+/// Scope of a drill-down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The flow of the event.
+    Flow,
+    /// All flows through the queue of the event.
+    Queue,
+    /// All flows with the source and destination of the event.
+    Path,
+}
+
+impl Scope {
+    /// The word in an intent.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Flow => "this flow",
+            Self::Queue => "this queue",
+            Self::Path => "this path",
+        }
+    }
+
+    /// The scope of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Flow, Self::Queue, Self::Path].into_iter().find(|scope| scope.word() == word)
+    }
+}
+
+/// A drill-down: what is watched for a while when the rule fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Then {
+    /// The metrics.
+    pub watch: BTreeSet<Metric>,
+    /// Of which flows.
+    pub scope: Scope,
+    /// How long, ns.
+    pub length: u64,
+}
+
+/// An intent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// Its name, unique.
+    pub name: String,
+    /// The flows.
+    pub flows: Flows,
+    /// The opposite direction as well.
+    pub both_directions: bool,
+    /// The metrics.
+    pub watch: BTreeSet<Metric>,
+    /// The mode; not set: the cheapest that gives what is watched.
+    pub mode: Option<Mode>,
+    /// One packet of this many; 1 measures all.
+    pub sample: u32,
+    /// Where.
+    pub at: At,
+    /// What is reported.
+    pub tell: Tell,
+    /// Reports per second at most; the budget controller keeps to it.
+    pub budget: Option<u64>,
+    /// When it ends.
+    pub until: Option<Until>,
+    /// Of overlapping intents, the one with the greatest number decides the mode.
+    pub priority: u32,
+}
+
+impl Default for Intent {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            flows: Flows::default(),
+            both_directions: false,
+            watch: BTreeSet::new(),
+            mode: None,
+            sample: 1,
+            at: At::default(),
+            tell: Tell::default(),
+            budget: None,
+            until: None,
+            priority: 100,
+        }
+    }
+}
+
+/// Why an intent is refused, apart from the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntentError {
+    /// Not 1 to 63 letters, digits, `.`, `_`, `-`.
+    BadName(String),
+    /// Nothing to watch.
+    NothingWatched,
+    /// The flows have no entries.
+    Flows(FlowsError),
+    /// `sample` of 0.
+    NoSample,
+    /// A per-hop or per-flow filter compares exactly one metric.
+    FilterThresholds(usize),
+    /// Filters do not apply to SF-INT.
+    FilterOfSf,
+    /// A threshold for a metric that is not watched, or that is no number.
+    Threshold(Metric),
+    /// The rule does not compile.
+    Rule(String),
+    /// `then` without `rule`.
+    ThenWithoutRule,
+    /// The end lies in the past.
+    Expired,
+    /// A budget of 0.
+    NoBudget,
+}
+
+impl fmt::Display for IntentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadName(name) => {
+                write!(f, "`{name}` is not a name; use 1 to 63 letters, digits, `.`, `_` and `-`")
+            }
+            Self::NothingWatched => f.write_str("nothing is watched; write watch = [\"hop_latency\"] or more"),
+            Self::Flows(error) => write!(f, "{error}"),
+            Self::NoSample => f.write_str("one packet of 0 is none; write sample = \"1 in 1\" or more"),
+            Self::FilterThresholds(count) => write!(
+                f,
+                "this filter compares one metric, and there are {count} thresholds; give exactly one, or use filter = \"change\""
+            ),
+            Self::FilterOfSf => {
+                f.write_str("filters do not apply to SF-INT, whose reports are parts of sets; remove `filter` or use another mode")
+            }
+            Self::Threshold(metric) => {
+                write!(f, "a threshold of {metric} has no effect; add a number to `watch` that it is for, or remove it")
+            }
+            Self::Rule(message) => write!(f, "{message}"),
+            Self::ThenWithoutRule => f.write_str("`then` needs a condition; add `rule`"),
+            Self::Expired => f.write_str("`until` lies in the past; write a later time or a duration such as \"2h\""),
+            Self::NoBudget => f.write_str("a budget of 0 reports nothing; remove the intent instead"),
+        }
+    }
+}
+
+impl std::error::Error for IntentError {}
+
+impl Intent {
+    /// Checks what can be checked without a network. `now` is in ns since 1970.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self, now: u64) -> Result<(), IntentError> {
+        if !crate::inventory::is_name(&self.name) {
+            return Err(IntentError::BadName(self.name.clone()));
+        }
+        if self.watch.is_empty() {
+            return Err(IntentError::NothingWatched);
+        }
+        self.entries().map_err(IntentError::Flows)?;
+        if self.sample == 0 {
+            return Err(IntentError::NoSample);
+        }
+        if self.budget == Some(0) {
+            return Err(IntentError::NoBudget);
+        }
+        if self.until.is_some_and(|until| until.end(now) <= now) {
+            return Err(IntentError::Expired);
+        }
+        self.check_tell()
+    }
+
+    fn check_tell(&self) -> Result<(), IntentError> {
+        let Tell { thresholds, rule, filter, then } = &self.tell;
+        let useless = |metric: &&Metric| **metric == Metric::FlowPath || !self.watch.contains(metric);
+        if let Some(metric) = thresholds.keys().find(useless) {
+            return Err(IntentError::Threshold(*metric));
+        }
+        let compares_one = matches!(filter, Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow));
+        if compares_one && thresholds.len() != 1 {
+            return Err(IntentError::FilterThresholds(thresholds.len()));
+        }
+        if filter.is_some() && self.mode == Some(Mode::Sf) {
+            return Err(IntentError::FilterOfSf);
+        }
+        if let Some(rule) = rule {
+            RuleSet::compile(&[(self.name.clone(), rule.clone())])
+                .map_err(|error| IntentError::Rule(error.to_string()))?;
+        }
+        if then.is_some() && rule.is_none() {
+            return Err(IntentError::ThenWithoutRule);
+        }
+        if then.as_ref().is_some_and(|then| then.watch.is_empty()) {
+            return Err(IntentError::NothingWatched);
+        }
+        Ok(())
+    }
+
+    /// The entries of a watchlist that express its flows, wherever they are.
+    ///
+    /// # Errors
+    /// No packet can match, or there are too many.
+    pub fn entries(&self) -> Result<Vec<FlowKey>, FlowsError> {
+        self.flows.entries(self.both_directions)
+    }
+
+    /// The instruction bits that give what is watched.
+    pub fn bits(&self, synchronised: bool) -> Bits {
+        let all = self.watch.iter().map(|metric| instruction::of_metric(*metric, synchronised));
+        all.fold(instruction::bit(instruction::NODE_ID), |bits, more| bits | more)
+    }
+}
+
+/// Whether `name` matches `pattern`, in which `*` stands for any text.
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        // All but the last part match as early as possible.
+        if let Some(part) = last.replace(part) {
+            let Some((_, after)) = rest.split_once(part) else { return false };
+            rest = after;
+        }
+    }
+    last.map_or(rest.is_empty(), |last| rest.ends_with(last))
+}

@@ -1,0 +1,118 @@
+use super::*;
+
+/// The example of the reference.
+const EXAMPLE: &str = r#"
+[[intents]]
+name = "storage"
+match = { dst = ["10.20.0.0/16", "fd00:20::/32"], proto = "tcp", dport = ["3260", "8000-8999"] }
+both_directions = true
+watch = ["hop_latency", "queue_occupancy", "link_utilization"]
+mode = "auto"
+sample = "1 in 10"
+at = { edges = ["leaf*"], between = ["h1", "h9"] }
+tell = { thresholds = { hop_latency = "20us" }, rule = "max(queue_occupancy) > 50", filter = "per_hop" }
+budget = "2000 reports/s"
+until = "2h"
+priority = 7
+"#;
+
+const HOUR: u64 = 3_600_000_000_000;
+
+#[test]
+fn an_intent_is_read_whole() {
+    let read = read(EXAMPLE, "i.toml", 0).unwrap();
+    let expected = Intent {
+        name: "storage".to_owned(),
+        flows: Flows {
+            dst: vec!["10.20.0.0/16".parse().unwrap(), "fd00:20::/32".parse().unwrap()],
+            dport: vec![(3260, 3260), (8000, 8999)],
+            proto: vec![6],
+            ..Flows::default()
+        },
+        both_directions: true,
+        watch: [Metric::HopLatency, Metric::QueueOccupancy, Metric::LinkUtilization].into(),
+        mode: None,
+        sample: 10,
+        at: At { edges: vec!["leaf*".to_owned()], between: Some(("h1".to_owned(), "h9".to_owned())) },
+        tell: Tell {
+            thresholds: [(Metric::HopLatency, 20_000)].into(),
+            rule: Some("max(queue_occupancy) > 50".to_owned()),
+            filter: Some(FilterAlgorithm::PerHop),
+            then: None,
+        },
+        budget: Some(2000),
+        until: Some(Until::After(2 * HOUR)),
+        priority: 7,
+    };
+    assert_eq!(read, [expected]);
+    assert_eq!(read[0].bits(false), 0xf100);
+    assert_eq!(read[0].entries().unwrap().len(), 8);
+}
+
+#[test]
+fn a_minimal_intent_watches_all_flows() {
+    let text = "[[intents]]\nname = \"a\"\nwatch = [\"flow_path\"]\nmatch = \"all\"";
+    let expected = Intent { name: "a".to_owned(), watch: [Metric::FlowPath].into(), ..Intent::default() };
+    assert_eq!(read(text, "i.toml", 0).unwrap(), [expected]);
+}
+
+#[test]
+fn wrong_intents_are_located_with_advice() {
+    let cases = [
+        ("nme = \"x\"", "2:1: there is no key `nme` in [[intents]]; did you mean `name`?"),
+        ("name = \"x\"", "1:1: nothing is watched; write watch = [\"hop_latency\"] or more"),
+        ("watch = [\"latency\"]", "2:10: found the text \"latency\"; write \"flow_path\", "),
+        (
+            "name = \"x\"\nwatch = [\"flow_path\"]\nsample = \"1 in 0\"",
+            "4:10: found the text \"1 in 0\"; write ",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"flow_path\"]\nuntil = \"1999-01-01T00:00:00Z\"",
+            "4:9: `until` lies in the past; write a later time",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"hop_latency\"]\ntell = { filter = \"per_hop\" }",
+            "4:8: this filter compares one metric, and there are 0 thresholds; give exactly one",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"flow_path\"]\nmatch = { src = \"10.0.0.0/8\", dst = \"fd00::/8\" }",
+            "4:9: no packet has a source and a destination of different versions of IP; use",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"flow_path\"]\nmatch = { dscp = 64 }",
+            "4:18: found the number 64; write a DSCP",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"flow_path\"]\nmatch = { src = [] }",
+            "4:17: an empty list matches nothing;",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"flow_path\"]\nat = { between = [\"h1\"] }",
+            "4:18: `between` is for two different hosts;",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"hop_latency\"]\ntell = { thresholds = { queue_occupancy = 3 } }",
+            "4:8: a threshold of queue_occupancy has no effect;",
+        ),
+        (
+            "name = \"x\"\nwatch = [\"flow_path\"]\n[[intents]]\nname = \"x\"\nwatch = [\"flow_path\"]",
+            "5:8: two intents are named `x`; rename one",
+        ),
+    ];
+    let now = 1_700_000_000_000_000_000;
+    for (text, message) in cases {
+        let error = read(&format!("[[intents]]\n{text}"), "i.toml", now).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("i.toml:{message}")), "{message}\n{error}");
+    }
+}
+
+#[test]
+fn patterns_match_names() {
+    let matches = |pattern| ["leaf1", "leaf", "spine1"].map(|name| matches_pattern(pattern, name));
+    assert_eq!(matches("leaf*"), [true, true, false]);
+    assert_eq!(matches("*1"), [true, false, true]);
+    assert_eq!(matches("*"), [true; 3]);
+    assert_eq!(matches("leaf1"), [true, false, false]);
+    assert_eq!(matches("l*a*1"), [true, false, false]);
+    assert!(!matches_pattern("aa*aa", "aaa"));
+}

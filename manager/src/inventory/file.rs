@@ -1,0 +1,180 @@
+//! The inventory as a file: `[[devices]]`, `[[links]]`, `[[hosts]]`.
+
+use std::net::IpAddr;
+
+use settings::read::{ConfigError, Node, Reader, span_of};
+use settings::section;
+use settings::setting::Setting;
+
+use super::{Device, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
+use crate::device::{NodeId, PortId};
+
+section! {
+    /// An inventory.
+    struct InventoryFile("the inventory") {
+        /// The devices.
+        pub(crate) devices: Vec<DeviceSettings> = Vec::new(),
+        /// The links between devices.
+        pub(crate) links: Vec<LinkSettings> = Vec::new(),
+        /// The hosts.
+        pub(crate) hosts: Vec<HostSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// A device that the manager drives.
+    struct DeviceSettings("[[devices]]") {
+        /// Its name: letters, digits, `.`, `_` and `-`.
+        pub(crate) name: String = String::new(),
+        /// Its node id in INT. Not set: the lowest that is free.
+        pub(crate) node: Option<u32> = None,
+        /// The driver: `hopwise`, `p4runtime`, `gnmi` or `files`.
+        pub(crate) driver: String = "hopwise".to_owned(),
+        /// Where the driver finds the device.
+        pub(crate) address: String = String::new(),
+        /// Labels, for people and for `at.edges` of intents.
+        pub(crate) labels: Vec<String> = Vec::new(),
+        /// Number of ports, numbered from 1. Ports without a link and without a host are unused: INT never leaves by them.
+        pub(crate) ports: u32 = 0,
+        /// Ports to hosts, or to networks that are not managed.
+        pub(crate) edge: Vec<u32> = Vec::new(),
+    }
+}
+
+section! {
+    /// A link between two devices.
+    struct LinkSettings("[[links]]") {
+        /// Its ends, as `"DEVICE:PORT"`.
+        pub(crate) between: Vec<String> = Vec::new(),
+        /// Longest IP packet, bytes. Not set: not known.
+        pub(crate) mtu: Option<u32> = None,
+    }
+}
+
+section! {
+    /// A host.
+    struct HostSettings("[[hosts]]") {
+        /// Its name, with the same rules as a device's.
+        pub(crate) name: String = String::new(),
+        /// Its addresses.
+        pub(crate) addresses: Vec<IpAddr> = Vec::new(),
+        /// Its port, as `"DEVICE:PORT"`.
+        pub(crate) at: Option<String> = None,
+        /// Longest IP packet that it sends, bytes. Not set: not known.
+        pub(crate) mtu: Option<u32> = None,
+    }
+}
+
+/// Reads an inventory; `file` is its name in messages.
+///
+/// # Errors
+/// Every problem with its line and what to do.
+pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
+    let mut reader = Reader::new(text);
+    let mut inventory = Inventory::default();
+    if let Some(root) = reader.parse()
+        && let Some(settings) = InventoryFile::read(&root, &mut reader)
+    {
+        add_devices(&mut inventory, &settings, &root, &mut reader);
+        for (index, link) in settings.links.iter().enumerate() {
+            if let Err(message) = add_link(&mut inventory, link) {
+                reader.refuse(span_of(&root, &["links", &index.to_string()]), message);
+            }
+        }
+        for (index, host) in settings.hosts.iter().enumerate() {
+            if let Err(message) = add_host(&mut inventory, host) {
+                reader.refuse(span_of(&root, &["hosts", &index.to_string()]), message);
+            }
+        }
+    }
+    reader.finish(file).map(|()| inventory)
+}
+
+/// Devices with a node id come first, so that those without get ids that are really free.
+fn add_devices(
+    inventory: &mut Inventory,
+    settings: &InventoryFile,
+    root: &Node<'_>,
+    reader: &mut Reader<'_>,
+) {
+    for given in [true, false] {
+        let devices =
+            settings.devices.iter().enumerate().filter(|(_, device)| device.node.is_some() == given);
+        for (index, device) in devices {
+            if let Err(message) = add_device(inventory, device) {
+                reader.refuse(span_of(root, &["devices", &index.to_string()]), message);
+            }
+        }
+    }
+}
+
+fn text(error: InventoryError) -> String {
+    error.to_string()
+}
+
+fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<(), String> {
+    let node = settings.node.unwrap_or_else(|| inventory.free_node());
+    if settings.ports as usize > MAX_PORTS {
+        return Err(text(InventoryError::TooMany("ports of one device", MAX_PORTS)));
+    }
+    let DeviceSettings { name, driver, address, labels, .. } = settings.clone();
+    inventory.add_device(Device { name, node, driver, address, labels }).map_err(text)?;
+    for port in 1..=settings.ports {
+        inventory.add_port((node, port), None, None).map_err(text)?;
+    }
+    for port in &settings.edge {
+        inventory.set_peer((node, *port), Some(Peer::Hosts), Origin::File).map_err(text)?;
+    }
+    Ok(())
+}
+
+/// The port written as `DEVICE:PORT`.
+fn port(inventory: &Inventory, written: &str) -> Result<(NodeId, PortId), String> {
+    let (device, port) = written
+        .rsplit_once(':')
+        .ok_or_else(|| format!("`{written}` is not a port; write \"DEVICE:PORT\", such as \"leaf1:3\""))?;
+    let port =
+        port.parse().map_err(|_| format!("`{port}` is not the number of a port; write \"{device}:1\""))?;
+    Ok((inventory.node(device).map_err(text)?, port))
+}
+
+fn add_link(inventory: &mut Inventory, link: &LinkSettings) -> Result<(), String> {
+    let [a, b] = link.between.as_slice() else {
+        return Err(format!(
+            "a link has two ends, not {}; write between = [\"a:1\", \"b:1\"]",
+            link.between.len()
+        ));
+    };
+    let (a, b) = (port(inventory, a)?, port(inventory, b)?);
+    // One file is one origin, in which a later line would silently replace an earlier one.
+    for (end, other) in [(a, b), (b, a)] {
+        let peer = Peer::Port(other.0, other.1);
+        if inventory.claims(end).iter().any(|(origin, old)| *origin == Origin::File && *old != peer) {
+            let name = inventory.name(end.0);
+            return Err(format!(
+                "port {} of `{name}` has another peer in this file; remove one of the two",
+                end.1
+            ));
+        }
+    }
+    inventory.add_link(a, b, Origin::File).map_err(text)?;
+    for end in [a, b] {
+        inventory.add_port(end, None, link.mtu).map_err(text)?;
+    }
+    Ok(())
+}
+
+fn add_host(inventory: &mut Inventory, settings: &HostSettings) -> Result<(), String> {
+    let at = settings.at.as_deref().map(|written| port(inventory, written)).transpose()?;
+    if let Some((node, number)) = at {
+        if inventory.claims((node, number)).iter().any(|(_, peer)| *peer != Peer::Hosts) {
+            let name = inventory.name(node);
+            return Err(format!(
+                "port {number} of `{name}` has a link to a device; a host needs its own port"
+            ));
+        }
+        inventory.add_port((node, number), None, settings.mtu).map_err(text)?;
+    }
+    let host = Host { name: settings.name.clone(), addresses: settings.addresses.clone(), at };
+    inventory.add_host(host, Origin::File).map_err(text)
+}

@@ -1,0 +1,9 @@
+//! From intents to rules on switches, and back.
+#![forbid(unsafe_code)]
+
+pub mod compile;
+pub mod device;
+pub mod flows;
+pub mod instruction;
+pub mod intent;
+pub mod inventory;
