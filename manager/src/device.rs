@@ -4,9 +4,10 @@
 //! decision, and executes one [`Request`] at a time.
 //!
 //! # What a driver must keep
-//! - **Fencing.** After [`Request::Claim`] with election *e* succeeded, the device executes no request that was sent under an
-//!   election below *e*, even if it was delayed in the network: by P4Runtime's election id, or by an ETag that the claim changes.
-//! - **Precondition.** [`Request::Apply`] is executed only if the device's ETag is the one given; it changes the ETag.
+//! - **Fencing.** After [`Request::Claim`] with election *e* succeeded, the device executes no `Apply` of an election below *e*, even
+//!   if it was delayed in the network. It remembers *e* across restarts, or the leases of managers do not overlap in time.
+//! - **Precondition.** [`Request::Apply`] is executed only if the device's ETag is the one given. Changes by anybody, claims and
+//!   restarts change the ETag.
 //! - **Any subset.** Changes of one `Apply` may be executed in part, in order, if the device is not atomic; each is safe alone.
 //! - **Ours.** [`State::rules`] has only what the manager installed; everything else is counted in [`State::foreign`].
 //! - **Truth.** `Read` asks the device, and never answers from what was written.
@@ -249,6 +250,14 @@ pub enum Change {
     Add(Rule),
 }
 
+impl Change {
+    /// The rule.
+    pub fn rule(&self) -> &Rule {
+        let (Self::Remove(rule) | Self::Add(rule)) = self;
+        rule
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -363,6 +372,8 @@ pub enum Request {
     Read,
     /// Executes changes, if the state is still that of `etag`.
     Apply {
+        /// That of the last claim.
+        election: Election,
         /// The state that the changes were computed from.
         etag: Etag,
         /// The changes, in order.

@@ -7,3 +7,4 @@ pub mod flows;
 pub mod instruction;
 pub mod intent;
 pub mod inventory;
+pub mod reconcile;

@@ -1,0 +1,191 @@
+//! One device: the outstanding request, what is known of its rules, and its state.
+
+use std::collections::BTreeSet;
+
+use super::wait::Wait;
+use super::{Phase, Target, Timing};
+use crate::device::{Change, Election, Etag, Request, RequestId, Restart, Rule, Rules};
+use crate::instruction::{self, Bits};
+
+/// A request that awaits its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outstanding {
+    pub(super) id: RequestId,
+    pub(super) deadline: u64,
+}
+
+/// What the guards need to know, derived from rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// All border ports are certainly sinks, and INT is encoded as in the whole domain.
+    pub(super) ready: bool,
+    /// Bits that it possibly inserts into packets.
+    pub(super) may_insert: Bits,
+    /// Bits that it should execute and possibly does not.
+    pub(super) missing_bits: Bits,
+    /// Its encoding is not the domain's.
+    pub(super) wrong_encoding: bool,
+    /// Sinks on ports to other devices, possibly.
+    pub(super) facing: usize,
+}
+
+/// A device.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) target: Target,
+    pub(super) phase: Phase,
+    pub(super) outstanding: Option<Outstanding>,
+    /// The outstanding request, until it is handed out.
+    pub(super) queued: Option<Request>,
+    /// The claim stands: requests may be sent, and the state is current.
+    pub(super) claimed: bool,
+    /// The last claim.
+    pub(super) election: Election,
+    /// Last read under the current lease.
+    pub(super) actual: Option<Rules>,
+    /// Sent, and not confirmed by a read: each may or may not have been executed.
+    pub(super) pending: Vec<Change>,
+    pub(super) etag: Etag,
+    pub(super) foreign: Vec<String>,
+    /// Failures in a row.
+    pub(super) failures: u32,
+    /// No changes are sent before this time, after a refusal.
+    pub(super) hold_until: u64,
+    pub(super) hold_reason: String,
+    pub(super) next_poll: u64,
+    /// It said that something changed while a request was outstanding.
+    pub(super) read_again: bool,
+    pub(super) facts: Facts,
+    /// Since when its border has not been closed.
+    pub(super) unready_since: u64,
+    pub(super) waits: Option<Wait>,
+    /// Rules of the target that it lacks, and rules beyond the target; sinks of ports to devices not counted.
+    pub(super) missing: Vec<Rule>,
+    pub(super) extra: Vec<Rule>,
+}
+
+impl Device {
+    pub(super) fn new(target: Target, now: u64) -> Self {
+        let mut device = Self {
+            target,
+            phase: Phase::Standby,
+            outstanding: None,
+            queued: None,
+            claimed: false,
+            election: Election::default(),
+            actual: None,
+            pending: Vec::new(),
+            etag: Etag::default(),
+            foreign: Vec::new(),
+            failures: 0,
+            hold_until: 0,
+            hold_reason: String::new(),
+            next_poll: 0,
+            read_again: false,
+            facts: Facts::default(),
+            unready_since: now,
+            waits: None,
+            missing: Vec::new(),
+            extra: Vec::new(),
+        };
+        device.derive(now);
+        device
+    }
+
+    /// Forgets everything about the device's rules: the knowledge of another lease may be wrong by now.
+    pub(super) fn forget(&mut self, now: u64) {
+        self.claimed = false;
+        self.outstanding = None;
+        self.queued = None;
+        self.actual = None;
+        self.pending.clear();
+        self.failures = 0;
+        self.hold_until = 0;
+        self.derive(now);
+    }
+
+    /// The connection or the device was lost. What it has of rules stays true as far as the border goes: it keeps them, or
+    /// it forwards nothing until it is told to. Of a device that forwards without rules, nothing is known any more.
+    pub(super) fn lose(&mut self, now: u64) {
+        self.claimed = false;
+        self.outstanding = None;
+        self.queued = None;
+        if self.target.restart == Restart::Forwards {
+            self.actual = None;
+            self.pending.clear();
+        }
+        self.derive(now);
+    }
+
+    /// Whether `rule` is certainly there.
+    pub(super) fn has(&self, rule: &Rule) -> bool {
+        let removed = |change: &Change| matches!(change, Change::Remove(one) if one == rule);
+        self.actual.as_ref().is_some_and(|actual| actual.contains(rule)) && !self.pending.iter().any(removed)
+    }
+
+    /// Whether the device forwards packets, as far as that depends on rules.
+    pub(super) fn forwards(&self) -> bool {
+        self.target.restart != Restart::Waits || self.has(&Rule::Forwarding)
+    }
+
+    /// Recomputes facts and differences after its rules or its target changed.
+    pub(super) fn derive(&mut self, now: u64) {
+        let was_ready = self.facts.ready;
+        self.facts = self.current_facts();
+        if was_ready && !self.facts.ready {
+            self.unready_since = now;
+        }
+        let links = &self.target.ports.links;
+        let is_facing = |rule: &Rule| matches!(rule, Rule::Sink(port) if links.contains_key(port));
+        let empty = Rules::new();
+        let actual = self.actual.as_ref().unwrap_or(&empty);
+        self.missing = self.target.rules.difference(actual).cloned().collect();
+        self.extra = actual.difference(&self.target.rules).filter(|rule| !is_facing(rule)).cloned().collect();
+    }
+
+    fn current_facts(&self) -> Facts {
+        let Some(actual) = &self.actual else { return Facts { may_insert: Bits::MAX, ..Facts::default() } };
+        let removed: BTreeSet<&Rule> = self.changes(false);
+        let added: BTreeSet<&Rule> = self.changes(true);
+        let has = |rule: &Rule| actual.contains(rule) && !removed.contains(rule);
+        let is_encoding = |rule: &&Rule| matches!(rule, Rule::Encoding(_));
+        let wanted = self.target.rules.iter().find(is_encoding);
+        let wrong_encoding = wanted.is_some()
+            && actual
+                .iter()
+                .chain(added.iter().copied())
+                .filter(is_encoding)
+                .any(|rule| Some(rule) != wanted);
+        let encoded = wanted.is_none_or(has) && !wrong_encoding;
+        let all = || actual.iter().chain(added.iter().copied());
+        let missing = self.target.rules.iter().filter_map(|rule| match rule {
+            Rule::Instruction(number) if !has(rule) => Some(instruction::bit(*number)),
+            _ => None,
+        });
+        let links = &self.target.ports.links;
+        Facts {
+            ready: encoded && self.target.ports.border().all(|port| has(&Rule::Sink(port))),
+            may_insert: all().fold(0, |bits, rule| bits | rule.inserted_bits()),
+            missing_bits: missing.fold(0, |bits, bit| bits | bit),
+            wrong_encoding,
+            facing: all().filter(|rule| matches!(rule, Rule::Sink(port) if links.contains_key(port))).count(),
+        }
+    }
+
+    fn changes(&self, added: bool) -> BTreeSet<&Rule> {
+        let of = |change: &'_ Change| matches!(change, Change::Add(_)) == added;
+        let rules = self.pending.iter().filter(|change| of(change));
+        rules.map(Change::rule).collect()
+    }
+
+    /// Time until the next attempt after `failures` failures in a row.
+    pub(super) fn back_off(&self, timing: &Timing) -> u64 {
+        let (first, longest) = timing.retry;
+        first.saturating_mul(1_u64 << self.failures.min(16)).min(longest)
+    }
+
+    /// Whether changes may be sent now.
+    pub(super) fn is_settled(&self) -> bool {
+        self.claimed && self.outstanding.is_none() && self.actual.is_some()
+    }
+}

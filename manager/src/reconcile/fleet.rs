@@ -1,0 +1,396 @@
+//! All devices of a domain.
+
+use std::collections::BTreeMap;
+
+use super::device::{Device, Outstanding};
+use super::guard::{Devices, Guard};
+use super::{DeviceStatus, MAX_NOTICES, Notice, Order, Phase, Targets, Timing, new_border_ports};
+use crate::device::{
+    Answer, Change, Command, DeviceEvent, Election, NodeId, PortId, Request, RequestId, Rule, State,
+};
+
+/// The reconciler.
+#[derive(Debug)]
+pub struct Reconciler {
+    guard: Guard,
+    devices: Devices,
+    /// `None`: another manager acts.
+    election: Option<Election>,
+    next_id: RequestId,
+    notices: Vec<Notice>,
+    /// Ports that became edge ports, and since when they are certainly sinks.
+    opening: BTreeMap<(NodeId, PortId), Option<u64>>,
+    dirty: bool,
+    wake: Option<u64>,
+}
+
+impl Reconciler {
+    /// A reconciler without devices. It acts when it has a term ([`Reconciler::set_term`]).
+    pub fn new(timing: Timing, order: Order) -> Self {
+        let guard = Guard::new(order, timing);
+        let (devices, opening) = (Devices::new(), BTreeMap::new());
+        let notices = Vec::new();
+        Self { guard, devices, election: None, next_id: 0, notices, opening, dirty: true, wake: None }
+    }
+
+    /// Gives or takes the right to act. `term` numbers the lease: it grows with each new holder, and no two managers have the same.
+    pub fn set_term(&mut self, term: Option<u64>, now: u64) {
+        if self.election.map(|election| election.term) == term {
+            return;
+        }
+        self.election = term.map(|term| Election { term, epoch: 0 });
+        for (node, device) in &mut self.devices {
+            device.forget(now);
+            let reason = "not contacted yet".to_owned();
+            device.phase = match term {
+                Some(_) => Phase::Unreachable { reason, next_try: now },
+                None => Phase::Standby,
+            };
+            self.notices.push(Notice::Phase(*node, device.phase.clone()));
+        }
+        self.dirty = true;
+    }
+
+    /// Whether this manager acts.
+    pub fn is_acting(&self) -> bool {
+        self.election.is_some()
+    }
+
+    /// Replaces what the devices should be. A device that is not in `targets` any more is no longer driven.
+    pub fn set_targets(&mut self, targets: Targets, now: u64) {
+        self.guard.wanted =
+            targets.values().any(|target| target.rules.iter().any(|rule| rule.inserted_bits() != 0));
+        self.devices.retain(|node, _| targets.contains_key(node));
+        self.opening.retain(|(node, port), _| {
+            targets.get(node).is_some_and(|target| target.ports.border().any(|one| one == *port))
+        });
+        for (node, target) in targets {
+            match self.devices.get_mut(&node) {
+                Some(device) if device.target == target => {}
+                Some(device) => {
+                    let ports = new_border_ports(&device.target.ports, &target.ports);
+                    self.opening.extend(ports.into_iter().map(|port| ((node, port), None)));
+                    device.target = target;
+                    device.derive(now);
+                }
+                None => {
+                    let mut device = Device::new(target, now);
+                    if self.election.is_some() {
+                        let reason = "not contacted yet".to_owned();
+                        device.phase = Phase::Unreachable { reason, next_try: now };
+                    }
+                    self.devices.insert(node, device);
+                }
+            }
+        }
+        self.dirty = true;
+    }
+
+    /// Asks for [`Notice::EdgeReady`] of a port that is to become an edge port. A port that was in a link and no longer is one in
+    /// the targets is announced without being asked for; a manager that restarted meanwhile must ask.
+    pub fn announce_when_ready(&mut self, node: NodeId, port: PortId) {
+        self.opening.entry((node, port)).or_default();
+        self.dirty = true;
+    }
+
+    /// An answer. Answers to anything but the outstanding request are ignored: they are late or doubled.
+    pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        if device.outstanding.is_none_or(|outstanding| outstanding.id != id) {
+            return;
+        }
+        device.outstanding = None;
+        self.dirty = true;
+        match answer {
+            Answer::Claimed => {
+                device.claimed = true;
+                self.send(node, Request::Read, Phase::Reading, now);
+            }
+            Answer::NotPrimary(highest) => self.superseded(node, highest, now),
+            Answer::State(state) => self.read(node, state, now),
+            // What it really did is read, not believed.
+            Answer::Applied => self.send(node, Request::Read, Phase::Applying, now),
+            Answer::Stale => self.claim_again(node, now),
+            Answer::Refused(reason) => {
+                device.failures += 1;
+                device.hold_until = now.saturating_add(device.back_off(&self.guard.timing));
+                device.hold_reason = reason;
+                self.send(node, Request::Read, Phase::Reading, now);
+            }
+            Answer::Unreachable(reason) => self.unreachable(node, reason, now),
+        }
+    }
+
+    /// An event that a device reported by itself.
+    pub fn event(&mut self, node: NodeId, event: DeviceEvent, now: u64) {
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        self.dirty = true;
+        match event {
+            DeviceEvent::Changed => {
+                device.next_poll = now;
+                device.read_again = true;
+            }
+            DeviceEvent::Lost(reason) => {
+                device.lose(now);
+                let next_try = now;
+                self.enter(node, Phase::Unreachable { reason, next_try });
+            }
+        }
+    }
+
+    /// Advances to `now`, and appends the requests to send.
+    pub fn poll(&mut self, now: u64, out: &mut Vec<Command>) {
+        if self.election.is_some() {
+            self.expire(now);
+            self.advance(now);
+        }
+        out.append(&mut self.take_commands());
+    }
+
+    /// When to call [`Reconciler::poll`] again at the latest, ns.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.election?;
+        let of = |device: &Device| match (&device.outstanding, &device.phase) {
+            (Some(outstanding), _) => Some(outstanding.deadline),
+            (None, Phase::Unreachable { next_try, .. }) => Some(*next_try),
+            _ if device.claimed && device.hold_until > 0 => Some(device.next_poll.min(device.hold_until)),
+            _ => Some(device.next_poll),
+        };
+        self.devices.values().filter_map(of).chain(self.wake).min()
+    }
+
+    /// Takes what happened since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The devices, for people.
+    pub fn statuses(&self) -> Vec<DeviceStatus> {
+        let status = |(node, device): (&NodeId, &Device)| DeviceStatus {
+            node: *node,
+            name: device.target.name.clone(),
+            phase: device.phase.clone(),
+            rules: device.actual.clone(),
+            difference: (device.missing.len(), device.extra.len()),
+            waits: device.waits.clone(),
+            foreign: device.foreign.clone(),
+            ready: device.facts.ready,
+        };
+        self.devices.iter().map(status).collect()
+    }
+
+    /// The rules of a device as last read under this lease.
+    pub fn rules(&self, node: NodeId) -> Option<&crate::device::Rules> {
+        self.devices.get(&node)?.actual.as_ref()
+    }
+
+    /// Whether every device has what it should have.
+    pub fn is_in_sync(&self) -> bool {
+        self.devices.values().all(|device| device.phase == Phase::InSync)
+    }
+
+    fn enter(&mut self, node: NodeId, phase: Phase) {
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        if device.phase != phase {
+            device.phase = phase.clone();
+            self.notices.push(Notice::Phase(node, phase));
+        }
+        if self.notices.len() > MAX_NOTICES {
+            self.notices.drain(..MAX_NOTICES / 2);
+        }
+    }
+
+    /// Remembers a request; [`Reconciler::poll`] hands it out.
+    fn send(&mut self, node: NodeId, request: Request, phase: Phase, now: u64) {
+        self.next_id += 1;
+        let (id, deadline) = (self.next_id, now.saturating_add(self.guard.timing.timeout));
+        if let Some(device) = self.devices.get_mut(&node) {
+            device.outstanding = Some(Outstanding { id, deadline });
+            device.queued = Some(request);
+        }
+        self.enter(node, phase);
+    }
+
+    fn take_commands(&mut self) -> Vec<Command> {
+        let command = |(node, device): (&NodeId, &mut Device)| {
+            let request = device.queued.take()?;
+            Some(Command { node: *node, id: device.outstanding?.id, request })
+        };
+        self.devices.iter_mut().filter_map(command).collect()
+    }
+
+    /// A claim with a new epoch: everything sent before is fenced off.
+    fn claim(&mut self, node: NodeId, now: u64) {
+        let Some(election) = self.election.as_mut() else { return };
+        election.epoch += 1;
+        let election = *election;
+        if let Some(device) = self.devices.get_mut(&node) {
+            device.election = election;
+        }
+        self.send(node, Request::Claim(election), Phase::Connecting, now);
+    }
+
+    fn claim_again(&mut self, node: NodeId, now: u64) {
+        if let Some(device) = self.devices.get_mut(&node) {
+            device.claimed = false;
+        }
+        self.claim(node, now);
+    }
+
+    fn superseded(&mut self, node: NodeId, highest: Election, now: u64) {
+        let Some(own) = self.election.as_mut() else { return };
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        device.claimed = false;
+        if highest.term == own.term {
+            // Claims of this lease before a restart of this manager.
+            own.epoch = own.epoch.max(highest.epoch);
+            return self.claim(node, now);
+        }
+        // Whoever has a newer lease decides for the whole domain. What this manager knows is outdated.
+        self.notices.push(Notice::Superseded(node));
+        self.set_term(None, now);
+    }
+
+    fn unreachable(&mut self, node: NodeId, reason: String, now: u64) {
+        let timing = self.guard.timing;
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        device.lose(now);
+        let next_try = now.saturating_add(device.back_off(&timing));
+        device.failures += 1;
+        self.enter(node, Phase::Unreachable { reason, next_try });
+    }
+
+    fn read(&mut self, node: NodeId, state: State, now: u64) {
+        let timing = self.guard.timing;
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        let done = |change: &Change| match change {
+            Change::Add(rule) => state.rules.contains(rule),
+            Change::Remove(rule) => !state.rules.contains(rule),
+        };
+        let ignored = device.pending.iter().find(|change| !done(change)).cloned();
+        let sent = std::mem::take(&mut device.pending);
+        device.actual = Some(state.rules);
+        device.etag = state.etag;
+        device.foreign = state.foreign;
+        device.next_poll = now.saturating_add(timing.poll);
+        device.derive(now);
+        if let Some(change) = ignored.filter(|_| device.phase == Phase::Applying) {
+            device.failures += 1;
+            device.hold_until = now.saturating_add(device.back_off(&timing));
+            device.hold_reason =
+                format!("it accepted {} changes and did not make them all; the first: {change}", sent.len());
+        } else if device.hold_until <= now {
+            device.failures = 0;
+        }
+        self.settle(node, now);
+    }
+
+    /// The state of a device that has been read and has no request outstanding.
+    fn settle(&mut self, node: NodeId, now: u64) {
+        let Some(device) = self.devices.get(&node) else { return };
+        let in_sync = device.missing.is_empty() && device.extra.is_empty() && device.waits.is_none();
+        let phase = if in_sync {
+            Phase::InSync
+        } else if device.hold_until > now {
+            Phase::Failed { reason: device.hold_reason.clone(), next_try: device.hold_until }
+        } else {
+            Phase::Drift
+        };
+        self.enter(node, phase);
+    }
+
+    /// Requests without an answer have failed. Whether they were executed is not known: the next claim fences them off.
+    fn expire(&mut self, now: u64) {
+        let late =
+            |device: &Device| device.outstanding.is_some_and(|outstanding| outstanding.deadline <= now);
+        let late: Vec<NodeId> =
+            self.devices.iter().filter(|(_, one)| late(one)).map(|(node, _)| *node).collect();
+        let seconds = self.guard.timing.timeout as f64 / 1e9;
+        for node in late {
+            self.dirty = true;
+            self.unreachable(node, format!("no answer within {seconds} s"), now);
+        }
+    }
+
+    fn advance(&mut self, now: u64) {
+        let due = |device: &Device| match &device.phase {
+            _ if device.outstanding.is_some() => false,
+            Phase::Unreachable { next_try, .. } => *next_try <= now,
+            _ => !device.claimed,
+        };
+        let claims: Vec<NodeId> =
+            self.devices.iter().filter(|(_, one)| due(one)).map(|(node, _)| *node).collect();
+        for node in claims {
+            self.claim(node, now);
+        }
+        let polls: Vec<NodeId> =
+            self.devices.iter().filter(|(_, one)| wants_read(one, now)).map(|(node, _)| *node).collect();
+        for node in polls {
+            if let Some(device) = self.devices.get_mut(&node) {
+                device.read_again = false;
+            }
+            self.send(node, Request::Read, Phase::Reading, now);
+        }
+        let held = self.devices.values().any(|device| device.hold_until != 0 && device.hold_until <= now);
+        if self.dirty || held || self.wake.is_some_and(|wake| wake <= now) {
+            self.dirty = false;
+            self.apply(now);
+        }
+    }
+
+    /// Sends every change that is safe now.
+    fn apply(&mut self, now: u64) {
+        self.guard.refresh(&self.devices, now);
+        let nodes: Vec<NodeId> =
+            self.devices.iter().filter(|(_, one)| one.is_settled()).map(|(node, _)| *node).collect();
+        for node in nodes {
+            let done = self.devices.get(&node).is_some_and(|device| self.guard.is_done(device));
+            let (changes, waits) =
+                if done { (Vec::new(), None) } else { self.guard.changes(node, &self.devices, now) };
+            let Some(device) = self.devices.get_mut(&node) else { continue };
+            device.waits = waits;
+            if device.hold_until <= now {
+                device.hold_until = 0;
+            }
+            if changes.is_empty() || device.hold_until > now {
+                self.settle(node, now);
+                continue;
+            }
+            device.pending = changes.clone();
+            device.derive(now);
+            let (election, etag) = (device.election, device.etag.clone());
+            self.notices.push(Notice::Applying(node, changes.clone()));
+            self.send(node, Request::Apply { election, etag, changes }, Phase::Applying, now);
+        }
+        // Facts have become more pessimistic by what was sent.
+        self.guard.refresh(&self.devices, now);
+        self.announce(now);
+        let opening =
+            self.opening.values().flatten().map(|since| since.saturating_add(self.guard.timing.drain));
+        let wake = opening.chain(self.guard.wake(&self.devices, now)).filter(|time| *time > now).min();
+        self.wake = wake;
+    }
+
+    /// Announces ports that hosts may be connected to.
+    fn announce(&mut self, now: u64) {
+        let (guard, devices) = (&self.guard, &self.devices);
+        let silent = !guard.wanted && !guard.int_possible(now);
+        let mut ready = Vec::new();
+        for ((node, port), since) in &mut self.opening {
+            let is_sink = devices.get(node).is_some_and(|device| device.has(&Rule::Sink(*port)));
+            *since = since.filter(|_| is_sink).or(is_sink.then_some(now));
+            let drained = since.is_some_and(|since| now >= since.saturating_add(guard.timing.drain));
+            if drained || silent || !guard.order.edges_wait_for_sinks {
+                ready.push((*node, *port));
+            }
+        }
+        for (node, port) in ready {
+            self.opening.remove(&(node, port));
+            self.notices.push(Notice::EdgeReady(node, port));
+        }
+    }
+}
+
+fn wants_read(device: &Device, now: u64) -> bool {
+    device.claimed && device.outstanding.is_none() && (device.read_again || device.next_poll <= now)
+}

@@ -1,0 +1,257 @@
+//! Which changes are safe now.
+//!
+//! Every change that passes is safe by itself, whatever happens to the others of its batch: executed, refused or lost. Facts about a
+//! device are pessimistic while a request is outstanding: a sink counts when it is certain, a source when it is possible.
+
+use std::collections::BTreeMap;
+
+use super::device::Device;
+use super::wait::Wait;
+use super::{Order, Timing};
+use crate::device::{Change, NodeId, PortId, Rule};
+use crate::instruction::{self, Bits};
+
+/// The state of the domain as a whole.
+#[derive(Debug, Default)]
+pub(super) struct Guard {
+    pub(super) order: Order,
+    pub(super) timing: Timing,
+    /// An intent embeds INT.
+    pub(super) wanted: bool,
+    /// Bits that some device possibly inserts.
+    possible: Bits,
+    /// Last time at which a bit, or any, was possibly inserted.
+    last: [u64; 16],
+    last_any: u64,
+    /// Devices by which INT could leave although their own border is closed, or that are not ready with INT around.
+    open: Option<String>,
+    /// Instructions that reachable devices lack.
+    lacking: Bits,
+    lacking_at: Option<String>,
+    inserter: Option<String>,
+    withdraw: bool,
+    unready: usize,
+}
+
+/// Devices by node id.
+pub(super) type Devices = BTreeMap<NodeId, Device>;
+
+impl Guard {
+    pub(super) fn new(order: Order, timing: Timing) -> Self {
+        Self { order, timing, ..Self::default() }
+    }
+
+    /// Recomputes the state of the domain.
+    pub(super) fn refresh(&mut self, devices: &Devices, now: u64) {
+        // What was possible until now may have put a packet on its way just now.
+        self.mark(now);
+        self.possible = devices.values().fold(0, |bits, device| bits | device.facts.may_insert);
+        self.mark(now);
+        let name = |device: &Device| device.target.name.clone();
+        self.inserter = devices.values().find(|device| device.facts.may_insert != 0).map(name);
+        let ready = devices.values().filter(|device| device.facts.ready);
+        self.open = ready.clone().find(|device| !is_closed(device, devices)).map(name);
+        let reachable = || ready.clone().filter(|device| device.claimed);
+        self.lacking = reachable().fold(0, |bits, device| bits | device.facts.missing_bits);
+        self.lacking_at = reachable().find(|device| device.facts.missing_bits != 0).map(name);
+        self.withdraw = self.wanted && devices.values().any(|device| device.facts.wrong_encoding);
+        self.unready = devices.len() - ready.clone().count();
+    }
+
+    fn mark(&mut self, now: u64) {
+        for number in instruction::numbers(self.possible) {
+            self.last[usize::from(number)] = now;
+        }
+        if self.possible != 0 {
+            self.last_any = now;
+        }
+    }
+
+    /// Whether packets with INT can be anywhere.
+    pub(super) fn int_possible(&self, now: u64) -> bool {
+        self.possible != 0 || (self.last_any != 0 && now < self.last_any.saturating_add(self.timing.drain))
+    }
+
+    /// Times after `now` at which more may be allowed.
+    pub(super) fn wake(&self, devices: &Devices, now: u64) -> Option<u64> {
+        let drains =
+            self.last.iter().chain([&self.last_any]).map(|last| last.saturating_add(self.timing.drain));
+        let unready = devices.values().filter(|device| !device.facts.ready);
+        let graces = unready.map(|device| device.unready_since.saturating_add(self.timing.grace));
+        drains.chain(graces).filter(|time| *time > now).min()
+    }
+
+    /// Whether a device certainly needs no change, so that it need not be looked at.
+    pub(super) fn is_done(&self, device: &Device) -> bool {
+        device.missing.is_empty()
+            && device.extra.is_empty()
+            && device.facts.facing == 0
+            && (self.unready == 0 || device.target.ports.links.is_empty())
+            && !self.withdraw
+    }
+
+    /// The changes of a device that are safe now, and what the first of the others waits for.
+    pub(super) fn changes(&self, node: NodeId, devices: &Devices, now: u64) -> (Vec<Change>, Option<Wait>) {
+        let Some(device) = devices.get(&node) else { return (Vec::new(), None) };
+        let view = View { guard: self, device, devices, now };
+        let mut waits = None;
+        let mut note = |result: Result<(), Wait>| match result {
+            Ok(()) => true,
+            Err(wait) => {
+                waits.get_or_insert(wait);
+                false
+            }
+        };
+        let mut changes: Vec<Change> = Vec::new();
+        for rule in &device.extra {
+            let successor = device.missing.iter().find(|new| new.same_entry(rule));
+            // An entry gives way to its successor together with it, so that its flows stay watched meanwhile.
+            if note(
+                successor
+                    .map_or(Ok(()), |new| view.may_add(new))
+                    .or_else(|wait| view.unless_withdrawn(rule, wait)),
+            ) && note(view.may_remove(rule, successor))
+            {
+                changes.push(Change::Remove(rule.clone()));
+            }
+        }
+        let gone: Vec<Rule> = changes.iter().map(|change| change.rule().clone()).collect();
+        for rule in &device.missing {
+            let blocked = device.extra.iter().any(|old| old.same_entry(rule) && !gone.contains(old));
+            if !blocked && note(view.may_add(rule)) {
+                changes.push(Change::Add(rule.clone()));
+            }
+        }
+        if view.must_withdraw() {
+            let actual = device.actual.iter().flatten().filter(|rule| rule.inserted_bits() != 0);
+            changes.extend(actual.filter(|rule| !gone.contains(rule)).cloned().map(Change::Remove));
+        }
+        for port in device.target.ports.links.keys() {
+            changes.extend(view.facing(*port, &mut note));
+        }
+        changes.truncate(self.timing.batch);
+        (changes, waits)
+    }
+}
+
+/// Whether INT that reaches a ready device stays among ready devices.
+fn is_closed(device: &Device, devices: &Devices) -> bool {
+    let is_ready = |node: &NodeId| devices.get(node).is_some_and(|peer| peer.facts.ready);
+    let mut links = device.target.ports.links.iter();
+    device.facts.ready && links.all(|(port, (peer, _))| is_ready(peer) || device.has(&Rule::Sink(*port)))
+}
+
+/// One device among all.
+struct View<'a> {
+    guard: &'a Guard,
+    device: &'a Device,
+    devices: &'a Devices,
+    now: u64,
+}
+
+impl View<'_> {
+    fn is_overdue(&self, device: &Device) -> bool {
+        !device.facts.ready && self.now >= device.unready_since.saturating_add(self.guard.timing.grace)
+    }
+
+    /// Sources are removed while the encoding changes, and of a device whose border stays open.
+    fn must_withdraw(&self) -> bool {
+        self.guard.withdraw || (self.device.facts.may_insert != 0 && self.is_overdue(self.device))
+    }
+
+    fn unless_withdrawn(&self, rule: &Rule, wait: Wait) -> Result<(), Wait> {
+        if self.must_withdraw() && rule.inserted_bits() != 0 { Ok(()) } else { Err(wait) }
+    }
+
+    /// Nothing with INT is in flight, and nothing will be.
+    fn silent(&self) -> Result<(), Wait> {
+        let guard = self.guard;
+        match &guard.inserter {
+            Some(device) if guard.possible != 0 => Err(Wait::Sources(device.clone())),
+            _ if guard.int_possible(self.now) => Err(Wait::Drain),
+            _ => Ok(()),
+        }
+    }
+
+    fn may_add(&self, rule: &Rule) -> Result<(), Wait> {
+        match rule {
+            Rule::Encoding(_) if self.device.facts.wrong_encoding => self.silent(),
+            Rule::Encoding(_) | Rule::Session(_) | Rule::Sink(_) | Rule::Instruction(_) | Rule::Filter(_) => {
+                Ok(())
+            }
+            Rule::Forwarding => self.may_forward(),
+            Rule::Source(_) => self.may_insert(0),
+            Rule::Watch(watch) if watch.mode.embeds() => self.may_insert(watch.bits),
+            Rule::Watch(_) => Ok(()),
+        }
+    }
+
+    fn may_insert(&self, bits: Bits) -> Result<(), Wait> {
+        let guard = self.guard;
+        if guard.order.sources_wait_for_sinks {
+            if guard.withdraw {
+                return Err(Wait::Encoding);
+            }
+            if !self.device.facts.ready {
+                return Err(Wait::Border(self.device.target.name.clone()));
+            }
+            if let Some(open) = &guard.open {
+                return Err(Wait::Border(open.clone()));
+            }
+        }
+        match &guard.lacking_at {
+            Some(device) if guard.order.sources_wait_for_transits && guard.lacking & bits != 0 => {
+                Err(Wait::Transit(device.clone(), guard.lacking & bits))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_forward(&self) -> Result<(), Wait> {
+        let border = || Err(Wait::Border(self.device.target.name.clone()));
+        if !self.guard.order.forwarding_waits_for_sinks || (!self.guard.wanted && self.silent().is_ok()) {
+            return Ok(());
+        }
+        if !self.device.facts.ready || self.device.facts.missing_bits != 0 {
+            return border();
+        }
+        if is_closed(self.device, self.devices) || self.silent().is_ok() { Ok(()) } else { border() }
+    }
+
+    fn may_remove(&self, rule: &Rule, successor: Option<&Rule>) -> Result<(), Wait> {
+        let order = &self.guard.order;
+        match rule {
+            Rule::Encoding(_) => self.silent(),
+            Rule::Sink(_) if order.sinks_wait_for_drain => self.silent(),
+            Rule::Session(_) if successor.is_none() && order.sinks_wait_for_drain => self.silent(),
+            Rule::Instruction(number) if order.transits_wait_for_drain => self.may_forget(*number),
+            _ => Ok(()),
+        }
+    }
+
+    fn may_forget(&self, number: u8) -> Result<(), Wait> {
+        let guard = self.guard;
+        if guard.possible & instruction::bit(number) != 0 {
+            return Err(Wait::Sources(guard.inserter.clone().unwrap_or_default()));
+        }
+        let last = guard.last[usize::from(number)];
+        let drained = last == 0 || self.now >= last.saturating_add(guard.timing.drain);
+        if drained { Ok(()) } else { Err(Wait::Drain) }
+    }
+
+    /// The change of the sink on a port to another device: it is there while that device's border is not closed.
+    fn facing(&self, port: PortId, note: &mut impl FnMut(Result<(), Wait>) -> bool) -> Option<Change> {
+        let sink = Rule::Sink(port);
+        let (peer, _) = self.device.target.ports.links.get(&port)?;
+        let peer = self.devices.get(peer)?;
+        let present = self.device.actual.as_ref()?.contains(&sink);
+        let around = self.guard.wanted || self.guard.int_possible(self.now);
+        if !present {
+            let due = self.is_overdue(peer) || !self.device.forwards();
+            return (around && !peer.facts.ready && due).then_some(Change::Add(sink));
+        }
+        let safe = !around || !self.guard.order.links_wait_for_peers || is_closed(peer, self.devices);
+        note(if safe { Ok(()) } else { Err(Wait::Border(peer.target.name.clone())) })
+            .then_some(Change::Remove(sink))
+    }
+}

@@ -1,0 +1,202 @@
+//! Brings devices from what they have to what they should have, in an order in which no INT reaches a host.
+//!
+//! A [`Reconciler`] is a state machine over `now` and messages: the caller passes in answers, events and the time, sends the
+//! [`Command`]s that come out, and calls again at [`Reconciler::next_timeout`]. Why the order is safe: `docs/design/manager.md`.
+
+mod device;
+mod fleet;
+mod guard;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::fleet::Reconciler;
+pub use self::wait::Wait;
+
+use crate::device::{Change, NodeId, PortId, Restart, Rules};
+use crate::inventory::DevicePorts;
+
+/// What each step waits for. The default waits for everything; tests switch parts off to prove that each is necessary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Sources are added when all borders are closed.
+    pub sources_wait_for_sinks: bool,
+    /// Sources are added when all nodes execute the instructions that packets will ask for.
+    pub sources_wait_for_transits: bool,
+    /// Instructions are removed when no packet that asks for them can be in flight.
+    pub transits_wait_for_drain: bool,
+    /// Sinks are removed when no packet with INT can be in flight.
+    pub sinks_wait_for_drain: bool,
+    /// The sink of a port to a device is removed when that device's border is closed.
+    pub links_wait_for_peers: bool,
+    /// A device that waits after a restart forwards when its border is closed.
+    pub forwarding_waits_for_sinks: bool,
+    /// A port is announced as an edge port when its sink is there and no packet with INT can be in its queue.
+    pub edges_wait_for_sinks: bool,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self {
+            sources_wait_for_sinks: true,
+            sources_wait_for_transits: true,
+            transits_wait_for_drain: true,
+            sinks_wait_for_drain: true,
+            links_wait_for_peers: true,
+            forwarding_waits_for_sinks: true,
+            edges_wait_for_sinks: true,
+        }
+    }
+}
+
+/// Times and limits. All times in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// A request without an answer for this long has failed.
+    pub timeout: u64,
+    /// A device without news is read again after this time.
+    pub poll: u64,
+    /// How long others wait for a device before they close their ports to it.
+    pub grace: u64,
+    /// The longest time that a packet with INT can be in flight: the sum of the queues and links of the longest path.
+    pub drain: u64,
+    /// First and longest time between two attempts.
+    pub retry: (u64, u64),
+    /// Changes in one request at most.
+    pub batch: usize,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        const MS: u64 = 1_000_000;
+        Self {
+            timeout: 2_000 * MS,
+            poll: 10_000 * MS,
+            grace: 3_000 * MS,
+            drain: 2_000 * MS,
+            retry: (500 * MS, 30_000 * MS),
+            batch: 1000,
+        }
+    }
+}
+
+/// What one device should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its ports.
+    pub ports: DevicePorts,
+    /// Its rules.
+    pub rules: Arc<Rules>,
+    /// What it does after a restart.
+    pub restart: Restart,
+}
+
+/// The state of a device. `Display` is the word and, for people, the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It does not answer.
+    Unreachable {
+        /// Why.
+        reason: String,
+        /// Time of the next attempt, ns.
+        next_try: u64,
+    },
+    /// It is being claimed.
+    Connecting,
+    /// Its state is being read.
+    Reading,
+    /// It has what it should have.
+    InSync,
+    /// It differs, and a part of the difference waits.
+    Drift,
+    /// Changes are being applied.
+    Applying,
+    /// It refused changes, or accepted them without effect.
+    Failed {
+        /// Why.
+        reason: String,
+        /// Time of the next attempt, ns.
+        next_try: u64,
+    },
+    /// Another manager acts.
+    Standby,
+}
+
+impl Phase {
+    /// The word in the API.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::Connecting => "connecting",
+            Self::Reading => "reading",
+            Self::InSync => "in_sync",
+            Self::Drift => "drift",
+            Self::Applying => "applying",
+            Self::Failed { .. } => "failed",
+            Self::Standby => "standby",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { reason, .. } | Self::Failed { reason, .. } => {
+                write!(f, "{}: {reason}", self.word())
+            }
+            _ => f.write_str(self.word()),
+        }
+    }
+}
+
+/// A device for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceStatus {
+    /// The device.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Its state.
+    pub phase: Phase,
+    /// Its rules as last read; `None`: never read under this lease.
+    pub rules: Option<Rules>,
+    /// Rules that it lacks, and rules that it has too many.
+    pub difference: (usize, usize),
+    /// What the next change waits for.
+    pub waits: Option<Wait>,
+    /// Entries of others.
+    pub foreign: Vec<String>,
+    /// Its border is closed: INT that reaches it stays inside the domain.
+    pub ready: bool,
+}
+
+/// What happened, for the log and for the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A device changed its state.
+    Phase(NodeId, Phase),
+    /// Changes are sent to a device.
+    Applying(NodeId, Vec<Change>),
+    /// A port that was in a link has been a sink for long enough: hosts may be connected.
+    EdgeReady(NodeId, PortId),
+    /// Another manager has a higher election: this one no longer acts.
+    Superseded(NodeId),
+}
+
+/// Notices that are kept until the caller takes them; older ones are dropped first.
+pub const MAX_NOTICES: usize = 1 << 16;
+
+/// The devices of a domain.
+pub type Targets = BTreeMap<NodeId, Target>;
+
+/// The ports of each device that became edge or unused ports, compared with `old`.
+fn new_border_ports(old: &DevicePorts, new: &DevicePorts) -> Vec<PortId> {
+    let before: BTreeSet<PortId> = old.border().collect();
+    new.border().filter(|port| !before.contains(port)).collect()
+}

@@ -1,0 +1,269 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::device::{
+    Answer, Command, DeviceEvent, Election, Etag, Mode, NodeId, Request, RequestId, Rule, State, Watch,
+};
+use crate::flows::FlowKey;
+
+const S: u64 = 1_000_000_000;
+
+fn watch() -> Rule {
+    let key = FlowKey::default();
+    Rule::Watch(Arc::new(Watch { key, mode: Mode::Md, bits: 0xa000, hops: 8, sample: 1, drops: true }))
+}
+
+/// Two leaves joined by a link, each with one edge port.
+fn targets(watched: bool) -> Targets {
+    let leaf = |node: NodeId, peer: NodeId| {
+        let mut rules = Rules::new();
+        if watched {
+            rules.extend([Rule::Sink(2), Rule::Instruction(0), Rule::Instruction(2)]);
+            rules.extend((node == 1).then(watch));
+        }
+        let ports =
+            DevicePorts { edge: [2].into(), links: [(1, (peer, 1))].into(), ..DevicePorts::default() };
+        (node, Target { name: format!("leaf{node}"), ports, rules: Arc::new(rules), restart: Restart::Keeps })
+    };
+    [leaf(1, 2), leaf(2, 1)].into()
+}
+
+/// A reconciler, and devices that execute everything at once unless told otherwise.
+struct Bench {
+    reconciler: Reconciler,
+    rules: BTreeMap<NodeId, Rules>,
+    version: u64,
+    /// These do not answer.
+    mute: Vec<NodeId>,
+    /// These accept changes and do nothing.
+    liars: Vec<NodeId>,
+    /// Applied changes in order.
+    log: Vec<String>,
+}
+
+impl Bench {
+    fn new(targets: Targets) -> Self {
+        let mut reconciler = Reconciler::new(Timing::default(), Order::default());
+        reconciler.set_targets(targets, S);
+        reconciler.set_term(Some(1), S);
+        let rules = [(1, Rules::new()), (2, Rules::new())].into();
+        Self { reconciler, rules, version: 0, mute: Vec::new(), liars: Vec::new(), log: Vec::new() }
+    }
+
+    /// Exchanges messages at `now` until there are none.
+    fn run(&mut self, now: u64) {
+        loop {
+            let mut commands = Vec::new();
+            self.reconciler.poll(now, &mut commands);
+            commands.retain(|command| !self.mute.contains(&command.node));
+            if commands.is_empty() {
+                return;
+            }
+            for Command { node, id, request } in commands {
+                let answer = self.execute(node, request);
+                self.reconciler.answer(node, id, answer, now);
+            }
+        }
+    }
+
+    fn execute(&mut self, node: NodeId, request: Request) -> Answer {
+        let rules = self.rules.entry(node).or_default();
+        match request {
+            Request::Claim(_) => Answer::Claimed,
+            Request::Read => {
+                let etag = Etag(self.version.to_string());
+                Answer::State(State { etag, rules: rules.clone(), foreign: vec!["theirs".to_owned()] })
+            }
+            Request::Apply { changes, .. } => {
+                self.version += 1;
+                for change in changes {
+                    self.log.push(format!("{node}: {change}"));
+                    match change {
+                        _ if self.liars.contains(&node) => {}
+                        Change::Add(rule) => drop(rules.insert(rule)),
+                        Change::Remove(rule) => drop(rules.remove(&rule)),
+                    }
+                }
+                Answer::Applied
+            }
+        }
+    }
+
+    fn phases(&self) -> Vec<String> {
+        self.reconciler.statuses().iter().map(|status| status.phase.to_string()).collect()
+    }
+}
+
+#[test]
+fn sinks_come_first_and_go_last() {
+    let mut bench = Bench::new(targets(true));
+    bench.run(S);
+    assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
+    assert_eq!(
+        bench.log.last().map(String::as_str),
+        Some("1: add watch all flows: md with node_id, hop_latency")
+    );
+    bench.log.clear();
+    bench.reconciler.set_targets(targets(false), 5 * S);
+    bench.run(5 * S);
+    assert_eq!(bench.log, ["1: remove watch all flows: md with node_id, hop_latency"]);
+    assert_eq!(bench.reconciler.statuses()[0].waits, Some(Wait::Drain));
+    // Two seconds later nothing can be in flight any more.
+    assert_eq!(bench.reconciler.next_timeout(), Some(7 * S));
+    bench.run(7 * S);
+    assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
+    assert!(bench.rules.values().all(Rules::is_empty));
+}
+
+#[test]
+fn a_device_out_of_reach_is_closed_off_after_the_grace_and_let_in_again() {
+    let mut bench = Bench::new(targets(true));
+    bench.mute.push(2);
+    bench.run(S);
+    assert_eq!(bench.phases(), ["drift", "connecting"]);
+    assert_eq!(bench.reconciler.statuses()[0].waits, Some(Wait::Border("leaf1".to_owned())));
+    bench.run(3 * S);
+    assert_eq!(bench.phases()[1], "unreachable: no answer within 2 s");
+    // leaf1 removes INT towards leaf2, and watches.
+    bench.run(4 * S);
+    assert!(bench.rules[&1].contains(&Rule::Sink(1)) && bench.rules[&1].contains(&watch()));
+    bench.mute.clear();
+    for second in 5..10 {
+        bench.run(second * S);
+    }
+    assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
+    assert!(!bench.rules[&1].contains(&Rule::Sink(1)));
+}
+
+#[test]
+fn a_device_that_lies_is_contained_and_shown() {
+    let mut bench = Bench::new(targets(true));
+    bench.liars.push(2);
+    bench.run(S);
+    for second in 2..8 {
+        bench.run(second * S);
+    }
+    let phases = bench.phases();
+    assert!(
+        phases[1].starts_with(
+            "failed: it accepted 3 changes and did not make them all; the first: add port 2: sink"
+        ),
+        "{phases:?}"
+    );
+    assert!(bench.rules[&1].contains(&Rule::Sink(1)) && bench.rules[&1].contains(&watch()));
+}
+
+#[test]
+fn late_and_doubled_answers_are_ignored() {
+    let mut bench = Bench::new(targets(true));
+    let mut commands = Vec::new();
+    bench.reconciler.poll(S, &mut commands);
+    let first: RequestId = commands[0].id;
+    bench.reconciler.answer(1, first, Answer::Claimed, S);
+    bench.reconciler.answer(1, first, Answer::Unreachable("doubled".to_owned()), S);
+    bench.reconciler.answer(1, first + 999, Answer::Applied, S);
+    assert_eq!(bench.phases()[0], "reading");
+}
+
+#[test]
+fn a_newer_lease_ends_the_older_one() {
+    let mut bench = Bench::new(targets(true));
+    bench.run(S);
+    bench.reconciler.event(1, DeviceEvent::Lost("reset".to_owned()), 2 * S);
+    let mut commands = Vec::new();
+    bench.reconciler.poll(2 * S, &mut commands);
+    let newer = Election { term: 2, epoch: 1 };
+    bench.reconciler.answer(1, commands[0].id, Answer::NotPrimary(newer), 2 * S);
+    assert!(!bench.reconciler.is_acting());
+    assert_eq!(bench.phases(), ["standby", "standby"]);
+    assert_eq!(bench.reconciler.next_timeout(), None);
+}
+
+#[test]
+fn a_restarted_manager_changes_nothing() {
+    let mut bench = Bench::new(targets(true));
+    bench.run(S);
+    bench.log.clear();
+    let mut again = Bench { rules: bench.rules, ..Bench::new(targets(true)) };
+    again.run(S);
+    assert_eq!(again.log, Vec::<String>::new());
+    assert_eq!(again.reconciler.statuses()[0].foreign, ["theirs"]);
+}
+
+#[test]
+fn drift_is_seen_at_the_poll_and_at_once_when_the_device_tells() {
+    for tells in [false, true] {
+        let mut bench = Bench::new(targets(true));
+        bench.run(S);
+        bench.rules.insert(2, Rules::new());
+        bench.version += 1;
+        let now = if tells { 2 * S } else { 11 * S };
+        if tells {
+            bench.reconciler.event(2, DeviceEvent::Changed, now);
+        }
+        bench.run(now);
+        assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
+        assert!(bench.rules[&2].contains(&Rule::Sink(2)));
+    }
+}
+
+#[test]
+fn a_new_encoding_waits_until_there_is_no_int() {
+    use crate::device::{Encoding, L4Checksum};
+    let with = |l4_checksum| {
+        let mut targets = targets(true);
+        for target in targets.values_mut() {
+            let encoding = Encoding { l4_checksum, ..Encoding::default() };
+            Arc::make_mut(&mut target.rules).insert(Rule::Encoding(encoding));
+        }
+        targets
+    };
+    let mut bench = Bench::new(with(L4Checksum::Update));
+    bench.run(S);
+    bench.log.clear();
+    bench.reconciler.set_targets(with(L4Checksum::Leave), 2 * S);
+    bench.run(2 * S);
+    assert_eq!(bench.log, ["1: remove watch all flows: md with node_id, hop_latency"]);
+    bench.run(4 * S);
+    assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
+    assert_eq!(
+        bench.log.last().map(String::as_str),
+        Some("1: add watch all flows: md with node_id, hop_latency")
+    );
+}
+
+#[test]
+fn two_hundred_devices_are_filled_within_two_seconds() {
+    const MS: u64 = 1_000_000;
+    let mut all = Targets::new();
+    for node in 1..=200 {
+        let (mut target, spine) = (targets(true)[&1].clone(), 1 + node % 8);
+        target.ports.links = if node > 8 { [(1, (spine, node))].into() } else { BTreeMap::new() };
+        all.insert(node, target);
+    }
+    for node in 9..=200 {
+        let spine = all.get_mut(&(1 + node % 8)).unwrap();
+        spine.ports.links.insert(node, (node, 1));
+    }
+    let mut bench = Bench::new(all);
+    // Each message takes 10 ms each way.
+    let (mut now, mut in_flight) = (S, Vec::new());
+    while !bench.reconciler.is_in_sync() {
+        let mut commands = Vec::new();
+        bench.reconciler.poll(now, &mut commands);
+        for Command { node, id, request } in commands {
+            let answer = bench.execute(node, request);
+            in_flight.push((now + 20 * MS, node, id, answer));
+        }
+        now += MS;
+        let (due, rest): (Vec<_>, Vec<_>) = in_flight.into_iter().partition(|(at, ..)| *at <= now);
+        in_flight = rest;
+        for (_, node, id, answer) in due {
+            bench.reconciler.answer(node, id, answer, now);
+        }
+        assert!(now < 3 * S, "{:?}", &bench.phases()[..10]);
+    }
+    // Claim, read, sinks and transits, read, sources, read: six round trips of 20 ms.
+    assert_eq!((now - S) / MS, 120);
+}
