@@ -1,0 +1,15 @@
+//! A network with managers in simulated time.
+
+mod net;
+mod run;
+
+pub(crate) use run::{Faults, Run, Violation};
+
+/// Nanoseconds per millisecond.
+pub(crate) const MS: u64 = 1_000_000;
+
+/// The longest time that a packet spends in a queue and on its link.
+pub(crate) const QUEUE: u64 = 20 * MS;
+
+/// The longest path of the simulated networks has this many links, hosts included.
+pub(crate) const LINKS: u64 = 6;

@@ -1,0 +1,596 @@
+//! One run: a random network, random changes and faults, then calm.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use detect::Metric;
+use manager::compile::{Compiler, DomainSettings};
+use manager::device::{
+    Answer, Capabilities, Command, DeviceEvent, Mode, NodeId, PortId, Request, RequestId, Restart, Rule,
+};
+use manager::flows::Flows;
+use manager::intent::Intent;
+use manager::inventory::{Device, Host, Inventory, Origin, Peer};
+use manager::reconcile::{Notice, Order, Reconciler, Target, Timing};
+use testkit::rng::Rng;
+
+use super::net::{End, Net, Packet, Step, address};
+use super::{LINKS, MS, QUEUE};
+
+/// What may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// Messages are lost, doubled, delayed; requests are executed in part.
+    messages: bool,
+    /// Links, switches and managers fail; managers take over from each other.
+    crashes: bool,
+}
+
+impl Faults {
+    pub(crate) const NONE: Self = Self { messages: false, crashes: false };
+    pub(crate) const ALL: Self = Self { messages: true, crashes: true };
+}
+
+/// What must not happen.
+#[derive(Debug)]
+#[allow(dead_code, reason = "the fields are printed")]
+pub(crate) enum Violation {
+    /// A host received INT.
+    Leak { at: u64, packet: Packet, port: (NodeId, PortId) },
+    /// Without faults: a report lacks a node of the path.
+    Incomplete { at: u64, path: Vec<NodeId>, records: Vec<NodeId> },
+    /// In the end, a device does not have what it should have.
+    End { node: NodeId, difference: String },
+}
+
+/// What a run did.
+#[derive(Default, Debug)]
+pub(crate) struct Stats {
+    pub(crate) reported: u64,
+    pub(crate) applied: u64,
+    pub(crate) delivered: u64,
+}
+
+enum Event {
+    Deliver(Packet, (NodeId, PortId)),
+    Request(usize, NodeId, RequestId, Request),
+    Answer(usize, NodeId, RequestId, Answer),
+    Start(NodeId),
+    LinkUp((NodeId, PortId), (NodeId, PortId)),
+}
+
+/// A manager: what it knows of the network, and its reconciler.
+struct Manager {
+    id: usize,
+    inventory: Inventory,
+    reconciler: Reconciler,
+    term: u64,
+}
+
+/// A planned change of cabling.
+enum Recabling {
+    /// The port may become an edge port when it is announced.
+    Announced((NodeId, PortId), (NodeId, PortId)),
+    Done((NodeId, PortId), (NodeId, PortId)),
+}
+
+pub(crate) struct Run {
+    rng: Rng,
+    now: u64,
+    faults: Faults,
+    order: Order,
+    net: Net,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    pending: BTreeMap<u64, Event>,
+    count: u64,
+    /// The newest manager is last.
+    managers: Vec<Manager>,
+    next_manager: usize,
+    term: u64,
+    inventory: Inventory,
+    intents: BTreeMap<String, Intent>,
+    recabling: Vec<Recabling>,
+    hosts: u8,
+    stats: Stats,
+    /// A report that lacks a node: its path and its records.
+    broken: Option<(Vec<NodeId>, Vec<NodeId>)>,
+    ever_failed: bool,
+}
+
+const TIMING: Timing = Timing {
+    timeout: 150 * MS,
+    poll: 1000 * MS,
+    grace: 200 * MS,
+    drain: LINKS * QUEUE,
+    retry: (30 * MS, 400 * MS),
+    batch: 1000,
+};
+
+impl Run {
+    /// A random network of two to six switches, each with hosts and free ports.
+    pub(crate) fn new(seed: u64, order: Order, faults: Faults) -> Self {
+        let mut rng = Rng(seed.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1234);
+        let count = 2 + rng.below(5) as NodeId;
+        let (mut net, mut inventory) = (Net::default(), Inventory::default());
+        for node in 1..=count {
+            net.add(node, [Restart::Keeps, Restart::Waits][rng.below(2)]);
+            let device = Device {
+                name: format!("s{node}"),
+                node,
+                driver: String::new(),
+                address: String::new(),
+                labels: Vec::new(),
+            };
+            inventory.add_device(device).expect("the simulated network is valid");
+        }
+        let mut run = Self {
+            rng,
+            now: MS,
+            faults,
+            order,
+            net,
+            events: BinaryHeap::new(),
+            pending: BTreeMap::new(),
+            count: 0,
+            managers: Vec::new(),
+            next_manager: 0,
+            term: 0,
+            inventory,
+            intents: BTreeMap::new(),
+            recabling: Vec::new(),
+            hosts: 0,
+            stats: Stats::default(),
+            broken: None,
+            ever_failed: faults != Faults::NONE,
+        };
+        run.build(count);
+        run.new_manager();
+        run
+    }
+
+    fn build(&mut self, count: NodeId) {
+        // A tree, and some links more.
+        for node in 2..=count {
+            let peer = 1 + self.rng.below(node as usize - 1) as NodeId;
+            self.link((node, peer), (peer, node));
+        }
+        for _ in 0..self.rng.below(4) {
+            let (a, b) =
+                (1 + self.rng.below(count as usize) as NodeId, 1 + self.rng.below(count as usize) as NodeId);
+            if a != b && !self.net.cables.contains_key(&(a, b)) {
+                self.link((a, b), (b, a));
+            }
+        }
+        for node in 1..=count {
+            for port in 0..self.rng.below(3) as PortId {
+                self.attach((node, 10 + port));
+            }
+            self.inventory.add_port((node, 20), None, None).expect("the simulated network is valid");
+        }
+        self.attach((1, 15));
+        self.attach((count, 15));
+    }
+
+    fn link(&mut self, a: (NodeId, PortId), b: (NodeId, PortId)) {
+        self.net.cables.insert(a, End::Port(b.0, b.1));
+        self.net.cables.insert(b, End::Port(a.0, a.1));
+        self.inventory.add_link(a, b, Origin::File).expect("the simulated network is valid");
+    }
+
+    fn attach(&mut self, port: (NodeId, PortId)) -> u8 {
+        self.hosts += 1;
+        let host = self.hosts;
+        self.net.cables.insert(port, End::Host(host));
+        let record = Host { name: format!("h{host}"), addresses: vec![address(host)], at: Some(port) };
+        self.inventory.add_host(record, Origin::File).expect("the simulated network is valid");
+        host
+    }
+
+    fn at(&mut self, delay: u64, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((self.now + delay, self.count)));
+        self.pending.insert(self.count, event);
+    }
+
+    fn new_manager(&mut self) {
+        self.term += 1;
+        self.start_manager(self.term);
+    }
+
+    fn start_manager(&mut self, term: u64) {
+        self.next_manager += 1;
+        let mut reconciler = Reconciler::new(TIMING, self.order);
+        reconciler.set_term(Some(term), self.now);
+        for change in &self.recabling {
+            if let Recabling::Announced(a, _) = change {
+                reconciler.announce_when_ready(a.0, a.1);
+            }
+        }
+        self.managers.push(Manager {
+            id: self.next_manager,
+            inventory: Inventory::default(),
+            reconciler,
+            term,
+        });
+        self.update();
+    }
+
+    fn compiler(&self, inventory: &Inventory) -> Compiler {
+        let capabilities = |(node, switch): (&NodeId, &super::net::Switch)| {
+            let can = Capabilities { joint_roles: false, restart: switch.restart, ..Capabilities::default() };
+            (*node, can)
+        };
+        let capabilities = self.net.switches.iter().map(capabilities).collect();
+        let mut compiler = Compiler::new(inventory, &capabilities, DomainSettings::default());
+        let refused = compiler.add_all(self.intents.values());
+        assert!(
+            refused.iter().all(|(_, refusal)| refusal.to_string().contains("no device has an edge")),
+            "{refused:?}"
+        );
+        compiler
+    }
+
+    /// The newest manager learns the intents and the inventory.
+    fn update(&mut self) {
+        let inventory = self.inventory.clone();
+        let compiler = self.compiler(&inventory);
+        let target = |(node, ports): (&NodeId, &manager::inventory::DevicePorts)| {
+            let rules = compiler.desired()[node].clone();
+            let restart = self.net.switches[node].restart;
+            (*node, Target { name: inventory.name(*node), ports: ports.clone(), rules, restart })
+        };
+        let targets = compiler.topology().devices.iter().map(target).collect();
+        let now = self.now;
+        if let Some(newest) = self.managers.last_mut() {
+            newest.inventory = inventory;
+            newest.reconciler.set_targets(targets, now);
+        }
+    }
+
+    /// Runs to the end.
+    pub(crate) fn finish(mut self) -> Result<Stats, Violation> {
+        let end = self.now + 2500 * MS;
+        let mut next_action = self.now + 200 * MS;
+        while self.now < end {
+            self.now += 2 * MS;
+            self.inject();
+            if self.now >= next_action {
+                next_action = self.now + (10 + self.rng.below(120) as u64) * MS;
+                self.action();
+            }
+            self.step()?;
+        }
+        self.calm()?;
+        self.expect_desired()?;
+        self.intents.clear();
+        self.update();
+        self.calm()?;
+        self.expect_desired()?;
+        Ok(self.stats)
+    }
+
+    /// Everything works again; long enough for every retry.
+    fn calm(&mut self) -> Result<(), Violation> {
+        self.faults = Faults::NONE;
+        self.net.down.clear();
+        let down: Vec<NodeId> =
+            self.net.switches.iter().filter(|(_, one)| !one.up).map(|(node, _)| *node).collect();
+        for node in down {
+            self.net.start(node);
+        }
+        let end = self.now + 5000 * MS;
+        while self.now < end {
+            self.now += 10 * MS;
+            self.inject();
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn expect_desired(&self) -> Result<(), Violation> {
+        let compiler = self.compiler(&self.inventory);
+        for (node, switch) in &self.net.switches {
+            let desired = &compiler.desired()[node];
+            if **desired != switch.rules {
+                let list = |rules: Vec<&Rule>| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
+                let missing = list(desired.difference(&switch.rules).collect());
+                let extra = list(switch.rules.difference(desired).collect());
+                let status: Vec<String> = self
+                    .managers
+                    .last()
+                    .iter()
+                    .flat_map(|one| one.reconciler.statuses())
+                    .map(|status| {
+                        format!("{} {} {:?} {}", status.name, status.phase, status.waits, status.ready)
+                    })
+                    .collect();
+                let difference = format!("missing {missing:?}, extra {extra:?}, {status:?}");
+                return Err(Violation::End { node: *node, difference });
+            }
+        }
+        Ok(())
+    }
+
+    fn inject(&mut self) {
+        let (src, dst) =
+            (1 + self.rng.below(self.hosts.into()) as u8, 1 + self.rng.below(self.hosts.into()) as u8);
+        if let Some(port) = self.net.host_port(src).filter(|_| src != dst) {
+            let packet = Packet { src, dst, int: None, records: Vec::new(), path: Vec::new(), hops: 0 };
+            self.forward(packet, port.0, port.1);
+        }
+    }
+
+    fn forward(&mut self, mut packet: Packet, node: NodeId, port: PortId) {
+        if let Step::Queued(egress, report) = self.net.arrive(node, port, &mut packet) {
+            if let Some((path, records)) = report {
+                self.stats.reported += 1;
+                if path != records {
+                    self.broken.get_or_insert((path, records));
+                }
+            }
+            let delay = 1 + self.rng.roll() % (QUEUE - 1);
+            self.at(delay, Event::Deliver(packet, (node, egress)));
+        }
+    }
+
+    /// Everything that is due.
+    fn step(&mut self) -> Result<(), Violation> {
+        let until = self.now;
+        while let Some(Reverse((time, number))) =
+            self.events.peek().copied().filter(|Reverse((time, _))| *time <= until)
+        {
+            self.events.pop();
+            self.now = time;
+            if let Some(event) = self.pending.remove(&number) {
+                self.happen(event)?;
+            }
+            self.poll();
+        }
+        self.now = until;
+        self.poll();
+        let broken = self.broken.take().filter(|_| self.faults == Faults::NONE && !self.ever_failed);
+        match broken {
+            Some((path, records)) => Err(Violation::Incomplete { at: self.now, path, records }),
+            None => Ok(()),
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Deliver(packet, port) => return self.deliver(packet, port),
+            Event::Request(manager, node, id, request) => self.request(manager, node, id, request),
+            Event::Answer(manager, node, id, answer) => {
+                let now = self.now;
+                if let Some(manager) = self.managers.iter_mut().find(|one| one.id == manager) {
+                    manager.reconciler.answer(node, id, answer, now);
+                }
+            }
+            Event::Start(node) => {
+                if !self.net.switches[&node].up {
+                    self.net.start(node);
+                }
+            }
+            Event::LinkUp(a, b) => {
+                self.net.down.remove(&a);
+                self.net.down.remove(&b);
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, packet: Packet, port: (NodeId, PortId)) -> Result<(), Violation> {
+        if self.net.down.contains(&port) || !self.net.switches[&port.0].up {
+            return Ok(());
+        }
+        match self.net.cables.get(&port) {
+            Some(End::Host(_)) if packet.int.is_some() => Err(Violation::Leak { at: self.now, packet, port }),
+            Some(End::Host(_)) => {
+                self.stats.delivered += 1;
+                Ok(())
+            }
+            Some(End::Port(node, other)) => {
+                self.forward(packet, *node, *other);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn request(&mut self, manager: usize, node: NodeId, id: RequestId, request: Request) {
+        if !self.net.switches[&node].up {
+            return;
+        }
+        let len = if let Request::Apply { changes, .. } = &request { changes.len() } else { 0 };
+        let partly = self.faults.messages && len > 0 && self.rng.below(10) == 0;
+        let executes = if partly { self.rng.roll() } else { u64::MAX };
+        self.stats.applied += len as u64;
+        let answer = self.net.execute(node, request, executes);
+        if partly && self.rng.below(2) == 0 {
+            self.crash(node);
+        } else {
+            self.transmit(|answer| Event::Answer(manager, node, id, answer), answer);
+        }
+    }
+
+    /// Sends a message over an unreliable network.
+    fn transmit<T: Clone>(&mut self, event: impl Fn(T) -> Event, content: T) {
+        let copies = match self.rng.below(20) {
+            0 if self.faults.messages => 0,
+            1 if self.faults.messages => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let late = self.faults.messages && self.rng.below(20) == 0;
+            let delay = if late { self.rng.below(600) } else { 1 + self.rng.below(10) };
+            self.at(delay as u64 * MS, event(content.clone()));
+        }
+    }
+
+    fn poll(&mut self) {
+        let now = self.now;
+        let mut commands: Vec<(usize, Command)> = Vec::new();
+        let mut notices = Vec::new();
+        for manager in &mut self.managers {
+            let mut out = Vec::new();
+            manager.reconciler.poll(now, &mut out);
+            commands.extend(out.into_iter().map(|command| (manager.id, command)));
+            notices = manager.reconciler.take_notices();
+        }
+        // Only what the newest manager announces counts: the others do not know of the plan.
+        for notice in notices {
+            if let Notice::EdgeReady(node, port) = notice {
+                self.edge_ready((node, port));
+            }
+        }
+        for (manager, Command { node, id, request }) in commands {
+            self.transmit(|request| Event::Request(manager, node, id, request), request);
+        }
+    }
+
+    fn edge_ready(&mut self, port: (NodeId, PortId)) {
+        let planned = |one: &Recabling| matches!(one, Recabling::Announced(a, _) if *a == port);
+        let Some(at) = self.recabling.iter().position(planned) else { return };
+        let Recabling::Announced(a, b) = self.recabling.remove(at) else { return };
+        self.net.cables.remove(&b);
+        self.attach(a);
+        self.recabling.push(Recabling::Done(a, b));
+    }
+
+    fn action(&mut self) {
+        let kinds = if self.faults.crashes { 12 } else { 6 };
+        match self.rng.below(kinds) {
+            0..=2 => self.add_intent(),
+            3 => {
+                let names: Vec<String> = self.intents.keys().cloned().collect();
+                if let Some(name) = names.get(self.rng.below(names.len().max(1))) {
+                    self.intents.remove(name);
+                }
+                if self.rng.below(3) == 0 {
+                    self.intents.clear();
+                }
+                self.update();
+            }
+            4 => self.plan_edge(),
+            5 => self.plan_link(),
+            6 => self.link_down(),
+            7 | 8 => {
+                let node = 1 + self.rng.below(self.net.switches.len()) as NodeId;
+                self.crash(node);
+            }
+            9 => self.restart_manager(),
+            _ => self.take_over(),
+        }
+    }
+
+    fn add_intent(&mut self) {
+        let name = format!("i{}", self.rng.below(4));
+        let mut prefix = || match self.rng.below(3) {
+            0 => Vec::new(),
+            1 => vec![address(1 + self.rng.below(self.hosts.into()) as u8).into()],
+            _ => vec![
+                ["10.0.0.0/24", "10.0.1.0/24", "10.0.0.0/23"][self.rng.below(3)]
+                    .parse()
+                    .expect("the simulated network is valid"),
+            ],
+        };
+        let (src, dst) = (prefix(), prefix());
+        let metric = [Metric::HopLatency, Metric::QueueOccupancy, Metric::LinkUtilization][self.rng.below(3)];
+        let intent = Intent {
+            name: name.clone(),
+            flows: Flows { src, dst, ..Flows::default() },
+            watch: [metric].into(),
+            mode: Some(Mode::Md),
+            both_directions: self.rng.below(2) == 0,
+            ..Intent::default()
+        };
+        self.intents.insert(name, intent);
+        self.update();
+    }
+
+    fn links(&self) -> Vec<((NodeId, PortId), (NodeId, PortId))> {
+        let link = |(port, end): (&(NodeId, PortId), &End)| match end {
+            End::Port(node, other) => Some((*port, (*node, *other))),
+            End::Host(_) => None,
+        };
+        let planned = |port: &(NodeId, PortId)| {
+            self.recabling
+                .iter()
+                .any(|one| matches!(one, Recabling::Announced(a, b) if a == port || b == port))
+        };
+        self.net.cables.iter().filter_map(link).filter(|(a, _)| !planned(a)).collect()
+    }
+
+    /// A link is to be replaced by a host: told to the manager first, done when it announces the port.
+    fn plan_edge(&mut self) {
+        let links = self.links();
+        if links.is_empty() || self.hosts > 60 {
+            return;
+        }
+        let (a, b) = links[self.rng.below(links.len())];
+        self.inventory.set_peer(a, Some(Peer::Hosts), Origin::File).expect("the simulated network is valid");
+        self.inventory.set_peer(b, None, Origin::File).expect("the simulated network is valid");
+        self.recabling.push(Recabling::Announced(a, b));
+        self.update();
+        if let Some(newest) = self.managers.last_mut() {
+            newest.reconciler.announce_when_ready(a.0, a.1);
+        }
+    }
+
+    /// A host is replaced by the link that was there before: done first, then told.
+    fn plan_link(&mut self) {
+        let done = |one: &Recabling| matches!(one, Recabling::Done(..));
+        let Some(at) = self.recabling.iter().position(done) else { return };
+        let Recabling::Done(a, b) = self.recabling.remove(at) else { return };
+        self.net.cables.insert(a, End::Port(b.0, b.1));
+        self.net.cables.insert(b, End::Port(a.0, a.1));
+        self.inventory.set_peer(a, None, Origin::File).expect("the simulated network is valid");
+        self.inventory.add_link(a, b, Origin::File).expect("the simulated network is valid");
+        self.update();
+    }
+
+    fn link_down(&mut self) {
+        let links = self.links();
+        if let Some((a, b)) = links.get(self.rng.below(links.len().max(1))).copied() {
+            self.net.down.extend([a, b]);
+            let time = self.rng.below(400) as u64 * MS;
+            self.at(time, Event::LinkUp(a, b));
+        }
+    }
+
+    fn crash(&mut self, node: NodeId) {
+        self.ever_failed = true;
+        if let Some(switch) = self.net.switches.get_mut(&node) {
+            switch.up = false;
+        }
+        let time = self.rng.below(400) as u64 * MS;
+        self.at(time, Event::Start(node));
+        let now = self.now;
+        if self.rng.below(2) == 0 {
+            for manager in &mut self.managers {
+                manager.reconciler.event(node, DeviceEvent::Lost("connection reset".to_owned()), now);
+            }
+        }
+    }
+
+    /// The newest manager crashes and starts again, with the same lease or a new one.
+    fn restart_manager(&mut self) {
+        self.ever_failed = true;
+        if let Some(old) = self.managers.pop() {
+            if self.rng.below(2) == 0 {
+                self.start_manager(old.term);
+            } else {
+                self.new_manager();
+            }
+        }
+    }
+
+    /// Another manager takes over; the old one does not know it yet.
+    fn take_over(&mut self) {
+        self.ever_failed = true;
+        self.managers.retain(|manager| manager.reconciler.is_acting());
+        if self.managers.len() > 2 {
+            self.managers.remove(0);
+        }
+        self.new_manager();
+    }
+}
