@@ -7,4 +7,5 @@ pub mod flows;
 pub mod instruction;
 pub mod intent;
 pub mod inventory;
+pub mod plan;
 pub mod reconcile;

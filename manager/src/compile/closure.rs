@@ -10,11 +10,11 @@ use crate::flows::FlowKey;
 /// Keys with the intents (by slot) that asked for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Closure {
-    base: BTreeMap<FlowKey, BTreeSet<usize>>,
+    base: Entries,
 }
 
-/// More entries than this times the room of a table are not built: the answer is the same.
-const EXCESS: usize = 2;
+/// Keys of a table, each with the intents (by slot) that it serves.
+pub(super) type Entries = BTreeMap<FlowKey, BTreeSet<usize>>;
 
 impl Closure {
     pub(super) fn add(&mut self, key: FlowKey, slot: usize) {
@@ -30,43 +30,31 @@ impl Closure {
         }
     }
 
-    /// Number of entries; exact up to `room`.
-    pub(super) fn len(&self, room: usize) -> usize {
-        if self.base.len() > room { self.base.len() } else { self.build(room.saturating_mul(EXCESS)).len() }
-    }
-
-    /// All entries, each with the intents that it serves.
-    pub(super) fn entries(&self) -> BTreeMap<FlowKey, BTreeSet<usize>> {
-        self.build(usize::MAX)
+    /// All entries, each with the intents that it serves. If there are more than `room`, some of them: as many as needed to see it.
+    pub(super) fn entries(&self, room: usize) -> Entries {
+        if self.base.len() > room { self.base.clone() } else { self.build(room) }
     }
 
     /// Adds the keys one by one. A set that is closed under intersection stays closed if the intersections of a new key with
     /// all its members are added with it.
-    fn build(&self, limit: usize) -> BTreeMap<FlowKey, BTreeSet<usize>> {
-        let mut entries: BTreeMap<FlowKey, BTreeSet<usize>> = BTreeMap::new();
+    fn build(&self, limit: usize) -> Entries {
+        let mut entries = Entries::new();
         let named = |field: fn(&FlowKey) -> Option<Prefix>| {
             self.base.keys().filter(|key| field(key).is_some()).count()
         };
         let by_src = named(|key| key.src) >= named(|key| key.dst);
         let mut index = Index::new(if by_src { |key| key.src } else { |key| key.dst });
         for (key, slots) in &self.base {
-            let overlaps = index.overlapping(key);
-            for other in overlaps {
+            for other in index.overlapping(key) {
                 let Some(both) = key.intersection(&other) else { continue };
-                let mut joined = entries.get(&other).cloned().unwrap_or_default();
-                joined.extend(slots);
-                if both != *key && entries.insert(both, joined.clone()).is_none() {
+                if both != *key && both != other && entries.insert(both, BTreeSet::new()).is_none() {
                     index.add(both);
-                } else if both == *key {
-                    entries.entry(both).or_default().extend(joined);
-                } else if let Some(old) = entries.get_mut(&both) {
-                    old.extend(joined);
                 }
             }
             entries.entry(*key).or_default().extend(slots);
             index.add(*key);
             if entries.len() > limit {
-                break;
+                return entries;
             }
         }
         complete(&self.base, &mut entries, &index);
@@ -75,17 +63,11 @@ impl Closure {
 }
 
 /// Every entry serves all intents with a key that contains it.
-fn complete(
-    base: &BTreeMap<FlowKey, BTreeSet<usize>>,
-    entries: &mut BTreeMap<FlowKey, BTreeSet<usize>>,
-    index: &Index,
-) {
-    if entries.len() == base.len() && base.values().all(|slots| slots.len() == 1) && entries == base {
-        return;
-    }
+fn complete(base: &Entries, entries: &mut Entries, index: &Index) {
     for (key, slots) in entries.iter_mut() {
         for wider in index.overlapping(key) {
-            if wider.intersection(key).as_ref() == Some(key)
+            if wider != *key
+                && wider.intersection(key).as_ref() == Some(key)
                 && let Some(more) = base.get(&wider)
             {
                 slots.extend(more);
@@ -204,7 +186,7 @@ mod tests {
                     closure.add(key, slot);
                 }
             }
-            assert_eq!(closure.entries(), expected(&closure.base), "seed {seed}");
+            assert_eq!(closure.entries(usize::MAX), expected(&closure.base), "seed {seed}");
         }
     }
 
@@ -214,8 +196,8 @@ mod tests {
         closure.add(FlowKey::default(), 1);
         closure.add(FlowKey::default(), 2);
         closure.remove(&FlowKey::default(), 1);
-        assert_eq!(closure.entries(), [(FlowKey::default(), [2].into())].into());
+        assert_eq!(closure.entries(usize::MAX), [(FlowKey::default(), [2].into())].into());
         closure.remove(&FlowKey::default(), 2);
-        assert!(closure.entries().is_empty());
+        assert!(closure.entries(usize::MAX).is_empty());
     }
 }

@@ -19,10 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub(crate) use self::check::int_bytes;
 pub use self::refusal::{Note, Refusal};
 
 use self::check::Placed;
-use self::closure::Closure;
+use self::closure::{Closure, Entries};
 use crate::device::{
     Capabilities, Encoding, Filter, FilterAlgorithm, Mode, NodeId, Restart, Rule, Rules, Watch,
 };
@@ -111,7 +112,8 @@ impl Compiler {
             desired: BTreeMap::new(),
             network,
         };
-        compiler.rebuild_all();
+        let rebuilt = compiler.rebuild_all();
+        debug_assert!(rebuilt.is_ok(), "no intents need no room");
         compiler
     }
 
@@ -171,14 +173,13 @@ impl Compiler {
         self.put(placed.clone());
         let touched = touched(&placed).chain(old.iter().flat_map(|old| touched(old)));
         let touched: BTreeSet<NodeId> = touched.collect();
-        if let Some(refusal) = self.room(&touched) {
+        if let Err(refusal) = self.rebuild(touched, before) {
             self.take(&intent.name);
             if let Some(old) = old {
                 self.put(old);
             }
             return Err(refusal);
         }
-        self.rebuild(touched, before);
         let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
         Ok(Outcome { mode: placed.mode, bits: placed.bits, nodes, notes: placed.notes.clone() })
     }
@@ -186,25 +187,34 @@ impl Compiler {
     /// Adds many intents; those refused are left out and returned with their names.
     pub fn add_all<'i>(&mut self, intents: impl IntoIterator<Item = &'i Intent>) -> Vec<(String, Refusal)> {
         let mut refused = Vec::new();
-        let mut all = BTreeSet::new();
+        let mut placed = Vec::new();
         for intent in intents {
-            self.take(&intent.name);
             match self.network.place(intent) {
-                Ok(placed) => {
-                    let touched: BTreeSet<NodeId> = touched(&placed).collect();
-                    self.put(Arc::new(placed));
-                    match self.room(&touched) {
-                        Some(refusal) => {
-                            self.take(&intent.name);
-                            refused.push((intent.name.clone(), refusal));
-                        }
-                        None => all.extend(touched),
-                    }
-                }
+                Ok(one) => placed.push(Arc::new(one)),
                 Err(refusal) => refused.push((intent.name.clone(), refusal)),
             }
         }
-        self.rebuild_all();
+        for one in &placed {
+            self.take(&one.intent.name);
+            self.put(one.clone());
+        }
+        if self.rebuild_all().is_ok() {
+            return refused;
+        }
+        // A table has no room: they are added one by one, to find those that do not fit.
+        for one in &placed {
+            self.take(&one.intent.name);
+        }
+        for one in placed {
+            let touched: BTreeSet<NodeId> = touched(&one).collect();
+            self.put(one.clone());
+            if let Err(refusal) = self.compute(touched) {
+                self.take(&one.intent.name);
+                refused.push((one.intent.name.clone(), refusal));
+            }
+        }
+        let rebuilt = self.rebuild_all();
+        debug_assert!(rebuilt.is_ok(), "each intent was checked");
         refused
     }
 
@@ -212,7 +222,8 @@ impl Compiler {
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.features();
         let Some(placed) = self.take(name) else { return false };
-        self.rebuild(touched(&placed).collect(), before);
+        let rebuilt = self.rebuild(touched(&placed).collect(), before);
+        debug_assert!(rebuilt.is_ok(), "fewer intents need less room");
         true
     }
 
@@ -270,28 +281,32 @@ impl Compiler {
         used.fold(0, |bits, number| bits | instruction::bit(number))
     }
 
-    fn rebuild(&mut self, touched: BTreeSet<NodeId>, before: (Bits, bool, bool, bool)) {
+    /// Computes the rules of these devices, or of all if what all have in common changed. Nothing changes if one has no room.
+    fn rebuild(
+        &mut self,
+        touched: BTreeSet<NodeId>,
+        before: (Bits, bool, bool, bool),
+    ) -> Result<(), Refusal> {
         if self.features() != before {
             return self.rebuild_all();
         }
-        for node in touched {
-            let rules = Arc::new(self.rules(node));
-            self.desired.insert(node, rules);
-        }
+        self.desired.extend(self.compute(touched)?);
+        Ok(())
     }
 
-    fn rebuild_all(&mut self) {
-        let nodes: Vec<NodeId> = self.devices.keys().copied().collect();
-        for node in nodes {
-            let rules = Arc::new(self.rules(node));
-            self.desired.insert(node, rules);
-        }
+    fn rebuild_all(&mut self) -> Result<(), Refusal> {
+        self.desired = self.compute(self.devices.keys().copied())?.into_iter().collect();
+        Ok(())
+    }
+
+    fn compute(&self, nodes: impl IntoIterator<Item = NodeId>) -> Result<Vec<(NodeId, Arc<Rules>)>, Refusal> {
+        nodes.into_iter().map(|node| Ok((node, Arc::new(self.rules(node)?)))).collect()
     }
 
     /// What one device should have.
-    fn rules(&self, node: NodeId) -> Rules {
+    fn rules(&self, node: NodeId) -> Result<Rules, Refusal> {
         let mut rules = Vec::new();
-        let Some(capabilities) = self.network.capabilities.get(&node) else { return Rules::new() };
+        let Some(capabilities) = self.network.capabilities.get(&node) else { return Ok(Rules::new()) };
         if capabilities.restart == Restart::Waits {
             rules.push(Rule::Forwarding);
         }
@@ -305,17 +320,27 @@ impl Compiler {
             let bits = instruction::numbers(self.used_bits() & capabilities.bits);
             rules.extend(bits.map(Rule::Instruction));
         }
-        let entries = &self.devices[&node];
-        let watched = entries.watched.entries();
+        let watched = self.entries(node, "watchlist", capabilities.watch_entries)?;
         let embeds = watched.iter().any(|(_, slots)| self.mode(slots).embeds());
         if embeds && !capabilities.joint_roles {
             rules.extend(ports.edge.iter().copied().map(Rule::Source));
         }
         rules.extend(watched.into_iter().map(|(key, slots)| Rule::Watch(Arc::new(self.watch(key, &slots)))));
         if self.filtering > 0 {
-            rules.extend(self.filters(&entries.sunk));
+            rules.extend(self.filters(self.entries(node, "filter table", capabilities.filter_entries)?));
         }
-        Rules::from_iter(rules)
+        Ok(Rules::from_iter(rules))
+    }
+
+    /// The entries of one of a device's tables, if there is room for them.
+    fn entries(&self, node: NodeId, table: &'static str, room: usize) -> Result<Entries, Refusal> {
+        let device = &self.devices[&node];
+        let closure = if table == "watchlist" { &device.watched } else { &device.sunk };
+        let entries = closure.entries(room);
+        if entries.len() <= room {
+            return Ok(entries);
+        }
+        Err(Refusal::Full { device: self.network.name(node), table, needed: entries.len(), room })
     }
 
     fn of<'a>(&'a self, slots: &'a BTreeSet<usize>) -> impl Iterator<Item = &'a Placed> {
@@ -342,9 +367,9 @@ impl Compiler {
     }
 
     /// The filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand for.
-    fn filters(&self, sunk: &Closure) -> Vec<Rule> {
+    fn filters(&self, sunk: Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for (key, slots) in sunk.entries() {
+        for (key, slots) in sunk {
             let mut one: Option<Filter> = None;
             let mut agree = true;
             for placed in self.of(&slots) {
@@ -370,26 +395,6 @@ impl Compiler {
             rules.push(Rule::Filter(Arc::new(filtered.unwrap_or(all))));
         }
         rules
-    }
-
-    /// The first device on which the entries have no room.
-    fn room(&self, nodes: &BTreeSet<NodeId>) -> Option<Refusal> {
-        nodes.iter().find_map(|node| {
-            let capabilities = self.network.capabilities.get(node)?;
-            let entries = &self.devices[node];
-            let watched = entries.watched.len(capabilities.watch_entries);
-            let filters = if self.filtering > 0 { entries.sunk.len(capabilities.filter_entries) } else { 0 };
-            let full = |table, needed, room| {
-                (needed > room).then(|| Refusal::Full {
-                    device: self.network.name(*node),
-                    table,
-                    needed,
-                    room,
-                })
-            };
-            full("watchlist", watched, capabilities.watch_entries)
-                .or_else(|| full("filter table", filters, capabilities.filter_entries))
-        })
     }
 }
 

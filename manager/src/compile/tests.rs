@@ -1,1 +1,289 @@
+use std::net::IpAddr;
 
+use detect::Metric;
+use testkit::rng::Rng;
+
+use super::*;
+use crate::device::L4Checksum;
+use crate::flows::Flows;
+use crate::intent::At;
+use crate::inventory;
+
+/// Two leaves and a spine; h1 at leaf1, h2 at leaf2; port 4 of leaf2 is unused.
+const NETWORK: &str = r#"
+devices = [
+    { name = "leaf1", node = 1, ports = 3, labels = ["rack-a"] },
+    { name = "leaf2", node = 2, ports = 4, edge = [3] },
+    { name = "spine", node = 3, ports = 2 },
+]
+links = [
+    { between = ["leaf1:1", "spine:1"], mtu = 1600 },
+    { between = ["leaf2:1", "spine:2"], mtu = 1600 },
+]
+hosts = [
+    { name = "h1", addresses = ["10.0.0.1", "fd00::1"], at = "leaf1:2", mtu = 1500 },
+    { name = "h2", addresses = ["10.0.0.2"], at = "leaf2:2", mtu = 1500 },
+    { name = "h3" },
+]
+"#;
+
+type Able = BTreeMap<NodeId, Capabilities>;
+
+fn compiler(capabilities: &Able) -> Compiler {
+    let inventory = inventory::read(NETWORK, "i.toml").unwrap();
+    let collectors = vec![Collector { address: "192.0.2.1:32766".parse().unwrap(), capacity: 1, at: None }];
+    Compiler::new(&inventory, capabilities, DomainSettings { collectors, ..DomainSettings::default() })
+}
+
+fn able(change: impl Fn(NodeId, &mut Capabilities)) -> Able {
+    let with = |node| {
+        let mut capabilities = Capabilities { joint_roles: false, ..Capabilities::default() };
+        change(node, &mut capabilities);
+        (node, capabilities)
+    };
+    (1..=3).map(with).collect()
+}
+
+fn intent(name: &str) -> Intent {
+    Intent {
+        name: name.to_owned(),
+        watch: [Metric::HopLatency].into(),
+        mode: Some(Mode::Md),
+        ..Intent::default()
+    }
+}
+
+fn to(address: &str) -> Flows {
+    Flows { dst: vec![address.parse().unwrap()], ..Flows::default() }
+}
+
+fn texts(compiler: &Compiler, node: NodeId) -> Vec<String> {
+    compiler.desired()[&node].iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn roles_follow_from_the_topology() {
+    let mut compiler = compiler(&able(|_, _| {}));
+    assert!(compiler.desired().values().all(|rules| rules.is_empty()));
+    let between = Some(("h1".to_owned(), "h2".to_owned()));
+    let storage = Intent { at: At { between, ..At::default() }, both_directions: true, ..intent("storage") };
+    compiler.add(&storage).unwrap();
+    let expected = [
+        "INT marked by DSCP 23, L4 checksum update",
+        "reports to 192.0.2.1:32766",
+        "port 2: sink",
+        "port 3: sink",
+        "port 4: sink",
+        "instruction node_id",
+        "instruction hop_latency",
+        "port 2: source",
+        "port 3: source",
+        "watch from 10.0.0.2/32, to 10.0.0.1/32: md with node_id, hop_latency",
+    ];
+    assert_eq!(texts(&compiler, 2), expected);
+    // A spine has no border: it only executes instructions.
+    assert_eq!(texts(&compiler, 3).len(), 4);
+    assert!(compiler.remove("storage"));
+    assert!(compiler.desired().values().all(|rules| rules.is_empty()));
+}
+
+#[test]
+fn overlapping_intents_share_entries_with_the_union() {
+    let mut compiler = compiler(&able(|_, can| can.sampling = true));
+    compiler.add(&Intent { sample: 10, ..intent("all") }).unwrap();
+    let watch = [Metric::QueueOccupancy].into();
+    compiler.add(&Intent { watch, sample: 4, flows: to("10.0.0.2"), ..intent("one") }).unwrap();
+    let watches: Vec<String> =
+        texts(&compiler, 1).into_iter().filter(|text| text.starts_with("watch")).collect();
+    let expected = [
+        "watch all flows: md with node_id, hop_latency, 1 in 10",
+        "watch to 10.0.0.2/32: md with node_id, hop_latency, queue, 1 in 4",
+    ];
+    assert_eq!(watches, expected);
+    let key = FlowKey { dst: Some("10.0.0.2".parse().unwrap()), ..FlowKey::default() };
+    assert_eq!(compiler.served(&key), ["all", "one"]);
+    assert_eq!(compiler.served(&FlowKey::default()), ["all"]);
+}
+
+#[test]
+fn filters_combine_so_that_nothing_asked_for_is_suppressed() {
+    let mut compiler = compiler(&able(|_, _| {}));
+    let tell = |threshold| crate::intent::Tell {
+        thresholds: [(Metric::HopLatency, threshold)].into(),
+        filter: Some(FilterAlgorithm::PerHop),
+        ..crate::intent::Tell::default()
+    };
+    let filters = |compiler: &Compiler| -> Vec<String> {
+        texts(compiler, 2).into_iter().filter(|text| text.starts_with("filter")).collect()
+    };
+    compiler.add(&Intent { tell: tell(500), ..intent("a") }).unwrap();
+    compiler.add(&Intent { tell: tell(100), flows: to("10.0.0.2"), ..intent("b") }).unwrap();
+    let both = [
+        "filter per_hop of hop_latency above 500: all flows",
+        "filter per_hop of hop_latency above 100: to 10.0.0.2/32",
+    ];
+    assert_eq!(filters(&compiler), both);
+    compiler.add(&Intent { flows: to("10.0.0.2"), ..intent("c") }).unwrap();
+    assert_eq!(filters(&compiler)[1], "filter noop of flow_path above 0: to 10.0.0.2/32");
+}
+
+#[test]
+fn the_cheapest_mode_that_works_is_chosen() {
+    let auto = Intent { mode: None, ..intent("a") };
+    let mode =
+        |capabilities: Able, intent: &Intent| compiler(&capabilities).add(intent).map(|outcome| outcome.mode);
+    assert_eq!(mode(able(|_, _| {}), &auto), Ok(Mode::Sf));
+    let flow = Intent { watch: [Metric::FlowLatency].into(), ..auto.clone() };
+    assert_eq!(mode(able(|_, _| {}), &flow), Ok(Mode::Md));
+    assert_eq!(mode(able(|_, can| can.modes = [Mode::Md].into()), &auto), Ok(Mode::Md));
+    // INT would reach hosts behind leaf2: only postcards are left.
+    assert_eq!(mode(able(|node, can| can.sink = node != 2), &auto), Ok(Mode::Postcard));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_one_sentence() {
+    let refusal = |change: &dyn Fn(NodeId, &mut Capabilities), intent: &Intent| {
+        compiler(&able(change)).add(intent).unwrap_err().to_string()
+    };
+    let nothing = |_: NodeId, _: &mut Capabilities| {};
+    let at =
+        |edges: &[&str]| At { edges: edges.iter().map(|&edge| edge.to_owned()).collect(), between: None };
+    let between = |a: &str, b: &str| At { between: Some((a.to_owned(), b.to_owned())), ..At::default() };
+    let ranges = Flows { dport: vec![(8000, 8999)], ..Flows::default() };
+    let cases = [
+        (
+            refusal(&|node, can| can.sink = node != 2, &intent("a")),
+            "leaf2 has ports to hosts and cannot remove INT, so that hosts would receive it; use mode = \"postcard\", or remove leaf2 from the inventory",
+        ),
+        (
+            refusal(&|_, can| can.bits = 0x8000, &intent("a")),
+            "no device can fill hop_latency; remove the metrics that need it from `watch`",
+        ),
+        (
+            refusal(&|_, can| can.matches.ranges = false, &Intent { flows: ranges, ..intent("a") }),
+            "leaf1 cannot match `port 8000-8999`: it has no port ranges; list the ports, or leave the ports out",
+        ),
+        (
+            refusal(&|_, can| can.watch_entries = 0, &intent("a")),
+            "the watchlist of leaf1 would need 1 entries and has room for 0; use wider prefixes, or limit the intent by `at`",
+        ),
+        (
+            refusal(&nothing, &Intent { sample: 10, ..intent("a") }),
+            "leaf1 cannot sample packets; remove `sample`, or exclude it by `at.edges`",
+        ),
+        (
+            refusal(&nothing, &Intent { at: at(&["leaf*", "core*"]), ..intent("a") }),
+            "no device with edge ports is named or labelled `core*`; correct `at.edges`",
+        ),
+        (
+            refusal(&nothing, &Intent { at: between("h1", "h7"), ..intent("a") }),
+            "there is no host `h7`; add it to the inventory",
+        ),
+        (
+            refusal(&nothing, &Intent { at: between("h1", "h3"), ..intent("a") }),
+            "the host `h3` has no address; add one to the inventory",
+        ),
+        (
+            refusal(
+                &|node, can| can.l4_checksum.retain(|one| node != 3 || *one == L4Checksum::Leave),
+                &intent("a"),
+            ),
+            "spine does not support l4_checksum = \"update\", and all devices of a domain must agree; choose one that all support",
+        ),
+    ];
+    for (at, (refusal, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(refusal, expected, "case {at}");
+    }
+}
+
+#[test]
+fn a_packet_that_would_not_fit_is_refused_in_bytes() {
+    let watch =
+        [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+    let intent = Intent { watch: watch.into(), ..intent("a") };
+    let mut able = able(|_, can| can.bits = 0xffff);
+    assert!(compiler(&able).add(&intent).is_ok());
+    let narrow = NETWORK.replace("1600", "1550");
+    let inventory = inventory::read(&narrow, "i.toml").unwrap();
+    let mut compiler = Compiler::new(&inventory, &able, DomainSettings::default());
+    let expected = "a packet of 1500 bytes grows by 64 bytes of INT on the longest path, and the MTU between devices is 1550; raise that MTU to 1564 bytes, watch less, or use mode = \"postcard\"";
+    assert_eq!(compiler.add(&intent).unwrap_err().to_string(), expected);
+    // Of the modes that fit, the cheapest is taken.
+    able.values_mut().for_each(|can| can.modes = [Mode::Md, Mode::Mx, Mode::Postcard].into());
+    let mut compiler = Compiler::new(&inventory, &able, DomainSettings::default());
+    assert_eq!(
+        compiler.add(&Intent { mode: None, ..intent }).map(|outcome| outcome.mode),
+        Ok(Mode::Postcard)
+    );
+}
+
+#[test]
+fn what_an_operator_should_know_is_noted() {
+    let able = able(|node, can| {
+        can.bits = if node == 3 { 0x8000 } else { 0xfd01 };
+        can.restart = if node == 1 { Restart::Forwards } else { Restart::Keeps };
+    });
+    let outcome = compiler(&able).add(&intent("a")).unwrap();
+    let notes: Vec<String> = outcome.notes.iter().map(ToString::to_string).collect();
+    let expected = [
+        "spine cannot fill hop_latency: its records lack these values",
+        "leaf1 forwards without rules after a restart: until it is configured again, its hosts may receive INT",
+    ];
+    assert_eq!(notes, expected);
+}
+
+#[test]
+fn adding_one_by_one_gives_the_same_as_all_at_once() {
+    for seed in 0..60 {
+        let mut rng = Rng(seed);
+        let mut one_by_one = compiler(&able(|_, can| can.sampling = true));
+        let mut intents: BTreeMap<String, Intent> = BTreeMap::new();
+        for _ in 0..20 {
+            let name = format!("i{}", rng.below(6));
+            if rng.below(3) == 0 {
+                intents.remove(&name);
+                one_by_one.remove(&name);
+                continue;
+            }
+            let prefix = ["10.0.0.0/8", "10.0.0.1", "10.0.0.2", "fd00::/16"][rng.below(4)];
+            let intent = Intent {
+                flows: to(prefix),
+                watch: [Metric::ALL[rng.below(4)]].into(),
+                mode: [Some(Mode::Md), Some(Mode::Postcard), None][rng.below(3)],
+                sample: 1 + rng.below(3) as u32,
+                both_directions: rng.below(2) == 0,
+                priority: rng.below(3) as u32,
+                ..intent(&name)
+            };
+            one_by_one.add(&intent).unwrap();
+            intents.insert(name, intent);
+        }
+        let mut at_once = compiler(&able(|_, can| can.sampling = true));
+        assert_eq!(at_once.add_all(intents.values()), []);
+        assert_eq!(one_by_one.desired(), at_once.desired(), "seed {seed}");
+    }
+}
+
+#[test]
+fn collectors_share_the_reporters_by_distance_and_capacity() {
+    let inventory = inventory::read(NETWORK, "i.toml").unwrap();
+    let collector = |last: u8, capacity, at| Collector {
+        address: (IpAddr::from([192, 0, 2, last]), 32766).into(),
+        capacity,
+        at,
+    };
+    let of = |collectors: Vec<Collector>| {
+        let settings = DomainSettings { collectors, ..DomainSettings::default() };
+        let mut compiler = Compiler::new(&inventory, &able(|_, _| {}), settings);
+        compiler.add(&intent("a")).unwrap();
+        let session = |rules: &Arc<Rules>| {
+            rules.iter().find_map(|rule| match rule {
+                Rule::Session(address) => Some(address.ip().to_string().pop()),
+                _ => None,
+            })
+        };
+        compiler.desired().values().map(|rules| session(rules).flatten().unwrap()).collect::<String>()
+    };
+    assert_eq!(of(vec![collector(1, 1, Some(1)), collector(2, 1, Some(2))]), "121");
+    assert_eq!(of(vec![collector(1, 2, None), collector(2, 1, None)]), "121");
+}

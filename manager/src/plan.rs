@@ -1,0 +1,223 @@
+//! What would change, before anything does.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::compile::int_bytes;
+use crate::device::{Change, Mode, NodeId, Rule, Rules};
+use crate::instruction::{self, Bits};
+
+/// Longest packet of a host if its MTU is not known, bytes.
+pub const USUAL_MTU: u32 = 1500;
+
+/// Steps in the order in which they are executed. A device does not wait for others except where a step needs all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Sinks, sessions and filters are added.
+    AddSinks,
+    /// Instructions are added.
+    AddTransits,
+    /// Devices that wait forward.
+    Forward,
+    /// Sources are removed.
+    RemoveSources,
+    /// Sources are added.
+    AddSources,
+    /// Instructions are removed, when no packet that asks for them can be in flight.
+    RemoveTransits,
+    /// Sinks are removed, when no packet with INT can be in flight.
+    RemoveSinks,
+}
+
+impl Stage {
+    fn of(change: &Change) -> Self {
+        let added = matches!(change, Change::Add(_));
+        match (change.rule(), added) {
+            (Rule::Watch(_) | Rule::Source(_), true) => Self::AddSources,
+            (Rule::Watch(_) | Rule::Source(_), false) => Self::RemoveSources,
+            (Rule::Instruction(_), true) => Self::AddTransits,
+            (Rule::Instruction(_), false) => Self::RemoveTransits,
+            (Rule::Forwarding, _) => Self::Forward,
+            (_, true) => Self::AddSinks,
+            (_, false) => Self::RemoveSinks,
+        }
+    }
+
+    /// What is done, for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::AddSinks => "add sinks",
+            Self::AddTransits => "add transit instructions",
+            Self::Forward => "let devices forward",
+            Self::RemoveSources => "remove sources",
+            Self::AddSources => "add sources",
+            Self::RemoveTransits => "remove transit instructions after the last packet",
+            Self::RemoveSinks => "remove sinks after the last packet",
+        }
+    }
+}
+
+/// The changes of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePlan {
+    /// The device.
+    pub node: NodeId,
+    /// Changes by stage.
+    pub changes: Vec<(Stage, Change)>,
+    /// Entries added.
+    pub added: usize,
+    /// Entries removed.
+    pub removed: usize,
+}
+
+/// The changes that lead from one state of all devices to another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Devices with changes.
+    pub devices: Vec<DevicePlan>,
+}
+
+impl Plan {
+    /// The difference between `actual` and `desired`. A device without an entry in `actual` has no rules, or is not known.
+    pub fn between(actual: &BTreeMap<NodeId, Arc<Rules>>, desired: &BTreeMap<NodeId, Arc<Rules>>) -> Self {
+        let empty = Arc::new(Rules::new());
+        let mut nodes: Vec<NodeId> = actual.keys().chain(desired.keys()).copied().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let devices = nodes.into_iter().filter_map(|node| {
+            let (old, new) = (actual.get(&node).unwrap_or(&empty), desired.get(&node).unwrap_or(&empty));
+            if Arc::ptr_eq(old, new) {
+                return None;
+            }
+            let removed = old.difference(new).cloned().map(Change::Remove);
+            let added = new.difference(old).cloned().map(Change::Add);
+            let mut changes: Vec<_> = removed.chain(added).map(|one| (Stage::of(&one), one)).collect();
+            changes.sort();
+            let added = changes.iter().filter(|(_, change)| matches!(change, Change::Add(_))).count();
+            let removed = changes.len() - added;
+            (!changes.is_empty()).then_some(DevicePlan { node, changes, added, removed })
+        });
+        Self { devices: devices.collect() }
+    }
+
+    /// The plan that takes this one back.
+    #[must_use]
+    pub fn undo(&self) -> Self {
+        let reversed = |(_, change): &(Stage, Change)| match change {
+            Change::Add(rule) => Change::Remove(rule.clone()),
+            Change::Remove(rule) => Change::Add(rule.clone()),
+        };
+        let devices = self.devices.iter().map(|device| {
+            let mut changes: Vec<_> =
+                device.changes.iter().map(reversed).map(|one| (Stage::of(&one), one)).collect();
+            changes.sort();
+            DevicePlan { node: device.node, changes, added: device.removed, removed: device.added }
+        });
+        Self { devices: devices.collect() }
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
+    /// For each stage with changes, in order: devices touched, entries added, entries removed.
+    pub fn summary(&self) -> Vec<(Stage, usize, usize, usize)> {
+        let mut stages: BTreeMap<Stage, (usize, usize, usize)> = BTreeMap::new();
+        for device in &self.devices {
+            let mut last = None;
+            for (stage, change) in &device.changes {
+                let count = stages.entry(*stage).or_default();
+                count.0 += usize::from(last.replace(*stage) != Some(*stage));
+                match change {
+                    Change::Add(_) => count.1 += 1,
+                    Change::Remove(_) => count.2 += 1,
+                }
+            }
+        }
+        stages
+            .into_iter()
+            .map(|(stage, (devices, added, removed))| (stage, devices, added, removed))
+            .collect()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing changes");
+        }
+        let lines = self.summary().into_iter().map(|(stage, devices, added, removed)| {
+            format!("{}: {devices} devices, {added} entries added, {removed} removed", stage.text())
+        });
+        f.write_str(&lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// What an intent costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest.
+    pub bytes: Vec<u32>,
+    /// Share of a link's capacity that full packets keep on the longest path, 0 to 1.
+    pub goodput: f64,
+    /// Reports per second, and their bit/s; `None`: not known yet, because the collector has not seen these flows.
+    pub reports: Option<(f64, f64)>,
+}
+
+/// What measuring costs on paths of up to `links` links, for hosts that send packets of up to `packet` bytes. `rate` is the number of
+/// packets per second of the flows, if the collector has seen them.
+pub fn cost(mode: Mode, bits: Bits, sample: u32, links: u32, packet: Option<u32>, rate: Option<f64>) -> Cost {
+    /// Headers of a report: Ethernet, IPv4, UDP, telemetry report, head of the packet.
+    const REPORT: u32 = 14 + 20 + 8 + 16 + 60;
+    let packet = f64::from(packet.unwrap_or(USUAL_MTU));
+    let bytes: Vec<u32> = (1..=links).map(|links| int_bytes(mode, bits, links)).collect();
+    let longest = f64::from(bytes.last().copied().unwrap_or(0));
+    let (nodes, record) = (links + 1, instruction::record_bytes(bits));
+    let (reports, size) = match mode {
+        Mode::Md => (1, REPORT + record * nodes),
+        Mode::Sf => (1, REPORT + record),
+        Mode::Mx | Mode::Postcard => (nodes, REPORT + record),
+    };
+    let reports = rate.map(|rate| {
+        let each = rate / f64::from(sample.max(1)) * f64::from(reports);
+        (each, each * f64::from(size) * 8.0)
+    });
+    Cost { bytes, goodput: packet / (packet + longest), reports }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_has_its_stages_in_order_and_can_be_taken_back() {
+        let state =
+            |rules: &[Rule]| BTreeMap::from([(1, Arc::new(rules.iter().cloned().collect::<Rules>()))]);
+        let old = state(&[Rule::Source(1), Rule::Instruction(3)]);
+        let new = state(&[Rule::Sink(1), Rule::Instruction(2), Rule::Source(2)]);
+        let plan = Plan::between(&old, &new);
+        let changes = vec![
+            (Stage::AddSinks, Change::Add(Rule::Sink(1))),
+            (Stage::AddTransits, Change::Add(Rule::Instruction(2))),
+            (Stage::RemoveSources, Change::Remove(Rule::Source(1))),
+            (Stage::AddSources, Change::Add(Rule::Source(2))),
+            (Stage::RemoveTransits, Change::Remove(Rule::Instruction(3))),
+        ];
+        assert_eq!(plan.devices, [DevicePlan { node: 1, changes, added: 3, removed: 2 }]);
+        assert_eq!(plan.undo(), Plan::between(&new, &old));
+        assert!(plan.to_string().starts_with("add sinks: 1 devices, 1 entries added, 0 removed\n"));
+        assert_eq!(Plan::between(&new, &new).to_string(), "nothing changes");
+    }
+
+    #[test]
+    fn costs_grow_with_the_path() {
+        let md = cost(Mode::Md, 0xa000, 10, 3, None, Some(1000.0));
+        let expected =
+            Cost { bytes: vec![24, 32, 40], goodput: 1500.0 / 1540.0, reports: Some((100.0, 120_000.0)) };
+        assert_eq!(md, expected);
+        let postcard = cost(Mode::Postcard, 0xa000, 1, 3, None, None);
+        assert_eq!(postcard, Cost { bytes: vec![0, 0, 0], goodput: 1.0, reports: None });
+    }
+}
