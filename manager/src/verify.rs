@@ -1,0 +1,302 @@
+//! Does an intent work? Measured, from the reports themselves and the devices' counters.
+//!
+//! A [`Verifier`] is told, about once a second, what the collector and the devices counted, and gives each intent's state:
+//! `pending → installed → seen → complete`, or `silent` with a sentence that says where the reports are missing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::device::NodeId;
+use crate::instruction::{self, Bits};
+
+/// Without a report for this long although packets match, an edge is silent, ns. With counters once a second, it is named
+/// within 10 s.
+pub const SILENCE: u64 = 8_000_000_000;
+
+/// Counters of one edge device for one intent. All count from the same start, and are compared with earlier ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EdgeCounters {
+    /// Packets that matched at the device, or from which it removed INT; `None`: the device does not count them.
+    pub packets: Option<u64>,
+    /// Reports of the intent's flows that arrived from it.
+    pub reports: u64,
+    /// Its last sequence number.
+    pub sequence: Option<u64>,
+    /// Its reports that the network lost, by sequence numbers.
+    pub lost: u64,
+}
+
+/// What was counted for one intent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IntentCounters {
+    /// Flows that matched, as the collector knows them.
+    pub flows: u64,
+    /// By edge device that reports.
+    pub edges: BTreeMap<NodeId, EdgeCounters>,
+    /// Devices on the paths of these flows that never filled bits that were asked for.
+    pub missing: BTreeMap<NodeId, Bits>,
+    /// Reports whose path was complete.
+    pub complete: u64,
+}
+
+/// The state of an intent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Not yet on all its devices.
+    Pending,
+    /// On all its devices; no packet has matched, as far as is known.
+    Installed,
+    /// Reports arrive.
+    Seen(Figures),
+    /// Reports arrive, and all paths have all that was asked for.
+    Complete(Figures),
+    /// Packets match, and reports are missing.
+    Silent(Vec<Silence>),
+}
+
+impl State {
+    /// The word in the API.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Installed => "installed",
+            Self::Seen(_) => "seen",
+            Self::Complete(_) => "complete",
+            Self::Silent(_) => "silent",
+        }
+    }
+}
+
+/// Figures of an intent whose reports arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Flows that matched.
+    pub flows: u64,
+    /// Reports per second.
+    pub rate: f64,
+    /// Time since the last report, ns.
+    pub age: u64,
+    /// Devices that never filled bits that were asked for.
+    pub missing: BTreeMap<NodeId, Bits>,
+}
+
+/// An edge whose reports are missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// The device.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Time since the intent was installed, ns.
+    pub installed: u64,
+    /// Packets that matched since the last report, or since then.
+    pub packets: u64,
+    /// Time since the last report, ns; `None`: there was none.
+    pub last_report: Option<u64>,
+    /// Reports lost in the network meanwhile.
+    pub lost: u64,
+    /// The device's sequence number has not advanced; `None`: no report of it was ever received.
+    pub stalled: Option<bool>,
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |ns: u64| ns / 1_000_000_000;
+        let Self { name, installed, packets, lost, .. } = self;
+        write!(f, "{name} installed it {} s ago, {packets} packets matched, ", seconds(*installed))?;
+        match self.last_report {
+            None => f.write_str("no report arrived")?,
+            Some(age) => write!(f, "the last report arrived {} s ago", seconds(age))?,
+        }
+        let sequence = match self.stalled {
+            None => format!("{name} never sent a report"),
+            Some(true) => format!("the sequence number of {name} is constant"),
+            Some(false) => format!("the sequence number of {name} advances: it reports other flows"),
+        };
+        write!(f, " (loss budget: {lost} lost in the network; {sequence})")
+    }
+}
+
+/// One edge over time.
+#[derive(Clone, Debug)]
+struct Edge {
+    counters: EdgeCounters,
+    /// Counters at the last report or at the installation.
+    then: EdgeCounters,
+    last_report: Option<u64>,
+    /// When packets first matched without a report.
+    waiting_since: Option<u64>,
+}
+
+/// One intent over time.
+#[derive(Clone, Debug, Default)]
+struct Record {
+    installed: Option<u64>,
+    counters: IntentCounters,
+    edges: BTreeMap<NodeId, Edge>,
+    observed: Option<u64>,
+    rate: f64,
+    reports: u64,
+}
+
+/// All intents over time.
+#[derive(Clone, Debug, Default)]
+pub struct Verifier {
+    records: BTreeMap<String, Record>,
+}
+
+impl Verifier {
+    /// States whether an intent is on all its devices. A new or withdrawn one starts anew.
+    pub fn set_installed(&mut self, intent: &str, installed: bool, now: u64) {
+        let record = self.records.entry(intent.to_owned()).or_default();
+        match (record.installed, installed) {
+            (None, true) => {
+                // Times count from here; what was counted before is no evidence.
+                record.installed = Some(now);
+                for edge in record.edges.values_mut() {
+                    edge.then = edge.counters.clone();
+                    (edge.last_report, edge.waiting_since) = (None, None);
+                }
+            }
+            (Some(_), false) => record.installed = None,
+            _ => {}
+        }
+    }
+
+    /// Forgets an intent.
+    pub fn remove(&mut self, intent: &str) {
+        self.records.remove(intent);
+    }
+
+    /// What was counted up to now.
+    pub fn observe(&mut self, intent: &str, counters: IntentCounters, now: u64) {
+        let record = self.records.entry(intent.to_owned()).or_default();
+        for (node, new) in &counters.edges {
+            let start =
+                || Edge { counters: new.clone(), then: new.clone(), last_report: None, waiting_since: None };
+            let is_new = !record.edges.contains_key(node);
+            let edge = record.edges.entry(*node).or_insert_with(start);
+            // The first counters of an edge after the installation may contain reports already.
+            let before = if is_new { 0 } else { edge.counters.reports };
+            if new.reports > before {
+                (edge.last_report, edge.waiting_since, edge.then) = (Some(now), None, new.clone());
+            } else if new.packets > edge.then.packets {
+                edge.waiting_since.get_or_insert(now);
+            }
+            edge.counters = new.clone();
+        }
+        let reports = counters.edges.values().map(|edge| edge.reports).sum();
+        if let Some(before) = record.observed.filter(|before| *before < now) {
+            // A restarted collector counts from 0 again.
+            record.rate = reports_between(record.reports, reports) as f64 * 1e9 / (now - before) as f64;
+        }
+        (record.reports, record.observed, record.counters) = (reports, Some(now), counters);
+    }
+
+    /// The state of an intent; `None`: not known.
+    pub fn state(&self, intent: &str, names: impl Fn(NodeId) -> String, now: u64) -> Option<State> {
+        let record = self.records.get(intent)?;
+        let Some(installed) = record.installed else { return Some(State::Pending) };
+        let silent: Vec<Silence> = record
+            .edges
+            .iter()
+            .filter(|(_, edge)| edge.waiting_since.is_some_and(|since| now >= since.saturating_add(SILENCE)))
+            .map(|(node, edge)| Silence {
+                node: *node,
+                name: names(*node),
+                installed: now.saturating_sub(installed),
+                packets: edge.counters.packets.unwrap_or(0).saturating_sub(edge.then.packets.unwrap_or(0)),
+                last_report: edge.last_report.map(|last| now.saturating_sub(last)),
+                lost: edge.counters.lost.saturating_sub(edge.then.lost),
+                stalled: edge.counters.sequence.map(|_| edge.counters.sequence == edge.then.sequence),
+            })
+            .collect();
+        if !silent.is_empty() {
+            return Some(State::Silent(silent));
+        }
+        let Some(last) = record.edges.values().filter_map(|edge| edge.last_report).max() else {
+            return Some(State::Installed);
+        };
+        let IntentCounters { flows, missing, complete, .. } = &record.counters;
+        let age = now.saturating_sub(last);
+        let figures = Figures { flows: *flows, rate: record.rate, age, missing: missing.clone() };
+        let is_complete = missing.is_empty() && *complete > 0;
+        Some(if is_complete { State::Complete(figures) } else { State::Seen(figures) })
+    }
+}
+
+fn reports_between(before: u64, after: u64) -> u64 {
+    after.checked_sub(before).unwrap_or(after)
+}
+
+/// For people: which devices never filled what.
+pub fn missing_text(missing: &BTreeMap<NodeId, Bits>, names: impl Fn(NodeId) -> String) -> String {
+    let each = missing
+        .iter()
+        .map(|(node, bits)| format!("{} never filled {}", names(*node), instruction::names(*bits)));
+    each.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn counted(packets: u64, reports: u64, sequence: u64) -> IntentCounters {
+        let edge = EdgeCounters { packets: Some(packets), reports, sequence: Some(sequence), lost: 0 };
+        let complete = reports / 2;
+        IntentCounters { flows: 3, edges: [(3, edge)].into(), complete, ..IntentCounters::default() }
+    }
+
+    fn state(verifier: &Verifier, now: u64) -> State {
+        verifier.state("a", |node| format!("leaf{node}"), now).unwrap()
+    }
+
+    #[test]
+    fn an_intent_goes_from_pending_to_complete() {
+        let mut verifier = Verifier::default();
+        verifier.set_installed("a", false, 0);
+        assert_eq!(state(&verifier, 0), State::Pending);
+        verifier.set_installed("a", true, S);
+        verifier.observe("a", counted(0, 0, 7), S);
+        assert_eq!(state(&verifier, S), State::Installed);
+        verifier.observe("a", counted(20, 1, 8), 2 * S);
+        let figures = Figures { flows: 3, rate: 1.0, age: 0, missing: BTreeMap::new() };
+        assert_eq!(state(&verifier, 2 * S), State::Seen(figures.clone()));
+        verifier.observe("a", counted(60, 41, 48), 4 * S);
+        assert_eq!(state(&verifier, 5 * S), State::Complete(Figures { rate: 20.0, age: S, ..figures }));
+    }
+
+    #[test]
+    fn a_sink_that_is_broken_in_silence_is_named_within_ten_seconds() {
+        let mut verifier = Verifier::default();
+        verifier.set_installed("a", true, S);
+        for second in 1..=10 {
+            assert_eq!(state(&verifier, second * S).word() == "silent", second == 10, "{second}");
+            verifier.observe("a", counted(1000 * (second - 1), 0, 7), second * S);
+        }
+        let State::Silent(silent) = state(&verifier, 10 * S) else { panic!() };
+        let expected = "leaf3 installed it 9 s ago, 9000 packets matched, no report arrived (loss budget: 0 lost in the network; the sequence number of leaf3 is constant)";
+        assert_eq!(silent[0].to_string(), expected);
+        // One report ends it; then it stops again.
+        verifier.observe("a", counted(10_000, 1, 8), 11 * S);
+        assert_eq!(state(&verifier, 11 * S).word(), "seen");
+        for second in 12..=20 {
+            verifier.observe("a", counted(1000 * second, 1, 9), second * S);
+        }
+        let State::Silent(silent) = state(&verifier, 20 * S) else { panic!() };
+        let expected = "leaf3 installed it 19 s ago, 10000 packets matched, the last report arrived 9 s ago (loss budget: 0 lost in the network; the sequence number of leaf3 advances: it reports other flows)";
+        assert_eq!(silent[0].to_string(), expected);
+    }
+
+    #[test]
+    fn without_packets_there_is_no_silence() {
+        let mut verifier = Verifier::default();
+        verifier.set_installed("a", true, S);
+        for second in 1..100 {
+            verifier.observe("a", counted(5, 0, 7), second * S);
+        }
+        assert_eq!(state(&verifier, 100 * S), State::Installed);
+    }
+}
