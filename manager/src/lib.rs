@@ -9,6 +9,9 @@ pub mod flows;
 pub mod instruction;
 pub mod intent;
 pub mod inventory;
+mod manager;
 pub mod plan;
 pub mod reconcile;
 pub mod verify;
+
+pub use self::manager::{ApplyMode, IntentStatus, Manager, ManagerSettings};

@@ -12,6 +12,8 @@ use crate::intent::IntentError;
 pub enum Refusal {
     /// It contradicts itself.
     Intent(IntentError),
+    /// As many intents as are possible.
+    TooMany(usize),
     /// The inventory has no device with an edge port.
     NoEdge,
     /// No edge device matches.
@@ -69,6 +71,12 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Intent(error) => write!(f, "{error}"),
+            Self::TooMany(limit) => {
+                write!(
+                    f,
+                    "there are {limit} intents, and no more are possible; remove some, or use wider prefixes"
+                )
+            }
             Self::NoEdge => {
                 f.write_str("no device has an edge port; add hosts or edge ports to the inventory")
             }

@@ -1,0 +1,298 @@
+//! The parts joined: inventory, intents, compiler, reconciler. What `src/` holds, feeds and asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::compile::{Compiler, DomainSettings, Outcome, Refusal};
+use crate::device::{Answer, Capabilities, Command, DeviceEvent, NodeId, RequestId, Rule, Rules};
+use crate::intent::{Intent, MAX_INTENTS};
+use crate::inventory::{Inventory, Topology};
+use crate::plan::Plan;
+use crate::reconcile::{DeviceStatus, Notice, Order, Reconciler, Target, Targets, Timing};
+
+/// Whether plans that follow from the topology are applied by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyMode {
+    /// After the topology has been calm.
+    Auto,
+    /// When a person says so ([`Manager::apply`]). Ports that became edge ports get their sinks at once all the same.
+    Manual,
+}
+
+/// Settings of a manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerSettings {
+    /// What holds for the whole domain.
+    pub domain: DomainSettings,
+    /// Times and limits.
+    pub timing: Timing,
+    /// Whether plans are applied by themselves.
+    pub apply: ApplyMode,
+    /// How long the topology must be unchanged before a plan is applied, ns.
+    pub calm: u64,
+}
+
+impl Default for ManagerSettings {
+    fn default() -> Self {
+        Self {
+            domain: DomainSettings::default(),
+            timing: Timing::default(),
+            apply: ApplyMode::Auto,
+            calm: 1_000_000_000,
+        }
+    }
+}
+
+/// An intent with its end and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentStatus {
+    /// The intent.
+    pub intent: Intent,
+    /// When it ends, ns since 1970.
+    pub end: Option<u64>,
+    /// What it became, or why it is not compiled in the present network.
+    pub outcome: Result<Outcome, Refusal>,
+    /// All devices have its entries.
+    pub installed: bool,
+}
+
+/// A manager.
+#[derive(Debug)]
+pub struct Manager {
+    settings: ManagerSettings,
+    inventory: Inventory,
+    capabilities: BTreeMap<NodeId, Capabilities>,
+    intents: BTreeMap<String, (Intent, Option<u64>)>,
+    /// Intents that the present network refuses: kept, and compiled again when the network changes.
+    refused: BTreeMap<String, Refusal>,
+    compiler: Compiler,
+    /// What devices should have, as last approved.
+    approved: BTreeMap<NodeId, Arc<Rules>>,
+    reconciler: Reconciler,
+    /// The topology changed at this time and has not been applied yet.
+    changed: Option<u64>,
+}
+
+impl Manager {
+    /// A manager of an empty network, on standby.
+    pub fn new(settings: ManagerSettings) -> Self {
+        let inventory = Inventory::default();
+        let capabilities = BTreeMap::new();
+        Self {
+            compiler: Compiler::new(&inventory, &capabilities, settings.domain.clone()),
+            reconciler: Reconciler::new(settings.timing, Order::default()),
+            settings,
+            inventory,
+            capabilities,
+            intents: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            approved: BTreeMap::new(),
+            changed: None,
+        }
+    }
+
+    /// Replaces the inventory. Ports that became edge ports get their sinks at once; the rest waits for the calm or for a person.
+    pub fn set_inventory(&mut self, inventory: Inventory, now: u64) {
+        if inventory != self.inventory {
+            self.inventory = inventory;
+            self.recompile(now);
+        }
+    }
+
+    /// What a device can do, as its driver told.
+    pub fn set_capabilities(&mut self, node: NodeId, capabilities: Capabilities, now: u64) {
+        if self.capabilities.get(&node) != Some(&capabilities) {
+            self.capabilities.insert(node, capabilities);
+            self.recompile(now);
+        }
+    }
+
+    /// Gives or takes the right to act; see [`Reconciler::set_term`].
+    pub fn set_term(&mut self, term: Option<u64>, now: u64) {
+        self.reconciler.set_term(term, now);
+    }
+
+    /// Adds an intent or replaces the one of its name, and applies it. `now` is in ns since 1970.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong and what to do; nothing changes.
+    pub fn add_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
+        intent.check(now).map_err(Refusal::Intent)?;
+        let is_new = !self.intents.contains_key(&intent.name);
+        if is_new && self.intents.len() >= MAX_INTENTS {
+            return Err(Refusal::TooMany(MAX_INTENTS));
+        }
+        let outcome = self.compiler.add(&intent)?;
+        self.refused.remove(&intent.name);
+        let end = intent.until.map(|until| until.end(now));
+        self.intents.insert(intent.name.clone(), (intent, end));
+        self.approve_intents(now);
+        Ok(outcome)
+    }
+
+    /// Removes an intent; `false` if there is none of this name.
+    pub fn remove_intent(&mut self, name: &str, now: u64) -> bool {
+        let existed = self.intents.remove(name).is_some();
+        self.refused.remove(name);
+        if self.compiler.remove(name) {
+            self.approve_intents(now);
+        }
+        existed
+    }
+
+    /// What adding an intent would change, without changing anything.
+    ///
+    /// # Errors
+    /// As [`Manager::add_intent`].
+    pub fn dry_run(&self, intent: &Intent, now: u64) -> Result<(Outcome, Plan), Refusal> {
+        intent.check(now).map_err(Refusal::Intent)?;
+        let mut compiler = self.compiler.clone();
+        let outcome = compiler.add(intent)?;
+        Ok((outcome, Plan::between(self.compiler.desired(), compiler.desired())))
+    }
+
+    /// What waits for a person, or for the calm: the difference between what is approved and what the present network and intents
+    /// ask for.
+    pub fn plan(&self) -> Plan {
+        Plan::between(&self.approved, self.compiler.desired())
+    }
+
+    /// Approves the plan.
+    pub fn apply(&mut self, now: u64) {
+        self.changed = None;
+        self.approved.clone_from(self.compiler.desired());
+        self.set_targets(now);
+    }
+
+    /// A driver's answer.
+    pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
+        self.reconciler.answer(node, id, answer, now);
+    }
+
+    /// What a driver reported without being asked.
+    pub fn event(&mut self, node: NodeId, event: DeviceEvent, now: u64) {
+        self.reconciler.event(node, event, now);
+    }
+
+    /// Advances to `now`, and appends the requests to hand to drivers.
+    pub fn poll(&mut self, now: u64, out: &mut Vec<Command>) {
+        let ended = self.intents.iter().filter(|(_, (_, end))| end.is_some_and(|end| end <= now));
+        let ended: Vec<String> = ended.map(|(name, _)| name.clone()).collect();
+        for name in ended {
+            self.remove_intent(&name, now);
+        }
+        let calm = self.changed.is_some_and(|changed| now >= changed.saturating_add(self.settings.calm));
+        if calm && self.settings.apply == ApplyMode::Auto {
+            self.apply(now);
+        }
+        self.reconciler.poll(now, out);
+    }
+
+    /// When to call [`Manager::poll`] again at the latest, ns.
+    pub fn next_timeout(&self) -> Option<u64> {
+        let ends = self.intents.values().filter_map(|(_, end)| *end);
+        let auto = self.settings.apply == ApplyMode::Auto;
+        let calm = self.changed.filter(|_| auto).map(|changed| changed.saturating_add(self.settings.calm));
+        ends.chain(calm).chain(self.reconciler.next_timeout()).min()
+    }
+
+    /// Takes what happened since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.reconciler.take_notices()
+    }
+
+    /// The inventory.
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// The compiler, to ask about paths, capabilities and the intents that a flow serves.
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// The devices, for people.
+    pub fn devices(&self) -> Vec<DeviceStatus> {
+        self.reconciler.statuses()
+    }
+
+    /// An intent, for people; `None` if there is none of this name.
+    pub fn intent(&self, name: &str) -> Option<IntentStatus> {
+        let (intent, end) = self.intents.get(name)?.clone();
+        let outcome = match (self.refused.get(name), self.compiler.outcome(name)) {
+            (None, Some(outcome)) => Ok(outcome),
+            (refused, _) => Err(refused.cloned().unwrap_or(Refusal::NoEdge)),
+        };
+        let has = |node: &NodeId| {
+            let (actual, wanted) = (self.reconciler.rules(*node), self.compiler.desired().get(node));
+            let is_watch = |rule: &&Rule| matches!(rule, Rule::Watch(_));
+            actual.is_some_and(|actual| {
+                wanted.is_some_and(|wanted| wanted.iter().filter(is_watch).all(|rule| actual.contains(rule)))
+            })
+        };
+        let installed = outcome.as_ref().is_ok_and(|outcome| outcome.nodes.iter().all(has));
+        Some(IntentStatus { intent, end, outcome, installed })
+    }
+
+    /// The names of all intents.
+    pub fn intents(&self) -> impl Iterator<Item = &str> {
+        self.intents.keys().map(String::as_str)
+    }
+
+    /// Compiles everything for a new network.
+    fn recompile(&mut self, now: u64) {
+        self.compiler = Compiler::new(&self.inventory, &self.capabilities, self.settings.domain.clone());
+        let refused = self.compiler.add_all(self.intents.values().map(|(intent, _)| intent));
+        self.refused = refused.into_iter().collect();
+        if self.compiler.desired() == &self.approved {
+            self.changed = None;
+        } else {
+            self.changed = Some(now);
+        }
+        self.set_targets(now);
+    }
+
+    /// An intent came or went: a person has decided. A change of the topology that waits goes on waiting.
+    fn approve_intents(&mut self, now: u64) {
+        if self.changed.is_none() || self.approved.is_empty() {
+            return self.apply(now);
+        }
+        // The entries are computed for the present network, whose border is closed at once.
+        if self.settings.apply == ApplyMode::Auto {
+            self.apply(now);
+        }
+    }
+
+    /// Hands what is approved to the reconciler, fitted to the present topology: the border is closed whether approved or not.
+    fn set_targets(&mut self, now: u64) {
+        let topology: &Topology = self.compiler.topology();
+        let embeds = |rules: &Arc<Rules>| rules.iter().any(|rule| rule.inserted_bits() != 0);
+        let wanted = self.approved.values().any(embeds);
+        let mut targets = Targets::new();
+        for (node, ports) in &topology.devices {
+            let mut rules = self.approved.get(node).cloned().unwrap_or_default();
+            let stale = |rule: &Rule| match rule {
+                Rule::Sink(port) => ports.links.contains_key(port),
+                Rule::Source(port) => !ports.edge.contains(port),
+                _ => false,
+            };
+            let lacks = |port| wanted && !rules.contains(&Rule::Sink(port));
+            if rules.iter().any(stale) || ports.border().any(lacks) {
+                let fitted = Arc::make_mut(&mut rules);
+                fitted.retain(|rule| !stale(rule));
+                fitted.extend(ports.border().filter(|_| wanted).map(Rule::Sink));
+            }
+            if wanted && !rules.iter().any(|rule| matches!(rule, Rule::Encoding(_))) {
+                Arc::make_mut(&mut rules).insert(Rule::Encoding(self.settings.domain.encoding));
+            }
+            let restart =
+                self.compiler.capabilities(*node).map_or(crate::device::Restart::Forwards, |can| can.restart);
+            let name = self.inventory.name(*node);
+            targets.insert(*node, Target { name, ports: ports.clone(), rules, restart });
+        }
+        self.reconciler.set_targets(targets, now);
+    }
+}
+
+#[cfg(test)]
+mod tests;
