@@ -3,10 +3,12 @@
 
 mod bytes;
 mod dta;
+mod intents;
 mod stages;
 
 pub use bytes::{aggregate, headers, packet, reports};
 pub use dta::{dta, memory, roce};
+pub use intents::intents;
 pub use stages::{collect, rule, switch};
 
 use wire::{Dialect, Profile};

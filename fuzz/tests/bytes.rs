@@ -50,6 +50,7 @@ fn inputs_that_coverage_found() {
     kept("memory", |input| fuzz::with_profile(input, fuzz::memory));
     kept("collect", |input| fuzz::with_profile(input, fuzz::collect));
     kept("switch", |input| fuzz::with_profile(input, fuzz::switch));
+    kept("intents", fuzz::intents);
     kept("rule", |input| fuzz::rule(input, &Profile::default()));
 }
 
@@ -143,4 +144,38 @@ fn rule() {
     let one = vectors::all().remove(0);
     let rules = texts.map(|text| Vector { name: text.into(), bytes: text.into(), ..one.clone() });
     mutated(fuzz::rule, 10, rules.into(), MUTATIONS);
+}
+
+/// Files of intents: their text is not in `vectors/`.
+#[test]
+fn intents() {
+    let examples = [
+        r#"
+[[intents]]
+name = "storage"
+match = { dst = ["10.20.0.0/16", "fd00:20::/32"], proto = "tcp", dport = ["3260", "8000-8999"], dscp = 10 }
+both_directions = true
+watch = ["hop_latency", "queue_occupancy", "link_utilization"]
+mode = "auto"
+sample = "1 in 1"
+at = { edges = ["leaf*"], between = ["h1", "h9"] }
+tell = { thresholds = { hop_latency = "20us" }, rule = "max(queue_occupancy) > 50", filter = "per_hop" }
+budget = "2000 reports/s"
+until = "2h"
+priority = 100
+"#,
+        r#"
+intents = [
+    { name = "all", watch = ["flow_path"], match = "all", mode = "md", until = "2033-05-18T03:33:20+01:00" },
+    { name = "deep", watch = ["flow_latency"], match = { src = "10.0.0.1" }, mode = "postcard",
+      tell = { rule = "hops > 2", filter = "change", then = { watch = ["queue_congestion"], match = "this queue", for = "30s" } } },
+]
+"#,
+        r#"
+devices = [{ name = "a", ports = 2, node = 7, edge = [2], labels = ["x"] }, { name = "b", driver = "gnmi" }]
+links = [{ between = ["a:1", "b:1"], mtu = 9000 }]
+hosts = [{ name = "h", addresses = ["::ffff:10.0.0.1"], at = "a:2" }]
+"#,
+    ];
+    texts::fuzz(fuzz::intents, 11, &examples.map(str::to_owned));
 }

@@ -1,0 +1,4 @@
+//! `fuzz::intents`, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::intents(input));
