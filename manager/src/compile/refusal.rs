@@ -99,12 +99,10 @@ impl fmt::Display for Refusal {
                 "{device} does not support l4_checksum = \"{word}\", and all devices of a domain must agree; choose one that all support"
             ),
             Self::NoMode(why) => {
-                let why: Vec<String> =
-                    why.iter().map(|(mode, why)| format!("{}: {why}", mode.word())).collect();
                 write!(
                     f,
                     "no mode gives what is watched ({}); watch less, or change what is named",
-                    why.join("; ")
+                    reasons(why)
                 )
             }
             Self::Bits(bits) => write!(
@@ -134,6 +132,10 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+fn reasons(why: &[(Mode, String)]) -> String {
+    why.iter().map(|(mode, why)| format!("{}: {why}", mode.word())).collect::<Vec<_>>().join("; ")
+}
 
 /// What an operator should know about an intent that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
