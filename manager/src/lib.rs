@@ -28,10 +28,10 @@
 //!
 //! let mut manager = Manager::new(ManagerSettings::default());
 //! manager.set_inventory(inventory, 0);
-//! manager.set_term(Some(1), 0); // this manager acts
 //! for intent in intent::read(intents, "intents.toml", 0)? {
 //!     manager.add_intent(intent, 0)?;
 //! }
+//! manager.set_term(Some(1), 0); // from now on, this manager acts
 //!
 //! let mut rules = Rules::new();
 //! let mut commands = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::compile::{Compiler, DomainSettings, Outcome, Refusal};
-use crate::device::{Answer, Capabilities, Command, DeviceEvent, NodeId, RequestId, Rule, Rules};
+use crate::device::{Answer, Capabilities, Command, DeviceEvent, NodeId, PortId, RequestId, Rule, Rules};
 use crate::intent::{Intent, MAX_INTENTS};
 use crate::inventory::{Inventory, Topology};
 use crate::plan::Plan;
@@ -26,6 +26,8 @@ pub struct ManagerSettings {
     pub domain: DomainSettings,
     /// Times and limits.
     pub timing: Timing,
+    /// What each step waits for.
+    pub order: Order,
     /// Whether plans are applied by themselves.
     pub apply: ApplyMode,
     /// How long the topology must be unchanged before a plan is applied, ns.
@@ -37,6 +39,7 @@ impl Default for ManagerSettings {
         Self {
             domain: DomainSettings::default(),
             timing: Timing::default(),
+            order: Order::default(),
             apply: ApplyMode::Auto,
             calm: 1_000_000_000,
         }
@@ -80,7 +83,7 @@ impl Manager {
         let capabilities = BTreeMap::new();
         Self {
             compiler: Compiler::new(&inventory, &capabilities, settings.domain.clone()),
-            reconciler: Reconciler::new(settings.timing, Order::default()),
+            reconciler: Reconciler::new(settings.timing, settings.order),
             settings,
             inventory,
             capabilities,
@@ -107,7 +110,8 @@ impl Manager {
         }
     }
 
-    /// Gives or takes the right to act; see [`Reconciler::set_term`].
+    /// Gives or takes the right to act; see [`Reconciler::set_term`]. First pass in inventory, capabilities and intents: a manager that
+    /// acts without its intents removes their rules from the devices.
     pub fn set_term(&mut self, term: Option<u64>, now: u64) {
         self.reconciler.set_term(term, now);
     }
@@ -162,6 +166,16 @@ impl Manager {
         self.changed = None;
         self.approved.clone_from(self.compiler.desired());
         self.set_targets(now);
+    }
+
+    /// Asks for [`Notice::EdgeReady`] of a port; see [`Reconciler::announce_when_ready`].
+    pub fn announce_when_ready(&mut self, node: NodeId, port: PortId) {
+        self.reconciler.announce_when_ready(node, port);
+    }
+
+    /// Whether this manager acts.
+    pub fn is_acting(&self) -> bool {
+        self.reconciler.is_acting()
     }
 
     /// A driver's answer.

@@ -11,7 +11,8 @@ use manager::device::{
 use manager::flows::Flows;
 use manager::intent::Intent;
 use manager::inventory::{Device, Host, Inventory, Origin, Peer};
-use manager::reconcile::{Notice, Order, Reconciler, Target, Timing};
+use manager::reconcile::{Notice, Order, Timing};
+use manager::{Manager, ManagerSettings};
 use testkit::rng::Rng;
 
 use super::net::{End, Net, Packet, Step, address};
@@ -59,11 +60,10 @@ enum Event {
     LinkUp((NodeId, PortId), (NodeId, PortId)),
 }
 
-/// A manager: what it knows of the network, and its reconciler.
-struct Manager {
+/// A manager with its lease.
+struct Acting {
     id: usize,
-    inventory: Inventory,
-    reconciler: Reconciler,
+    manager: Manager,
     term: u64,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Run {
     pending: BTreeMap<u64, Event>,
     count: u64,
     /// The newest manager is last.
-    managers: Vec<Manager>,
+    managers: Vec<Acting>,
     next_manager: usize,
     term: u64,
     inventory: Inventory,
@@ -105,6 +105,9 @@ const TIMING: Timing = Timing {
     retry: (30 * MS, 400 * MS),
     batch: 1000,
 };
+
+/// The topology is calm after this time.
+const CALM: u64 = 30 * MS;
 
 impl Run {
     /// A random network of two to six switches, each with hosts and free ports.
@@ -197,53 +200,47 @@ impl Run {
         self.start_manager(self.term);
     }
 
+    /// A manager without memory, which is told what there is.
     fn start_manager(&mut self, term: u64) {
         self.next_manager += 1;
-        let mut reconciler = Reconciler::new(TIMING, self.order);
-        reconciler.set_term(Some(term), self.now);
+        let settings =
+            ManagerSettings { timing: TIMING, order: self.order, calm: CALM, ..ManagerSettings::default() };
+        let mut manager = Manager::new(settings);
+        for (node, capabilities) in self.capabilities() {
+            manager.set_capabilities(node, capabilities, self.now);
+        }
+        manager.set_term(Some(term), self.now);
         for change in &self.recabling {
             if let Recabling::Announced(a, _) = change {
-                reconciler.announce_when_ready(a.0, a.1);
+                manager.announce_when_ready(a.0, a.1);
             }
         }
-        self.managers.push(Manager {
-            id: self.next_manager,
-            inventory: Inventory::default(),
-            reconciler,
-            term,
-        });
+        self.managers.push(Acting { id: self.next_manager, manager, term });
         self.update();
     }
 
-    fn compiler(&self, inventory: &Inventory) -> Compiler {
-        let capabilities = |(node, switch): (&NodeId, &super::net::Switch)| {
+    fn capabilities(&self) -> BTreeMap<NodeId, Capabilities> {
+        let of = |(node, switch): (&NodeId, &super::net::Switch)| {
             let can = Capabilities { joint_roles: false, restart: switch.restart, ..Capabilities::default() };
             (*node, can)
         };
-        let capabilities = self.net.switches.iter().map(capabilities).collect();
-        let mut compiler = Compiler::new(inventory, &capabilities, DomainSettings::default());
-        let refused = compiler.add_all(self.intents.values());
-        assert!(
-            refused.iter().all(|(_, refusal)| refusal.to_string().contains("no device has an edge")),
-            "{refused:?}"
-        );
-        compiler
+        self.net.switches.iter().map(of).collect()
     }
 
-    /// The newest manager learns the intents and the inventory.
+    /// The newest manager learns the inventory and the intents.
     fn update(&mut self) {
-        let inventory = self.inventory.clone();
-        let compiler = self.compiler(&inventory);
-        let target = |(node, ports): (&NodeId, &manager::inventory::DevicePorts)| {
-            let rules = compiler.desired()[node].clone();
-            let restart = self.net.switches[node].restart;
-            (*node, Target { name: inventory.name(*node), ports: ports.clone(), rules, restart })
-        };
-        let targets = compiler.topology().devices.iter().map(target).collect();
         let now = self.now;
-        if let Some(newest) = self.managers.last_mut() {
-            newest.inventory = inventory;
-            newest.reconciler.set_targets(targets, now);
+        let Some(newest) = self.managers.last_mut() else { return };
+        newest.manager.set_inventory(self.inventory.clone(), now);
+        let known: Vec<String> = newest.manager.intents().map(str::to_owned).collect();
+        for name in known.iter().filter(|name| !self.intents.contains_key(*name)) {
+            newest.manager.remove_intent(name, now);
+        }
+        for (name, intent) in &self.intents {
+            let known = newest.manager.intent(name);
+            if known.is_none_or(|known| known.intent != *intent) {
+                newest.manager.add_intent(intent.clone(), now).expect("a valid intent");
+            }
         }
     }
 
@@ -288,7 +285,8 @@ impl Run {
     }
 
     fn expect_desired(&self) -> Result<(), Violation> {
-        let compiler = self.compiler(&self.inventory);
+        let mut compiler = Compiler::new(&self.inventory, &self.capabilities(), DomainSettings::default());
+        assert_eq!(compiler.add_all(self.intents.values()), []);
         for (node, switch) in &self.net.switches {
             let desired = &compiler.desired()[node];
             if **desired != switch.rules {
@@ -299,7 +297,7 @@ impl Run {
                     .managers
                     .last()
                     .iter()
-                    .flat_map(|one| one.reconciler.statuses())
+                    .flat_map(|one| one.manager.devices())
                     .map(|status| {
                         format!("{} {} {:?} {}", status.name, status.phase, status.waits, status.ready)
                     })
@@ -362,7 +360,7 @@ impl Run {
             Event::Answer(manager, node, id, answer) => {
                 let now = self.now;
                 if let Some(manager) = self.managers.iter_mut().find(|one| one.id == manager) {
-                    manager.reconciler.answer(node, id, answer, now);
+                    manager.manager.answer(node, id, answer, now);
                 }
             }
             Event::Start(node) => {
@@ -432,9 +430,9 @@ impl Run {
         let mut notices = Vec::new();
         for manager in &mut self.managers {
             let mut out = Vec::new();
-            manager.reconciler.poll(now, &mut out);
+            manager.manager.poll(now, &mut out);
             commands.extend(out.into_iter().map(|command| (manager.id, command)));
-            notices = manager.reconciler.take_notices();
+            notices = manager.manager.take_notices();
         }
         // Only what the newest manager announces counts: the others do not know of the plan.
         for notice in notices {
@@ -532,7 +530,7 @@ impl Run {
         self.recabling.push(Recabling::Announced(a, b));
         self.update();
         if let Some(newest) = self.managers.last_mut() {
-            newest.reconciler.announce_when_ready(a.0, a.1);
+            newest.manager.announce_when_ready(a.0, a.1);
         }
     }
 
@@ -567,7 +565,7 @@ impl Run {
         let now = self.now;
         if self.rng.below(2) == 0 {
             for manager in &mut self.managers {
-                manager.reconciler.event(node, DeviceEvent::Lost("connection reset".to_owned()), now);
+                manager.manager.event(node, DeviceEvent::Lost("connection reset".to_owned()), now);
             }
         }
     }
@@ -587,7 +585,7 @@ impl Run {
     /// Another manager takes over; the old one does not know it yet.
     fn take_over(&mut self) {
         self.ever_failed = true;
-        self.managers.retain(|manager| manager.reconciler.is_acting());
+        self.managers.retain(|manager| manager.manager.is_acting());
         if self.managers.len() > 2 {
             self.managers.remove(0);
         }
