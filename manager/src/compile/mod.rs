@@ -321,11 +321,11 @@ impl Compiler {
             rules.extend(bits.map(Rule::Instruction));
         }
         let watched = self.entries(node, "watchlist", capabilities.watch_entries)?;
-        let embeds = watched.iter().any(|(_, slots)| self.mode(slots).embeds());
-        if embeds && !capabilities.joint_roles {
+        let watched: Vec<Watch> = watched.into_iter().map(|(key, slots)| self.watch(key, &slots)).collect();
+        if !capabilities.joint_roles && watched.iter().any(|watch| watch.mode.embeds()) {
             rules.extend(ports.edge.iter().copied().map(Rule::Source));
         }
-        rules.extend(watched.into_iter().map(|(key, slots)| Rule::Watch(Arc::new(self.watch(key, &slots)))));
+        rules.extend(watched.into_iter().map(|watch| Rule::Watch(Arc::new(watch))));
         if self.filtering > 0 {
             rules.extend(self.filters(self.entries(node, "filter table", capabilities.filter_entries)?));
         }
@@ -349,9 +349,10 @@ impl Compiler {
 
     /// The mode of overlapping intents: that of the greatest priority, then of the first name.
     fn mode(&self, slots: &BTreeSet<usize>) -> Mode {
-        let first = self
-            .of(slots)
-            .min_by_key(|placed| (std::cmp::Reverse(placed.intent.priority), placed.intent.name.clone()));
+        let first = self.of(slots).min_by(|a, b| {
+            let by_priority = b.intent.priority.cmp(&a.intent.priority);
+            by_priority.then_with(|| a.intent.name.cmp(&b.intent.name))
+        });
         first.map_or(Mode::Md, |placed| placed.mode)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use detect::{Metric, PortRange, Prefix};
 use settings::read::{ConfigError, DeValue, Node, Reader, is_written, span_of};
-use settings::setting::{Setting, Shown};
+use settings::setting::{Chapter, Setting, Shown};
 use settings::values::{self, Protocol};
 use settings::{choice, section};
 
@@ -23,7 +23,7 @@ section! {
 
 section! {
     /// What is to be watched.
-    struct IntentSettings("[[intents]]") {
+    pub struct IntentSettings("[[intents]]") {
         /// Its name: letters, digits, `.`, `_` and `-`; unique.
         pub(crate) name: String = String::new(),
         /// Which flows. Not set, or `"all"`: all.
@@ -177,6 +177,10 @@ impl Setting for MatchSettings {
     fn show(&self) -> Shown {
         self.0.show()
     }
+
+    fn explain(path: &str, chapters: &mut Vec<Chapter>) {
+        Keys::explain(path, chapters);
+    }
 }
 
 /// One value or a list.
@@ -290,26 +294,41 @@ pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError
         && let Some(settings) = IntentFile::read(&root, &mut reader)
         && reader.has_no_problems()
     {
-        let mut names = BTreeSet::new();
-        for (index, settings) in settings.intents.iter().enumerate() {
-            let at = index.to_string();
-            let intent = intent(settings, &root, &at, &mut reader);
-            if let Err(error) = intent.check(now) {
-                reader.refuse(span_of(&root, &["intents", &at, key_of(&error)]), error.to_string());
-            } else if !names.insert(intent.name.clone()) {
-                let message = format!("two intents are named `{}`; rename one", intent.name);
-                reader.refuse(span_of(&root, &["intents", &at, "name"]), message);
-            }
-            intents.push(intent);
-        }
-        if intents.len() > MAX_INTENTS {
-            reader.refuse(
-                root.span(),
-                format!("there are more than {MAX_INTENTS} intents; use wider prefixes"),
-            );
-        }
+        intents = checked(&settings.intents, &root, &mut reader, now);
     }
     reader.finish(file).map(|()| intents)
+}
+
+/// The intents of `[[intents]]` in a file that has other tables as well. `root` is the file, in which `reader` locates what is wrong.
+pub fn checked(
+    settings: &[IntentSettings],
+    root: &Node<'_>,
+    reader: &mut Reader<'_>,
+    now: u64,
+) -> Vec<Intent> {
+    let (mut intents, mut names) = (Vec::new(), BTreeSet::new());
+    for (index, settings) in settings.iter().enumerate() {
+        let at = index.to_string();
+        let intent = intent(settings, root, &at, reader);
+        if let Err(error) = intent.check(now) {
+            reader.refuse(span_of(root, &["intents", &at, key_of(&error)]), error.to_string());
+        } else if !names.insert(intent.name.clone()) {
+            let message = format!("two intents are named `{}`; rename one", intent.name);
+            reader.refuse(span_of(root, &["intents", &at, "name"]), message);
+        }
+        intents.push(intent);
+    }
+    if intents.len() > MAX_INTENTS {
+        reader.refuse(root.span(), format!("there are more than {MAX_INTENTS} intents; use wider prefixes"));
+    }
+    intents
+}
+
+/// The description of the keys of an intent, for the reference.
+pub fn chapters() -> Vec<Chapter> {
+    let mut chapters = Vec::new();
+    Vec::<IntentSettings>::explain("intents", &mut chapters);
+    chapters
 }
 
 /// The key that an error is about.

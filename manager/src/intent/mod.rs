@@ -10,7 +10,7 @@ use std::fmt;
 
 use detect::{Metric, RuleSet};
 
-pub use self::file::read;
+pub use self::file::{IntentSettings, chapters, checked, read};
 
 use crate::device::{FilterAlgorithm, Mode};
 use crate::flows::{FlowKey, Flows, FlowsError};

@@ -116,3 +116,17 @@ fn patterns_match_names() {
     assert_eq!(matches("l*a*1"), [true, false, false]);
     assert!(!matches_pattern("aa*aa", "aaa"));
 }
+
+#[test]
+fn the_reference_has_all_tables() {
+    let headings: Vec<String> = chapters().into_iter().map(|chapter| chapter.heading).collect();
+    let expected = [
+        "[[intents]]",
+        "[intents[].match]",
+        "[intents[].at]",
+        "[intents[].tell]",
+        "[intents[].tell.thresholds]",
+        "[intents[].tell.then]",
+    ];
+    assert_eq!(headings, expected);
+}

@@ -11,7 +11,7 @@ use crate::device::{NodeId, PortId};
 
 section! {
     /// An inventory.
-    struct InventoryFile("the inventory") {
+    pub struct InventorySettings("the inventory") {
         /// The devices.
         pub(crate) devices: Vec<DeviceSettings> = Vec::new(),
         /// The links between devices.
@@ -73,27 +73,34 @@ pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     let mut reader = Reader::new(text);
     let mut inventory = Inventory::default();
     if let Some(root) = reader.parse()
-        && let Some(settings) = InventoryFile::read(&root, &mut reader)
+        && let Some(settings) = InventorySettings::read(&root, &mut reader)
     {
-        add_devices(&mut inventory, &settings, &root, &mut reader);
-        for (index, link) in settings.links.iter().enumerate() {
-            if let Err(message) = add_link(&mut inventory, link) {
-                reader.refuse(span_of(&root, &["links", &index.to_string()]), message);
-            }
-        }
-        for (index, host) in settings.hosts.iter().enumerate() {
-            if let Err(message) = add_host(&mut inventory, host) {
-                reader.refuse(span_of(&root, &["hosts", &index.to_string()]), message);
-            }
-        }
+        inventory = checked(&settings, &root, &mut reader);
     }
     reader.finish(file).map(|()| inventory)
+}
+
+/// The inventory of a table of a larger file. `node` is that table, in which `reader` locates what is wrong.
+pub fn checked(settings: &InventorySettings, node: &Node<'_>, reader: &mut Reader<'_>) -> Inventory {
+    let mut inventory = Inventory::default();
+    add_devices(&mut inventory, settings, node, reader);
+    for (index, link) in settings.links.iter().enumerate() {
+        if let Err(message) = add_link(&mut inventory, link) {
+            reader.refuse(span_of(node, &["links", &index.to_string()]), message);
+        }
+    }
+    for (index, host) in settings.hosts.iter().enumerate() {
+        if let Err(message) = add_host(&mut inventory, host) {
+            reader.refuse(span_of(node, &["hosts", &index.to_string()]), message);
+        }
+    }
+    inventory
 }
 
 /// Devices with a node id come first, so that those without get ids that are really free.
 fn add_devices(
     inventory: &mut Inventory,
-    settings: &InventoryFile,
+    settings: &InventorySettings,
     root: &Node<'_>,
     reader: &mut Reader<'_>,
 ) {
