@@ -38,6 +38,17 @@ fn without_faults_every_report_is_complete() {
     all_safe(Faults::NONE);
 }
 
+/// No order can help against a switch that forwards without rules. It is filled again soon, and nothing leaves otherwise.
+#[test]
+fn switches_that_forward_without_rules_leak_only_after_a_restart() {
+    let mut exposed = 0;
+    for seed in 0..runs() {
+        let outcome = Run::new(seed, Order::default(), Faults::OPEN).finish();
+        exposed += outcome.unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}")).exposed;
+    }
+    assert!(exposed > 0);
+}
+
 /// The first violation in as many runs.
 fn found(order: Order, faults: Faults) -> Option<Violation> {
     (0..runs().max(RUNS)).find_map(|seed| Run::new(seed, order, faults).finish().err())

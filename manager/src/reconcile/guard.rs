@@ -215,7 +215,10 @@ impl View<'_> {
         if !self.device.facts.ready || self.device.facts.missing_bits != 0 {
             return border();
         }
-        if is_closed(self.device, self.devices) || self.silent().is_ok() { Ok(()) } else { border() }
+        match &self.guard.open {
+            Some(open) if self.silent().is_err() => Err(Wait::Border(open.clone())),
+            _ => Ok(()),
+        }
     }
 
     fn may_remove(&self, rule: &Rule, successor: Option<&Rule>) -> Result<(), Wait> {
@@ -250,8 +253,11 @@ impl View<'_> {
             let due = self.is_overdue(peer) || !self.device.forwards();
             return (around && !peer.facts.ready && due).then_some(Change::Add(sink));
         }
-        let safe = !around || !self.guard.order.links_wait_for_peers || is_closed(peer, self.devices);
-        note(if safe { Ok(()) } else { Err(Wait::Border(peer.target.name.clone())) })
-            .then_some(Change::Remove(sink))
+        if !around || !self.guard.order.links_wait_for_peers {
+            return Some(Change::Remove(sink));
+        }
+        // The peer alone is not enough: from there, INT goes on to every ready device.
+        let open = self.guard.open.clone().or((!peer.facts.ready).then(|| peer.target.name.clone()));
+        note(open.map_or(Ok(()), |open| Err(Wait::Border(open)))).then_some(Change::Remove(sink))
     }
 }

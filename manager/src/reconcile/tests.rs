@@ -136,6 +136,33 @@ fn a_device_out_of_reach_is_closed_off_after_the_grace_and_let_in_again() {
     assert!(!bench.rules[&1].contains(&Rule::Sink(1)));
 }
 
+/// A chain of four devices, the first of which watches; found by a run of the simulation with two managers.
+#[test]
+fn a_link_opens_only_when_all_ready_devices_behind_it_are_closed() {
+    let mut all = Targets::new();
+    for node in 1..=4_u32 {
+        let mut target = targets(true)[&if node == 1 { 1 } else { 2 }].clone();
+        let peers = [(1, node - 1), (3, node + 1)].into_iter().filter(|(_, peer)| (1..=4).contains(peer));
+        target.ports.links = peers.map(|(port, peer)| (port, (peer, 4 - port))).collect();
+        target.name = format!("leaf{node}");
+        all.insert(node, target);
+    }
+    // Another manager has left all but the last in place; the first two are apart from the others.
+    let mut bench = Bench::new(all.clone());
+    for (node, target) in all.iter().filter(|(node, _)| **node < 4) {
+        bench.rules.insert(*node, Rules::clone(&target.rules));
+    }
+    bench.rules.entry(1).or_default().insert(Rule::Sink(3));
+    bench.mute.push(4);
+    bench.run(S);
+    // leaf2 and its neighbours are ready, but INT would go on from leaf3 to leaf4, which is not known.
+    assert!(bench.rules[&1].contains(&Rule::Sink(3)));
+    assert_eq!(bench.reconciler.statuses()[0].waits, Some(Wait::Border("leaf3".to_owned())));
+    bench.run(3 * S);
+    bench.run(4 * S);
+    assert!(bench.rules[&3].contains(&Rule::Sink(3)) && !bench.rules[&1].contains(&Rule::Sink(3)));
+}
+
 #[test]
 fn a_device_that_lies_is_contained_and_shown() {
     let mut bench = Bench::new(targets(true));

@@ -25,11 +25,14 @@ pub(crate) struct Faults {
     messages: bool,
     /// Links, switches and managers fail; managers take over from each other.
     crashes: bool,
+    /// Some switches forward without rules after a restart.
+    open: bool,
 }
 
 impl Faults {
-    pub(crate) const NONE: Self = Self { messages: false, crashes: false };
-    pub(crate) const ALL: Self = Self { messages: true, crashes: true };
+    pub(crate) const NONE: Self = Self { messages: false, crashes: false, open: false };
+    pub(crate) const ALL: Self = Self { messages: true, crashes: true, open: false };
+    pub(crate) const OPEN: Self = Self { open: true, ..Self::ALL };
 }
 
 /// What must not happen.
@@ -50,6 +53,8 @@ pub(crate) struct Stats {
     pub(crate) reported: u64,
     pub(crate) applied: u64,
     pub(crate) delivered: u64,
+    /// Packets with INT that reached a host soon after a switch started that forwards without rules.
+    pub(crate) exposed: u64,
 }
 
 enum Event {
@@ -95,6 +100,8 @@ pub(crate) struct Run {
     /// A report that lacks a node: its path and its records.
     broken: Option<(Vec<NodeId>, Vec<NodeId>)>,
     ever_failed: bool,
+    /// INT can reach hosts until then: a switch started that forwards without rules.
+    exposed_until: u64,
 }
 
 const TIMING: Timing = Timing {
@@ -116,7 +123,8 @@ impl Run {
         let count = 2 + rng.below(5) as NodeId;
         let (mut net, mut inventory) = (Net::default(), Inventory::default());
         for node in 1..=count {
-            net.add(node, [Restart::Keeps, Restart::Waits][rng.below(2)]);
+            let kinds = [Restart::Keeps, Restart::Waits, Restart::Forwards];
+            net.add(node, kinds[rng.below(if faults.open { 3 } else { 2 })]);
             let device = Device {
                 name: format!("s{node}"),
                 node,
@@ -145,6 +153,7 @@ impl Run {
             stats: Stats::default(),
             broken: None,
             ever_failed: faults != Faults::NONE,
+            exposed_until: 0,
         };
         run.build(count);
         run.new_manager();
@@ -274,6 +283,7 @@ impl Run {
             self.net.switches.iter().filter(|(_, one)| !one.up).map(|(node, _)| *node).collect();
         for node in down {
             self.net.start(node);
+            self.expose(node);
         }
         let end = self.now + 5000 * MS;
         while self.now < end {
@@ -307,6 +317,13 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// A switch that forwards without rules is configured again at the latest after a poll and a few attempts.
+    fn expose(&mut self, node: NodeId) {
+        if self.net.switches[&node].restart == Restart::Forwards {
+            self.exposed_until = self.now + TIMING.poll + 4 * (TIMING.timeout + TIMING.retry.1);
+        }
     }
 
     fn inject(&mut self) {
@@ -366,6 +383,7 @@ impl Run {
             Event::Start(node) => {
                 if !self.net.switches[&node].up {
                     self.net.start(node);
+                    self.expose(node);
                 }
             }
             Event::LinkUp(a, b) => {
@@ -381,6 +399,10 @@ impl Run {
             return Ok(());
         }
         match self.net.cables.get(&port) {
+            Some(End::Host(_)) if packet.int.is_some() && self.now < self.exposed_until => {
+                self.stats.exposed += 1;
+                Ok(())
+            }
             Some(End::Host(_)) if packet.int.is_some() => Err(Violation::Leak { at: self.now, packet, port }),
             Some(End::Host(_)) => {
                 self.stats.delivered += 1;
