@@ -1,7 +1,7 @@
 //! Brings devices from what they have to what they should have, in an order in which no INT reaches a host.
 //!
 //! A [`Reconciler`] is a state machine over `now` and messages: the caller passes in answers, events and the time, sends the
-//! [`Command`]s that come out, and calls again at [`Reconciler::next_timeout`]. Why the order is safe: `docs/design/manager.md`.
+//! [`Command`](crate::device::Command)s that come out, and calls again at [`Reconciler::next_timeout`]. Why the order is safe: `docs/design/manager.md`.
 
 mod device;
 mod fleet;
