@@ -122,7 +122,7 @@ impl Controller {
             return None;
         };
         let stuck = reason == Reason::Above && to == from;
-        // Told once, not every second.
+        // Reported once, not every second.
         if to == from && (!stuck || std::mem::replace(&mut self.at_bound, true)) {
             return None;
         }

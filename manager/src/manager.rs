@@ -102,7 +102,7 @@ impl Manager {
         }
     }
 
-    /// What a device can do, as its driver told.
+    /// What a device can do, as its driver reported.
     pub fn set_capabilities(&mut self, node: NodeId, capabilities: Capabilities, now: u64) {
         if self.capabilities.get(&node) != Some(&capabilities) {
             self.capabilities.insert(node, capabilities);

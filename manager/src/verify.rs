@@ -1,6 +1,6 @@
 //! Does an intent work? Measured, from the reports themselves and the devices' counters.
 //!
-//! A [`Verifier`] is told, about once a second, what the collector and the devices counted, and gives each intent's state:
+//! A [`Verifier`] gets, about once a second, what the collector and the devices counted, and gives each intent's state:
 //! `pending → installed → seen → complete`, or `silent` with a sentence that says where the reports are missing.
 
 use std::collections::BTreeMap;

@@ -105,7 +105,7 @@ impl Device {
     }
 
     /// The connection or the device was lost. What it has of rules stays true as far as the border goes: it keeps them, or
-    /// it forwards nothing until it is told to. Of a device that forwards without rules, nothing is known any more.
+    /// it forwards nothing until it gets that rule. Of a device that forwards without rules, nothing is known any more.
     pub(super) fn lose(&mut self, now: u64) {
         self.claimed = false;
         self.outstanding = None;

@@ -29,7 +29,7 @@ fn targets(watched: bool) -> Targets {
     [leaf(1, 2), leaf(2, 1)].into()
 }
 
-/// A reconciler, and devices that execute everything at once unless told otherwise.
+/// A reconciler, and devices that execute everything at once, except where a test sets another answer.
 struct Bench {
     reconciler: Reconciler,
     rules: BTreeMap<NodeId, Rules>,

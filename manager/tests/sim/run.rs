@@ -209,7 +209,7 @@ impl Run {
         self.start_manager(self.term);
     }
 
-    /// A manager without memory, which is told what there is.
+    /// A manager without memory, which gets inventory, capabilities and intents again.
     fn start_manager(&mut self, term: u64) {
         self.next_manager += 1;
         let settings =
@@ -540,7 +540,7 @@ impl Run {
         self.net.cables.iter().filter_map(link).filter(|(a, _)| !planned(a)).collect()
     }
 
-    /// A link is to be replaced by a host: told to the manager first, done when it announces the port.
+    /// A link is to be replaced by a host: the inventory changes first, the cable when the manager announces the port.
     fn plan_edge(&mut self) {
         let links = self.links();
         if links.is_empty() || self.hosts > 60 {
@@ -556,7 +556,7 @@ impl Run {
         }
     }
 
-    /// A host is replaced by the link that was there before: done first, then told.
+    /// A host is replaced by the link that was there before: the cable changes first, then the inventory.
     fn plan_link(&mut self) {
         let done = |one: &Recabling| matches!(one, Recabling::Done(..));
         let Some(at) = self.recabling.iter().position(done) else { return };
