@@ -185,6 +185,26 @@ impl Switch {
         &self.watchlist
     }
 
+    /// Replaces the DSCP that marks packets with INT, and the treatment of the L4 checksum. Packets that were marked by the old DSCP are
+    /// not recognised any more: change it only while no packet of the domain carries INT.
+    ///
+    /// # Errors
+    /// The DSCP contradicts the configuration or the watchlist; the active configuration stays.
+    pub fn set_encoding(&mut self, dscp: u8, l4_checksum: L4Checksum) -> Result<(), ConfigError> {
+        let mut config = Config { l4_checksum, ..self.node.config.clone() };
+        config.mark.dscp = dscp;
+        config.check(&self.watchlist)?;
+        self.node.profile.dscp = dscp;
+        self.node.cache = direct::Cache::NEW;
+        self.node.config = config;
+        Ok(())
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &Config {
+        &self.node.config
+    }
+
     /// Sets the supported instruction bits; see [`Config::available`].
     pub fn set_available(&mut self, bits: u16) {
         self.node.config.available = bits;

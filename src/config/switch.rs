@@ -560,6 +560,8 @@ pub(crate) fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
         mac: Port::mac_for(node, settings.number),
         logical: settings.logical.unwrap_or(0),
         edge: settings.edge,
+        source: None,
+        sink: None,
         mtu: settings.mtu.unwrap_or(mtu),
         up: settings.up,
         out: Link {

@@ -81,7 +81,7 @@ impl Router {
             buffer_occupancy: self.buffered,
             l2_interfaces: [port.logical, 0],
             mtu: u16::MAX,
-            from_edge: port.edge,
+            from_edge: port.is_source(),
             to_edge: true,
         };
         self.switch.end_int(&mut queued.bytes, &visit, &mut self.outbox)

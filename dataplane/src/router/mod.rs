@@ -84,8 +84,12 @@ pub struct Port {
     pub mac: [u8; 6],
     /// Its level-2 (logical) interface in INT; 0: its number.
     pub logical: u32,
-    /// Hosts are behind it.
+    /// Hosts are behind it: it answers ARP there, and reads only frames that are addressed to it.
     pub edge: bool,
+    /// Packets that enter here are compared with the watchlist. `None`: if it is an edge port.
+    pub source: Option<bool>,
+    /// Packets that leave here lose their INT and are reported. `None`: if it is an edge port.
+    pub sink: Option<bool>,
     /// Longest IP packet, bytes.
     pub mtu: u16,
     /// Administratively up.
@@ -100,7 +104,17 @@ impl Port {
     /// An edge port with an MTU of 1500 bytes and no rate limit.
     pub fn new(number: u16, mac: [u8; 6]) -> Self {
         let (out, into) = (Link::default(), Link::default());
-        Self { number, mac, logical: 0, edge: true, mtu: 1500, up: true, out, into }
+        Self { number, mac, logical: 0, edge: true, source: None, sink: None, mtu: 1500, up: true, out, into }
+    }
+
+    /// Whether packets that enter here are compared with the watchlist.
+    pub fn is_source(&self) -> bool {
+        self.source.unwrap_or(self.edge)
+    }
+
+    /// Whether packets that leave here lose their INT.
+    pub fn is_sink(&self) -> bool {
+        self.sink.unwrap_or(self.edge)
     }
 
     /// A hardware address for port `number` of `node` that no NIC has: locally administered.
@@ -491,8 +505,8 @@ impl Router {
                 buffer_occupancy: queued.buffered,
                 l2_interfaces: [0; 2],
                 mtu: u16::MAX,
-                from_edge: self.config.ports[usize::from(queued.from)].edge,
-                to_edge: egress.is_some_and(|port| port.edge),
+                from_edge: self.config.ports[usize::from(queued.from)].is_source(),
+                to_edge: egress.is_some_and(Port::is_sink),
             };
             self.switch.dropped(&queued.bytes, &visit, code, &mut self.outbox);
         }
@@ -705,8 +719,8 @@ impl Router {
             buffer_occupancy: queued.buffered,
             l2_interfaces: [from.logical, to.logical],
             mtu: to.mtu,
-            from_edge: from.edge,
-            to_edge: to.edge,
+            from_edge: from.is_source(),
+            to_edge: to.is_sink(),
         };
         self.switch.forward(&mut queued.bytes, &visit, &mut self.outbox).verdict
     }

@@ -705,3 +705,30 @@ fn configurations_that_cannot_be_are_refused() {
     let bad = refused(&|config| config.switch.mark.dscp = 0);
     assert_eq!(bad, ConfigError::Switch(switch::ConfigError::BadDscp(0)));
 }
+
+/// Roles of ports are given apart from hosts behind them while a manager changes one after the other.
+#[test]
+fn source_and_sink_of_a_port_are_set_apart() {
+    let frame = from_1_to(2, 64);
+    // Source of the ingress port, sink of the egress port: INT leaves, and a report is sent.
+    let cases = [
+        (None, None, true, false),
+        (Some(false), None, false, false),
+        (Some(true), Some(false), true, false),
+        (Some(true), Some(true), false, true),
+        (Some(false), Some(true), false, false),
+    ];
+    for (source, sink, leaves, reports) in cases {
+        let mut config = config();
+        config.watchlist = Watch::new(Match::default()).into();
+        config.ports[0].source = source;
+        config.ports[1].sink = sink;
+        let (mut router, mut sent) = (router(config), Sent::default());
+        router.receive(0, 0, &frame, 0, &mut sent);
+        router.flush_reports();
+        let (port, out) = sent.one();
+        let found = (port, out.len() > frame.len(), router.reports().datagrams().count() == 1);
+        assert_eq!(found, (1, leaves, reports), "{source:?} {sink:?}");
+        assert_balanced(&router);
+    }
+}

@@ -602,3 +602,24 @@ fn damaged_packets_do_no_harm() {
     }
     assert!((5_000..60_000).contains(&untouched), "{untouched} of 60,000: some refused, some fine");
 }
+
+#[test]
+fn the_mark_changes_while_it_runs() {
+    let mut switch = switches(1, &Config::default(), Watch::new(Match::default())).remove(0);
+    let (from_host, mut outbox) = (Visit { from_edge: true, ..visit(1) }, Outbox::default());
+    let original = frame(Family::V4, Transport::Udp, 100);
+    let mut packet = original.clone();
+    for (dscp, l4_checksum) in [(0x17, L4Checksum::Update), (9, L4Checksum::Zero), (0x17, L4Checksum::Leave)]
+    {
+        switch.set_encoding(dscp, l4_checksum).unwrap();
+        packet.clone_from(&original);
+        switch.forward(&mut packet, &from_host, &mut outbox);
+        assert_eq!((packet[15] >> 2, switch.config().l4_checksum), (dscp, l4_checksum));
+        assert_eq!(packet[40..42] == [0, 0], l4_checksum == L4Checksum::Zero);
+        // It recognises its own mark, and no other.
+        switch.forward(&mut packet, &Visit { to_edge: true, ..visit(1) }, &mut outbox);
+        assert_eq!(packet.len(), original.len());
+    }
+    assert!(switch.set_encoding(64, L4Checksum::Update).is_err());
+    assert_eq!(switch.config().mark.dscp, 0x17);
+}
