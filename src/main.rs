@@ -33,6 +33,7 @@ mod record_queue;
 mod recorder;
 mod reporter;
 mod reporter_role;
+mod rules;
 mod sql;
 mod switch;
 mod topology;

@@ -11,6 +11,7 @@ pub(crate) mod pages;
 mod params;
 mod refusal;
 mod reporter;
+mod rules;
 mod server;
 mod state;
 mod stored;
@@ -101,6 +102,9 @@ routes! {
     put "/api/v1/switch/filters" => switch::filters,
     patch "/api/v1/switch/ports/{number}" => switch::port,
     post "/api/v1/switch/registers/wipe" => switch::wipe,
+    get "/api/v1/switch/rules" => rules::rules,
+    patch "/api/v1/switch/rules" => rules::change,
+    post "/api/v1/switch/claim" => rules::claim,
     get "/api/v1/aggregator" => aggregator::view,
     get "/api/v1/reporter" => reporter::view,
     get "/api/v1/translator" => translator::view,

@@ -54,6 +54,16 @@ impl Refusal {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
+    /// Another one decides (409).
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, message)
+    }
+
+    /// The resource has another version than the request is for (412).
+    pub(crate) fn stale(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, message)
+    }
+
     /// Busy or stopping; a retry may succeed (503).
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)

@@ -34,6 +34,7 @@ pub(crate) async fn watch(
     params.only(&[])?;
     let body = json(body)?;
     let change = move |forwarder: &mut switch::Forwarder| {
+        own(forwarder)?;
         let watch = switch::watch(forwarder.settings(), body)?;
         forwarder.watch(watch)?;
         Ok(forwarder.view())
@@ -50,6 +51,7 @@ pub(crate) async fn filters(
     params.only(&[])?;
     let body = json(body)?;
     let change = move |forwarder: &mut switch::Forwarder| {
+        own(forwarder)?;
         let filters = switch::filters(forwarder.settings(), body)?;
         forwarder.set_filters(filters)?;
         Ok(forwarder.view())
@@ -95,12 +97,19 @@ pub(crate) async fn wipe(
     handle(&context)?.ask(change).await.map(Json).ok_or_else(silent)
 }
 
-fn handle(context: &Context) -> Result<&Handle, Refusal> {
+/// Refuses a change of what a manager decides.
+fn own(forwarder: &switch::Forwarder) -> Result<(), String> {
+    let message =
+        "the manager of this switch decides which flows are watched and filtered; add an intent there";
+    if forwarder.is_managed() { Err(message.to_owned()) } else { Ok(()) }
+}
+
+pub(super) fn handle(context: &Context) -> Result<&Handle, Refusal> {
     let missing = "there is no switch in this process; add [switch] to its configuration";
     context.switch.as_ref().ok_or_else(|| Refusal::not_found(missing))
 }
 
-fn json(body: Result<Json<Value>, JsonRejection>) -> Result<Value, Refusal> {
+pub(super) fn json(body: Result<Json<Value>, JsonRejection>) -> Result<Value, Refusal> {
     body.map(|Json(value)| value).map_err(|error| {
         Refusal::bad(format!(
             "the body is not JSON: {}; send it with content-type: application/json",
@@ -113,6 +122,6 @@ fn done<T>(result: Option<Result<T, String>>) -> Result<Json<T>, Refusal> {
     result.ok_or_else(silent)?.map(Json).map_err(Refusal::bad)
 }
 
-fn silent() -> Refusal {
+pub(super) fn silent() -> Refusal {
     Refusal::unavailable("the switch does not answer; try again")
 }

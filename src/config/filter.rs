@@ -250,6 +250,18 @@ impl FilterSettings {
 }
 
 impl FilterMetric {
+    /// The word for a metric; `None`: filters cannot compare it.
+    pub(crate) fn of(metric: Metric) -> Option<Self> {
+        let all = [
+            Self::FlowLatency,
+            Self::HopLatency,
+            Self::QueueOccupancy,
+            Self::QueueCongestion,
+            Self::LinkUtilization,
+        ];
+        all.into_iter().find(|one| one.metric() == metric)
+    }
+
     fn metric(self) -> Metric {
         match self {
             Self::FlowLatency => Metric::FlowLatency,

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -74,6 +75,17 @@ section! {
         [live] pub(crate) role: Vec<RoleSettings> = Vec::new(),
         /// Reports by Direct Telemetry Access. Not set: none.
         pub(crate) dta: Option<DtaSettings> = None,
+        /// A manager configures INT on this switch. Not set: this file does.
+        pub(crate) managed: Option<ManagedSettings> = None,
+    }
+}
+
+section! {
+    /// A switch whose INT is configured by a manager, through the API: roles of ports, watchlist, filters and the destination of
+    /// reports, which this file then does not have. It forwards nothing until it has its rules, so that no INT reaches a host.
+    pub(crate) struct ManagedSettings("[switch.managed]") {
+        /// File in which the rules survive a restart. Not set: a restarted switch waits until its manager has filled it again.
+        pub(crate) state: Option<PathBuf> = None,
     }
 }
 
@@ -304,6 +316,17 @@ impl Item {
         Self::Buffer,
     ];
 
+    /// The instruction bits for which this switch has a value.
+    pub(crate) fn delivered() -> u16 {
+        Self::DELIVERED.iter().fold(0, |bits, item| bits | item.bit())
+    }
+
+    /// The items of these instruction bits; `None` if one of the bits has no value in this switch.
+    pub(crate) fn of(bits: u16) -> Option<Vec<Self>> {
+        let items = Self::DELIVERED.into_iter().filter(|item| bits & item.bit() != 0);
+        (bits & !Self::delivered() == 0).then(|| items.collect())
+    }
+
     /// Its instruction bit, bit 0 the most significant.
     fn bit(self) -> u16 {
         0x8000
@@ -350,6 +373,7 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
     }
     check_ports(settings, refuse);
     check_routes(settings, refuse);
+    check_managed(settings, refuse);
     for (index, watch) in settings.watch.iter().enumerate() {
         let path = ["switch", "watch", &index.to_string()];
         if watch.items.is_empty() {
@@ -383,6 +407,21 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
         if error != switch::ConfigError::EmptyBitmap {
             refuse(path, error.to_string());
         }
+    }
+}
+
+/// What a manager decides is not written in the file.
+fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let written = [
+        ("reports", settings.reports.is_some()),
+        ("watch", !settings.watch.is_empty()),
+        ("filter", !settings.filter.is_empty()),
+        ("role", !settings.role.is_empty()),
+    ];
+    for (key, _) in written.iter().filter(|(_, written)| *written && settings.managed.is_some()) {
+        let message =
+            format!("the manager of this switch decides `{key}`; remove it, or remove [switch.managed]");
+        refuse(&["switch", key], message);
     }
 }
 
@@ -481,7 +520,7 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
             port: settings.mark.port,
             hop_by_hop: settings.mark.hop_by_hop,
         },
-        available: Item::DELIVERED.iter().fold(0, |bits, item| bits | item.bit()),
+        available: Item::delivered(),
         l4_checksum: match settings.l4_checksum {
             L4ChecksumSetting::Update => switch::L4Checksum::Update,
             L4ChecksumSetting::Leave => switch::L4Checksum::Leave,
@@ -636,6 +675,14 @@ mod tests {
         assert_eq!(port(1, &settings.ports[0], 1500).logical, 70_000);
         assert!(int_config(&settings).mark.hop_by_hop);
         assert!(read("logical = 0\n").unwrap_err().contains("from 1 to 4294967294"));
+    }
+
+    #[test]
+    fn a_managed_switch_has_no_watchlist_of_its_own() {
+        assert!(read("[switch.managed]\nstate = \"rules.json\"\n").unwrap().managed.is_some());
+        let error = read("[switch.managed]\n[[switch.watch]]\ndport = 80\n").unwrap_err();
+        assert!(error.contains("the manager of this switch decides `watch`"), "{error}");
+        assert_eq!((Item::of(0xa000), Item::of(1)), (Some(vec![Item::NodeId, Item::HopLatency]), None));
     }
 
     #[test]

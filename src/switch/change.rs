@@ -67,7 +67,7 @@ pub(crate) fn port(settings: &SwitchSettings, number: u16, body: Value) -> Resul
     checked(&changed).map(|()| after)
 }
 
-fn checked(settings: &SwitchSettings) -> Result<(), String> {
+pub(super) fn checked(settings: &SwitchSettings) -> Result<(), String> {
     let mut problems = Vec::new();
     switch::check(settings, &mut |path, message| problems.push(format!("{}: {message}", path.join("."))));
     for (index, error) in filter::rule_errors(&settings.filter) {

@@ -3,6 +3,7 @@
 mod change;
 mod checksum_log;
 pub(crate) mod dta;
+mod managed;
 mod ports;
 mod view;
 
@@ -23,9 +24,10 @@ use tokio::{sync::oneshot, time};
 use crate::{config::switch::SwitchSettings, control::Control, intercept::SwitchEnd, lock::lock};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
+pub(crate) use managed::{Proposal, Refused};
 pub(crate) use ports::Forwarder;
 use terminal::CliError;
-pub(crate) use view::{FilterView, PortView, SwitchView};
+pub(crate) use view::{FilterView, PortView, RulesView, SwitchView};
 
 /// Work for the switch's thread.
 type Work = Box<dyn FnOnce(&mut Forwarder) + Send>;
@@ -54,6 +56,8 @@ pub(crate) struct Handle {
     wake: Arc<UnixStream>,
     /// Its last view.
     last: Arc<Mutex<Option<SwitchView>>>,
+    /// Held while rules are saved and put in force.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The switch's end of the request channel.
@@ -82,7 +86,8 @@ impl Ready {
         let (near, far) = ends.map_err(|error| {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
-        let handle = Handle { requests, flag: Arc::clone(&flag), wake: Arc::new(near), last: Arc::default() };
+        let (wake, last, turn) = (Arc::new(near), Arc::default(), Arc::default());
+        let handle = Handle { requests, flag: Arc::clone(&flag), wake, last, turn };
         Ok(Self { forwarder, handle, requests: Requests { work, flag, wake: far } })
     }
 
@@ -161,6 +166,55 @@ impl Handle {
         lock(&self.last).clone()
     }
 
+    /// Its rules; `known`: waits for another version than this one, for a while.
+    ///
+    /// # Errors
+    /// The switch is overloaded, or has no manager.
+    pub(crate) async fn rules(&self, known: Option<&str>) -> Result<RulesView, RulesError> {
+        let read = |forwarder: &mut Forwarder| {
+            let view = forwarder.rules_view()?;
+            Some((view, forwarder.managed()?.versions()))
+        };
+        let (view, mut versions) =
+            self.ask(read).await.ok_or(RulesError::Silent)?.ok_or(Refused::NotManaged)?;
+        if known != Some(view.etag()) {
+            return Ok(view);
+        }
+        let other = async { versions.wait_for(|version| Some(version.as_str()) != known).await.is_ok() };
+        match time::timeout(LONGEST_WAIT, other).await {
+            // The switch has ended.
+            Ok(false) => Err(RulesError::Silent),
+            Ok(true) => {
+                let now = self.ask(|forwarder| forwarder.rules_view()).await.ok_or(RulesError::Silent)?;
+                Ok(now.ok_or(Refused::NotManaged)?)
+            }
+            Err(_) => Ok(view),
+        }
+    }
+
+    /// Executes what a manager asks for: on return it is in force, and survives a restart if the switch has a state file.
+    ///
+    /// # Errors
+    /// The reason; the rules are as before.
+    pub(crate) async fn propose(&self, proposal: Proposal) -> Result<RulesView, RulesError> {
+        let _turn = self.turn.lock().await;
+        let prepared = self.ask(move |forwarder| forwarder.prepare(proposal)).await;
+        let prepared = save(prepared.ok_or(RulesError::Silent)??).await?;
+        let done = move |forwarder: &mut Forwarder| {
+            forwarder.put_in_force(prepared)?;
+            forwarder.rules_view().ok_or((Refused::NotManaged, None))
+        };
+        match self.ask(done).await.ok_or(RulesError::Silent)? {
+            Ok(view) => Ok(view),
+            Err((refused, current)) => {
+                if let Some(current) = current {
+                    save(current).await?;
+                }
+                Err(refused.into())
+            }
+        }
+    }
+
     fn post(&self, work: Work) -> bool {
         match self.requests.try_send(work) {
             Ok(()) => {
@@ -178,6 +232,31 @@ impl Handle {
     }
 }
 
+/// Why rules cannot be read or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RulesError {
+    /// The switch is overloaded or has ended.
+    Silent,
+    /// The rules cannot be saved, with the reason and what to do.
+    NotSaved(String),
+    /// The switch refuses.
+    Refused(Refused),
+}
+
+impl From<Refused> for RulesError {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// Saves rules without delaying other requests.
+async fn save(prepared: managed::Prepared) -> Result<managed::Prepared, RulesError> {
+    let saved = tokio::task::spawn_blocking(move || prepared.save().map(|()| prepared)).await;
+    saved.map_err(|_| RulesError::Silent)?.map_err(RulesError::NotSaved)
+}
+
+/// Longest wait for another version of the rules.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// Maximum number of queued requests.
 const MAX_REQUESTS: usize = 64;
 /// Time limit of a response that may be an old one.

@@ -20,6 +20,7 @@ use super::{
     Requests, change,
     checksum_log::ChecksumLog,
     dta::{Destinations, Dta},
+    managed::{Managed, Prepared, Proposal, Refused},
 };
 use crate::config::{
     filter::{self, FilterSettings},
@@ -31,7 +32,11 @@ use terminal::CliError;
 /// State of the switch's thread.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
+    /// Those of the file.
+    file: SwitchSettings,
+    /// Those of the file, with what a manager's rules say.
     pub(super) settings: SwitchSettings,
+    managed: Option<Managed>,
     pub(super) router: Router,
     pub(super) ports: Vec<Port>,
     pub(super) reports: Reports,
@@ -136,7 +141,17 @@ impl Forwarder {
             let named = |port: &&Port| port.frames.interface() == interface;
             ports.iter().find(named).map_or(USUAL_MTU, |port| port.mtu)
         };
+        let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
+        let file = settings;
+        let managed = file.managed.as_ref().map(|managed| Managed::open(managed, clock.now())).transpose()?;
+        // Saved rules may name a port that the file no longer has.
+        let settings = managed.as_ref().map_or_else(|| Ok(file.clone()), |managed| managed.settings(&file));
+        let settings = settings.map_err(|error| CliError::new(format!("[switch.managed] state: {error}")))?;
         let mut config = switch::router(&settings, &mtu_of);
+        if let Some(managed) = &managed {
+            config.switch.available = managed.bits();
+            config.ports.iter_mut().for_each(|port| managed.fit(port));
+        }
         config.intercept = intercept.as_ref().map(|end| end.destinations.clone()).unwrap_or_default();
         let router = Router::new(config);
         let mut router = router.map_err(|error| CliError::new(format!("[switch]: {error}")))?;
@@ -145,12 +160,13 @@ impl Forwarder {
         router.switch_mut().set_filters(filters);
         router.switch_mut().set_roles(filter::roles(&settings.role));
         let staged = ports.iter().map(|_| Staged::default()).collect();
-        let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
         let dta = settings.dta.as_ref();
         let dta =
             dta.map(|dta| Dta::open(dta, settings.node, clock.now(), router.switch_mut())).transpose()?;
         let mut forwarder = Self {
+            file,
             settings,
+            managed,
             router,
             ports,
             reports: Reports::default(),
@@ -352,11 +368,76 @@ impl Forwarder {
     pub(crate) fn set_port(&mut self, settings: PortSettings) -> Result<(), String> {
         let at = self.settings.ports.iter().position(|port| port.number == settings.number);
         let at = at.ok_or_else(|| format!("there is no port {}", settings.number))?;
-        let port = switch::port(self.settings.node, &settings, self.ports[at].mtu);
+        let mut port = switch::port(self.settings.node, &settings, self.ports[at].mtu);
+        if let Some(managed) = &self.managed {
+            managed.fit(&mut port);
+        }
         let now = self.clock.now();
         self.router.advance(now, &mut Staging::new(&mut self.staged, &mut self.intercept));
         self.router.set_port(now, at, port).map_err(|error| error.to_string())?;
-        self.settings.ports[at] = settings;
+        self.settings.ports[at] = settings.clone();
+        self.file.ports[at] = settings;
+        Ok(())
+    }
+
+    /// Whether a manager decides its roles, watchlist and filters.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.managed.is_some()
+    }
+
+    /// The rules of its manager; `None`: it has none.
+    pub(super) fn managed(&self) -> Option<&Managed> {
+        self.managed.as_ref()
+    }
+
+    /// Checks what a manager asks for.
+    ///
+    /// # Errors
+    /// The reason; nothing changes.
+    pub(super) fn prepare(&self, proposal: Proposal) -> Result<Prepared, Refused> {
+        self.managed.as_ref().ok_or(Refused::NotManaged)?.prepare(proposal, &self.file)
+    }
+
+    /// Puts in force what was prepared and saved.
+    ///
+    /// # Errors
+    /// The reason, and what is in force, which must be saved again.
+    pub(super) fn put_in_force(&mut self, prepared: Prepared) -> Result<(), (Refused, Option<Prepared>)> {
+        let Some(managed) = &mut self.managed else { return Err((Refused::NotManaged, None)) };
+        let before = managed.take(prepared).map_err(|refused| (refused, Some(managed.current())))?;
+        if *managed.rules() == before {
+            return Ok(());
+        }
+        self.follow_rules().map_err(|error| {
+            let managed = self.managed.as_mut();
+            let current = managed.map(|managed| {
+                managed.restore(before);
+                managed.current()
+            });
+            // They were in force before.
+            let _ = self.follow_rules();
+            (Refused::Wrong(error), current)
+        })
+    }
+
+    /// Configures everything as the rules say.
+    fn follow_rules(&mut self) -> Result<(), String> {
+        let Some(managed) = &self.managed else { return Ok(()) };
+        let (settings, bits) = (managed.settings(&self.file)?, managed.bits());
+        let config = switch::int_config(&settings);
+        let switch = self.router.switch_mut();
+        switch.set_encoding(config.mark.dscp, config.l4_checksum).map_err(|error| error.to_string())?;
+        switch.set_available(bits);
+        self.put_filters(&settings)?;
+        self.watch(settings.watch.clone())?;
+        if settings.reports != self.settings.reports {
+            self.reports.sender = None;
+            self.next_check = 0;
+        }
+        self.settings = settings;
+        for port in self.settings.ports.clone() {
+            self.set_port(port)?;
+        }
         Ok(())
     }
 
@@ -370,6 +451,11 @@ impl Forwarder {
         destinations: Option<Destinations>,
     ) -> Result<(), String> {
         change::same_ports(&self.settings.ports, &settings.ports)?;
+        let file = settings;
+        let settings = match &self.managed {
+            Some(managed) => managed.settings(&file)?,
+            None => file.clone(),
+        };
         if let (Some(dta), Some(destinations)) = (&mut self.dta, destinations) {
             dta.set_destinations(destinations, self.clock.now(), self.router.switch_mut())?;
         }
@@ -384,7 +470,9 @@ impl Forwarder {
         self.settings.queue_reports.clone_from(&settings.queue_reports);
         self.settings.role.clone_from(&settings.role);
         self.put_filters(&settings)?;
-        self.watch(settings.watch)
+        self.watch(settings.watch)?;
+        self.file = SwitchSettings { managed: self.file.managed.take(), ..file };
+        Ok(())
     }
 }
 

@@ -5,8 +5,9 @@ use detect::detector::{Counts, Decision};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DtaView, ports::Forwarder};
-use crate::config::filter::FilterSettings;
+use super::{DtaView, managed::WATCH_ENTRIES, ports::Forwarder};
+use crate::config::{filter::FilterSettings, switch::Item};
+use crate::rules::{self, ElectionView, RuleView};
 use crate::view::NamedCounts;
 use settings::setting::Setting;
 
@@ -43,6 +44,63 @@ pub(crate) struct SwitchView {
     pub(crate) neighbours: usize,
     /// ICMP errors suppressed by the rate limit.
     pub(crate) errors_suppressed: u64,
+}
+
+/// Rules of a managed switch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchRules"))]
+pub(crate) struct RulesView {
+    /// Node id.
+    pub(crate) node: u32,
+    /// Name, as configured.
+    pub(crate) name: Option<String>,
+    /// Version of the rules; claims, changes and restarts change it.
+    pub(crate) etag: String,
+    /// The highest election that claimed the switch.
+    pub(crate) election: ElectionView,
+    /// Whether the switch forwards packets.
+    pub(crate) forwarding: bool,
+    /// What it can do.
+    pub(crate) capabilities: CapabilitiesView,
+    /// Its ports.
+    pub(crate) ports: Vec<RulesPortView>,
+    /// The rules.
+    pub(crate) rules: Vec<RuleView>,
+}
+
+/// What a switch can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchCapabilities"))]
+pub(crate) struct CapabilitiesView {
+    /// Instruction bits that it can fill.
+    pub(crate) bits: u16,
+    /// Entries of its watchlist.
+    pub(crate) watch_entries: usize,
+    /// Entries of its filter table.
+    pub(crate) filter_entries: usize,
+}
+
+/// A port, for a manager.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchRulesPort"))]
+pub(crate) struct RulesPortView {
+    /// Number.
+    pub(crate) number: u16,
+    /// Network interface.
+    pub(crate) interface: String,
+    /// Hosts are behind it.
+    pub(crate) edge: bool,
+    /// It is switched on.
+    pub(crate) up: bool,
+    /// Longest IP packet, bytes.
+    pub(crate) mtu: u16,
+}
+
+impl RulesView {
+    /// Version of the rules.
+    pub(crate) fn etag(&self) -> &str {
+        &self.etag
+    }
 }
 
 /// Every frame: `received + originated = sent + consumed + queued + dropped`.
@@ -319,6 +377,35 @@ impl Forwarder {
             queue: queue(self.router.queue(index)),
             ingress_queue: queue(self.router.queue_in(index)),
         }
+    }
+
+    /// The rules of its manager; `None`: it has none.
+    pub(crate) fn rules_view(&self) -> Option<RulesView> {
+        let managed = self.managed()?;
+        let ports = self.router.config().ports.iter().zip(&self.settings.ports);
+        let port = |(port, settings): (&dataplane::router::Port, &crate::config::switch::PortSettings)| {
+            RulesPortView {
+                number: settings.number,
+                interface: settings.interface.clone(),
+                edge: settings.edge,
+                up: settings.up,
+                mtu: port.mtu,
+            }
+        };
+        Some(RulesView {
+            node: self.settings.node,
+            name: self.settings.name.clone(),
+            etag: managed.etag().0,
+            election: managed.election().into(),
+            forwarding: managed.forwards(),
+            capabilities: CapabilitiesView {
+                bits: Item::delivered(),
+                watch_entries: WATCH_ENTRIES,
+                filter_entries: dataplane::filter::MAX_FILTERS,
+            },
+            ports: ports.map(port).collect(),
+            rules: rules::views(managed.rules()),
+        })
     }
 
     /// The settings of a port now.

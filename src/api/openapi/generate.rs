@@ -65,6 +65,7 @@ const fn change(
 fn operations() -> Vec<Operation> {
     let mut all = network();
     all.extend(roles());
+    all.extend(rules());
     all.extend(memory());
     all.extend(program());
     all
@@ -117,6 +118,33 @@ fn network() -> Vec<Operation> {
             "Read-only SQL over the views events, rollups, flows, drops, losses, reports.",
             Some(of::<stored::SqlQuery>),
             of::<crate::sql::Rows>,
+        ),
+    ]
+}
+
+/// What a manager reads and writes.
+fn rules() -> Vec<Operation> {
+    use crate::{rules::ElectionView, switch::RulesView};
+    vec![
+        get(
+            "/api/v1/switch/rules",
+            "Rules of a managed switch, its ports and what it can do.",
+            crate::api::rules::RULES,
+            of::<RulesView>,
+        ),
+        change(
+            "patch",
+            "/api/v1/switch/rules",
+            "Changes rules, all or none, on disk before the response if the switch has a state file. 409: another manager has a higher election; 412: the rules have another version.",
+            Some(of::<crate::api::rules::ChangesBody>),
+            of::<RulesView>,
+        ),
+        change(
+            "post",
+            "/api/v1/switch/claim",
+            "Makes the requester the only writer of the rules. 409: another manager has a higher election.",
+            Some(of::<ElectionView>),
+            of::<RulesView>,
         ),
     ]
 }
@@ -318,6 +346,9 @@ impl Operation {
         let segments = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let mut parameters: Vec<Value> = segments.map(segment).collect();
         parameters.extend(self.parameters.iter().map(query));
+        if self.path.ends_with("/rules") && self.method == "patch" {
+            parameters.push(if_match());
+        }
         let content = match self.response {
             ResponseBody::Json(make) => json!({"application/json": {"schema": make(generator)}}),
             ResponseBody::Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
@@ -339,6 +370,11 @@ impl Operation {
         }
         described
     }
+}
+
+fn if_match() -> Value {
+    let about = "The `etag` of the rules from which the changes were made.";
+    json!({"name": "If-Match", "in": "header", "required": true, "description": about, "schema": {"type": "string"}})
 }
 
 fn segment(name: &str) -> Value {

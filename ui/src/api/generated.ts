@@ -162,6 +162,14 @@ export type CountAnswer = {
   total: number;
 };
 
+/** Which manager may write: the higher one wins, first by term, then by epoch. */
+export type Election = {
+  /** Claims within the term. */
+  epoch: number;
+  /** Term of the manager's lease. */
+  term: number;
+};
+
 /** Why a request was refused. */
 export type Error = {
   /** One sentence with the reason and the fix. */
@@ -959,6 +967,88 @@ export type Rows = {
   truncated: boolean;
 };
 
+/** A rule. */
+export type Rule = {
+  /** DSCP that marks packets with INT, 1 to 63. */
+  dscp: number;
+  kind: "encoding";
+  /** `update`, `leave` or `zero`. */
+  l4_checksum: string;
+} | {
+  /** Its address and port. */
+  collector: string;
+  kind: "session";
+} | {
+  kind: "sink";
+  /** Its number. */
+  port: number;
+} | {
+  /** Its bit, 0 (the most significant) to 15. */
+  bit: number;
+  kind: "instruction";
+} | {
+  /** `noop`, `per_hop`, `per_flow` or `change`. */
+  algorithm: string;
+  /** The flows. */
+  flows: RuleFlows;
+  kind: "filter";
+  /** The metric that is compared. */
+  metric: string;
+  /** A greater difference is reported, in the metric's unit. */
+  threshold: number;
+} | {
+  kind: "forwarding";
+} | {
+  kind: "source";
+  /** Its number. */
+  port: number;
+} | {
+  /** The instruction bitmap. */
+  bits: number;
+  /** Dropped packets are reported. */
+  drops: boolean;
+  /** The flows. */
+  flows: RuleFlows;
+  /** Remaining hop count at the source. */
+  hops: number;
+  kind: "watch";
+  /** `md`, `mx`, `postcard` or `sf`. */
+  mode: string;
+  /** One packet of this many is measured. */
+  sample: number;
+};
+
+/** One change. */
+export type RuleChange = {
+  add: Rule;
+} | {
+  remove: Rule;
+};
+
+/** Changes of rules. */
+export type RuleChanges = {
+  /** The changes in order; all are executed, or none. */
+  changes: Array<RuleChange>;
+  /** The election with which the writer claimed the switch. */
+  election: Election;
+};
+
+/** Flows: a packet must match every key that is given. */
+export type RuleFlows = {
+  /** First and last destination port. */
+  dport?: Array<unknown> | null;
+  /** DSCP. */
+  dscp?: number | null;
+  /** Destination network. */
+  dst?: string | null;
+  /** IP protocol. */
+  proto?: number | null;
+  /** First and last source port. */
+  sport?: Array<unknown> | null;
+  /** Source network. */
+  src?: string | null;
+};
+
 /** Result of a sketch query. */
 export type SketchAnswer = {
   /** False when columns of different epochs may be mixed. */
@@ -1203,6 +1293,16 @@ export type Switch = {
   watch: Array<Record<string, unknown>>;
 };
 
+/** What a switch can do. */
+export type SwitchCapabilities = {
+  /** Instruction bits that it can fill. */
+  bits: number;
+  /** Entries of its filter table. */
+  filter_entries: number;
+  /** Entries of its watchlist. */
+  watch_entries: number;
+};
+
 /** DTA reports of a switch. */
 export type SwitchDta = {
   /** Collectors. */
@@ -1391,6 +1491,40 @@ export type SwitchReports = {
   to: string | null;
   /** Datagrams not sent: no address is known, or the kernel refused them. */
   unsent: number;
+};
+
+/** Rules of a managed switch. */
+export type SwitchRules = {
+  /** What it can do. */
+  capabilities: SwitchCapabilities;
+  /** The highest election that claimed the switch. */
+  election: Election;
+  /** Version of the rules; claims, changes and restarts change it. */
+  etag: string;
+  /** Whether the switch forwards packets. */
+  forwarding: boolean;
+  /** Name, as configured. */
+  name: string | null;
+  /** Node id. */
+  node: number;
+  /** Its ports. */
+  ports: Array<SwitchRulesPort>;
+  /** The rules. */
+  rules: Array<Rule>;
+};
+
+/** A port, for a manager. */
+export type SwitchRulesPort = {
+  /** Hosts are behind it. */
+  edge: boolean;
+  /** Network interface. */
+  interface: string;
+  /** Longest IP packet, bytes. */
+  mtu: number;
+  /** Number. */
+  number: number;
+  /** It is switched on. */
+  up: boolean;
 };
 
 /** Every frame: `received + originated = sent + consumed + queued + dropped`. */
