@@ -33,7 +33,7 @@ use crate::{
     live::Hub,
     lock::lock,
     log::Log,
-    memory_role,
+    manager_role, memory_role,
     monitor::Monitor,
     notify,
     pipeline::{self, Pipeline, RuleNames},
@@ -61,6 +61,7 @@ pub(crate) struct Server {
     reporter: Option<reporter_role::Role>,
     translator: Option<translator_role::Role>,
     memory: Option<memory_role::Role>,
+    manager: Option<manager_role::Role>,
     api: Option<Api>,
     generation: u32,
     /// Drops privileges that are no longer needed.
@@ -196,6 +197,7 @@ impl Server {
             reporter: None,
             translator: None,
             memory: None,
+            manager: None,
             api: None,
             generation: 0,
             drops_privileges: false,
@@ -269,6 +271,12 @@ impl Server {
             self.pipeline.gauge(),
             Arc::clone(&self.hub),
         );
+        let monitor = Arc::new(monitor);
+        let manager = settings.manager.clone();
+        let start = |manager| {
+            manager_role::Role::start(Arc::clone(&settings), manager, Arc::clone(&monitor), &self.control)
+        };
+        self.manager = manager.map(start).transpose()?;
         let context = self.context(&settings, monitor)?;
         let mut api = Api::new(settings.api.listen, context);
         let started = api.start();
@@ -284,11 +292,11 @@ impl Server {
     }
 
     /// What the handlers of the API need.
-    fn context(&self, settings: &Settings, monitor: Monitor) -> Result<api::Context, CliError> {
+    fn context(&self, settings: &Settings, monitor: Arc<Monitor>) -> Result<api::Context, CliError> {
         let reader = self.reader(settings)?;
         Ok(api::Context {
             active_config: Arc::clone(&self.active_config),
-            monitor: Arc::new(monitor),
+            monitor,
             hub: Arc::clone(&self.hub),
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
@@ -296,6 +304,7 @@ impl Server {
             reporter: self.reporter.as_ref().map(reporter_role::Role::handle),
             translator: self.translator.as_ref().map(translator_role::Role::handle),
             memory: self.memory.as_ref().map(memory_role::Role::handle),
+            manager: self.manager.as_ref().map(manager_role::Role::handle),
             sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned(), "[api] query_timeout")),
             store: reader,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
@@ -481,6 +490,9 @@ impl Server {
         self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
         self.active_config.replace(merged);
+        if let Some(manager) = &self.manager {
+            manager.reload(&self.active_config.settings());
+        }
         Ok(unchanged)
     }
 
@@ -497,6 +509,7 @@ impl Server {
         if let Some(mut api) = self.api.take() {
             api.stop();
         }
+        drop(self.manager.take());
         drop(self.switch.take());
         drop(self.aggregator.take());
         drop(self.reporter.take());

@@ -24,6 +24,7 @@ mod lifecycle;
 mod live;
 mod lock;
 mod log;
+mod manager_role;
 mod memory_role;
 mod metrics;
 mod monitor;

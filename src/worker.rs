@@ -1,7 +1,7 @@
 //! A worker: a collector with its inputs and outputs. Bursts go in, batches go out to the pipeline; queries run in between.
 
 mod removals;
-mod slice;
+pub(crate) mod slice;
 mod snapshot;
 mod tasks;
 

@@ -1,7 +1,7 @@
 //! Settings of a TOML file: declared once, read with every problem located, shown, and explained in a manual.
 //!
 //! [`read`] locates problems; [`setting`] has the trait of settings and the macros that declare tables and choices; [`values`] has the
-//! plain values: numbers, durations, sizes, addresses; [`show`] writes settings as TOML and JSON, and the reference page.
+//! plain values: numbers, durations, sizes, addresses; [`json`] reads settings from JSON; [`show`] writes settings as TOML and JSON, and the reference page.
 //!
 //! # Example
 //! ```
@@ -32,6 +32,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod json;
 pub mod read;
 pub mod setting;
 pub mod show;

@@ -5,6 +5,7 @@ mod connections;
 mod dta;
 mod flows;
 mod guard;
+mod intents;
 mod openapi;
 mod page;
 pub(crate) mod pages;
@@ -57,6 +58,8 @@ pub(crate) struct Context {
     pub(crate) translator: Option<crate::translator_role::Handle>,
     /// The collector's memory, if there is one.
     pub(crate) memory: Option<crate::memory_role::Handle>,
+    /// The manager, if there is one.
+    pub(crate) manager: Option<crate::manager_role::Handle>,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL over it.
@@ -119,6 +122,19 @@ routes! {
     get "/api/v1/dta/snapshots" => dta::snapshots,
     post "/api/v1/dta/snapshots" => dta::snapshot,
     get "/api/v1/dta/calculate" => dta::calculator,
+    get "/api/v1/intents" => intents::list,
+    put "/api/v1/intents" => intents::put,
+    post "/api/v1/intents/plan" => intents::dry_run,
+    get "/api/v1/intents/{name}" => intents::show,
+    delete "/api/v1/intents/{name}" => intents::remove,
+    get "/api/v1/devices" => intents::devices,
+    get "/api/v1/devices/{name}" => intents::device,
+    get "/api/v1/plan" => intents::plan,
+    post "/api/v1/plan/apply" => intents::apply,
+    get "/api/v1/domain" => intents::domain,
+    post "/api/v1/domain/stop" => intents::stop,
+    post "/api/v1/domain/start" => intents::start,
+    get "/api/v1/domain/history" => intents::history,
     get "/api/v1/config" => state::config,
     post "/api/v1/config/reload" => state::reload,
     get "/api/v1/openapi.json" => openapi::document,

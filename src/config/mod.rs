@@ -5,6 +5,7 @@ pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod dta;
 pub(crate) mod filter;
+pub(crate) mod manager;
 pub(crate) mod memory;
 pub(crate) mod renamed;
 pub(crate) mod reporter;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     aggregator::AggregatorSettings,
+    manager::ManagerSettings,
     reporter::ReporterSettings,
     sections::{
         ApiSettings, CollectorSettings, LogSettings, NodeEntry, ProfileSettings, RuleSettings,
@@ -12,6 +13,7 @@ use super::{
     switch::SwitchSettings,
     translator::TranslatorSettings,
 };
+use manager::{intent::IntentSettings, inventory::InventorySettings};
 use settings::section;
 
 section! {
@@ -37,6 +39,12 @@ section! {
         pub(crate) aggregator: Option<AggregatorSettings> = None,
         /// A reporter of Direct Telemetry Access for this machine's programs.
         pub(crate) reporter: Option<ReporterSettings> = None,
+        /// A manager of INT.
+        pub(crate) manager: Option<ManagerSettings> = None,
+        /// What a manager drives.
+        pub(crate) inventory: InventorySettings = InventorySettings::default(),
+        /// What a manager shall watch.
+        [live] pub(crate) intents: Vec<IntentSettings> = Vec::new(),
         /// Storage on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// The HTTP API.

@@ -1,13 +1,12 @@
 //! Changes at run time, by JSON with the keys of the configuration file: parsed and validated by the same code.
 
-use serde_json::{Map, Value};
-use toml::de::DeTable;
+use serde_json::Value;
 
 use crate::config::{
     filter::{self, FilterSettings},
     switch::{self, PortSettings, SwitchSettings, WatchSettings},
 };
-use settings::{read::Reader, setting::Setting};
+use settings::{json::read, setting::Setting};
 
 /// Checks that no port was added, removed or moved to another interface, and that `edge` is unchanged.
 pub(crate) fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(), String> {
@@ -78,41 +77,6 @@ pub(super) fn checked(settings: &SwitchSettings) -> Result<(), String> {
         ));
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
-}
-
-/// Parses a value as if it were in a configuration file.
-fn read<T: Setting>(body: &Value) -> Result<T, String> {
-    let text = format!("body = {}", inline(body));
-    let mut reader = Reader::new(&text);
-    let read = match DeTable::parse(&text) {
-        Ok(table) => table.get_ref().get("body").and_then(|node| T::read(node, &mut reader)),
-        Err(error) => return Err(error.message().trim_end().to_owned()),
-    };
-    let problems = reader.messages();
-    match read {
-        Some(read) if problems.is_empty() => Ok(read),
-        _ => Err(problems.join("; ")),
-    }
-}
-
-/// A JSON value as TOML on one line; nulls are left out.
-fn inline(value: &Value) -> String {
-    match value {
-        Value::Array(list) => {
-            let parts: Vec<String> = list.iter().filter(|value| !value.is_null()).map(inline).collect();
-            format!("[{}]", parts.join(", "))
-        }
-        Value::Object(table) => {
-            let table: &Map<String, Value> = table;
-            let set = table.iter().filter(|(_, value)| !value.is_null());
-            let pairs: Vec<String> = set
-                .map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value)))
-                .collect();
-            format!("{{ {} }}", pairs.join(", "))
-        }
-        // A JSON text, number or boolean is a TOML one, too.
-        plain => plain.to_string(),
-    }
 }
 
 #[cfg(test)]

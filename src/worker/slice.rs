@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use collector::{Collector, FlowSummary, NetworkEntry};
+use collector::{Collector, FlowSummary, FlowView, NetworkEntry};
 
 /// Copies the flows in the slots from `first` on until the slice is over. Returns the next slot; `None` at the end.
 pub(crate) fn copy_flows(collector: &Collector, first: u32, copies: &mut Vec<FlowSummary>) -> Option<u32> {
@@ -14,6 +14,17 @@ pub(crate) fn copy_flows(collector: &Collector, first: u32, copies: &mut Vec<Flo
     visit_slots(first, collector.flow_slots(), over, |slots| {
         copies.extend(collector.flow_summaries_in(slots));
     })
+}
+
+/// Passes the flows in the slots from `first` on to `visit` until the slice is over. Returns the next slot; `None` at the end.
+pub(crate) fn visit_flows(
+    collector: &Collector,
+    first: u32,
+    mut visit: impl FnMut(FlowView<'_>),
+) -> Option<u32> {
+    let begun = Instant::now();
+    let over = || begun.elapsed() >= SLICE;
+    visit_slots(first, collector.flow_slots(), over, |slots| collector.flows_in(slots).for_each(&mut visit))
 }
 
 /// Passes the entries of the network's tables in the slots from `first` on to `visit` until the slice is over. Returns the next

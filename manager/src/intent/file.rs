@@ -215,7 +215,7 @@ impl<T: Setting> Setting for Several<T> {
 
 /// Declares a value that is read from one text.
 macro_rules! written {
-    ($(#[doc = $doc:literal])+ $name:ident($inner:ty): $kind:literal, $parse:expr) => {
+    ($(#[doc = $doc:literal])+ $name:ident($inner:ty): $kind:literal, $parse:expr, $show:expr) => {
         $(#[doc = $doc])+
         #[derive(Clone, Debug, PartialEq)]
         struct $name($inner);
@@ -233,7 +233,8 @@ macro_rules! written {
             }
 
             fn show(&self) -> Shown {
-                Shown::Plain(format!("{:?}", self.0).into())
+                let show: fn(&$inner) -> String = $show;
+                Shown::Plain(show(&self.0).into())
             }
         }
     };
@@ -242,27 +243,32 @@ macro_rules! written {
 written! {
     /// The name of a metric.
     MetricName(Metric): "\"flow_path\", \"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"",
-    Metric::from_name
+    Metric::from_name,
+    |metric| metric.name().to_owned()
 }
 written! {
     /// A port or a range.
     Port(PortRange): "a port such as \"443\", or a range such as \"8000-8999\"",
-    |text| text.parse().ok()
+    |text| text.parse().ok(),
+    PortRange::to_string
 }
 written! {
     /// A DSCP.
     Dscp(u8): "a DSCP from 0 to 63",
-    |text| text.parse().ok().filter(|dscp| *dscp < 64)
+    |text| text.parse().ok().filter(|dscp| *dscp < 64),
+    u8::to_string
 }
 written! {
     /// A share of packets.
     Sample(u32): "\"1 in 10\" or another whole number",
-    |text| text.strip_prefix("1 in ")?.trim().parse().ok().filter(|n| *n > 0)
+    |text| text.strip_prefix("1 in ")?.trim().parse().ok().filter(|n| *n > 0),
+    |n| format!("1 in {n}")
 }
 written! {
     /// A rate of reports.
     Budget(u64): "a rate of reports such as \"2000 reports/s\"",
-    |text| text.strip_suffix("reports/s")?.trim_end().parse().ok().filter(|n| *n > 0)
+    |text| text.strip_suffix("reports/s")?.trim_end().parse().ok().filter(|n| *n > 0),
+    |n| format!("{n} reports/s")
 }
 written! {
     /// An end.
@@ -270,6 +276,10 @@ written! {
     |text| {
         let length = values::nanoseconds(text).filter(|length| *length > 0).map(Until::After);
         length.or_else(|| time::nanoseconds(text).map(Until::At))
+    },
+    |until| match until {
+        Until::After(length) => values::duration_text(*length),
+        Until::At(time) => time::text(*time),
     }
 }
 written! {
@@ -280,7 +290,8 @@ written! {
         let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
         let millionths = percent.map(|percent| (percent * 1e4).round() as u64);
         text.parse().ok().or(millionths).or_else(|| values::nanoseconds(text))
-    }
+    },
+    u64::to_string
 }
 
 /// Reads a file of intents; `file` is its name in messages, `now` the time in ns since 1970.
@@ -297,6 +308,44 @@ pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError
         intents = checked(&settings.intents, &root, &mut reader, now);
     }
     reader.finish(file).map(|()| intents)
+}
+
+/// The tables of a file of intents; each intent is checked as by [`read`].
+///
+/// # Errors
+/// Every problem with its line and what to do.
+pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSettings>, ConfigError> {
+    let mut reader = Reader::new(text);
+    let mut intents = Vec::new();
+    if let Some(root) = reader.parse()
+        && let Some(settings) = IntentFile::read(&root, &mut reader)
+        && reader.has_no_problems()
+    {
+        checked(&settings.intents, &root, &mut reader, now);
+        intents = settings.intents;
+    }
+    reader.finish(file).map(|()| intents)
+}
+
+/// One intent, written as a table on one line. `now` is in ns since 1970.
+///
+/// # Errors
+/// Every problem, as one message.
+pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
+    let text = format!("intents = [{table}]");
+    let mut reader = Reader::new(&text);
+    let mut intents = Vec::new();
+    if let Some(root) = reader.parse()
+        && let Some(settings) = IntentFile::read(&root, &mut reader)
+        && reader.has_no_problems()
+    {
+        intents = checked(&settings.intents, &root, &mut reader, now);
+    }
+    let problems = reader.messages();
+    match intents.pop() {
+        Some(intent) if problems.is_empty() => Ok(intent),
+        _ => Err(problems.join("; ")),
+    }
 }
 
 /// The intents of `[[intents]]` in a file that has other tables as well. `root` is the file, in which `reader` locates what is wrong.

@@ -10,7 +10,8 @@ use std::fmt;
 
 use detect::{Metric, RuleSet};
 
-pub use self::file::{IntentSettings, chapters, checked, read};
+pub use self::file::{IntentSettings, chapters, checked, read, read_one, read_settings};
+pub use self::time::text as time_text;
 
 use crate::device::{FilterAlgorithm, Mode};
 use crate::flows::{FlowKey, Flows, FlowsError};

@@ -1,3 +1,5 @@
+use settings::setting::Setting;
+
 use super::*;
 
 /// The example of the reference.
@@ -129,4 +131,19 @@ fn the_reference_has_all_tables() {
         "[intents[].tell.then]",
     ];
     assert_eq!(headings, expected);
+}
+
+/// What is shown is read again as the same intent: the manager stores intents in this form.
+#[test]
+fn an_intent_is_shown_as_it_is_written() {
+    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us", link_utilization = "5%" }, rule = "hop_latency > 1 ms", filter = "change", then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s", until = "2h", priority = 7 }"#;
+    let text = format!("intents = [{table}]");
+    let mut reader = settings::read::Reader::new(&text);
+    let root = reader.parse().unwrap();
+    let list = root.get_ref().get("intents").unwrap();
+    let settings = Vec::<IntentSettings>::read(list, &mut reader).unwrap();
+    let shown = settings::json::inline(&settings[0].show().to_written());
+    assert_eq!(read_one(&shown, 5), read_one(table, 5), "{shown}");
+    assert_eq!(read_one(&shown, 5).unwrap().name, "storage");
+    assert!(read_one("{ name = \"a\" }", 5).unwrap_err().contains("nothing is watched"));
 }

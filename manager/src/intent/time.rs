@@ -33,6 +33,22 @@ pub(super) fn nanoseconds(text: &str) -> Option<u64> {
     u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)
 }
 
+/// That time in UTC, to the second: what [`nanoseconds`] reads.
+pub fn text(nanoseconds: u64) -> String {
+    let seconds = (nanoseconds / 1_000_000_000) as i64;
+    let (day, clock) = (seconds / 86_400, seconds % 86_400);
+    let mut year = 1970 + day / 366;
+    while days(year + 1, 1, 1) <= day {
+        year += 1;
+    }
+    let mut month = 1;
+    while month < 12 && days(year, month + 1, 1) <= day {
+        month += 1;
+    }
+    let date = day - days(year, month, 1) + 1;
+    format!("{year:04}-{month:02}-{date:02}T{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60)
+}
+
 fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
@@ -54,7 +70,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::nanoseconds;
+    use super::{nanoseconds, text};
 
     #[test]
     fn times_are_read_with_their_zone() {
@@ -62,6 +78,11 @@ mod tests {
         assert_eq!(seconds("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(seconds("2000-03-01T00:00:00Z"), Some(951_868_800));
         assert_eq!(seconds("2026-11-24T08:00:00+01:00"), Some(1_795_503_600));
+        for time in
+            ["1970-01-01T00:00:00Z", "2000-02-29T23:59:59Z", "2026-12-31T08:07:06Z", "2400-03-01T00:00:00Z"]
+        {
+            assert_eq!(nanoseconds(time).map(text).as_deref(), Some(time));
+        }
         let wrong =
             ["2026-02-29T00:00:00Z", "2026-1-1T00:00:00Z", "2026-01-01", "2026-01-01T24:00:00Z", "", "é"];
         assert_eq!(wrong.map(seconds), [None; 6]);

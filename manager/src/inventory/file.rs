@@ -80,6 +80,13 @@ pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     reader.finish(file).map(|()| inventory)
 }
 
+/// The inventory of settings that were [`checked`].
+pub fn of(settings: &InventorySettings) -> Inventory {
+    let mut reader = Reader::new("");
+    // Every problem was reported where the settings were read.
+    reader.parse().map_or_else(Inventory::default, |root| checked(settings, &root, &mut reader))
+}
+
 /// The inventory of a table of a larger file. `node` is that table, in which `reader` locates what is wrong.
 pub fn checked(settings: &InventorySettings, node: &Node<'_>, reader: &mut Reader<'_>) -> Inventory {
     let mut inventory = Inventory::default();

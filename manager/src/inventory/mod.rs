@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-pub use self::file::{InventorySettings, checked, read};
+pub use self::file::{InventorySettings, checked, of, read};
 
 use crate::device::{NodeId, PortId};
 

@@ -66,6 +66,8 @@ fn operations() -> Vec<Operation> {
     let mut all = network();
     all.extend(roles());
     all.extend(rules());
+    all.extend(manager());
+    all.extend(domain());
     all.extend(memory());
     all.extend(program());
     all
@@ -118,6 +120,78 @@ fn network() -> Vec<Operation> {
             "Read-only SQL over the views events, rollups, flows, drops, losses, reports.",
             Some(of::<stored::SqlQuery>),
             of::<crate::sql::Rows>,
+        ),
+    ]
+}
+
+/// Intents, devices and plans.
+fn manager() -> Vec<Operation> {
+    use crate::manager_role::view as of_manager;
+    vec![
+        get("/api/v1/intents", "The intents of the manager, by name.", &[], of::<of_manager::IntentsView>),
+        change(
+            "put",
+            "/api/v1/intents",
+            "Adds an intent, or replaces the one of its name. The body is a table as in `[[intents]]`. `If-Match: \"ETAG\"`: only this version; `If-None-Match: *`: only a new one (412). 409: it is in the configuration file.",
+            Some(object),
+            of::<of_manager::IntentView>,
+        ),
+        change(
+            "post",
+            "/api/v1/intents/plan",
+            "What adding an intent would change, and what it costs; nothing changes.",
+            Some(object),
+            of::<of_manager::PlanView>,
+        ),
+        get("/api/v1/intents/{name}", "One intent.", &[], of::<of_manager::IntentView>),
+        change(
+            "delete",
+            "/api/v1/intents/{name}",
+            "Removes an intent; the response has those that remain.",
+            None,
+            of::<of_manager::IntentsView>,
+        ),
+        get("/api/v1/devices", "The devices of the manager, by node id.", &[], of::<of_manager::DevicesView>),
+        get("/api/v1/devices/{name}", "One device.", &[], of::<of_manager::DeviceView>),
+        get(
+            "/api/v1/plan",
+            "Changes that wait until the network is calm, or for a person.",
+            &[],
+            of::<of_manager::PlanView>,
+        ),
+        change("post", "/api/v1/plan/apply", "Approves the plan.", None, of::<of_manager::PlanView>),
+    ]
+}
+
+/// The domain of a manager.
+fn domain() -> Vec<Operation> {
+    use crate::{api::intents, manager_role::view as of_manager};
+    vec![
+        get(
+            "/api/v1/domain",
+            "The domain: links, encoding of INT, collectors.",
+            &[],
+            of::<of_manager::DomainView>,
+        ),
+        change(
+            "post",
+            "/api/v1/domain/stop",
+            "Removes all INT from the devices; the intents stay, and can be started again.",
+            None,
+            of::<of_manager::DomainView>,
+        ),
+        change(
+            "post",
+            "/api/v1/domain/start",
+            "Puts the intents in force again.",
+            None,
+            of::<of_manager::DomainView>,
+        ),
+        get(
+            "/api/v1/domain/history",
+            "What was done and what happened, newest first.",
+            intents::HISTORY,
+            of::<of_manager::ManagerHistoryView>,
         ),
     ]
 }
@@ -344,7 +418,7 @@ pub(super) fn document() -> Value {
 impl Operation {
     fn describe(&self, generator: &mut SchemaGenerator, bodies: &mut SchemaGenerator) -> Value {
         let segments = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let mut parameters: Vec<Value> = segments.map(segment).collect();
+        let mut parameters: Vec<Value> = segments.map(|name| segment(self.path, name)).collect();
         parameters.extend(self.parameters.iter().map(query));
         if self.path.ends_with("/rules") && self.method == "patch" {
             parameters.push(if_match());
@@ -377,7 +451,7 @@ fn if_match() -> Value {
     json!({"name": "If-Match", "in": "header", "required": true, "description": about, "schema": {"type": "string"}})
 }
 
-fn segment(name: &str) -> Value {
+fn segment(path: &str, name: &str) -> Value {
     let (about, schema) = match name {
         "id" => (
             "Flow id (16 hexadecimal digits), or the flow as text, percent-encoded.",
@@ -387,6 +461,10 @@ fn segment(name: &str) -> Value {
             "Port number.",
             json!({"type": "integer", "format": "uint16", "minimum": 0, "maximum": u16::MAX}),
         ),
+        "name" if path.starts_with("/api/v1/intents") => ("Name of the intent.", json!({"type": "string"})),
+        "name" if path.starts_with("/api/v1/devices") => {
+            ("Name or node id of the device.", json!({"type": "string"}))
+        }
         "list" => {
             ("List id.", json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}))
         }

@@ -162,6 +162,102 @@ export type CountAnswer = {
   total: number;
 };
 
+/** A device. */
+export type Device = {
+  /** Where the driver finds it. */
+  address: string;
+  /** Its driver. */
+  driver: string;
+  /** Rules that it has too many. */
+  extra: number;
+  /** Its filters, and how many fit. */
+  filter_entries: Array<unknown>;
+  /** Entries of others. */
+  foreign: Array<string>;
+  /** Its labels. */
+  labels: Array<string>;
+  /** Rules that it lacks. */
+  missing: number;
+  /** Its name. */
+  name: string;
+  /** Node id. */
+  node: number;
+  /** Its ports. */
+  ports: Array<DevicePort>;
+  /** Its border is closed: INT that reaches it stays inside the domain. */
+  ready: boolean;
+  /** Its rules as last read, for people; null: never read. */
+  rules: Array<string> | null;
+  /** `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `failed` or `standby`. */
+  state: string;
+  /** The state in one sentence. */
+  text: string;
+  /** Entries of its watchlist, and how many fit. */
+  watch_entries: Array<unknown>;
+};
+
+/** Changes of one device. */
+export type DevicePlan = {
+  /** Rules added. */
+  added: number;
+  /** The changes in the order in which they are applied, for people. */
+  changes: Array<string>;
+  /** Its name. */
+  name: string;
+  /** Node id. */
+  node: number;
+  /** Rules removed. */
+  removed: number;
+};
+
+/** A port of a device. */
+export type DevicePort = {
+  /** Longest IP packet, bytes. */
+  mtu: number | null;
+  /** Interface. */
+  name: string | null;
+  /** The other end, if it is a device. */
+  peer: string | null;
+  /** Number. */
+  port: number;
+  /** `fabric`, `edge`, `unused` or `disputed`. */
+  role: string;
+  /** It is an INT sink now. */
+  sink: boolean;
+  /** It is an INT source now. */
+  source: boolean;
+};
+
+/** Devices. */
+export type Devices = {
+  /** The devices, by node id. */
+  devices: Array<Device>;
+};
+
+/** The domain. */
+export type Domain = {
+  /** This manager acts; else another one has taken over. */
+  acting: boolean;
+  /** Where reports go. */
+  collectors: Array<string>;
+  /** Facts that contradict each other, for people. */
+  contradictions: Array<string>;
+  /** Number of devices. */
+  devices: number;
+  /** DSCP that marks packets with INT. */
+  dscp: number;
+  /** Number of those that have what they should have. */
+  in_sync: number;
+  /** Treatment of the L4 checksum of packets with INT. */
+  l4_checksum: string;
+  /** Links between devices: node and port of both ends. */
+  links: Array<Array<number>>;
+  /** Links of the longest path between two edge devices. */
+  longest_path: number;
+  /** All INT was stopped by hand. */
+  stopped: boolean;
+};
+
 /** Which manager may write: the higher one wins, first by term, then by epoch. */
 export type Election = {
   /** Claims within the term. */
@@ -432,6 +528,58 @@ export type Input = {
   up: boolean;
 };
 
+/** An intent and what became of it. */
+export type Intent = {
+  /** When, nanoseconds since the Unix epoch. */
+  added: number;
+  /** Who added it. */
+  by: string;
+  /** Devices that have its entries, or shall have them. */
+  devices: Array<string>;
+  /** When it ends, nanoseconds since the Unix epoch; null: never. */
+  end: number | null;
+  /** Its version, for `If-Match`. */
+  etag: string;
+  /** Flows that matched, among those that the collector knows. */
+  flows: number;
+  /** What each node on the path adds. */
+  instructions: string | null;
+  /** Its keys, as in `[[intents]]`. */
+  intent: Record<string, unknown>;
+  /** The mode that was chosen. */
+  mode: string | null;
+  /** Its name. */
+  name: string;
+  /** What the operator should know. */
+  notes: Array<string>;
+  /** `file`: in the configuration, and changed only there; `api`: added while running. */
+  origin: string;
+  /** Reports per second. */
+  rate: number;
+  /** `stopped`, `refused`, `pending`, `installed`, `seen` or `complete`. */
+  state: string;
+  /** The state in one sentence. */
+  text: string;
+};
+
+/** What an intent costs. */
+export type IntentCost = {
+  /** Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest. */
+  bytes: Array<number>;
+  /** Share of a link's capacity that full packets keep on the longest path, 0 to 1. */
+  goodput: number;
+  /** What each node on the path adds. */
+  instructions: string;
+  /** The mode that was chosen. */
+  mode: string;
+};
+
+/** Intents. */
+export type Intents = {
+  /** The intents, by name. */
+  intents: Array<Intent>;
+};
+
 /** Answer to a key. */
 export type KeyAnswer = {
   /** How many of them have this value. */
@@ -532,6 +680,26 @@ export type ListTail = {
 export type Lists = {
   /** All lists. */
   lists: Array<List>;
+};
+
+/** The history, newest first. */
+export type ManagerHistory = {
+  /** What happened. */
+  history: Array<ManagerHistoryEntry>;
+};
+
+/** What happened. */
+export type ManagerHistoryEntry = {
+  /** `add`, `replace`, `remove`, `end`, `apply`, `stop`, `start`, or the state of a device. */
+  action: string;
+  /** Who: a person as the request says, `file` or `manager`. */
+  by: string;
+  /** The intent or device. */
+  subject: string;
+  /** For people. */
+  text: string;
+  /** When, nanoseconds since the Unix epoch. */
+  time: number;
 };
 
 /** `/api/v1/dta`. */
@@ -781,6 +949,18 @@ export type Paths = {
   next: number | null;
   /** Paths, most used first. */
   paths: Array<PathUse>;
+};
+
+/** Changes that lead from what is to what is wanted. */
+export type Plan = {
+  /** What the intent costs; null in a plan that is not for one intent. */
+  cost: IntentCost | null;
+  /** Changes by device. */
+  devices: Array<DevicePlan>;
+  /** What the operator should know. */
+  notes: Array<string>;
+  /** The plan in a few lines. */
+  text: string;
 };
 
 /** Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */

@@ -1,0 +1,194 @@
+//! The manager's part of the API: intents, devices, plans.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+    http::{HeaderMap, header},
+};
+use serde_json::Value;
+
+use super::{
+    Context,
+    params::{Form, Param, Params, Segment},
+    refusal::Refusal,
+    switch::json,
+};
+use crate::manager_role::{
+    Core, Error, Wanted,
+    view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
+};
+
+/// The parameters of `/domain/history`.
+pub(super) const HISTORY: &[Param] =
+    &[Param::new("subject", "Only this intent or device.", Form::Text), Param::limit(100, 10_000)];
+
+/// All intents.
+pub(crate) async fn list(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<IntentsView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, now| Ok(core.intents(now))).await
+}
+
+/// Adds or replaces an intent.
+pub(crate) async fn put(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<IntentView>, Refusal> {
+    params.only(&[])?;
+    let header =
+        |name| headers.get(name).and_then(|value| value.to_str().ok()).map(|etag| etag.trim_matches('"'));
+    let wanted = Wanted {
+        body: json(body)?,
+        by: requester(&headers),
+        if_match: header(header::IF_MATCH).map(str::to_owned),
+        is_new: header(header::IF_NONE_MATCH) == Some("*"),
+    };
+    ask(&context, |core, now| core.put(wanted, now)).await
+}
+
+/// What adding an intent would change.
+pub(crate) async fn dry_run(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<PlanView>, Refusal> {
+    params.only(&[])?;
+    let body = json(body)?;
+    ask(&context, move |core, now| core.dry_run(&body, now)).await
+}
+
+/// One intent.
+pub(crate) async fn show(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<IntentView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, move |core, now| core.intent(&name, now)).await
+}
+
+/// Removes an intent.
+pub(crate) async fn remove(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Json<IntentsView>, Refusal> {
+    params.only(&[])?;
+    let by = requester(&headers);
+    ask(&context, move |core, now| core.remove(&name, &by, now).map(|()| core.intents(now))).await
+}
+
+/// All devices.
+pub(crate) async fn devices(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<DevicesView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, _| Ok(core.devices())).await
+}
+
+/// One device.
+pub(crate) async fn device(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<DeviceView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, move |core, _| core.device(&name)).await
+}
+
+/// What waits for a person, or for the calm.
+pub(crate) async fn plan(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<PlanView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, _| Ok(core.plan())).await
+}
+
+/// Approves the plan.
+pub(crate) async fn apply(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Json<PlanView>, Refusal> {
+    params.only(&[])?;
+    let by = requester(&headers);
+    ask(&context, move |core, now| Ok(core.apply(&by, now))).await
+}
+
+/// The domain.
+pub(crate) async fn domain(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<DomainView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, _| Ok(core.domain())).await
+}
+
+/// Removes all INT from the devices; the intents stay.
+pub(crate) async fn stop(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Json<DomainView>, Refusal> {
+    params.only(&[])?;
+    let by = requester(&headers);
+    ask(&context, move |core, now| core.stop(true, &by, now)).await
+}
+
+/// Puts the intents in force again.
+pub(crate) async fn start(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Json<DomainView>, Refusal> {
+    params.only(&[])?;
+    let by = requester(&headers);
+    ask(&context, move |core, now| core.stop(false, &by, now)).await
+}
+
+/// What happened.
+pub(crate) async fn history(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<ManagerHistoryView>, Refusal> {
+    let params = params.only(HISTORY)?;
+    let (subject, limit) = (params.text("subject").map(str::to_owned), params.limit()?);
+    ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
+}
+
+async fn ask<T: Send + 'static>(
+    context: &Context,
+    question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    let missing = "there is no manager in this process; add [manager] to its configuration";
+    let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(missing))?;
+    let silent = || Refusal::unavailable("the manager has too much to do; try again");
+    Ok(Json(handle.ask(question).await.ok_or_else(silent)??))
+}
+
+/// Who asks, as the request says: a name for the history, not a proof.
+fn requester(headers: &HeaderMap) -> String {
+    let given = headers.get("x-requested-by").and_then(|value| value.to_str().ok()).unwrap_or("api");
+    given.chars().filter(|c| !c.is_control()).take(64).collect()
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Wrong(message) => Self::bad(message),
+            Error::Unknown(message) => Self::not_found(message),
+            Error::Conflict(message) => Self::conflict(message),
+            Error::NotSaved(message) => Self::unavailable(message),
+            Error::Stale => Self::stale("the intent has another version by now; read it again"),
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! `hopwise intent`: what is to be watched.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value, json};
+use settings::{read, setting::Setting};
+
+use super::{
+    client::{Client, escape},
+    remote::{Api, fetch},
+};
+use crate::manager_role::view::{DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView};
+use terminal::{Align, CliError, Table, Terminal, Tone, units};
+
+/// Say what is to be watched: a manager turns it into rules on switches
+///
+/// Talks to a running hopwise with [manager]. An intent says which flows are measured and what is measured; the manager knows
+/// where that has to be done, applies it in an order in which no INT reaches a host, and says whether reports arrive.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise intent plan web --dport 80,443 --proto tcp --watch hop_latency    what would change, and what it costs
+  hopwise intent add web --dport 80,443 --proto tcp --watch hop_latency     add it, and wait until reports arrive
+  hopwise intent list                                                       every intent and whether it works
+  hopwise intent rm web
+  hopwise intent stop                                                       all INT, at once; `start` undoes it")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Add an intent, or replace the one of its name
+    Add(Add),
+    /// Show what adding an intent would change; without arguments, the changes that wait
+    Plan(Plan),
+    /// List intents, and whether they work
+    List(Output),
+    /// Show one intent
+    Show(Name),
+    /// Remove an intent
+    Rm(Name),
+    /// Approve the changes that wait
+    Apply,
+    /// Show what was done, by whom, and what happened
+    History(History),
+    /// Remove all INT from the devices; the intents stay
+    Stop,
+    /// Put the intents in force again
+    Start,
+}
+
+#[derive(clap::Args, Debug)]
+struct Output {
+    /// JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Name {
+    /// Its name
+    name: String,
+
+    /// JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct History {
+    /// Only this intent or device
+    subject: Option<String>,
+
+    /// Maximum number of entries
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+
+    /// JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Add {
+    #[command(flatten)]
+    intent: Written,
+
+    /// Add the [[intents]] of a TOML file
+    #[arg(long, value_name = "FILE", conflicts_with = "name", required_unless_present = "name")]
+    file: Option<PathBuf>,
+
+    /// Seconds to wait until reports arrive; 0: do not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    wait: u64,
+
+    /// JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Plan {
+    #[command(flatten)]
+    intent: Written,
+
+    /// JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// An intent on the command line.
+#[derive(clap::Args, Debug)]
+struct Written {
+    /// Its name: letters, digits, `.`, `_` and `-`
+    name: Option<String>,
+
+    /// Source networks or addresses
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    src: Vec<String>,
+
+    /// Destination networks or addresses
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    dst: Vec<String>,
+
+    /// Source ports or ranges
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    sport: Vec<String>,
+
+    /// Destination ports or ranges
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    dport: Vec<String>,
+
+    /// IP protocols: tcp, udp or a number
+    #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
+    proto: Vec<String>,
+
+    /// Also the opposite direction
+    #[arg(long)]
+    both_directions: bool,
+
+    /// Metrics: flow_path, flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization
+    #[arg(
+        long,
+        value_name = "METRIC",
+        value_delimiter = ',',
+        default_value = "flow_path,flow_latency,hop_latency"
+    )]
+    watch: Vec<String>,
+
+    /// md, mx, postcard, sf, or auto: the cheapest that gives what is watched
+    #[arg(long, default_value = "auto")]
+    mode: String,
+
+    /// Names or labels of edge devices, with `*` for any text [default: everywhere]
+    #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
+    edges: Vec<String>,
+
+    /// Two hosts: only the flows between them
+    #[arg(long, value_name = "HOST", num_args = 2)]
+    between: Vec<String>,
+
+    /// Which packets sinks report: per_hop, per_flow or change [default: all]
+    #[arg(long)]
+    filter: Option<String>,
+
+    /// A change above this is significant; for the filter
+    #[arg(long, value_name = "METRIC=VALUE", value_parser = threshold)]
+    threshold: Vec<(String, String)>,
+
+    /// When it ends: a duration such as 2h, or a time
+    #[arg(long)]
+    until: Option<String>,
+
+    /// Of intents for the same flow, the one with the greatest number decides the mode
+    #[arg(long, default_value_t = 100)]
+    priority: u32,
+}
+
+fn threshold(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').map(|(metric, value)| (metric.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "write METRIC=VALUE, such as hop_latency=20us".to_owned())
+}
+
+impl Written {
+    /// As in `[[intents]]`.
+    fn to_json(&self) -> Value {
+        let mut flows = Map::new();
+        let lists = [
+            ("src", &self.src),
+            ("dst", &self.dst),
+            ("sport", &self.sport),
+            ("dport", &self.dport),
+            ("proto", &self.proto),
+        ];
+        for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            flows.insert(key.to_owned(), json!(list));
+        }
+        let mut intent = Map::new();
+        let mut put = |key: &str, value: Value| intent.insert(key.to_owned(), value);
+        put("name", json!(self.name));
+        put("watch", json!(self.watch));
+        if !flows.is_empty() {
+            put("match", Value::Object(flows));
+        }
+        if self.both_directions {
+            put("both_directions", json!(true));
+        }
+        if self.mode != "auto" {
+            put("mode", json!(self.mode));
+        }
+        match (self.edges.is_empty(), self.between.is_empty()) {
+            (true, true) => {}
+            (false, true) => drop(put("at", json!({"edges": self.edges}))),
+            (true, false) => drop(put("at", json!({"between": self.between}))),
+            (false, false) => drop(put("at", json!({"edges": self.edges, "between": self.between}))),
+        }
+        if let Some(filter) = &self.filter {
+            let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
+            put("tell", json!({"filter": filter, "thresholds": thresholds}));
+        } else if !self.threshold.is_empty() {
+            let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
+            put("tell", json!({"thresholds": thresholds}));
+        }
+        if let Some(until) = &self.until {
+            put("until", json!(until));
+        }
+        if self.priority != 100 {
+            put("priority", json!(self.priority));
+        }
+        Value::Object(intent)
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let client = args.api.client()?;
+    let out = match args.command {
+        Command::Add(args) => return add(&client, &args),
+        Command::Plan(Plan { intent, json }) => {
+            let answer = match intent.name {
+                Some(_) => client.send("POST", "/intents/plan", &intent.to_json())?,
+                None => client.get("/plan")?,
+            };
+            if json { pretty(&answer) } else { plan(&read_as(&client, answer)?) }
+        }
+        Command::List(Output { json }) => {
+            let answer = client.get("/intents")?;
+            if json { pretty(&answer) } else { list(&read_as::<IntentsView>(&client, answer)?.intents) }
+        }
+        Command::Show(Name { name, json }) => {
+            let answer = client.get(&format!("/intents/{}", escape(&name)))?;
+            if json { pretty(&answer) } else { show(&read_as(&client, answer)?) }
+        }
+        Command::Rm(Name { name, json }) => {
+            let answer = client.send("DELETE", &format!("/intents/{}", escape(&name)), &Value::Null)?;
+            if json { pretty(&answer) } else { format!("{name} is removed\n") }
+        }
+        Command::Apply => plan(&read_as(&client, client.send("POST", "/plan/apply", &Value::Null)?)?),
+        Command::History(History { subject, limit, json }) => {
+            let subject = subject.map(|subject| format!("&subject={}", escape(&subject))).unwrap_or_default();
+            let answer = client.get(&format!("/domain/history?limit={limit}{subject}"))?;
+            if json { pretty(&answer) } else { history(&read_as(&client, answer)?) }
+        }
+        Command::Stop => domain(&read_as(&client, client.send("POST", "/domain/stop", &Value::Null)?)?),
+        Command::Start => domain(&read_as(&client, client.send("POST", "/domain/start", &Value::Null)?)?),
+    };
+    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds intents, and waits for their reports. Exit code 1: none arrived in time.
+fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
+    let bodies = match &args.file {
+        None => vec![args.intent.to_json()],
+        Some(file) => {
+            let text = read::file(file).map_err(|error| {
+                CliError::io(format!("cannot read {}", file.display()), error, "name a readable TOML file")
+            })?;
+            let read = manager::intent::read_settings(&text, &file.to_string_lossy(), nic::time::now());
+            let read = read.map_err(|error| CliError::new(error.to_string()))?;
+            read.iter().map(|settings| settings.show().to_written()).collect()
+        }
+    };
+    let mut added: Vec<IntentView> = Vec::new();
+    for body in &bodies {
+        added.push(read_as(client, client.send("PUT", "/intents", body)?)?);
+    }
+    let (begin, limit) = (Instant::now(), Duration::from_secs(args.wait));
+    let works = |intent: &IntentView| matches!(intent.state.as_str(), "seen" | "complete");
+    while !added.iter().all(works) && begin.elapsed() < limit {
+        thread::sleep(POLL);
+        for intent in &mut added {
+            *intent = fetch(client, &format!("/intents/{}", escape(&intent.name)))?;
+        }
+    }
+    let out = match args.json {
+        true => pretty(&json!({"intents": added})),
+        false => added.iter().map(show).collect::<Vec<_>>().join("\n"),
+    };
+    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    let installed = |intent: &IntentView| works(intent) || intent.state == "installed";
+    let good = args.wait == 0 || added.iter().all(installed);
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn read_as<T: serde::de::DeserializeOwned>(client: &Client, value: Value) -> Result<T, CliError> {
+    serde_json::from_value(value).map_err(|error| {
+        CliError::new(format!(
+            "the response of {} does not fit the API of this version: {error}",
+            client.url()
+        ))
+    })
+}
+
+pub(super) fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn tone(state: &str) -> Tone {
+    match state {
+        "complete" | "in_sync" => Tone::Good,
+        "seen" | "installed" => Tone::Strong,
+        "refused" | "silent" => Tone::Bad,
+        _ => Tone::Dim,
+    }
+}
+
+fn list(intents: &[IntentView]) -> String {
+    if intents.is_empty() {
+        return "no intents; `hopwise intent add --help` shows how to add one\n".to_owned();
+    }
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("INTENT", Left),
+        ("STATE", Left),
+        ("MODE", Left),
+        ("FLOWS", Right),
+        ("REPORTS/S", Right),
+        ("", Left),
+    ]);
+    for intent in intents {
+        table.row([
+            intent.name.clone(),
+            intent.state.clone(),
+            intent.mode.clone().unwrap_or_else(|| "-".to_owned()),
+            units::count(intent.flows),
+            units::short(intent.rate),
+            intent.text.clone(),
+        ]);
+    }
+    table.render()
+}
+
+fn show(intent: &IntentView) -> String {
+    let terminal = Terminal::stdout();
+    let mut out = format!(
+        "{}  {}  {}\n",
+        terminal.paint(Tone::Strong, &intent.name),
+        terminal.paint(tone(&intent.state), &intent.state),
+        intent.text
+    );
+    let mut line = |what: &str, text: String| out.push_str(&format!("  {what:<9}{text}\n"));
+    line("flows", intent.intent.get("match").map_or_else(|| "all".to_owned(), Value::to_string));
+    line("watch", intent.intent.get("watch").map(Value::to_string).unwrap_or_default());
+    if let (Some(mode), Some(instructions)) = (&intent.mode, &intent.instructions) {
+        line("mode", format!("{mode}: {instructions}"));
+    }
+    line("devices", intent.devices.join(", "));
+    let end = intent.end.map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
+    line("added", format!("{} by {}{end}", units::date_time(intent.added), intent.by));
+    intent.notes.iter().for_each(|note| line("note", note.clone()));
+    out
+}
+
+fn plan(plan: &PlanView) -> String {
+    let mut out = format!("{}\n", plan.text);
+    for device in &plan.devices {
+        out.push_str(&format!("\n{} (node {})\n", device.name, device.node));
+        device.changes.iter().for_each(|change| out.push_str(&format!("  {change}\n")));
+    }
+    if let Some(cost) = &plan.cost {
+        let bytes: Vec<String> = cost.bytes.iter().map(ToString::to_string).collect();
+        out.push_str(&format!("\nmode {}: {}\n", cost.mode, cost.instructions));
+        if !bytes.is_empty() {
+            out.push_str(&format!(
+                "bytes in a packet on the last of 1, 2, … links: {}; goodput on the longest path {:.1} %\n",
+                bytes.join(", "),
+                cost.goodput * 100.0
+            ));
+        }
+    }
+    plan.notes.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
+    out
+}
+
+fn history(history: &ManagerHistoryView) -> String {
+    use Align::Left;
+    let mut table = Table::new([("TIME", Left), ("WHO", Left), ("WHAT", Left), ("OF", Left), ("", Left)]);
+    for entry in history.history.iter().rev() {
+        let cells = [&entry.by, &entry.action, &entry.subject, &entry.text].map(String::clone);
+        table.row([units::date_time(entry.time)].into_iter().chain(cells));
+    }
+    table.render()
+}
+
+fn domain(domain: &DomainView) -> String {
+    let state = if domain.stopped { "all INT is stopped" } else { "the intents are in force" };
+    format!("{state}; {} of {} devices are in sync\n", domain.in_sync, domain.devices)
+}
+
+/// Between two looks at an intent.
+const POLL: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn an_intent_on_the_command_line_is_one_of_the_file() {
+        let line = "intent add web --dst 10.0.0.0/8,10.1.0.0/16 --dport 80,8000-8999 --proto tcp --both-directions \
+            --watch hop_latency --mode mx --edges leaf* --between h1 h9 --filter per_hop --threshold hop_latency=20us \
+            --until 2h --priority 7";
+        let Line { args } = Line::parse_from(line.split_whitespace());
+        let Command::Add(add) = args.command else { panic!() };
+        let body = add.intent.to_json();
+        let intent = manager::intent::read_one(&settings::json::inline(&body), 0).unwrap();
+        assert_eq!((intent.name.as_str(), intent.priority, intent.both_directions), ("web", 7, true));
+        assert_eq!(intent.flows.dport, [(80, 80), (8000, 8999)]);
+        assert_eq!(intent.at.between, Some(("h1".to_owned(), "h9".to_owned())));
+        assert_eq!(intent.tell.thresholds.values().collect::<Vec<_>>(), [&20_000]);
+        let Line { args } = Line::parse_from(["intent", "add", "all"]);
+        let Command::Add(add) = args.command else { panic!() };
+        assert_eq!(
+            add.intent.to_json(),
+            json!({"name": "all", "watch": ["flow_path", "flow_latency", "hop_latency"]})
+        );
+        assert!(Line::try_parse_from(["intent", "add"]).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! `[manager]`: what a manager drives, and how. Its devices are in `[inventory]`, its intents in `[[intents]]`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use manager::{
+    ApplyMode, ManagerSettings as CoreSettings,
+    compile::{Collector, DomainSettings},
+    device::{Encoding, L4Checksum},
+    intent,
+    inventory::{self, Inventory},
+    reconcile::Timing,
+};
+
+use super::{sections::Clocks, settings::Settings, switch::L4ChecksumSetting};
+use settings::{
+    choice,
+    read::{Node, Reader, span_of},
+    section,
+    values::Secret,
+};
+
+section! {
+    /// A manager of INT: it turns `[[intents]]` into rules on the devices of `[inventory]`. It applies them in an order in which no
+    /// INT reaches a host, and keeps them there.
+    pub(crate) struct ManagerSettings("[manager]") {
+        /// Where devices send their reports. Several share the devices by capacity and by distance.
+        pub(crate) collectors: Vec<CollectorEntry> = Vec::new(),
+        /// DSCP that marks packets with INT in the whole domain, 1 to 63.
+        pub(crate) dscp: u8 = 23,
+        /// Treatment of the L4 checksum of packets with INT in the whole domain; see `[switch] l4_checksum`.
+        pub(crate) l4_checksum: L4ChecksumSetting = L4ChecksumSetting::Update,
+        /// Whether the clocks of all devices are synchronised.
+        pub(crate) clocks: Clocks = Clocks::Free,
+        /// Whether changes of the network are followed at once, or when a person says so.
+        pub(crate) apply: ApplySetting = ApplySetting::Auto,
+        /// How long the network must be unchanged before a change is followed.
+        pub(crate) calm: Duration = Duration::from_secs(1),
+        /// A device without news is read again after this time.
+        pub(crate) poll: Duration = Duration::from_secs(10),
+        /// The longest time that a packet spends in the domain: the queues and links of the longest path. So long a sink stays after the last source.
+        pub(crate) drain: Duration = Duration::from_secs(2),
+        /// File with the intents that were added while running, and with the history. Not set: both end with the program.
+        pub(crate) state: Option<PathBuf> = None,
+        /// Token for the API of the devices.
+        pub(crate) token: Option<Secret> = None,
+    }
+}
+
+section! {
+    /// A collector.
+    pub(crate) struct CollectorEntry("[[manager.collectors]]") {
+        /// Where it receives reports: address and port.
+        pub(crate) address: Option<SocketAddr> = None,
+        /// Its share of the devices, relative to the others'.
+        pub(crate) capacity: u32 = 1,
+        /// The device that it is connected to; nearer devices prefer it. Not set: not known.
+        pub(crate) at: Option<String> = None,
+    }
+}
+
+choice! {
+    /// When changes of the network are followed.
+    pub(crate) enum ApplySetting("\"auto\" or \"manual\"") {
+        /// After the network has been calm.
+        Auto = "auto",
+        /// When a person says so. Ports that became edge ports get their sinks at once all the same.
+        Manual = "manual",
+    }
+}
+
+impl ManagerSettings {
+    /// The settings of the core. `inventory`: in which the collectors' devices are.
+    pub(crate) fn core(&self, inventory: &Inventory) -> CoreSettings {
+        let l4_checksum = match self.l4_checksum {
+            L4ChecksumSetting::Update => L4Checksum::Update,
+            L4ChecksumSetting::Leave => L4Checksum::Leave,
+            L4ChecksumSetting::Zero => L4Checksum::Zero,
+        };
+        let collector = |entry: &CollectorEntry| {
+            let at = entry.at.as_deref().and_then(|name| inventory.node(name).ok());
+            Some(Collector { address: entry.address?, capacity: entry.capacity.max(1), at })
+        };
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        CoreSettings {
+            domain: DomainSettings {
+                encoding: Encoding { dscp: self.dscp, l4_checksum },
+                synchronised: self.clocks == Clocks::Synchronised,
+                collectors: self.collectors.iter().filter_map(collector).collect(),
+            },
+            // A request of a thousand rules would exceed what the API of a switch reads.
+            timing: Timing { poll: ns(self.poll), drain: ns(self.drain), batch: 500, ..Timing::default() },
+            apply: match self.apply {
+                ApplySetting::Auto => ApplyMode::Auto,
+                ApplySetting::Manual => ApplyMode::Manual,
+            },
+            calm: ns(self.calm),
+            ..CoreSettings::default()
+        }
+    }
+}
+
+/// Reports inconsistent settings of manager, inventory and intents.
+pub(crate) fn check(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let table = root.get_ref().get("inventory");
+    let inventory =
+        table.map_or_else(Inventory::default, |node| inventory::checked(&settings.inventory, node, reader));
+    let intents = intent::checked(&settings.intents, root, reader, nic::time::now());
+    for (index, intent) in intents.iter().enumerate() {
+        if let Err(message) = crate::manager_role::supported(intent) {
+            reader.refuse(span_of(root, &["intents", &index.to_string(), "tell"]), message);
+        }
+    }
+    let Some(manager) = &settings.manager else {
+        if !settings.intents.is_empty() {
+            reader.refuse(span_of(root, &["intents"]), "intents need a manager; add [manager]");
+        }
+        return;
+    };
+    let mut refuse = |path: &[&str], message: String| reader.refuse(span_of(root, path), message);
+    if !(1..=63).contains(&manager.dscp) {
+        refuse(&["manager", "dscp"], "write a number from 1 to 63".to_owned());
+    }
+    for (index, entry) in manager.collectors.iter().enumerate() {
+        let path = ["manager", "collectors", &index.to_string()];
+        if entry.address.is_none_or(|address| address.port() == 0 || address.ip().is_unspecified()) {
+            refuse(&path, "where is it? Add address = \"192.0.2.9:9555\" or the like".to_owned());
+        }
+        if let Some(Err(error)) = entry.at.as_deref().map(|name| inventory.node(name)) {
+            refuse(&path, error.to_string());
+        }
+    }
+    for (key, duration) in [("calm", manager.calm), ("poll", manager.poll), ("drain", manager.drain)] {
+        if duration > Duration::from_secs(3600) || (key == "poll" && duration < Duration::from_millis(100)) {
+            refuse(&["manager", key], "write \"100ms\" to \"1h\"".to_owned());
+        }
+    }
+    for device in inventory.devices().filter(|device| device.driver != "hopwise") {
+        let message = format!(
+            "there is no driver `{}` for `{}` yet; this manager drives hopwise switches",
+            device.driver, device.name
+        );
+        refuse(&["inventory", "devices"], message);
+    }
+}

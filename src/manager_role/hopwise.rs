@@ -1,0 +1,285 @@
+//! The driver of hopwise switches: rules through the switch's API, and a long poll that tells at once when they change.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
+use hyper_util::rt::TokioIo;
+use manager::device::{
+    Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request as Order, State,
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, sync::mpsc, time};
+
+use crate::{
+    lock::lock,
+    rules::{self, ChangeView, ElectionView},
+    switch::RulesView,
+};
+
+/// Where a switch is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// The node id that it must have.
+    pub(super) node: NodeId,
+    /// `host:port` of its API.
+    pub(super) authority: String,
+    /// Its token.
+    pub(super) token: Option<String>,
+}
+
+/// What a driver says.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// The answer to a command.
+    Answer(NodeId, manager::device::RequestId, Answer),
+    /// Something happened.
+    Event(NodeId, DeviceEvent),
+    /// What the device said about itself, when it changed.
+    Facts(NodeId, Box<RulesView>),
+}
+
+/// A driver.
+#[derive(Debug)]
+pub(super) struct Driver {
+    commands: mpsc::Sender<Command>,
+    tasks: [tokio::task::AbortHandle; 2],
+}
+
+impl Driver {
+    /// Starts the tasks of a driver on the current runtime. `tell` gets what it says.
+    pub(super) fn start(address: Address, tell: impl Fn(Message) + Clone + Send + Sync + 'static) -> Self {
+        let (commands, queue) = mpsc::channel(MAX_COMMANDS);
+        let known = Known::default();
+        let work = tokio::spawn(work(address.clone(), queue, known.clone(), tell.clone()));
+        let watch = tokio::spawn(watch(address, known, tell));
+        Self { commands, tasks: [work.abort_handle(), watch.abort_handle()] }
+    }
+
+    /// Hands over a command. `false`: it still has too many.
+    pub(super) fn send(&self, command: Command) -> bool {
+        self.commands.try_send(command).is_ok()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+/// The version that the driver itself has seen last: others' changes have another one.
+type Known = Arc<Mutex<String>>;
+
+/// Why a request has no result.
+enum Failure {
+    /// No response.
+    Unreachable(String),
+    /// The switch refused.
+    Refused(StatusCode, String),
+}
+
+impl From<Failure> for Answer {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unreachable(reason) => Self::Unreachable(reason),
+            Failure::Refused(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
+                Self::Unreachable("the switch does not accept the token; correct [manager] token".to_owned())
+            }
+            // A switch that is not managed, or that is starting.
+            Failure::Refused(StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE, message) => {
+                Self::Unreachable(message)
+            }
+            Failure::Refused(_, message) => Self::Refused(message),
+        }
+    }
+}
+
+async fn work(address: Address, mut queue: mpsc::Receiver<Command>, known: Known, tell: impl Fn(Message)) {
+    while let Some(Command { node, id, request }) = queue.recv().await {
+        let done = time::timeout(REQUEST, execute(&address, request, &known)).await;
+        let late = || Answer::Unreachable(format!("{} does not answer in time", address.authority));
+        tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
+    }
+}
+
+async fn execute(address: &Address, request: Order, known: &Known) -> Answer {
+    let done = match request {
+        Order::Read => read(address, "/rules", known).await.map(|view| state(&view)),
+        Order::Claim(election) => claim(address, election, known).await,
+        Order::Apply { election, etag, changes } => apply(address, election, &etag, &changes, known).await,
+    };
+    done.unwrap_or_else(Answer::from)
+}
+
+async fn claim(address: &Address, election: Election, known: &Known) -> Result<Answer, Failure> {
+    let body = json!(ElectionView::from(election));
+    match send(address, Method::POST, "/claim", None, &body).await {
+        Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
+            Ok(Answer::NotPrimary(read(address, "/rules", known).await?.election.into()))
+        }
+        done => {
+            remember(&checked(address, done?)?, known);
+            Ok(Answer::Claimed)
+        }
+    }
+}
+
+async fn apply(
+    address: &Address,
+    election: Election,
+    etag: &Etag,
+    changes: &[Change],
+    known: &Known,
+) -> Result<Answer, Failure> {
+    let changes: Vec<ChangeView> = changes.iter().map(ChangeView::from).collect();
+    let body = json!({"election": ElectionView::from(election), "changes": changes});
+    match send(address, Method::PATCH, "/rules", Some(&etag.0), &body).await {
+        Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
+            Ok(Answer::NotPrimary(read(address, "/rules", known).await?.election.into()))
+        }
+        Err(Failure::Refused(StatusCode::PRECONDITION_FAILED, _)) => Ok(Answer::Stale),
+        done => {
+            remember(&checked(address, done?)?, known);
+            Ok(Answer::Applied)
+        }
+    }
+}
+
+async fn read(address: &Address, path: &str, known: &Known) -> Result<RulesView, Failure> {
+    let view = checked(address, send(address, Method::GET, path, None, &Value::Null).await?)?;
+    if path == "/rules" {
+        remember(&view, known);
+    }
+    Ok(view)
+}
+
+fn remember(view: &RulesView, known: &Known) {
+    lock(known).clone_from(&view.etag);
+}
+
+fn state(view: &RulesView) -> Answer {
+    match rules::rules(&view.rules) {
+        Ok(rules) => Answer::State(State { etag: Etag(view.etag.clone()), rules, foreign: Vec::new() }),
+        Err(error) => {
+            Answer::Refused(format!("the switch has a rule of another version of hopwise: {error}"))
+        }
+    }
+}
+
+/// Tells when the rules change without the driver's doing, when the switch is lost, and what it says about itself.
+async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
+    let (mut last, mut facts): (Option<String>, Option<RulesView>) = (None, None);
+    let mut was_there = true;
+    loop {
+        let path = last.as_ref().map_or_else(|| "/rules".to_owned(), |etag| format!("/rules?wait={etag}"));
+        let view = match time::timeout(LONG_POLL, watched(&address, &path)).await {
+            Ok(view) => view,
+            Err(_) => Err("does not answer in time".to_owned()),
+        };
+        match view {
+            Ok(view) => {
+                was_there = true;
+                let is_new = last.as_ref() != Some(&view.etag);
+                if is_new && last.is_some() && *lock(&known) != view.etag {
+                    tell(Message::Event(address.node, DeviceEvent::Changed));
+                }
+                last = Some(view.etag.clone());
+                if facts.as_ref().is_none_or(|facts| facts.ports != view.ports || facts.name != view.name) {
+                    facts = Some(view.clone());
+                    tell(Message::Facts(address.node, Box::new(view)));
+                }
+            }
+            Err(reason) => {
+                if was_there {
+                    tell(Message::Event(address.node, DeviceEvent::Lost(reason)));
+                }
+                (was_there, last) = (false, None);
+                time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn watched(address: &Address, path: &str) -> Result<RulesView, String> {
+    let view =
+        send(address, Method::GET, path, None, &Value::Null).await.and_then(|view| checked(address, view));
+    view.map_err(|failure| match failure {
+        Failure::Unreachable(reason) | Failure::Refused(_, reason) => reason,
+    })
+}
+
+/// The body of a response, if it is from the switch that is meant.
+fn checked(address: &Address, body: Bytes) -> Result<RulesView, Failure> {
+    let Address { node, authority, .. } = address;
+    let wrong = |what: String| Failure::Unreachable(format!("{authority} {what}; correct its address"));
+    let view: RulesView = serde_json::from_slice(&body)
+        .map_err(|_| wrong("does not answer like a hopwise switch".to_owned()))?;
+    if view.node == *node { Ok(view) } else { Err(wrong(format!("is node {}, not {node}", view.node))) }
+}
+
+/// One request on a connection of its own.
+async fn send(
+    address: &Address,
+    method: Method,
+    path: &str,
+    etag: Option<&str>,
+    body: &Value,
+) -> Result<Bytes, Failure> {
+    let Address { authority, token, .. } = address;
+    let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
+    let stream = time::timeout(CONNECT, TcpStream::connect(authority)).await;
+    let stream = stream.map_err(|_| unreachable(&"no answer"))?.map_err(|error| unreachable(&error))?;
+    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| unreachable(&error))?;
+    let connection = Task(tokio::spawn(async move {
+        // Its error is that of the request.
+        let _ = connection.await;
+    }));
+    let mut request = Request::builder().method(method).uri(format!("/api/v1/switch{path}"));
+    request = request.header(header::HOST, authority).header(header::CONNECTION, "close");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    if let Some(etag) = etag {
+        request = request.header(header::IF_MATCH, format!("\"{etag}\""));
+    }
+    let content = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    request = request.header(header::CONTENT_TYPE, "application/json");
+    let request = request.body(Full::new(content)).map_err(|error| unreachable(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+    let body = body.map_err(|error| unreachable(&error))?.to_bytes();
+    drop(connection);
+    if status.is_success() {
+        return Ok(body);
+    }
+    let message = serde_json::from_slice::<Value>(&body).ok();
+    let message = message.and_then(|value| Some(value.get("error")?.as_str()?.to_owned()));
+    Err(Failure::Refused(status, message.unwrap_or_else(|| format!("{authority} answers {status}"))))
+}
+
+/// A task that ends with its owner.
+struct Task(tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Commands that wait for a driver; the core sends one at a time, and again after a timeout.
+const MAX_COMMANDS: usize = 4;
+/// Longest response, bytes: full tables.
+const MAX_RESPONSE: usize = 16 << 20;
+const CONNECT: Duration = Duration::from_secs(1);
+/// Below the core's time limit, so that the reason is known.
+const REQUEST: Duration = Duration::from_millis(1800);
+/// Above the longest wait of a switch.
+const LONG_POLL: Duration = Duration::from_secs(30);
+/// Between two attempts to reach a switch.
+const AGAIN: Duration = Duration::from_millis(500);

@@ -1,0 +1,291 @@
+//! Manager, intents and devices, for the API.
+
+use manager::{
+    device::{Change, Rule},
+    inventory::{Inventory, PortRole},
+    plan::{Cost, Plan},
+    reconcile::DeviceStatus,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Intents.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Intents"))]
+pub(crate) struct IntentsView {
+    /// The intents, by name.
+    pub(crate) intents: Vec<IntentView>,
+}
+
+/// An intent and what became of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Intent"))]
+pub(crate) struct IntentView {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its version, for `If-Match`.
+    pub(crate) etag: String,
+    /// `file`: in the configuration, and changed only there; `api`: added while running.
+    pub(crate) origin: String,
+    /// Who added it.
+    pub(crate) by: String,
+    /// When, nanoseconds since the Unix epoch.
+    pub(crate) added: u64,
+    /// When it ends, nanoseconds since the Unix epoch; null: never.
+    pub(crate) end: Option<u64>,
+    /// Its keys, as in `[[intents]]`.
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
+    pub(crate) intent: Value,
+    /// `stopped`, `refused`, `pending`, `installed`, `seen` or `complete`.
+    pub(crate) state: String,
+    /// The state in one sentence.
+    pub(crate) text: String,
+    /// The mode that was chosen.
+    pub(crate) mode: Option<String>,
+    /// What each node on the path adds.
+    pub(crate) instructions: Option<String>,
+    /// Devices that have its entries, or shall have them.
+    pub(crate) devices: Vec<String>,
+    /// What the operator should know.
+    pub(crate) notes: Vec<String>,
+    /// Flows that matched, among those that the collector knows.
+    pub(crate) flows: u64,
+    /// Reports per second.
+    pub(crate) rate: f64,
+}
+
+/// Devices.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Devices"))]
+pub(crate) struct DevicesView {
+    /// The devices, by node id.
+    pub(crate) devices: Vec<DeviceView>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Device"))]
+pub(crate) struct DeviceView {
+    /// Node id.
+    pub(crate) node: u32,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its driver.
+    pub(crate) driver: String,
+    /// Where the driver finds it.
+    pub(crate) address: String,
+    /// Its labels.
+    pub(crate) labels: Vec<String>,
+    /// `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `failed` or `standby`.
+    pub(crate) state: String,
+    /// The state in one sentence.
+    pub(crate) text: String,
+    /// Its border is closed: INT that reaches it stays inside the domain.
+    pub(crate) ready: bool,
+    /// Rules that it lacks.
+    pub(crate) missing: usize,
+    /// Rules that it has too many.
+    pub(crate) extra: usize,
+    /// Entries of its watchlist, and how many fit.
+    pub(crate) watch_entries: (usize, usize),
+    /// Its filters, and how many fit.
+    pub(crate) filter_entries: (usize, usize),
+    /// Its rules as last read, for people; null: never read.
+    pub(crate) rules: Option<Vec<String>>,
+    /// Entries of others.
+    pub(crate) foreign: Vec<String>,
+    /// Its ports.
+    pub(crate) ports: Vec<DevicePortView>,
+}
+
+/// A port of a device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DevicePort"))]
+pub(crate) struct DevicePortView {
+    /// Number.
+    pub(crate) port: u32,
+    /// Interface.
+    pub(crate) name: Option<String>,
+    /// `fabric`, `edge`, `unused` or `disputed`.
+    pub(crate) role: String,
+    /// The other end, if it is a device.
+    pub(crate) peer: Option<String>,
+    /// Longest IP packet, bytes.
+    pub(crate) mtu: Option<u32>,
+    /// It is an INT source now.
+    pub(crate) source: bool,
+    /// It is an INT sink now.
+    pub(crate) sink: bool,
+}
+
+/// Changes that lead from what is to what is wanted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Plan"))]
+pub(crate) struct PlanView {
+    /// The plan in a few lines.
+    pub(crate) text: String,
+    /// Changes by device.
+    pub(crate) devices: Vec<DevicePlanView>,
+    /// What the intent costs; null in a plan that is not for one intent.
+    pub(crate) cost: Option<CostView>,
+    /// What the operator should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Changes of one device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DevicePlan"))]
+pub(crate) struct DevicePlanView {
+    /// Node id.
+    pub(crate) node: u32,
+    /// Its name.
+    pub(crate) name: String,
+    /// Rules added.
+    pub(crate) added: usize,
+    /// Rules removed.
+    pub(crate) removed: usize,
+    /// The changes in the order in which they are applied, for people.
+    pub(crate) changes: Vec<String>,
+}
+
+/// What an intent costs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IntentCost"))]
+pub(crate) struct CostView {
+    /// The mode that was chosen.
+    pub(crate) mode: String,
+    /// What each node on the path adds.
+    pub(crate) instructions: String,
+    /// Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest.
+    pub(crate) bytes: Vec<u32>,
+    /// Share of a link's capacity that full packets keep on the longest path, 0 to 1.
+    pub(crate) goodput: f64,
+}
+
+/// The domain.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Domain"))]
+pub(crate) struct DomainView {
+    /// This manager acts; else another one has taken over.
+    pub(crate) acting: bool,
+    /// All INT was stopped by hand.
+    pub(crate) stopped: bool,
+    /// DSCP that marks packets with INT.
+    pub(crate) dscp: u8,
+    /// Treatment of the L4 checksum of packets with INT.
+    pub(crate) l4_checksum: String,
+    /// Where reports go.
+    pub(crate) collectors: Vec<String>,
+    /// Number of devices.
+    pub(crate) devices: usize,
+    /// Number of those that have what they should have.
+    pub(crate) in_sync: usize,
+    /// Links of the longest path between two edge devices.
+    pub(crate) longest_path: u32,
+    /// Links between devices: node and port of both ends.
+    pub(crate) links: Vec<[u32; 4]>,
+    /// Facts that contradict each other, for people.
+    pub(crate) contradictions: Vec<String>,
+}
+
+/// The history, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerHistory"))]
+pub(crate) struct ManagerHistoryView {
+    /// What happened.
+    pub(crate) history: Vec<EntryView>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerHistoryEntry"))]
+pub(crate) struct EntryView {
+    /// When, nanoseconds since the Unix epoch.
+    pub(crate) time: u64,
+    /// Who: a person as the request says, `file` or `manager`.
+    pub(crate) by: String,
+    /// `add`, `replace`, `remove`, `end`, `apply`, `stop`, `start`, or the state of a device.
+    pub(crate) action: String,
+    /// The intent or device.
+    pub(crate) subject: String,
+    /// For people.
+    pub(crate) text: String,
+}
+
+impl PlanView {
+    /// A plan, with the names of `inventory`.
+    pub(super) fn new(plan: &Plan, inventory: &Inventory) -> Self {
+        let device = |device: &manager::plan::DevicePlan| DevicePlanView {
+            node: device.node,
+            name: inventory.name(device.node),
+            added: device.added,
+            removed: device.removed,
+            changes: device.changes.iter().map(|(_, change): &(_, Change)| change.to_string()).collect(),
+        };
+        Self {
+            text: plan.to_string(),
+            devices: plan.devices.iter().map(device).collect(),
+            cost: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl CostView {
+    /// The cost of what an intent became.
+    pub(super) fn new(outcome: &manager::compile::Outcome, cost: Cost) -> Self {
+        Self {
+            mode: outcome.mode.word().to_owned(),
+            instructions: manager::instruction::names(outcome.bits),
+            bytes: cost.bytes,
+            goodput: cost.goodput,
+        }
+    }
+}
+
+impl DeviceView {
+    /// A device. `room`: entries of its watchlist and its filter table.
+    pub(super) fn new(status: DeviceStatus, inventory: &Inventory, room: (usize, usize)) -> Self {
+        let DeviceStatus { node, name, phase, rules, difference, waits, foreign, ready } = status;
+        let count = |is: fn(&Rule) -> bool| rules.iter().flatten().filter(|rule| is(rule)).count();
+        let has = |rule: Rule| rules.as_ref().is_some_and(|rules| rules.contains(&rule));
+        let port = |port| {
+            let role = inventory.role((node, port));
+            let peer = match role {
+                PortRole::Fabric(node, port) => Some(format!("{}:{port}", inventory.name(node))),
+                _ => None,
+            };
+            DevicePortView {
+                port,
+                name: inventory.port_name((node, port)).map(str::to_owned),
+                role: role.word().to_owned(),
+                peer,
+                mtu: inventory.mtu((node, port)),
+                source: has(Rule::Source(port)),
+                sink: has(Rule::Sink(port)),
+            }
+        };
+        let device = inventory.device(node);
+        let text = match waits {
+            Some(waits) => format!("{phase}; {waits}"),
+            None => phase.to_string(),
+        };
+        Self {
+            node,
+            name,
+            driver: device.map(|device| device.driver.clone()).unwrap_or_default(),
+            address: device.map(|device| device.address.clone()).unwrap_or_default(),
+            labels: device.map(|device| device.labels.clone()).unwrap_or_default(),
+            state: phase.word().to_owned(),
+            text,
+            ready,
+            missing: difference.0,
+            extra: difference.1,
+            watch_entries: (count(|rule| matches!(rule, Rule::Watch(_))), room.0),
+            filter_entries: (count(|rule| matches!(rule, Rule::Filter(_))), room.1),
+            ports: inventory.ports(node).map(port).collect(),
+            rules: rules.map(|rules| rules.iter().map(Rule::to_string).collect()),
+            foreign,
+        }
+    }
+}
