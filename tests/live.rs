@@ -12,6 +12,7 @@ mod live {
     mod dta_roles;
     mod dta_xdp;
     mod interface;
+    mod managed;
     mod switch;
     mod without_root;
 }

@@ -71,8 +71,16 @@ impl Drop for Driver {
     }
 }
 
-/// The version that the driver itself has seen last: others' changes have another one.
-type Known = Arc<Mutex<String>>;
+/// What the driver knows of its switch.
+type Known = Arc<Mutex<Last>>;
+
+#[derive(Debug, Default)]
+struct Last {
+    /// The version that the driver itself has seen: others' changes have another one.
+    etag: String,
+    /// With which it claimed the switch.
+    claimed: Election,
+}
 
 /// Why a request has no result.
 enum Failure {
@@ -108,7 +116,10 @@ async fn work(address: Address, mut queue: mpsc::Receiver<Command>, known: Known
 
 async fn execute(address: &Address, request: Order, known: &Known) -> Answer {
     let done = match request {
-        Order::Read => read(address, "/rules", known).await.map(|view| state(&view)),
+        Order::Read => read(address, known).await.map(|view| {
+            let other = Some(view.election.into()).filter(|election| *election > lock(known).claimed);
+            other.map_or_else(|| state(&view), Answer::NotPrimary)
+        }),
         Order::Claim(election) => claim(address, election, known).await,
         Order::Apply { election, etag, changes } => apply(address, election, &etag, &changes, known).await,
     };
@@ -119,10 +130,11 @@ async fn claim(address: &Address, election: Election, known: &Known) -> Result<A
     let body = json!(ElectionView::from(election));
     match send(address, Method::POST, "/claim", None, &body).await {
         Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
-            Ok(Answer::NotPrimary(read(address, "/rules", known).await?.election.into()))
+            Ok(Answer::NotPrimary(read(address, known).await?.election.into()))
         }
         done => {
             remember(&checked(address, done?)?, known);
+            lock(known).claimed = election;
             Ok(Answer::Claimed)
         }
     }
@@ -139,7 +151,7 @@ async fn apply(
     let body = json!({"election": ElectionView::from(election), "changes": changes});
     match send(address, Method::PATCH, "/rules", Some(&etag.0), &body).await {
         Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
-            Ok(Answer::NotPrimary(read(address, "/rules", known).await?.election.into()))
+            Ok(Answer::NotPrimary(read(address, known).await?.election.into()))
         }
         Err(Failure::Refused(StatusCode::PRECONDITION_FAILED, _)) => Ok(Answer::Stale),
         done => {
@@ -149,16 +161,14 @@ async fn apply(
     }
 }
 
-async fn read(address: &Address, path: &str, known: &Known) -> Result<RulesView, Failure> {
-    let view = checked(address, send(address, Method::GET, path, None, &Value::Null).await?)?;
-    if path == "/rules" {
-        remember(&view, known);
-    }
+async fn read(address: &Address, known: &Known) -> Result<RulesView, Failure> {
+    let view = checked(address, send(address, Method::GET, "/rules", None, &Value::Null).await?)?;
+    remember(&view, known);
     Ok(view)
 }
 
 fn remember(view: &RulesView, known: &Known) {
-    lock(known).clone_from(&view.etag);
+    lock(known).etag.clone_from(&view.etag);
 }
 
 fn state(view: &RulesView) -> Answer {
@@ -184,7 +194,7 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
             Ok(view) => {
                 was_there = true;
                 let is_new = last.as_ref() != Some(&view.etag);
-                if is_new && last.is_some() && *lock(&known) != view.etag {
+                if is_new && last.is_some() && lock(&known).etag != view.etag {
                     tell(Message::Event(address.node, DeviceEvent::Changed));
                 }
                 last = Some(view.etag.clone());

@@ -1,0 +1,299 @@
+//! A manager, a collector and three switches as processes: what an operator writes becomes reports, and a killed switch is filled again.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use nic::netns::Namespace;
+use serde_json::{Value, json};
+
+use crate::support::roles::Program;
+use crate::support::server::TIMEOUT;
+use crate::support::{self, TempDir, schema};
+
+/// h1 – s1 – s2 – s3 – h2. Everything but the hosts is in one namespace.
+struct Fabric {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+    manager: Program,
+    switches: Vec<Program>,
+    files: TempDir,
+    fabric: Namespace,
+    _hosts: [Namespace; 2],
+}
+
+const NAMES: [&str; 3] = ["s1", "s2", "s3"];
+
+fn links() -> Result<(Namespace, [Namespace; 2]), nic::Error> {
+    let (fabric, hosts) = (Namespace::create()?, [Namespace::create()?, Namespace::create()?]);
+    for (host, (port, address)) in hosts.iter().zip([("s1p1", "10.0.1.5"), ("s3p2", "10.0.2.6")]) {
+        host.ip(&["link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", fabric.name()])?;
+        host.ip(&["link", "set", "eth0", "up"])?;
+        fabric.ip(&["link", "set", port, "up"])?;
+        host.ip(&["address", "add", &format!("{address}/32"), "dev", "eth0"])?;
+        host.ip(&["route", "add", "169.254.1.1", "dev", "eth0"])?;
+        host.ip(&["route", "add", "default", "via", "169.254.1.1"])?;
+    }
+    for (a, b) in [("s1p2", "s2p1"), ("s2p2", "s3p1")] {
+        fabric.ip(&["link", "add", a, "mtu", "2000", "type", "veth", "peer", "name", b, "mtu", "2000"])?;
+        fabric.ip(&["link", "set", a, "up"])?;
+        fabric.ip(&["link", "set", b, "up"])?;
+    }
+    Ok((fabric, hosts))
+}
+
+fn switch(index: usize) -> String {
+    let number = index + 1;
+    // The first one keeps its rules, the others lose them when they end.
+    let state = if index == 0 { "state = \"s1-rules.json\"" } else { "" };
+    let port = |port: usize| {
+        let edge = (index, port) == (0, 1) || (index, port) == (2, 2);
+        format!("[[switch.ports]]\nnumber = {port}\ninterface = \"s{number}p{port}\"\nedge = {edge}\n")
+    };
+    let route =
+        |net: usize, port: usize| format!("[[switch.routes]]\nto = \"10.0.{net}.0/24\"\nport = {port}\n");
+    format!(
+        "[api]\nlisten = \"127.0.0.1:{}\"\n[switch]\nnode = {}\nname = \"s{number}\"\n[switch.managed]\n{state}\n{}{}{}{}",
+        8100 + number,
+        10 + number,
+        port(1),
+        port(2),
+        route(1, 1),
+        route(2, 2)
+    )
+}
+
+fn manager(files: &TempDir) -> String {
+    let device = |index: usize| {
+        let (name, number) = (NAMES[index], index + 1);
+        let edge = ["edge = [1]", "", "edge = [2]"][index];
+        format!(
+            "[[inventory.devices]]\nname = \"{name}\"\nnode = {}\naddress = \"127.0.0.1:{}\"\nports = 2\n{edge}\n",
+            10 + number,
+            8100 + number
+        )
+    };
+    format!(
+        "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\nenabled = false\n[collector]\nlisten = [\"udp://127.0.0.1:9555\"]\n\
+         [manager]\ncollectors = [{{ address = \"127.0.0.1:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\n\
+         {}{}{}[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n[[inventory.links]]\nbetween = [\"s2:2\", \"s3:1\"]\n",
+        files.join("manager.sqlite").display(),
+        device(0),
+        device(1),
+        device(2)
+    )
+}
+
+impl Fabric {
+    /// `None`, reported as skipped: not possible on this machine.
+    fn start() -> Option<Self> {
+        let (fabric, hosts) = match links() {
+            Ok(links) => links,
+            Err(error) => {
+                support::skipped(&format!("a managed fabric on real interfaces: {error}"));
+                return None;
+            }
+        };
+        let files = TempDir::new();
+        let socket = |host: &Namespace, address: &str| {
+            let socket = host.run(|| UdpSocket::bind(address)).unwrap().unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            socket
+        };
+        let (sender, receiver) = (socket(&hosts[0], "10.0.1.5:4000"), socket(&hosts[1], "10.0.2.6:5000"));
+        let start = |name: &str, text: &str| {
+            Program::start_in(Some(fabric.name()), &files.join("."), &format!("{name}.toml"), text)
+        };
+        let switches = NAMES.iter().enumerate().map(|(index, name)| start(name, &switch(index))).collect();
+        let manager = start("manager", &manager(&files));
+        Some(Self { sender, receiver, manager, switches, files, fabric, _hosts: hosts })
+    }
+
+    /// Sends packets until one arrives; every packet that arrives is as it was sent.
+    fn deliver(&self) {
+        let to: SocketAddr = "10.0.2.6:5000".parse().unwrap();
+        let (begun, payload) = (Instant::now(), [7; 100]);
+        loop {
+            // Until the first packet has resolved an address, the stack may refuse.
+            let _ = self.sender.send_to(&payload, to);
+            let mut buffer = [0; 2000];
+            if let Ok(len) = self.receiver.recv(&mut buffer) {
+                assert_eq!(buffer[..len], payload, "INT reached a host");
+                return;
+            }
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "no packet arrives: {:#}",
+                self.manager.get("/api/v1/devices")
+            );
+        }
+    }
+
+    fn wait_for_devices(&self, what: &str, done: impl Fn(&Value) -> bool) -> Value {
+        let all = |view: &Value| view["devices"].as_array().unwrap().iter().all(&done);
+        self.manager.wait("/api/v1/devices", what, all)
+    }
+
+    /// The state of the intent while packets flow.
+    fn wait_for_intent(&self, state: &str) -> Value {
+        self.manager.wait("/api/v1/intents/web", state, |view| {
+            self.deliver();
+            view["state"] == state
+        })
+    }
+
+    fn reports(&self) -> u64 {
+        let flows = self.manager.get("/api/v1/flows");
+        flows["flows"].as_array().unwrap().iter().map(|flow| flow["reports"].as_u64().unwrap()).sum()
+    }
+
+    /// Every response of the manager's API is what the OpenAPI document says.
+    fn check_schemas(&self) {
+        let document = self.manager.get("/api/v1/openapi.json");
+        for (path, name) in [
+            ("intents", "Intents"),
+            ("intents/web", "Intent"),
+            ("devices", "Devices"),
+            ("devices/s2", "Device"),
+            ("plan", "Plan"),
+            ("domain", "Domain"),
+            ("domain/history", "ManagerHistory"),
+        ] {
+            let view = self.manager.get(&format!("/api/v1/{path}"));
+            schema::check(&document, &json!({"$ref": format!("#/components/schemas/{name}")}), &view, path);
+        }
+        let view = self.switches[0].get("/api/v1/switch/rules");
+        schema::check(&document, &json!({"$ref": "#/components/schemas/SwitchRules"}), &view, "rules");
+    }
+}
+
+#[test]
+fn an_intent_becomes_reports_and_a_killed_switch_is_filled_again() {
+    let Some(mut fabric) = Fabric::start() else { return };
+    let in_sync = |device: &Value| device["state"] == "in_sync";
+    fabric.wait_for_devices("in sync", in_sync);
+    // The switches have only what allows them to forward.
+    fabric.deliver();
+
+    let intent = json!({"name": "web", "match": {"dst": "10.0.2.0/24", "dport": 5000, "proto": "udp"},
+                        "watch": ["flow_path", "hop_latency"], "mode": "md"});
+    let body = intent.to_string();
+    let (status, plan) = fabric.manager.ask("POST", "/api/v1/intents/plan", &body);
+    assert_eq!((status, plan["devices"].as_array().unwrap().len()), (200, 3), "{plan:#}");
+    assert_eq!(plan["cost"]["bytes"], json!([24, 32]));
+    let begun = Instant::now();
+    let (status, added) = fabric.manager.ask("PUT", "/api/v1/intents", &body);
+    assert_eq!(status, 200, "{added:#}");
+    let view = fabric.wait_for_intent("complete");
+    eprintln!("verified {} ms after it was added", begun.elapsed().as_millis());
+    assert_eq!((&view["flows"], &view["origin"]), (&json!(1), &json!("api")));
+    fabric.check_schemas();
+    let path = fabric.manager.get("/api/v1/flows")["flows"][0]["path"].clone();
+    assert_eq!(path, json!([11, 12, 13]));
+    // Only the edges have roles.
+    let ports = fabric.manager.get("/api/v1/devices/s1")["ports"].clone();
+    let roles: Vec<_> = ports
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| (&port["role"], &port["source"], &port["sink"]))
+        .collect();
+    let (edge, link) = (json!("edge"), json!("fabric"));
+    assert_eq!(roles, [(&edge, &json!(true), &json!(true)), (&link, &json!(false), &json!(false))]);
+
+    // A switch that lost its rules forwards nothing until the manager has filled it again.
+    for index in [1, 0] {
+        fabric.switches[index].kill();
+        fabric.wait_for_devices("lost", |device| {
+            device["name"] != NAMES[index] || device["state"] != "in_sync"
+        });
+        let name = format!("{}.toml", NAMES[index]);
+        fabric.switches[index] =
+            Program::start_in(Some(fabric.fabric.name()), &fabric.files.join("."), &name, &switch(index));
+        fabric.wait_for_devices("in sync again", in_sync);
+        fabric.wait_for_intent("complete");
+    }
+
+    // A restart of the manager changes nothing on the switches, and it knows its intents.
+    let rules = fabric.switches[1].get("/api/v1/switch/rules")["rules"].clone();
+    fabric.manager.kill();
+    fabric.manager = Program::start_in(
+        Some(fabric.fabric.name()),
+        &fabric.files.join("."),
+        "manager.toml",
+        &manager(&fabric.files),
+    );
+    fabric.wait_for_devices("in sync with another manager", in_sync);
+    assert_eq!(fabric.switches[1].get("/api/v1/switch/rules")["rules"], rules);
+    fabric.wait_for_intent("complete");
+
+    // Stopped, nothing of INT is left; started, it is back.
+    let only_forwards = |device: &Value| device["rules"] == json!(["forwarding"]);
+    assert_eq!(fabric.manager.ask("POST", "/api/v1/domain/stop", "").0, 200);
+    fabric.wait_for_devices("without INT", only_forwards);
+    let reports = fabric.reports();
+    fabric.deliver();
+    assert_eq!(fabric.manager.get("/api/v1/intents/web")["state"], "stopped");
+    assert_eq!(fabric.reports(), reports);
+    assert_eq!(fabric.manager.ask("POST", "/api/v1/domain/start", "").0, 200);
+    fabric.wait_for_intent("complete");
+    assert_eq!(fabric.manager.ask("DELETE", "/api/v1/intents/web", "").0, 200);
+    fabric.wait_for_devices("without the intent", only_forwards);
+    fabric.deliver();
+
+    let history = fabric.manager.get("/api/v1/domain/history?subject=web");
+    let actions: Vec<_> = history["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["action"].as_str().unwrap())
+        .collect();
+    assert_eq!(actions, ["remove", "add"]);
+    for switch in &fabric.switches {
+        assert_eq!(switch.get("/api/v1/switch")["totals"]["balanced"], true);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_one_sentence() {
+    let Some(fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", |device| device["state"] == "in_sync");
+    let error = |method: &str, path: &str, body: Value| {
+        let (status, answer) = fabric.manager.ask(method, path, &body.to_string());
+        (status, answer["error"].as_str().unwrap_or_default().to_owned())
+    };
+    let intents = [
+        (json!([]), "write a table as in [[intents]]"),
+        (json!({"name": "a"}), "nothing is watched"),
+        (json!({"name": "a", "watch": ["speed"]}), "\"flow_path\""),
+        (json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}}), "DSCP"),
+        (json!({"name": "a", "watch": ["hop_latency"], "sample": "1 in 9"}), "sampl"),
+        (json!({"name": "a", "watch": ["hop_latency"], "at": {"edges": ["leaf*"]}}), "leaf*"),
+        (json!({"name": "a", "watch": ["hop_latency"], "until": "2020-01-01T00:00:00Z"}), "past"),
+        (json!({"name": "a", "watch": ["hop_latency"], "budget": "9 reports/s"}), "budget"),
+    ];
+    for (body, reason) in intents {
+        for (method, path) in [("PUT", "/api/v1/intents"), ("POST", "/api/v1/intents/plan")] {
+            let (status, message) = error(method, path, body.clone());
+            assert!(status == 400 && message.contains(reason), "{body}: {status} {message}");
+        }
+    }
+    assert_eq!(error("DELETE", "/api/v1/intents/a", Value::Null).0, 404);
+    assert_eq!(fabric.manager.get("/api/v1/intents"), json!({"intents": []}));
+
+    // A switch refuses whoever is not its manager, and what was computed from another version.
+    let switch =
+        |method: &str, path: &str, body: Value| fabric.switches[0].ask(method, path, &body.to_string());
+    let rules = fabric.switches[0].get("/api/v1/switch/rules");
+    assert_eq!(switch("POST", "/api/v1/switch/claim", json!({"term": 1, "epoch": 1})).0, 409);
+    assert_eq!(
+        switch("PATCH", "/api/v1/switch/rules", json!({"election": rules["election"], "changes": []})).0,
+        400
+    );
+    let (status, answer) = switch("PUT", "/api/v1/switch/watch", json!([{"dport": 80}]));
+    assert!(status == 400 && answer["error"].as_str().unwrap().contains("add an intent"), "{answer}");
+    assert_eq!(fabric.switches[0].get("/api/v1/switch/rules"), rules);
+    // Another manager with a higher election takes over: this one stops acting, and says so.
+    let term = rules["election"]["term"].as_u64().unwrap() + 1;
+    assert_eq!(switch("POST", "/api/v1/switch/claim", json!({"term": term, "epoch": 1})).0, 200);
+    fabric.manager.wait("/api/v1/domain", "superseded", |view| view["acting"] == false);
+}
