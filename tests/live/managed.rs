@@ -146,6 +146,47 @@ impl Fabric {
         flows["flows"].as_array().unwrap().iter().map(|flow| flow["reports"].as_u64().unwrap()).sum()
     }
 
+    /// Kills each switch that keeps or loses its rules, and the manager; all of them come back by themselves.
+    fn restart_everything(&mut self) {
+        // A switch that lost its rules forwards nothing until the manager has filled it again.
+        for index in [1, 0] {
+            self.switches[index].kill();
+            self.wait_for_devices("lost", |device| {
+                device["name"] != NAMES[index] || device["state"] != "in_sync"
+            });
+            let name = format!("{}.toml", NAMES[index]);
+            self.switches[index] =
+                Program::start_in(Some(self.fabric.name()), &self.files.join("."), &name, &switch(index));
+            self.wait_for_devices("in sync again", in_sync);
+            self.wait_for_intent("complete");
+        }
+
+        // A restart of the manager changes nothing on the switches, and it knows its intents.
+        let rules = self.switches[1].get("/api/v1/switch/rules")["rules"].clone();
+        self.manager.kill();
+        self.manager = Program::start_in(
+            Some(self.fabric.name()),
+            &self.files.join("."),
+            "manager.toml",
+            &manager(&self.files),
+        );
+        self.wait_for_devices("in sync with another manager", in_sync);
+        assert_eq!(self.switches[1].get("/api/v1/switch/rules")["rules"], rules);
+        self.wait_for_intent("complete");
+    }
+
+    /// Stopped, nothing of INT is left; started, it is back.
+    fn stop_and_start(&self) {
+        assert_eq!(self.manager.ask("POST", "/api/v1/domain/stop", "").0, 200);
+        self.wait_for_devices("without INT", only_forwards);
+        let reports = self.reports();
+        self.deliver();
+        assert_eq!(self.manager.get("/api/v1/intents/web")["state"], "stopped");
+        assert_eq!(self.reports(), reports);
+        assert_eq!(self.manager.ask("POST", "/api/v1/domain/start", "").0, 200);
+        self.wait_for_intent("complete");
+    }
+
     /// Every response of the manager's API is what the OpenAPI document says.
     fn check_schemas(&self) {
         let document = self.manager.get("/api/v1/openapi.json");
@@ -166,10 +207,17 @@ impl Fabric {
     }
 }
 
+fn in_sync(device: &Value) -> bool {
+    device["state"] == "in_sync"
+}
+
+fn only_forwards(device: &Value) -> bool {
+    device["rules"] == json!(["forwarding"])
+}
+
 #[test]
 fn an_intent_becomes_reports_and_a_killed_switch_is_filled_again() {
     let Some(mut fabric) = Fabric::start() else { return };
-    let in_sync = |device: &Value| device["state"] == "in_sync";
     fabric.wait_for_devices("in sync", in_sync);
     // The switches have only what allows them to forward.
     fabric.deliver();
@@ -200,42 +248,8 @@ fn an_intent_becomes_reports_and_a_killed_switch_is_filled_again() {
     let (edge, link) = (json!("edge"), json!("fabric"));
     assert_eq!(roles, [(&edge, &json!(true), &json!(true)), (&link, &json!(false), &json!(false))]);
 
-    // A switch that lost its rules forwards nothing until the manager has filled it again.
-    for index in [1, 0] {
-        fabric.switches[index].kill();
-        fabric.wait_for_devices("lost", |device| {
-            device["name"] != NAMES[index] || device["state"] != "in_sync"
-        });
-        let name = format!("{}.toml", NAMES[index]);
-        fabric.switches[index] =
-            Program::start_in(Some(fabric.fabric.name()), &fabric.files.join("."), &name, &switch(index));
-        fabric.wait_for_devices("in sync again", in_sync);
-        fabric.wait_for_intent("complete");
-    }
-
-    // A restart of the manager changes nothing on the switches, and it knows its intents.
-    let rules = fabric.switches[1].get("/api/v1/switch/rules")["rules"].clone();
-    fabric.manager.kill();
-    fabric.manager = Program::start_in(
-        Some(fabric.fabric.name()),
-        &fabric.files.join("."),
-        "manager.toml",
-        &manager(&fabric.files),
-    );
-    fabric.wait_for_devices("in sync with another manager", in_sync);
-    assert_eq!(fabric.switches[1].get("/api/v1/switch/rules")["rules"], rules);
-    fabric.wait_for_intent("complete");
-
-    // Stopped, nothing of INT is left; started, it is back.
-    let only_forwards = |device: &Value| device["rules"] == json!(["forwarding"]);
-    assert_eq!(fabric.manager.ask("POST", "/api/v1/domain/stop", "").0, 200);
-    fabric.wait_for_devices("without INT", only_forwards);
-    let reports = fabric.reports();
-    fabric.deliver();
-    assert_eq!(fabric.manager.get("/api/v1/intents/web")["state"], "stopped");
-    assert_eq!(fabric.reports(), reports);
-    assert_eq!(fabric.manager.ask("POST", "/api/v1/domain/start", "").0, 200);
-    fabric.wait_for_intent("complete");
+    fabric.restart_everything();
+    fabric.stop_and_start();
     assert_eq!(fabric.manager.ask("DELETE", "/api/v1/intents/web", "").0, 200);
     fabric.wait_for_devices("without the intent", only_forwards);
     fabric.deliver();
