@@ -64,6 +64,8 @@ pub(crate) struct Server {
     manager: Option<manager_role::Role>,
     api: Option<Api>,
     generation: u32,
+    /// Devices of the manager inside this process.
+    devices: Option<manager_role::Local>,
     /// Drops privileges that are no longer needed.
     drops_privileges: bool,
     /// Whether state could not be saved for the next start.
@@ -200,6 +202,7 @@ impl Server {
             manager: None,
             api: None,
             generation: 0,
+            devices: None,
             drops_privileges: false,
             lost: false,
         }
@@ -208,6 +211,12 @@ impl Server {
     /// The same with overrides of the command line, which are already applied to the settings.
     pub(crate) fn with_overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
+        self
+    }
+
+    /// The same, with a manager of devices inside this process.
+    pub(crate) fn with_devices(mut self, devices: manager_role::Local) -> Self {
+        self.devices = Some(devices);
         self
     }
 
@@ -274,7 +283,8 @@ impl Server {
         let monitor = Arc::new(monitor);
         let manager = settings.manager.clone();
         let start = |manager| {
-            manager_role::Role::start(Arc::clone(&settings), manager, Arc::clone(&monitor), &self.control)
+            let (settings, monitor) = (Arc::clone(&settings), Arc::clone(&monitor));
+            manager_role::Role::start(settings, manager, monitor, self.devices.take(), &self.control)
         };
         self.manager = manager.map(start).transpose()?;
         let context = self.context(&settings, monitor)?;

@@ -250,7 +250,9 @@ impl Switch {
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
         let node = &mut self.node;
         let Ok(seen) = ParsedPacket::of(frame, &node.profile) else { return false };
-        let watched = seen.flow.and_then(|flow| self.watchlist.find(&flow)).is_some_and(|watch| watch.drops);
+        // Without an entry of its own, a node reports what its source watches: packets that carry INT.
+        let entry = seen.flow.and_then(|flow| self.watchlist.find(&flow));
+        let watched = entry.map_or(seen.carried.is_some(), |watch| watch.drops);
         let metadata = visit.hop(node.id, u16::MAX);
         let replaced = node.dta.as_mut().is_some_and(|dta| {
             let happened = Event { reason: Some(reason), ..Event::new(Trigger::Drop, &metadata) };

@@ -186,7 +186,11 @@ impl Client {
 
 /// Who asks, for the history: a name, not a proof.
 fn requester() -> String {
-    let user = std::env::var("USER").unwrap_or_default();
+    let named =
+        ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let owner =
+        || std::fs::metadata("/proc/self").map_or(0, |process| std::os::unix::fs::MetadataExt::uid(&process));
+    let user = named.unwrap_or_else(|| format!("uid-{}", owner()));
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let text = format!("{user}@{}", host.trim());
     text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()

@@ -1,5 +1,6 @@
 //! `hopwise demo`: a simulated network whose switches send real reports, over loopback UDP, to a real collector.
 
+mod devices;
 mod dta;
 mod network;
 
@@ -84,7 +85,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (mut settings, reporters) = settings(listen, dir, names)?;
     dta::complete(&mut settings, &memory.0, network.listen()?);
     settings.is_guarded().map_err(CliError::new)?;
-    let mut server = Server::new(settings, None, Log::start(Level::Warn));
+    devices::manage(&mut settings, network.fabric())?;
+    let mut server = Server::new(settings, None, Log::start(Level::Warn)).with_devices(network.manage()?);
     let addresses = server.start()?;
     let (Some(input), Some(translator)) = (addresses.inputs.first(), addresses.dta.first()) else {
         return Err(CliError::new("the collector listens nowhere; this is a fault of this build"));
@@ -94,6 +96,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = Client::new(&url, None)?;
     dta::wait_until_connected(&client)?;
     network.report_to(*translator, &reporters)?;
+    devices::add_intents(&client, || network.obey())?;
     introduce(&url, (input, *translator), moved.then_some(args.listen), &network, dir)?;
     if args.open {
         open(&url);

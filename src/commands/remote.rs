@@ -9,11 +9,11 @@ use terminal::CliError;
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Api {
     /// URL of the running hopwise
-    #[arg(long = "api", value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    #[arg(long = "api", value_name = "URL", default_value = "http://127.0.0.1:8080", global = true)]
     pub(crate) url: String,
 
     /// Bearer token, if required; the environment variable HOPWISE_TOKEN is equivalent and not visible in `ps`
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) token: Option<String>,
 }
 

@@ -6,12 +6,12 @@ use manager::{
     ApplyMode, ManagerSettings as CoreSettings,
     compile::{Collector, DomainSettings},
     device::{Encoding, L4Checksum},
-    intent,
-    inventory::{self, Inventory},
+    intent::{self, Intent, IntentSettings},
+    inventory::{self, Inventory, InventorySettings},
     reconcile::Timing,
 };
 
-use super::{sections::Clocks, settings::Settings, switch::L4ChecksumSetting};
+use super::{sections::Clocks, switch::L4ChecksumSetting};
 use settings::{
     choice,
     read::{Node, Reader, span_of},
@@ -100,18 +100,21 @@ impl ManagerSettings {
 }
 
 /// Reports inconsistent settings of manager, inventory and intents.
-pub(crate) fn check(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+pub(crate) fn check(
+    (manager, inventory, intents): (Option<&ManagerSettings>, &InventorySettings, &[IntentSettings]),
+    root: &Node<'_>,
+    reader: &mut Reader<'_>,
+) {
     let table = root.get_ref().get("inventory");
-    let inventory =
-        table.map_or_else(Inventory::default, |node| inventory::checked(&settings.inventory, node, reader));
-    let intents = intent::checked(&settings.intents, root, reader, nic::time::now());
-    for (index, intent) in intents.iter().enumerate() {
-        if let Err(message) = crate::manager_role::supported(intent) {
+    let inventory = table.map_or_else(Inventory::default, |node| inventory::checked(inventory, node, reader));
+    let checked = intent::checked(intents, root, reader, nic::time::now());
+    for (index, intent) in checked.iter().enumerate() {
+        if let Err(message) = supported(intent) {
             reader.refuse(span_of(root, &["intents", &index.to_string(), "tell"]), message);
         }
     }
-    let Some(manager) = &settings.manager else {
-        if !settings.intents.is_empty() {
+    let Some(manager) = manager else {
+        if !intents.is_empty() {
             reader.refuse(span_of(root, &["intents"]), "intents need a manager; add [manager]");
         }
         return;
@@ -141,4 +144,22 @@ pub(crate) fn check(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_
         );
         refuse(&["inventory", "devices"], message);
     }
+}
+
+/// Refuses what this manager does not execute yet.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub(crate) fn supported(intent: &Intent) -> Result<(), String> {
+    let tell = &intent.tell;
+    let what = if tell.rule.is_some() {
+        "`rule`: write the condition as [[rules]] of the collector, and remove it"
+    } else if intent.budget.is_some() {
+        "`budget`; remove it"
+    } else if tell.filter.is_none() && !tell.thresholds.is_empty() {
+        "`thresholds` without `filter`: write them as [thresholds] of the collector, or add a filter"
+    } else {
+        return Ok(());
+    };
+    Err(format!("this manager does not execute {what}"))
 }

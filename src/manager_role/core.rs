@@ -1,6 +1,6 @@
 //! The state of the manager's thread: the core, its drivers, its journal, and what the API asks.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use manager::{
     IntentStatus, Manager,
@@ -16,7 +16,8 @@ use serde_json::Value;
 use settings::setting::Setting;
 
 use super::{
-    hopwise::{Address, Driver, Message},
+    Local, count,
+    hopwise::{self, Address, Message},
     journal::{Entry, Journal, Kept},
     view::{
         CostView, DeviceView, DevicesView, DomainView, EntryView, IntentView, IntentsView,
@@ -24,7 +25,11 @@ use super::{
     },
 };
 use crate::{
-    config::{Settings, manager::ManagerSettings, switch::Item},
+    config::{
+        Settings,
+        manager::{ManagerSettings, supported},
+        switch::Item,
+    },
     switch::RulesView,
 };
 use terminal::CliError;
@@ -39,9 +44,34 @@ pub(crate) struct Core {
     journal: Journal,
     intents: BTreeMap<String, Held>,
     verifier: Verifier,
+    /// What the collector knew of the flows of an intent when they were first counted: no evidence that it works.
+    baselines: BTreeMap<String, IntentCounters>,
     /// All INT is stopped.
     stopped: bool,
     commands: Vec<Command>,
+}
+
+/// The way to a device.
+enum Driver {
+    /// A switch's API.
+    Hopwise(hopwise::Driver),
+    /// Inside this process.
+    Local(Local, Arc<dyn Fn(Message) + Send + Sync>),
+}
+
+impl Driver {
+    fn send(&self, command: Command) {
+        match self {
+            // A driver that is still busy lets the request time out.
+            Self::Hopwise(driver) => drop(driver.send(command)),
+            Self::Local(local, tell) => {
+                let (tell, node, id) = (Arc::clone(tell), command.node, command.id);
+                // When the devices have ended, so does the program.
+                let _ =
+                    local.send((command, Box::new(move |answer| tell(Message::Answer(node, id, answer)))));
+            }
+        }
+    }
 }
 
 /// An intent with its origin.
@@ -100,6 +130,7 @@ impl Core {
     pub(super) fn new(
         all: &Settings,
         settings: &ManagerSettings,
+        local: Option<Local>,
         now: u64,
         tell: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
@@ -117,17 +148,26 @@ impl Core {
             journal,
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
+            baselines: BTreeMap::new(),
             stopped,
             commands: Vec::new(),
         };
         for device in core.inventory.devices() {
+            if let Some(local) = &local {
+                // Devices of this process live as long as it.
+                let can = Capabilities { restart: Restart::Keeps, ..capabilities() };
+                core.manager.set_capabilities(device.node, can, now);
+                core.drivers.insert(device.node, Driver::Local(local.clone(), Arc::new(tell.clone())));
+                continue;
+            }
             core.manager.set_capabilities(device.node, capabilities(), now);
             let address = Address {
                 node: device.node,
                 authority: device.address.clone(),
                 token: settings.token.as_ref().map(|token| token.0.clone()),
             };
-            core.drivers.insert(device.node, Driver::start(address, tell.clone()));
+            let driver = hopwise::Driver::start(address, tell.clone());
+            core.drivers.insert(device.node, Driver::Hopwise(driver));
         }
         core.manager.set_inventory(core.inventory.clone(), now);
         for (name, kept) in core.journal.intents().map_err(broken)? {
@@ -182,7 +222,13 @@ impl Core {
     fn drop_intent(&mut self, name: &str, now: u64) {
         self.intents.remove(name);
         self.manager.remove_intent(name, now);
+        self.forget(name);
+    }
+
+    /// Forgets what was counted for an intent.
+    fn forget(&mut self, name: &str) {
         self.verifier.remove(name);
+        self.baselines.remove(name);
     }
 
     /// Adds or replaces an intent.
@@ -211,6 +257,7 @@ impl Core {
         }
         let kept = Kept { body: written, by: by.clone(), added: now };
         self.journal.keep(&name, &kept)?;
+        self.forget(&name);
         let intent = Intent { until: end.map(Until::At), ..intent };
         self.hold(Held { intent, kept, in_file: false }, now);
         self.note(now, &by, if is_replaced { "replace" } else { "add" }, &name, "");
@@ -381,10 +428,11 @@ impl Core {
             self.journal.set_stopped(stop)?;
             self.stopped = stop;
             self.note(now, by, if stop { "stop" } else { "start" }, "", "all INT");
+            self.verifier = Verifier::default();
+            self.baselines.clear();
             for (name, held) in &self.intents {
                 if stop {
                     self.manager.remove_intent(name, now);
-                    self.verifier.remove(name);
                 } else if let Err(refusal) = self.manager.add_intent(held.intent.clone(), now) {
                     tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
                 }
@@ -448,8 +496,10 @@ impl Core {
 
     /// What was counted for each intent.
     pub(super) fn observe(&mut self, counted: BTreeMap<String, IntentCounters>, now: u64) {
-        for (name, counters) in counted {
+        for (name, mut counters) in counted {
             if self.intents.contains_key(&name) {
+                let baseline = self.baselines.entry(name.clone()).or_insert_with(|| counters.clone());
+                count::subtract(&mut counters, baseline);
                 self.verifier.observe(&name, counters, now);
             }
         }
@@ -476,7 +526,6 @@ impl Core {
         let mut commands = std::mem::take(&mut self.commands);
         self.manager.poll(now, &mut commands);
         for command in commands.drain(..) {
-            // A driver that is still busy lets the request time out.
             if let Some(driver) = self.drivers.get(&command.node) {
                 driver.send(command);
             }
@@ -581,24 +630,6 @@ fn read(body: &Value, now: u64) -> Result<Intent, String> {
     }
     let intent = intent::read_one(&settings::json::inline(body), now)?;
     supported(&intent).map(|()| intent)
-}
-
-/// Refuses what this manager does not execute yet.
-///
-/// # Errors
-/// A sentence that says what to do.
-pub(crate) fn supported(intent: &Intent) -> Result<(), String> {
-    let tell = &intent.tell;
-    let what = if tell.rule.is_some() {
-        "`rule`: write the condition as [[rules]] of the collector, and remove it"
-    } else if intent.budget.is_some() {
-        "`budget`; remove it"
-    } else if tell.filter.is_none() && !tell.thresholds.is_empty() {
-        "`thresholds` without `filter`: write them as [thresholds] of the collector, or add a filter"
-    } else {
-        return Ok(());
-    };
-    Err(format!("this manager does not execute {what}"))
 }
 
 fn etag_of(held: &Held) -> String {

@@ -99,6 +99,15 @@ fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
     counters
 }
 
+/// Leaves what was counted since `baseline`. A flow that the collector has forgotten since then makes it too small.
+pub(super) fn subtract(counters: &mut IntentCounters, baseline: &IntentCounters) {
+    counters.complete = counters.complete.saturating_sub(baseline.complete);
+    for (node, edge) in &mut counters.edges {
+        let before = baseline.edges.get(node).map_or(0, |before| before.reports);
+        edge.reports = edge.reports.saturating_sub(before);
+    }
+}
+
 /// Comparisons of a flow with an entry in one count.
 const COMPARISONS: usize = 20_000_000;
 /// Flows in one count.
@@ -126,6 +135,9 @@ mod tests {
         assert_eq!((counted.flows, counted.complete), (2, 10));
         let edges: Vec<_> = counted.edges.iter().map(|(node, edge)| (*node, edge.reports)).collect();
         assert_eq!(edges, [(12, 10), (13, 10)]);
+        let mut since = counted.clone();
+        subtract(&mut since, &counted);
+        assert!(since.complete == 0 && since.edges.values().all(|edge| edge.reports == 0));
         // Node 11 filled everything, in one flow or another.
         assert_eq!(counted.missing, BTreeMap::from([(12, 0x1100)]));
     }

@@ -13,13 +13,14 @@ use tokio::{
     time,
 };
 
-pub(crate) use self::core::{Core, Error, Wanted, supported};
+pub(crate) use self::core::{Core, Error, Wanted};
 use crate::{
     config::{Settings, manager::ManagerSettings},
     control::Control,
     monitor::Monitor,
 };
 use hopwise::Message;
+use manager::device::{Answer, Command};
 use terminal::CliError;
 
 /// Work for the manager's thread.
@@ -34,6 +35,11 @@ enum Event {
     /// The end.
     Stop,
 }
+
+/// Devices inside this process, as those of the demo: they get commands, and answer each.
+pub(crate) type Local = std::sync::mpsc::Sender<(Command, Reply)>;
+/// Takes the answer to a command.
+pub(crate) type Reply = Box<dyn FnOnce(Answer) + Send>;
 
 /// A running manager.
 #[derive(Debug)]
@@ -57,6 +63,7 @@ impl Role {
         all: Arc<Settings>,
         settings: ManagerSettings,
         monitor: Arc<Monitor>,
+        local: Option<Local>,
         control: &Control,
     ) -> Result<Self, CliError> {
         let (events, queue) = mpsc::channel(MAX_EVENTS);
@@ -75,7 +82,7 @@ impl Role {
                 }
             };
             runtime.block_on(async move {
-                match Core::new(&all, &settings, nic::time::now(), teller(&own)) {
+                match Core::new(&all, &settings, local, nic::time::now(), teller(&own)) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         run(core, queue, own, monitor).await;

@@ -24,7 +24,7 @@ use tokio::{sync::oneshot, time};
 use crate::{config::switch::SwitchSettings, control::Control, intercept::SwitchEnd, lock::lock};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
-pub(crate) use managed::{Proposal, Refused};
+pub(crate) use managed::{Managed, Proposal, Refused};
 pub(crate) use ports::Forwarder;
 use terminal::CliError;
 pub(crate) use view::{FilterView, PortView, RulesView, SwitchView};

@@ -132,6 +132,10 @@ fn every_answer_is_as_the_openapi_document_says() {
                 "/api/v1/aggregator",
                 "/api/v1/reporter",
                 "/api/v1/dta",
+                "/api/v1/intents",
+                "/api/v1/devices",
+                "/api/v1/plan",
+                "/api/v1/domain",
             ]
             .iter()
             .any(|role| path.starts_with(role)) =>

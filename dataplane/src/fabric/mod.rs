@@ -420,6 +420,34 @@ impl Fabric {
         self.stations[self.topology.index(node)?].switch.as_deref()
     }
 
+    /// Ports of a switch by number, from 1, each with the id of the node at its other end.
+    pub fn ports(&self, node: u32) -> impl Iterator<Item = (u16, u32)> + '_ {
+        let ports = self.topology.index(node).map(|index| self.stations[index].ports.as_slice());
+        ports.unwrap_or_default().iter().map(|port| {
+            let other = self.ports[*port as usize ^ 1].node;
+            (self.ports[*port as usize].number, self.topology.nodes[other].id)
+        })
+    }
+
+    /// The port of node `peer` at the other end of port `number` of `node`.
+    pub fn peer(&self, node: u32, number: u16) -> Option<(u32, u16)> {
+        let index = self.topology.index(node)?;
+        let port = *self.stations[index].ports.get(usize::from(number).checked_sub(1)?)?;
+        let peer = &self.ports[port as usize ^ 1];
+        Some((self.topology.nodes[peer.node].id, peer.number))
+    }
+
+    /// Sets whether a port of a switch is an INT source and sink. Until then, ports to hosts are both.
+    pub fn set_roles(&mut self, node: u32, number: u16, source: bool, sink: bool) {
+        let index = self.topology.index(node);
+        let port =
+            index.and_then(|index| self.stations[index].ports.get(usize::from(number).checked_sub(1)?));
+        if let Some(port) = port {
+            let port = &mut self.ports[*port as usize];
+            (port.source, port.sink) = (source, sink);
+        }
+    }
+
     /// The switch with this id, to change its watchlist or configuration.
     pub fn switch_mut(&mut self, node: u32) -> Option<&mut Switch> {
         self.stations[self.topology.index(node)?].switch.as_deref_mut()

@@ -11,8 +11,10 @@ pub(crate) struct Port {
     pub(crate) node: usize,
     /// Interface number on that node, from 1; also the queue's id.
     pub(crate) number: u16,
-    /// One of the link's ends is a host.
-    pub(crate) edge: bool,
+    /// Packets that enter here are compared with the watchlist.
+    pub(crate) source: bool,
+    /// Packets that leave here lose their INT.
+    pub(crate) sink: bool,
     /// Whether the link is up.
     pub(crate) up: bool,
     /// Rate, delay and depth.
@@ -35,11 +37,23 @@ pub(crate) struct Full {
 }
 
 impl Port {
-    /// An idle port of node `node`; `wire.depth` bounds its queue.
+    /// An idle port of node `node`; `wire.depth` bounds its queue. `edge`: it is source and sink.
     pub(crate) fn new(node: usize, number: u16, edge: bool, wire: Wire) -> Self {
         let meter = Meter::new(wire.rate);
         let waiting = VecDeque::new();
-        Self { node, number, edge, up: true, wire, epoch: 0, busy: false, meter, waiting, occupancy: 0 }
+        Self {
+            node,
+            number,
+            source: edge,
+            sink: edge,
+            up: true,
+            wire,
+            epoch: 0,
+            busy: false,
+            meter,
+            waiting,
+            occupancy: 0,
+        }
     }
 
     /// Appends packet `slot` of `size` queue units to the queue and returns the occupancy before it. The frame being

@@ -397,6 +397,24 @@ fn drops_of_unwatched_packets_are_not_reported() {
     }
 }
 
+/// A transit node has no watchlist, and reports the loss of a packet that the source watches.
+#[test]
+fn a_node_without_a_watchlist_reports_drops_of_packets_with_int() {
+    let mut path = switches(2, &Config::default(), Watch::new(Match::default()));
+    let (mut outbox, original) = (Outbox::default(), frame(Family::V4, Transport::Udp, 50));
+    let mut marked = original.clone();
+    path[0].forward(&mut marked, &Visit { from_edge: true, ..visit(1) }, &mut outbox);
+    for (watchlist, with_int, without) in [
+        (Watchlist::default(), true, false),
+        (Watch { drops: false, ..Watch::new(Match::default()) }.into(), false, false),
+        (Watch::new(Match::default()).into(), true, true),
+    ] {
+        path[1].watch(watchlist).unwrap();
+        let mut reported = |frame: &[u8]| path[1].dropped(frame, &visit(2), 71, &mut outbox);
+        assert_eq!((reported(&marked), reported(&original)), (with_int, without));
+    }
+}
+
 #[test]
 fn a_queue_is_reported_when_it_fills_and_when_it_has_emptied() {
     for version in [Version::V20, Version::V10] {

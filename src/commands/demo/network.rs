@@ -13,8 +13,9 @@ use nic::udp::Sender;
 use wire::FlowKey;
 
 use super::dta::{ControlSockets, Reported, Reporters};
-use super::is_switch;
+use super::{devices::Devices, is_switch};
 use crate::config::dta::DtaSettings;
+use crate::manager_role::Local;
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Terminal, units};
@@ -32,6 +33,7 @@ pub(super) struct Network {
     start: u64,
     sockets: Option<ControlSockets>,
     reporters: Reporters,
+    devices: Option<Devices>,
 }
 
 /// Counts of the sent datagrams, and of those that the simulated network lost or duplicated.
@@ -58,7 +60,26 @@ impl Network {
         let switches = fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
         let names = switches.map(|node| (node.id, node.name.clone())).collect();
         let (sockets, reporters) = (None, Reporters::default());
-        Ok((Self { fabric, script, start, sockets, reporters }, names))
+        Ok((Self { fabric, script, start, sockets, reporters, devices: None }, names))
+    }
+
+    /// Leaves the configuration of the switches to a manager: where it sends its commands.
+    pub(super) fn manage(&mut self) -> Result<Local, CliError> {
+        let (devices, commands) = Devices::new(&mut self.fabric)?;
+        self.devices = Some(devices);
+        Ok(commands)
+    }
+
+    /// Executes what the manager has sent.
+    pub(super) fn obey(&mut self) {
+        if let Some(devices) = &mut self.devices {
+            devices.poll(&mut self.fabric);
+        }
+    }
+
+    /// The network.
+    pub(super) fn fabric(&self) -> &Fabric {
+        &self.fabric
     }
 
     /// Opens the sockets at which the switches listen to translators: the port of all of them.
@@ -118,6 +139,7 @@ impl Network {
         // Relaxed: no other data depends on the flag.
         while !stop.load(Ordering::Relaxed) && span.is_none_or(|span| begin.elapsed() < span) {
             let elapsed = begin.elapsed();
+            self.obey();
             self.advance(self.start + elapsed.as_nanos() as u64, &mut wire)?;
             while let Some(line) = script.next_if(|line| u128::from(line.at) <= elapsed.as_nanos()) {
                 announce(&line)?;

@@ -1,0 +1,172 @@
+//! The demo's switches as devices of its manager: they start without INT, and the intents make what one sees.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use dataplane::fabric::Fabric;
+use manager::device::{Answer, Command, Etag, Request, State};
+use serde_json::{Value, json};
+
+use super::is_switch;
+use crate::commands::client::Client;
+use crate::config::switch::{ManagedSettings, SwitchSettings, int_config, watchlist};
+use crate::config::{Settings, filter};
+use crate::manager_role::{Local, Reply};
+use crate::switch::{Managed, Proposal, Refused};
+use terminal::CliError;
+
+/// The switches, as the manager sees them.
+#[derive(Debug)]
+pub(super) struct Devices {
+    commands: Receiver<(Command, Reply)>,
+    switches: BTreeMap<u32, Device>,
+}
+
+#[derive(Debug)]
+struct Device {
+    managed: Managed,
+    /// Without rules.
+    settings: SwitchSettings,
+}
+
+impl Devices {
+    /// The switches of a network, without rules, and where to send commands.
+    pub(super) fn new(fabric: &mut Fabric) -> Result<(Self, Local), CliError> {
+        let (sender, commands) = channel();
+        let mut switches = BTreeMap::new();
+        for node in switches_of(fabric) {
+            let ports: Vec<u16> = fabric.ports(node).map(|(number, _)| number).collect();
+            let mut text = format!("[switch]\nnode = {node}\n");
+            for port in ports {
+                let _ = writeln!(text, "[[switch.ports]]\nnumber = {port}\ninterface = \"port{port}\"");
+            }
+            let settings = Settings::parse(&text, "switch").ok().and_then(|settings| settings.switch);
+            let settings = settings
+                .ok_or_else(|| CliError::new("the demo's switches are invalid; a fault of this build"))?;
+            let managed = Managed::open(&ManagedSettings { state: None }, 1)?;
+            let device = Device { managed, settings };
+            device.follow(fabric).map_err(CliError::new)?;
+            switches.insert(node, device);
+        }
+        Ok((Self { commands, switches }, sender))
+    }
+
+    /// Executes the commands that have arrived.
+    pub(super) fn poll(&mut self, fabric: &mut Fabric) {
+        while let Ok((command, reply)) = self.commands.try_recv() {
+            let answer = match self.switches.get_mut(&command.node) {
+                Some(device) => device.execute(command.request, fabric),
+                None => Answer::Unreachable("there is no such switch in the demo".to_owned()),
+            };
+            reply(answer);
+        }
+    }
+}
+
+impl Device {
+    fn execute(&mut self, request: Request, fabric: &mut Fabric) -> Answer {
+        let (proposal, done) = match request {
+            Request::Read => {
+                let Etag(etag) = self.managed.etag();
+                let rules = self.managed.rules().clone();
+                return Answer::State(State { etag: Etag(etag), rules, foreign: Vec::new() });
+            }
+            Request::Claim(election) => (Proposal::Claim(election), Answer::Claimed),
+            Request::Apply { election, etag, changes } => {
+                (Proposal::Apply { election, etag, changes }, Answer::Applied)
+            }
+        };
+        let prepared = self.managed.prepare(proposal, &self.settings);
+        match prepared.and_then(|prepared| self.managed.take(prepared)) {
+            Ok(before) => match self.follow(fabric) {
+                Ok(()) => done,
+                Err(message) => {
+                    self.managed.restore(before);
+                    // It followed these before.
+                    let _ = self.follow(fabric);
+                    Answer::Refused(message)
+                }
+            },
+            Err(Refused::NotPrimary(election)) => Answer::NotPrimary(election),
+            Err(Refused::Stale) => Answer::Stale,
+            Err(Refused::Wrong(message)) => Answer::Refused(message),
+            Err(Refused::NotManaged) => Answer::Unreachable("the switch is not managed".to_owned()),
+        }
+    }
+
+    /// Configures the switch as the rules say.
+    fn follow(&self, fabric: &mut Fabric) -> Result<(), String> {
+        let settings = self.managed.settings(&self.settings)?;
+        for port in &settings.ports {
+            let mut roles = dataplane::router::Port::new(port.number, [0; 6]);
+            self.managed.fit(&mut roles);
+            fabric.set_roles(settings.node, port.number, roles.is_source(), roles.is_sink());
+        }
+        let Some(switch) = fabric.switch_mut(settings.node) else { return Ok(()) };
+        let config = int_config(&settings);
+        let text = |error: dataplane::switch::ConfigError| error.to_string();
+        switch.set_encoding(config.mark.dscp, config.l4_checksum).map_err(text)?;
+        switch.set_available(self.managed.bits());
+        switch.set_filters(filter::filters(&settings.filter_set())?);
+        switch.watch(watchlist(&settings.watch)).map_err(text)
+    }
+}
+
+fn switches_of(fabric: &Fabric) -> Vec<u32> {
+    let nodes = fabric.topology().nodes().iter();
+    nodes.filter(|node| is_switch(&node.kind)).map(|node| node.id).collect()
+}
+
+/// Adds the manager and the inventory of the network to the settings.
+pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), CliError> {
+    let name = |id: u32| {
+        let nodes = fabric.topology().nodes();
+        nodes.iter().find(|node| node.id == id).map_or_else(String::new, |node| node.name.clone())
+    };
+    let switches = switches_of(fabric);
+    let mut text = "[manager]\nclocks = \"synchronised\"\ncalm = \"100ms\"\ndrain = \"200ms\"\n".to_owned();
+    for &node in &switches {
+        let edges = fabric.ports(node).filter(|(_, peer)| !switches.contains(peer)).map(|(number, _)| number);
+        let edges: Vec<u16> = edges.collect();
+        let ports = fabric.ports(node).count();
+        let _ = writeln!(
+            text,
+            "[[inventory.devices]]\nname = \"{}\"\nnode = {node}\naddress = \"this process\"\nports = {ports}\nedge = {edges:?}",
+            name(node)
+        );
+    }
+    for &node in &switches {
+        for (number, peer) in fabric.ports(node).filter(|(_, peer)| *peer > node && switches.contains(peer)) {
+            let end = fabric.peer(node, number).map_or(0, |(_, end)| end);
+            let (a, b) = (name(node), name(peer));
+            let _ = writeln!(text, "[[inventory.links]]\nbetween = [\"{a}:{number}\", \"{b}:{end}\"]");
+        }
+    }
+    let read = Settings::parse(&text, "demo").map_err(|error| CliError::new(error.to_string()))?;
+    (settings.manager, settings.inventory) = (read.manager, read.inventory);
+    Ok(())
+}
+
+/// Adds the intents of the demo, and lets the switches `obey` before the network starts.
+pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(), CliError> {
+    let watch = ["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "link_utilization"];
+    for proto in ["udp", "tcp"] {
+        let intent = json!({"name": proto, "match": {"proto": proto}, "watch": watch, "mode": "md"});
+        client.send("PUT", "/intents", &intent)?;
+    }
+    let begin = Instant::now();
+    let installed = |view: &Value| {
+        let intents = view["intents"].as_array().map(Vec::as_slice).unwrap_or_default();
+        intents.iter().all(|intent| intent["state"] != "pending")
+    };
+    while !installed(&client.get("/intents")?) && begin.elapsed() < INSTALL {
+        obey();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// How long the switches may take to follow the intents at the start.
+const INSTALL: Duration = Duration::from_secs(2);
