@@ -267,7 +267,7 @@ impl Setting for Protocol {
                 "udp" => 17,
                 "icmpv6" => 58,
                 "sctp" => 132,
-                _ => return None,
+                _ => text.parse().ok()?,
             };
             Some(Self(number))
         })

@@ -10,7 +10,7 @@ use super::{
     intent::pretty,
     remote::{Api, fetch},
 };
-use crate::manager_role::view::{DeviceView, DevicesView};
+use crate::manager_role::view::{DeviceView, DevicesView, EntriesView};
 use terminal::{Align, CliError, Table};
 
 /// Show the devices of a manager: state, ports, rules
@@ -78,7 +78,7 @@ fn list(devices: &[DeviceView]) -> String {
     ];
     let mut table = Table::new(columns);
     for device in devices {
-        let of = |(used, room): (usize, usize)| format!("{used}/{room}");
+        let of = |entries: EntriesView| format!("{}/{}", entries.used, entries.size);
         table.row([
             device.name.clone(),
             device.node.to_string(),

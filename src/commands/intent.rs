@@ -96,7 +96,7 @@ struct Add {
     #[command(flatten)]
     intent: Written,
 
-    /// Add the [[intents]] of a TOML file
+    /// Add the intents of a TOML file
     #[arg(long, value_name = "FILE", conflicts_with = "name", required_unless_present = "name")]
     file: Option<PathBuf>,
 

@@ -86,16 +86,26 @@ pub(crate) struct DeviceView {
     pub(crate) missing: usize,
     /// Rules that it has too many.
     pub(crate) extra: usize,
-    /// Entries of its watchlist, and how many fit.
-    pub(crate) watch_entries: (usize, usize),
-    /// Its filters, and how many fit.
-    pub(crate) filter_entries: (usize, usize),
+    /// Entries of its watchlist.
+    pub(crate) watch_entries: EntriesView,
+    /// Its filters.
+    pub(crate) filter_entries: EntriesView,
     /// Its rules as last read, for people; null: never read.
     pub(crate) rules: Option<Vec<String>>,
     /// Entries of others.
     pub(crate) foreign: Vec<String>,
     /// Its ports.
     pub(crate) ports: Vec<DevicePortView>,
+}
+
+/// Entries of a table of a device.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceEntries"))]
+pub(crate) struct EntriesView {
+    /// Entries in use.
+    pub(crate) used: usize,
+    /// Entries that fit.
+    pub(crate) size: usize,
 }
 
 /// A port of a device.
@@ -281,8 +291,8 @@ impl DeviceView {
             ready,
             missing: difference.0,
             extra: difference.1,
-            watch_entries: (count(|rule| matches!(rule, Rule::Watch(_))), room.0),
-            filter_entries: (count(|rule| matches!(rule, Rule::Filter(_))), room.1),
+            watch_entries: EntriesView { used: count(|rule| matches!(rule, Rule::Watch(_))), size: room.0 },
+            filter_entries: EntriesView { used: count(|rule| matches!(rule, Rule::Filter(_))), size: room.1 },
             ports: inventory.ports(node).map(port).collect(),
             rules: rules.map(|rules| rules.iter().map(Rule::to_string).collect()),
             foreign,

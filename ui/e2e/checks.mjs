@@ -202,6 +202,56 @@ async function onlyKind(page, name) {
   assert.deepEqual(kinds, [name], 'the filter by kind');
 }
 
+/** Whether the program has a manager. Without one both pages explain how to add it. */
+async function hasManager(page, name) {
+  const found = page.locator(`.page.${name} tbody tr`).first();
+  const none = page.locator('.empty', { hasText: 'No manager' });
+  await found.or(none).first().waitFor(WAIT);
+  return !(await none.isVisible());
+}
+
+const INTENTS = '.panel[aria-label="Intents"] tbody';
+
+/** From a flow that was seen to a verified intent, and back. */
+export async function intents(page, base) {
+  await open(page, base, 'intents');
+  if (!(await hasManager(page, 'intents'))) return;
+  await open(page, base, 'flow');
+  await page.locator('tbody tr').first().click();
+  await page.getByRole('link', { name: 'watch this' }).click();
+  const name = page.locator('.intent-form input[data-key="name"]');
+  await name.waitFor(WAIT);
+  assert.match(await name.inputValue(), /^flow-/, 'the form is filled in');
+  // Nothing that was typed is lost when it is refused.
+  await name.fill('no name');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await until(page, '.watch-flows .answer', (text) => /is not a name/.test(text), 'the refusal');
+  assert.equal(await name.inputValue(), 'no name');
+  await name.fill('browser');
+  await page.getByRole('button', { name: 'Show plan' }).click();
+  await until(page, '.plan', (text) => /entries added/.test(text), 'the plan');
+  assert.ok((await page.locator('.domain-map .adds').count()) > 0, 'the map shows what each device gets');
+  assert.doesNotMatch(await page.locator(INTENTS).textContent(), /browser/, 'a plan changes nothing');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  const began = Date.now();
+  const row = page.locator(`${INTENTS} tr`, { hasText: 'browser' });
+  await row.waitFor(WAIT);
+  await until(page, INTENTS, (text) => /browser(complete|seen)/.test(text), 'the verified state');
+  console.log(`      verified in the browser ${Date.now() - began} ms after it was applied`);
+  await row.click();
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('button', { name: /^Really remove/ }).click();
+  await row.waitFor({ ...WAIT, state: 'detached' });
+}
+
+export async function devices(page, base) {
+  await open(page, base, 'devices');
+  if (!(await hasManager(page, 'devices'))) return;
+  await until(page, '.panel[aria-label="Devices"] tbody', (text) => /in_sync/.test(text), 'the devices');
+  await until(page, '.panel[aria-label="Ports"] tbody', (text) => /source and sink/.test(text), 'the roles');
+  await until(page, '.rules', (text) => /watch/.test(text), 'the rules');
+}
+
 /** Whether the program has collector memory. Without it both pages explain how to add it. */
 async function hasMemory(page, name) {
   const found = page.locator(`.page.${name} tbody tr`).first();

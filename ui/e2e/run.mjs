@@ -9,7 +9,7 @@ import * as checks from './checks.mjs';
 
 const WIDE = { width: 1440, height: 900 };
 const NARROW = { width: 420, height: 860 };
-const PAGES = ['overview', 'topology', 'flow', 'events', 'stores', 'lists', 'sql'];
+const PAGES = ['overview', 'topology', 'flow', 'events', 'intents', 'devices', 'stores', 'lists', 'sql'];
 
 const chromium = findChromium();
 if (chromium === null) {
@@ -42,8 +42,9 @@ async function newPage(context, problems) {
   page.on('console', (message) => {
     if (message.type() !== 'error') return;
     const text = `${message.text()} ${message.location().url}`;
-    // Without collector memory, /dta answers 404.
-    if (!/\/query\b.*|\/api\/v1\/dta|status of (400|401)/.test(text)) problems.push(text);
+    // Without collector memory, /dta answers 404; without a manager, so do its paths.
+    if (!/\/query\b.*|\/api\/v1\/(dta|intents|devices|domain)|status of (400|401)/.test(text))
+      problems.push(text);
   });
   page.on('pageerror', (error) => problems.push(error.stack ?? error.message));
   return page;

@@ -3,8 +3,10 @@ import './styles/parts.css';
 import './styles/pages.css';
 import { adoptTokenFromAddress } from './api/client';
 import { live } from './live';
+import { devicesPage } from './pages/devices';
 import { eventsPage } from './pages/events';
 import { flowPage } from './pages/flow';
+import { intentsPage } from './pages/intents';
 import { listsPage } from './pages/lists';
 import { overviewPage } from './pages/overview';
 import { sqlPage } from './pages/sql';
@@ -18,6 +20,8 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
   topology: { title: 'Topology', make: topologyPage },
   flow: { title: 'Flow', make: flowPage },
   events: { title: 'Events', make: eventsPage },
+  intents: { title: 'Intents', make: intentsPage },
+  devices: { title: 'Devices', make: devicesPage },
   stores: { title: 'DTA stores', make: storesPage },
   lists: { title: 'DTA lists', make: listsPage },
   sql: { title: 'SQL', make: sqlPage },

@@ -145,5 +145,11 @@ fn an_intent_is_shown_as_it_is_written() {
     let shown = settings::json::inline(&settings[0].show().to_written());
     assert_eq!(read_one(&shown, 5), read_one(table, 5), "{shown}");
     assert_eq!(read_one(&shown, 5).unwrap().name, "storage");
+    // Both forms of a protocol number.
+    let proto = |written: &str| {
+        read_one(&format!("{{ name = \"a\", watch = [\"flow_path\"], match = {{ proto = {written} }} }}"), 5)
+    };
+    assert_eq!(proto("17"), proto("\"17\""));
+    assert!(proto("\"300\"").is_err());
     assert!(read_one("{ name = \"a\" }", 5).unwrap_err().contains("nothing is watched"));
 }

@@ -33,7 +33,7 @@ pub(super) fn nanoseconds(text: &str) -> Option<u64> {
     u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)
 }
 
-/// That time in UTC, to the second: what [`nanoseconds`] reads.
+/// A time, ns since 1970, as people write it: in UTC, to the second.
 pub fn text(nanoseconds: u64) -> String {
     let seconds = (nanoseconds / 1_000_000_000) as i64;
     let (day, clock) = (seconds / 86_400, seconds % 86_400);

@@ -80,6 +80,13 @@ export async function get<T>(path: string, params: Params = {}, signal?: AbortSi
   return JSON.parse(await request(path, signal ? { signal } : {}, params)) as T;
 }
 
+/** A request that changes something, with a JSON body. */
+export async function send<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const init: RequestInit = { method, headers: { 'Content-Type': 'application/json' } };
+  if (body !== undefined) init.body = JSON.stringify(body);
+  return JSON.parse(await request(path, init, {})) as T;
+}
+
 /** Like a GET, by POST with a JSON body; long integers in the answer stay exact, as strings. */
 export async function postExact<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
   const init: RequestInit = {

@@ -170,8 +170,8 @@ export type Device = {
   driver: string;
   /** Rules that it has too many. */
   extra: number;
-  /** Its filters, and how many fit. */
-  filter_entries: Array<unknown>;
+  /** Its filters. */
+  filter_entries: DeviceEntries;
   /** Entries of others. */
   foreign: Array<string>;
   /** Its labels. */
@@ -192,8 +192,16 @@ export type Device = {
   state: string;
   /** The state in one sentence. */
   text: string;
-  /** Entries of its watchlist, and how many fit. */
-  watch_entries: Array<unknown>;
+  /** Entries of its watchlist. */
+  watch_entries: DeviceEntries;
+};
+
+/** Entries of a table of a device. */
+export type DeviceEntries = {
+  /** Entries that fit. */
+  size: number;
+  /** Entries in use. */
+  used: number;
 };
 
 /** Changes of one device. */

@@ -125,13 +125,14 @@ function header() {
   const facts = h('span', { class: 'muted' });
   const links = h('a', {}, 'events of this flow');
   const onMap = h('a', {}, 'on the map');
+  const watch = h('a', {}, 'watch this');
   return {
     element: h(
       'div',
       { class: 'flow-title' },
       name,
       h('p', {}, latency, mark, order, facts),
-      h('p', { class: 'links' }, links, onMap),
+      h('p', { class: 'links' }, links, onMap, watch),
     ),
     update(flow: FlowDetail): void {
       const basis = basisMark(flow.basis);
@@ -153,8 +154,18 @@ function header() {
       facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
       links.href = link('events', '', { flow: flow.text });
       onMap.href = link('topology', '', { flow: flow.id });
+      watch.href = link('intents', 'new', watchQuery(flow));
     },
   };
+}
+
+/** An intent for this flow, to be filled in. */
+function watchQuery({ flow }: FlowDetail): Record<string, string> {
+  const text = (value: number | null): string => (value === null ? '' : String(value));
+  const watch = 'flow_path,flow_latency,hop_latency,queue_occupancy';
+  const name = `flow-${flow.src}-${text(flow.dport)}`.replace(/[^\w.-]/g, '-');
+  const ports = { sport: text(flow.sport), dport: text(flow.dport) };
+  return { name, src: flow.src, dst: flow.dst, ...ports, proto: String(flow.proto), watch };
 }
 
 /** Not every hop of the path is stored. */
