@@ -91,7 +91,7 @@ pub(crate) async fn devices(
     params: Params,
 ) -> Result<Json<DevicesView>, Refusal> {
     params.only(&[])?;
-    ask(&context, |core, _| Ok(core.devices())).await
+    ask(&context, |core, now| Ok(core.devices(now))).await
 }
 
 /// One device.
@@ -101,7 +101,7 @@ pub(crate) async fn device(
     params: Params,
 ) -> Result<Json<DeviceView>, Refusal> {
     params.only(&[])?;
-    ask(&context, move |core, _| core.device(&name)).await
+    ask(&context, move |core, now| core.device(&name, now)).await
 }
 
 /// What waits for a person, or for the calm.

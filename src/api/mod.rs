@@ -105,6 +105,7 @@ routes! {
     put "/api/v1/switch/filters" => switch::filters,
     patch "/api/v1/switch/ports/{number}" => switch::port,
     post "/api/v1/switch/registers/wipe" => switch::wipe,
+    get "/api/v1/switch/int" => switch::counters,
     get "/api/v1/switch/rules" => rules::rules,
     patch "/api/v1/switch/rules" => rules::change,
     post "/api/v1/switch/claim" => rules::claim,

@@ -13,7 +13,7 @@ use super::{
     params::{Params, Segment},
     refusal::Refusal,
 };
-use crate::switch::{self, Handle, PortView, SwitchView};
+use crate::switch::{self, CountersView, Handle, PortView, SwitchView};
 
 /// The switch now.
 pub(crate) async fn view(
@@ -22,6 +22,16 @@ pub(crate) async fn view(
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
     let view = handle(&context)?.ask(|forwarder| forwarder.view()).await;
+    view.map(Json).ok_or_else(silent)
+}
+
+/// The INT counters now: short, for whoever asks often.
+pub(crate) async fn counters(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<CountersView>, Refusal> {
+    params.only(&[])?;
+    let view = handle(&context)?.ask(|forwarder| forwarder.counters_view()).await;
     view.map(Json).ok_or_else(silent)
 }
 

@@ -5,18 +5,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use manager::{
     IntentStatus, Manager,
     compile::Refusal,
-    device::{Capabilities, Command, NodeId, Restart},
+    device::{Capabilities, Command, NodeId, Restart, Rule},
     intent::{self, Intent, IntentSettings, Until},
     inventory::{Inventory, Origin, Peer},
     plan,
     reconcile::{Notice, Phase},
-    verify::{self, IntentCounters, State, Verifier},
+    verify::{self, EdgeCounters, IntentCounters, State, Verifier},
 };
 use serde_json::Value;
 use settings::setting::Setting;
 
 use super::{
-    Local, count,
+    Local,
+    count::{self, Arrived},
     hopwise::{self, Address, Message},
     journal::{Entry, Journal, Kept},
     view::{
@@ -29,6 +30,7 @@ use crate::{
         Settings,
         manager::{ManagerSettings, supported},
         switch::Item,
+        values::Listen,
     },
     switch::RulesView,
 };
@@ -46,6 +48,11 @@ pub(crate) struct Core {
     verifier: Verifier,
     /// What the collector knew of the flows of an intent when they were first counted: no evidence that it works.
     baselines: BTreeMap<String, IntentCounters>,
+    /// Packets that each device has reported, and whether the reports arrive.
+    reported: BTreeMap<NodeId, u64>,
+    reporters: Verifier,
+    /// Where this collector listens.
+    listens: Vec<Listen>,
     /// All INT is stopped.
     stopped: bool,
     commands: Vec<Command>,
@@ -149,6 +156,9 @@ impl Core {
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
             baselines: BTreeMap::new(),
+            reported: BTreeMap::new(),
+            reporters: Verifier::default(),
+            listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
             stopped,
             commands: Vec::new(),
         };
@@ -319,7 +329,11 @@ impl Core {
             Some(State::Seen(figures) | State::Complete(figures)) => (figures.flows, figures.rate),
             _ => (0, 0.0),
         };
-        let (state, text) = self.described(status.as_ref(), state);
+        let (mut state, mut text) = self.described(status.as_ref(), state);
+        let broken = self.silent_devices(name, &state, now);
+        if !broken.is_empty() {
+            (state, text) = ("silent".to_owned(), broken.join("; "));
+        }
         let outcome = status.as_ref().and_then(|status| status.outcome.as_ref().ok());
         IntentView {
             name: name.to_owned(),
@@ -338,6 +352,17 @@ impl Core {
             flows,
             rate,
         }
+    }
+
+    /// Devices whose reports an intent lacks: those at which its flows end, or, when no flow is known, any of the domain.
+    fn silent_devices(&self, name: &str, state: &str, now: u64) -> Vec<String> {
+        let ends = self.baselines.get(name).map(|counters| &counters.edges);
+        let concerns = |node: &&NodeId| match state {
+            "installed" => true,
+            "seen" | "complete" => ends.is_some_and(|ends| ends.contains_key(node)),
+            _ => false,
+        };
+        self.reported.keys().filter(concerns).filter_map(|node| self.silence(*node, now)).collect()
     }
 
     /// The state of an intent, as a word and as a sentence.
@@ -385,12 +410,13 @@ impl Core {
     }
 
     /// All devices.
-    pub(crate) fn devices(&self) -> DevicesView {
+    pub(crate) fn devices(&self, now: u64) -> DevicesView {
         let inventory = self.manager.inventory();
         let view = |status: manager::reconcile::DeviceStatus| {
             let can = self.manager.compiler().capabilities(status.node);
             let room = can.map_or((0, 0), |can| (can.watch_entries, can.filter_entries));
-            DeviceView::new(status, inventory, room)
+            let silence = self.silence(status.node, now);
+            DeviceView::new(status, inventory, room, silence)
         };
         DevicesView { devices: self.manager.devices().into_iter().map(view).collect() }
     }
@@ -399,9 +425,9 @@ impl Core {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn device(&self, name: &str) -> Result<DeviceView, Error> {
+    pub(crate) fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
         let named = |device: &DeviceView| device.name == name || name.parse() == Ok(device.node);
-        let found = self.devices().devices.into_iter().find(named);
+        let found = self.devices(now).devices.into_iter().find(named);
         found
             .ok_or_else(|| Error::Unknown(format!("there is no device `{name}`; /api/v1/devices lists them")))
     }
@@ -500,8 +526,61 @@ impl Core {
             if self.intents.contains_key(&name) {
                 let baseline = self.baselines.entry(name.clone()).or_insert_with(|| counters.clone());
                 count::subtract(&mut counters, baseline);
+                // Devices at which flows end are kept, also when the collector has forgotten these flows.
+                for node in counters.edges.keys() {
+                    baseline.edges.entry(*node).or_default();
+                }
                 self.verifier.observe(&name, counters, now);
             }
+        }
+    }
+
+    /// Compares what devices have reported with what has arrived here.
+    pub(super) fn compare(&mut self, arrived: &BTreeMap<NodeId, Arrived>, now: u64) {
+        for (node, packets) in self.reported.clone() {
+            let name = node.to_string();
+            if !self.reports_here(node) {
+                self.reporters.remove(&name);
+                continue;
+            }
+            let Arrived { datagrams, lost } = arrived.get(&node).copied().unwrap_or_default();
+            let edge = EdgeCounters { packets: Some(packets), reports: datagrams, sequence: None, lost };
+            let counters = IntentCounters { edges: [(node, edge)].into(), ..IntentCounters::default() };
+            self.reporters.set_installed(&name, true, now);
+            self.reporters.observe(&name, counters, now);
+        }
+    }
+
+    /// Whether a device sends its reports to the collector of this process.
+    fn reports_here(&self, node: NodeId) -> bool {
+        let rules = self.manager.compiler().desired().get(&node);
+        let session = rules.into_iter().flat_map(|rules| rules.iter()).find_map(|rule| match rule {
+            Rule::Session(to) => Some(*to),
+            _ => None,
+        });
+        session.is_some_and(|to| {
+            self.listens.iter().any(|listen| match listen {
+                Listen::UdpAny(port) => *port == to.port(),
+                Listen::Udp(address) => {
+                    address.port() == to.port() && (address.ip().is_unspecified() || address.ip() == to.ip())
+                }
+                Listen::Xdp { ports, .. } => ports.contains(&to.port()),
+            })
+        })
+    }
+
+    /// The sentence about a device whose reports do not arrive.
+    fn silence(&self, node: NodeId, now: u64) -> Option<String> {
+        let names = |node| self.manager.inventory().name(node);
+        match self.reporters.state(&node.to_string(), names, now)? {
+            State::Silent(silent) => silent.first().map(|silent| {
+                let since = silent.last_report.unwrap_or(silent.installed) / 1_000_000_000;
+                format!(
+                    "{} reported {} packets in {since} s, and no report of it has arrived since then ({} datagrams lost in the network)",
+                    silent.name, silent.packets, silent.lost
+                )
+            }),
+            _ => None,
         }
     }
 
@@ -510,6 +589,13 @@ impl Core {
         match message {
             Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now),
             Message::Event(node, event) => self.manager.event(node, event, now),
+            Message::Reported(node, packets) => {
+                let before = self.reported.insert(node, packets);
+                if before.is_some_and(|before| packets < before) {
+                    // It has restarted, and counts anew.
+                    self.reporters.remove(&node.to_string());
+                }
+            }
             Message::Facts(node, view) => {
                 self.facts.insert(node, *view);
                 let mut inventory = self.inventory.clone();

@@ -35,6 +35,27 @@ struct Counted {
     complete: bool,
 }
 
+/// Datagrams with reports of a node that arrived, and that the network lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrived {
+    /// Received.
+    pub(super) datagrams: u64,
+    /// Lost in the network, by sequence numbers.
+    pub(super) lost: u64,
+}
+
+/// What has arrived of each node.
+pub(super) fn arrivals(monitor: &Monitor) -> BTreeMap<NodeId, Arrived> {
+    let mut arrived: BTreeMap<NodeId, Arrived> = BTreeMap::new();
+    for stream in &monitor.detail().streams {
+        let Some(node) = stream.id.node else { continue };
+        let of = arrived.entry(node).or_default();
+        of.datagrams += stream.datagrams;
+        of.lost += stream.lost;
+    }
+    arrived
+}
+
 /// Counts the flows of each intent. Of very many flows or entries, a part; then the counters are too low.
 pub(super) async fn count(monitor: &Monitor, watched: &[Watched]) -> BTreeMap<String, IntentCounters> {
     let entries: usize = watched.iter().map(|watched| watched.flows.len()).sum();

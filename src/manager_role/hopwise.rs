@@ -17,7 +17,7 @@ use tokio::{net::TcpStream, sync::mpsc, time};
 use crate::{
     lock::lock,
     rules::{self, ChangeView, ElectionView},
-    switch::RulesView,
+    switch::{CountersView, RulesView},
 };
 
 /// Where a switch is.
@@ -40,13 +40,15 @@ pub(super) enum Message {
     Event(NodeId, DeviceEvent),
     /// What the device said about itself, when it changed.
     Facts(NodeId, Box<RulesView>),
+    /// Packets that it has reported since its start.
+    Reported(NodeId, u64),
 }
 
 /// A driver.
 #[derive(Debug)]
 pub(super) struct Driver {
     commands: mpsc::Sender<Command>,
-    tasks: [tokio::task::AbortHandle; 2],
+    tasks: [tokio::task::AbortHandle; 3],
 }
 
 impl Driver {
@@ -55,8 +57,10 @@ impl Driver {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         let known = Known::default();
         let work = tokio::spawn(work(address.clone(), queue, known.clone(), tell.clone()));
+        let count = tokio::spawn(count(address.clone(), tell.clone()));
         let watch = tokio::spawn(watch(address, known, tell));
-        Self { commands, tasks: [work.abort_handle(), watch.abort_handle()] }
+        let tasks = [work, watch, count].map(|task| task.abort_handle());
+        Self { commands, tasks }
     }
 
     /// Hands over a command. `false`: it still has too many.
@@ -214,6 +218,19 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
     }
 }
 
+/// Tells how many packets the switch has reported. Without an answer, nothing: others tell that it is lost.
+async fn count(address: Address, tell: impl Fn(Message)) {
+    loop {
+        time::sleep(COUNT_INTERVAL).await;
+        let counted = time::timeout(REQUEST, send(&address, Method::GET, "/int", None, &Value::Null)).await;
+        let counted = counted.ok().and_then(Result::ok);
+        let view = counted.and_then(|body| serde_json::from_slice::<CountersView>(&body).ok());
+        if let Some(view) = view.filter(|view| view.node == address.node) {
+            tell(Message::Reported(address.node, view.int.reported));
+        }
+    }
+}
+
 async fn watched(address: &Address, path: &str) -> Result<RulesView, String> {
     let view =
         send(address, Method::GET, path, None, &Value::Null).await.and_then(|view| checked(address, view));
@@ -291,5 +308,7 @@ const CONNECT: Duration = Duration::from_secs(1);
 const REQUEST: Duration = Duration::from_millis(1800);
 /// Above the longest wait of a switch.
 const LONG_POLL: Duration = Duration::from_secs(30);
+/// Between two counts.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two attempts to reach a switch.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -176,6 +176,8 @@ async fn run(mut core: Core, mut queue: mpsc::Receiver<Event>, own: Handle, moni
 async fn count(own: Handle, monitor: Arc<Monitor>) {
     loop {
         time::sleep(COUNT_INTERVAL).await;
+        let arrived = count::arrivals(&monitor);
+        own.ask(move |core, now| core.compare(&arrived, now)).await;
         let watched = own.ask(|core, _| core.watched()).await.unwrap_or_default();
         if watched.is_empty() {
             continue;

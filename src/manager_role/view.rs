@@ -36,7 +36,7 @@ pub(crate) struct IntentView {
     /// Its keys, as in `[[intents]]`.
     #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
     pub(crate) intent: Value,
-    /// `stopped`, `refused`, `pending`, `installed`, `seen` or `complete`.
+    /// `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`.
     pub(crate) state: String,
     /// The state in one sentence.
     pub(crate) text: String,
@@ -80,6 +80,8 @@ pub(crate) struct DeviceView {
     pub(crate) state: String,
     /// The state in one sentence.
     pub(crate) text: String,
+    /// It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known.
+    pub(crate) silence: Option<String>,
     /// Its border is closed: INT that reaches it stays inside the domain.
     pub(crate) ready: bool,
     /// Rules that it lacks.
@@ -254,8 +256,13 @@ impl CostView {
 }
 
 impl DeviceView {
-    /// A device. `room`: entries of its watchlist and its filter table.
-    pub(super) fn new(status: DeviceStatus, inventory: &Inventory, room: (usize, usize)) -> Self {
+    /// A device. `room`: entries of its watchlist and its filter table; `silence`: that its reports do not arrive.
+    pub(super) fn new(
+        status: DeviceStatus,
+        inventory: &Inventory,
+        room: (usize, usize),
+        silence: Option<String>,
+    ) -> Self {
         let DeviceStatus { node, name, phase, rules, difference, waits, foreign, ready } = status;
         let count = |is: fn(&Rule) -> bool| rules.iter().flatten().filter(|rule| is(rule)).count();
         let has = |rule: Rule| rules.as_ref().is_some_and(|rules| rules.contains(&rule));
@@ -276,10 +283,8 @@ impl DeviceView {
             }
         };
         let device = inventory.device(node);
-        let text = match waits {
-            Some(waits) => format!("{phase}; {waits}"),
-            None => phase.to_string(),
-        };
+        let parts = [Some(phase.to_string()), waits.map(|waits| waits.to_string()), silence.clone()];
+        let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
         Self {
             node,
             name,
@@ -288,6 +293,7 @@ impl DeviceView {
             labels: device.map(|device| device.labels.clone()).unwrap_or_default(),
             state: phase.word().to_owned(),
             text,
+            silence,
             ready,
             missing: difference.0,
             extra: difference.1,

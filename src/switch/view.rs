@@ -228,6 +228,16 @@ impl FilterView {
     }
 }
 
+/// INT counters of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchCounters"))]
+pub(crate) struct CountersView {
+    /// Node id.
+    pub(crate) node: u32,
+    /// Its counters.
+    pub(crate) int: IntView,
+}
+
 /// INT counters; each packet is in one of the first eight.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchInt"))]
@@ -377,6 +387,11 @@ impl Forwarder {
             queue: queue(self.router.queue(index)),
             ingress_queue: queue(self.router.queue_in(index)),
         }
+    }
+
+    /// Its INT counters.
+    pub(crate) fn counters_view(&self) -> CountersView {
+        CountersView { node: self.settings.node, int: (*self.router.switch().stats()).into() }
     }
 
     /// The rules of its manager; `None`: it has none.

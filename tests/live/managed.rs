@@ -73,8 +73,8 @@ fn manager(files: &TempDir) -> String {
         )
     };
     format!(
-        "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\nenabled = false\n[collector]\nlisten = [\"udp://127.0.0.1:9555\"]\n\
-         [manager]\ncollectors = [{{ address = \"127.0.0.1:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\n\
+        "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\nenabled = false\n[collector]\nlisten = [\"udp://*:9555\"]\n\
+         [manager]\ncollectors = [{{ address = \"127.0.0.9:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\n\
          {}{}{}[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n[[inventory.links]]\nbetween = [\"s2:2\", \"s3:1\"]\n",
         files.join("manager.sqlite").display(),
         device(0),
@@ -202,6 +202,8 @@ impl Fabric {
             let view = self.manager.get(&format!("/api/v1/{path}"));
             schema::check(&document, &json!({"$ref": format!("#/components/schemas/{name}")}), &view, path);
         }
+        let view = self.switches[0].get("/api/v1/switch/int");
+        schema::check(&document, &json!({"$ref": "#/components/schemas/SwitchCounters"}), &view, "int");
         let view = self.switches[0].get("/api/v1/switch/rules");
         schema::check(&document, &json!({"$ref": "#/components/schemas/SwitchRules"}), &view, "rules");
     }
@@ -265,6 +267,28 @@ fn an_intent_becomes_reports_and_a_killed_switch_is_filled_again() {
     for switch in &fabric.switches {
         assert_eq!(switch.get("/api/v1/switch")["totals"]["balanced"], true);
     }
+}
+
+/// A sink that does its work, and whose reports do not arrive, is named.
+#[test]
+fn a_sink_that_is_silently_broken_is_named() {
+    let Some(fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", in_sync);
+    let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
+    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    fabric.wait_for_intent("complete");
+    fabric.fabric.ip(&["route", "add", "blackhole", "127.0.0.9", "table", "local"]).unwrap();
+    let begun = Instant::now();
+    let view = fabric.wait_for_intent("silent");
+    eprintln!("named after {} ms", begun.elapsed().as_millis());
+    let text = view["text"].as_str().unwrap();
+    assert!(text.starts_with("s3 reported ") && text.contains("no report of it has arrived"), "{text}");
+    let devices = fabric.manager.get("/api/v1/devices");
+    let silent: Vec<_> =
+        devices["devices"].as_array().unwrap().iter().map(|device| device["silence"].is_string()).collect();
+    assert_eq!(silent, [false, false, true]);
+    fabric.fabric.ip(&["route", "del", "blackhole", "127.0.0.9", "table", "local"]).unwrap();
+    fabric.wait_for_intent("complete");
 }
 
 #[test]

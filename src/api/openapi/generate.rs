@@ -198,8 +198,12 @@ fn domain() -> Vec<Operation> {
 
 /// What a manager reads and writes.
 fn rules() -> Vec<Operation> {
-    use crate::{rules::ElectionView, switch::RulesView};
+    use crate::{
+        rules::ElectionView,
+        switch::{CountersView, RulesView},
+    };
     vec![
+        get("/api/v1/switch/int", "INT counters of the switch of this process.", &[], of::<CountersView>),
         get(
             "/api/v1/switch/rules",
             "Rules of a managed switch, its ports and what it can do.",

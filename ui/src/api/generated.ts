@@ -188,6 +188,8 @@ export type Device = {
   ready: boolean;
   /** Its rules as last read, for people; null: never read. */
   rules: Array<string> | null;
+  /** It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known. */
+  silence: string | null;
   /** `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `failed` or `standby`. */
   state: string;
   /** The state in one sentence. */
@@ -564,7 +566,7 @@ export type Intent = {
   origin: string;
   /** Reports per second. */
   rate: number;
-  /** `stopped`, `refused`, `pending`, `installed`, `seen` or `complete`. */
+  /** `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`. */
   state: string;
   /** The state in one sentence. */
   text: string;
@@ -1489,6 +1491,14 @@ export type SwitchCapabilities = {
   filter_entries: number;
   /** Entries of its watchlist. */
   watch_entries: number;
+};
+
+/** INT counters of a node. */
+export type SwitchCounters = {
+  /** Its counters. */
+  int: SwitchInt;
+  /** Node id. */
+  node: number;
 };
 
 /** DTA reports of a switch. */
