@@ -178,6 +178,10 @@ struct Written {
     #[arg(long, value_name = "METRIC=VALUE", value_parser = threshold)]
     threshold: Vec<(String, String)>,
 
+    /// Reports per second at most, kept by raising the threshold
+    #[arg(long, value_name = "REPORTS/S")]
+    budget: Option<u64>,
+
     /// When it ends: a duration such as 2h, or a time
     #[arg(long)]
     until: Option<String>,
@@ -231,6 +235,9 @@ impl Written {
         } else if !self.threshold.is_empty() {
             let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
             put("tell", json!({"thresholds": thresholds}));
+        }
+        if let Some(budget) = self.budget {
+            put("budget", json!(format!("{budget} reports/s")));
         }
         if let Some(until) = &self.until {
             put("until", json!(until));

@@ -154,8 +154,6 @@ pub(crate) fn supported(intent: &Intent) -> Result<(), String> {
     let tell = &intent.tell;
     let what = if tell.rule.is_some() {
         "`rule`: write the condition as [[rules]] of the collector, and remove it"
-    } else if intent.budget.is_some() {
-        "`budget`; remove it"
     } else if tell.filter.is_none() && !tell.thresholds.is_empty() {
         "`thresholds` without `filter`: write them as [thresholds] of the collector, or add a filter"
     } else {

@@ -65,6 +65,11 @@ impl Settings {
                 settings.collector.enabled = Some(false);
             }
             check::check(&settings, text, &root, &mut reader);
+            // A device has its name on every page, unless `[nodes]` gives another.
+            for device in ::manager::inventory::of(&settings.inventory).devices() {
+                let named = || sections::NodeEntry::named(device.name.clone());
+                settings.nodes.entry(device.node).or_insert_with(named);
+            }
         }
         reader.finish(file).map(|()| settings)
     }

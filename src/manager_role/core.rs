@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use manager::{
     IntentStatus, Manager,
+    budget::Controller,
     compile::Refusal,
     device::{Capabilities, Command, NodeId, Restart, Rule},
     intent::{self, Intent, IntentSettings, Until},
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     journal: Journal,
     intents: BTreeMap<String, Held>,
     verifier: Verifier,
+    /// Those of intents with a budget.
+    controllers: BTreeMap<String, Controller>,
     /// What the collector knew of the flows of an intent when they were first counted: no evidence that it works.
     baselines: BTreeMap<String, IntentCounters>,
     /// Packets that each device has reported, and whether the reports arrive.
@@ -156,6 +159,7 @@ impl Core {
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
             baselines: BTreeMap::new(),
+            controllers: BTreeMap::new(),
             reported: BTreeMap::new(),
             reporters: Verifier::default(),
             listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
@@ -207,7 +211,10 @@ impl Core {
             let (name, by) = (intent.name.clone(), "file".to_owned());
             old.retain(|old| *old != name);
             let before = self.intents.get(&name).filter(|held| held.in_file);
-            if before.is_none_or(|before| before.intent != intent) {
+            if before.is_none_or(|before| before.kept.body != body) {
+                let until = intent.until.map(|until| Until::At(until.end(now)));
+                let intent = Intent { until, ..intent };
+                self.forget(&name);
                 self.hold(Held { intent, kept: Kept { body, by, added: now }, in_file: true }, now);
                 self.note(now, "file", "add", &name, "");
             }
@@ -239,6 +246,7 @@ impl Core {
     fn forget(&mut self, name: &str) {
         self.verifier.remove(name);
         self.baselines.remove(name);
+        self.controllers.remove(name);
     }
 
     /// Adds or replaces an intent.
@@ -330,6 +338,9 @@ impl Core {
             _ => (0, 0.0),
         };
         let (mut state, mut text) = self.described(status.as_ref(), state);
+        if let Some(controller) = self.controllers.get(name) {
+            text.push_str(&format!("; threshold {} by its budget", controller.detail().threshold));
+        }
         let broken = self.silent_devices(name, &state, now);
         if !broken.is_empty() {
             (state, text) = ("silent".to_owned(), broken.join("; "));
@@ -456,6 +467,7 @@ impl Core {
             self.note(now, by, if stop { "stop" } else { "start" }, "", "all INT");
             self.verifier = Verifier::default();
             self.baselines.clear();
+            self.controllers.clear();
             for (name, held) in &self.intents {
                 if stop {
                     self.manager.remove_intent(name, now);
@@ -532,6 +544,37 @@ impl Core {
                 }
                 self.verifier.observe(&name, counters, now);
             }
+        }
+        self.keep_budgets(now);
+    }
+
+    /// Keeps intents to their budgets, by the reports of the last moment.
+    pub(super) fn keep_budgets(&mut self, now: u64) {
+        let mut moved = Vec::new();
+        for (name, held) in &self.intents {
+            let Some((budget, metric, bounds)) = held.intent.bounds() else { continue };
+            let names = |node| self.manager.inventory().name(node);
+            let rate = match self.verifier.state(name, names, now) {
+                Some(State::Seen(figures) | State::Complete(figures)) => figures.rate,
+                Some(State::Installed) => 0.0,
+                _ => continue,
+            };
+            let controller =
+                self.controllers.entry(name.clone()).or_insert_with(|| Controller::new(budget, bounds));
+            if let Some(step) = controller.observe(rate, now) {
+                let mut intent = held.intent.clone();
+                intent.tell.thresholds.insert(metric, step.to.threshold);
+                intent.tell.coarsest.clear();
+                moved.push((name.clone(), intent, step));
+            }
+        }
+        for (name, intent, step) in moved {
+            if step.from != step.to
+                && let Err(refusal) = self.manager.add_intent(intent, now)
+            {
+                tracing::warn!(intent = name, reason = %refusal, "the budget cannot move the threshold");
+            }
+            self.note(now, "manager", "budget", &name, &step.to_string());
         }
     }
 

@@ -291,6 +291,37 @@ fn a_sink_that_is_silently_broken_is_named() {
     fabric.wait_for_intent("complete");
 }
 
+/// More reports than the budget raise the threshold at the switches.
+#[test]
+fn a_budget_is_kept_by_raising_the_threshold() {
+    let Some(fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", in_sync);
+    let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md",
+                        "tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}, "budget": "2 reports/s"});
+    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    let threshold = || {
+        fabric.deliver();
+        let view = fabric.switches[2].get("/api/v1/switch/rules");
+        let mut filters = view["rules"].as_array().unwrap().iter().filter(|rule| rule["kind"] == "filter");
+        filters.next().and_then(|rule| rule["threshold"].as_u64())
+    };
+    let begun = Instant::now();
+    while threshold().is_none_or(|threshold| threshold < 40) {
+        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+    }
+    let history = fabric.manager.get("/api/v1/domain/history?subject=web");
+    let moves: Vec<_> =
+        history["history"].as_array().unwrap().iter().filter(|entry| entry["action"] == "budget").collect();
+    assert!(
+        !moves.is_empty() && moves[0]["text"].as_str().unwrap().contains("exceed the budget of 2"),
+        "{history:#}"
+    );
+    // What the operator wrote stays as it is.
+    let view = fabric.manager.get("/api/v1/intents/web");
+    assert_eq!(view["intent"]["tell"]["thresholds"], json!({"hop_latency": 10}));
+    assert!(view["text"].as_str().unwrap().contains("by its budget"), "{view:#}");
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_in_one_sentence() {
     let Some(fabric) = Fabric::start() else { return };
@@ -307,7 +338,14 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
         (json!({"name": "a", "watch": ["hop_latency"], "sample": "1 in 9"}), "sampl"),
         (json!({"name": "a", "watch": ["hop_latency"], "at": {"edges": ["leaf*"]}}), "leaf*"),
         (json!({"name": "a", "watch": ["hop_latency"], "until": "2020-01-01T00:00:00Z"}), "past"),
-        (json!({"name": "a", "watch": ["hop_latency"], "budget": "9 reports/s"}), "budget"),
+        (
+            json!({"name": "a", "watch": ["hop_latency"], "budget": "9 reports/s"}),
+            "add a filter per_hop or per_flow",
+        ),
+        (
+            json!({"name": "a", "watch": ["hop_latency"], "tell": {"rule": "hops > 1"}}),
+            "does not execute `rule`",
+        ),
     ];
     for (body, reason) in intents {
         for (method, path) in [("PUT", "/api/v1/intents"), ("POST", "/api/v1/intents/plan")] {

@@ -40,7 +40,7 @@ section! {
         pub(crate) at: AtSettings = AtSettings::default(),
         /// What is reported.
         pub(crate) tell: TellSettings = TellSettings::default(),
-        /// Reports per second at most, as `"2000 reports/s"`. Not set: unlimited.
+        /// Reports per second at most, as `"2000 reports/s"`: kept by raising the threshold of its filter. Not set: unlimited.
         pub(crate) budget: Option<Budget> = None,
         /// When it ends: a duration from now on, or a time as `"2026-11-24T08:00:00Z"`. Not set: never.
         pub(crate) until: Option<UntilSetting> = None,
@@ -82,6 +82,8 @@ section! {
     struct TellSettings("tell") {
         /// For each metric, the difference above which a change is significant.
         pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
+        /// Up to which threshold the budget may raise it. Not set: 64 times the threshold.
+        pub(crate) coarsest: ThresholdSettings = ThresholdSettings::default(),
         /// A condition in the language of `[[rules]]`.
         pub(crate) rule: Option<String> = None,
         /// Which packets the sinks report. Not set: all.
@@ -388,7 +390,7 @@ fn key_of(error: &IntentError) -> &'static str {
         IntentError::Flows(_) => "match",
         IntentError::NoSample => "sample",
         IntentError::Expired => "until",
-        IntentError::NoBudget => "budget",
+        IntentError::NoBudget | IntentError::BudgetWithoutThreshold => "budget",
         _ => "tell",
     }
 }
@@ -397,7 +399,7 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
     let Keys { src, dst, sport, dport, proto, dscp } = &settings.r#match.0;
     let ports = |list: &Several<Port>| list.0.iter().map(|port| port.0.bounds()).collect();
     let metrics = |list: &[MetricName]| list.iter().map(|name| name.0).collect();
-    let TellSettings { thresholds, rule, filter, then } = &settings.tell;
+    let TellSettings { thresholds, coarsest, rule, filter, then } = &settings.tell;
     let between = match settings.at.between.as_slice() {
         [] if !is_written(root, &["intents", index, "at", "between"]) => None,
         [a, b] if a != b => Some((a.clone(), b.clone())),
@@ -424,6 +426,7 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
         at: At { edges: settings.at.edges.clone(), between },
         tell: Tell {
             thresholds: amounts(thresholds),
+            coarsest: amounts(coarsest),
             rule: rule.clone(),
             filter: filter.and_then(|filter| FilterAlgorithm::from_word(filter.word())),
             then: then.as_ref().map(|then| Then {

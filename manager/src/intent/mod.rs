@@ -13,12 +13,16 @@ use detect::{Metric, RuleSet};
 pub use self::file::{IntentSettings, chapters, checked, read, read_one, read_settings};
 pub use self::time::text as time_text;
 
+use crate::budget::{Bounds, Detail};
 use crate::device::{FilterAlgorithm, Mode};
 use crate::flows::{FlowKey, Flows, FlowsError};
 use crate::instruction::{self, Bits};
 
 /// Intents at most.
 pub const MAX_INTENTS: usize = 1 << 16;
+
+/// How many times a threshold the budget may raise it to, unless the intent says it.
+pub const COARSER: u64 = 64;
 
 /// When an intent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct At {
 pub struct Tell {
     /// The difference from the last reported value above which a change is significant, in the metric's unit.
     pub thresholds: BTreeMap<Metric, u64>,
+    /// The greatest thresholds to which the budget may raise them; not set: [`COARSER`] times the threshold.
+    pub coarsest: BTreeMap<Metric, u64>,
     /// A condition, evaluated by the collector.
     pub rule: Option<String>,
     /// Which packets the sinks report; not set: all.
@@ -169,6 +175,10 @@ pub enum IntentError {
     Expired,
     /// A budget of 0.
     NoBudget,
+    /// A budget without a threshold that could be raised.
+    BudgetWithoutThreshold,
+    /// A greatest threshold below the threshold, or without one.
+    Coarsest(Metric),
 }
 
 impl fmt::Display for IntentError {
@@ -193,6 +203,12 @@ impl fmt::Display for IntentError {
             Self::Rule(message) => write!(f, "{message}"),
             Self::ThenWithoutRule => f.write_str("`then` needs a condition; add `rule`"),
             Self::Expired => f.write_str("`until` lies in the past; write a later time or a duration such as \"2h\""),
+            Self::BudgetWithoutThreshold => f.write_str(
+                "a budget is kept by raising a threshold; add a filter per_hop or per_flow with a threshold above 0, or remove it",
+            ),
+            Self::Coarsest(metric) => {
+                write!(f, "the greatest threshold of {metric} is not above its threshold; raise it, or remove it")
+            }
             Self::NoBudget => f.write_str("a budget of 0 reports nothing; remove the intent instead"),
         }
     }
@@ -226,7 +242,12 @@ impl Intent {
     }
 
     fn check_tell(&self) -> Result<(), IntentError> {
-        let Tell { thresholds, rule, filter, then } = &self.tell;
+        let Tell { thresholds, coarsest, rule, filter, then } = &self.tell;
+        let lower =
+            |(metric, most): &(&Metric, &u64)| thresholds.get(metric).is_none_or(|least| *most <= least);
+        if let Some((metric, _)) = coarsest.iter().find(lower) {
+            return Err(IntentError::Coarsest(*metric));
+        }
         let useless = |metric: &&Metric| **metric == Metric::FlowPath || !self.watch.contains(metric);
         if let Some(metric) = thresholds.keys().find(useless) {
             return Err(IntentError::Threshold(*metric));
@@ -234,6 +255,9 @@ impl Intent {
         let compares_one = matches!(filter, Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow));
         if compares_one && thresholds.len() != 1 {
             return Err(IntentError::FilterThresholds(thresholds.len()));
+        }
+        if self.budget.is_some() && !(compares_one && thresholds.values().all(|threshold| *threshold > 0)) {
+            return Err(IntentError::BudgetWithoutThreshold);
         }
         if filter.is_some() && self.mode == Some(Mode::Sf) {
             return Err(IntentError::FilterOfSf);
@@ -249,6 +273,14 @@ impl Intent {
             return Err(IntentError::NothingWatched);
         }
         Ok(())
+    }
+
+    /// The bounds within which its budget moves its threshold; `None`: it has no budget.
+    pub fn bounds(&self) -> Option<(u64, Metric, Bounds)> {
+        let (metric, least) = self.tell.thresholds.iter().next()?;
+        let most = self.tell.coarsest.get(metric).copied().unwrap_or(least.saturating_mul(COARSER));
+        let detail = |threshold| Detail { threshold, sample: self.sample };
+        Some((self.budget?, *metric, Bounds { finest: detail(*least), coarsest: detail(most) }))
     }
 
     /// The entries of a watchlist that express its flows, wherever they are.

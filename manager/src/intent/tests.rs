@@ -40,7 +40,7 @@ fn an_intent_is_read_whole() {
             thresholds: [(Metric::HopLatency, 20_000)].into(),
             rule: Some("max(queue_occupancy) > 50".to_owned()),
             filter: Some(FilterAlgorithm::PerHop),
-            then: None,
+            ..Tell::default()
         },
         budget: Some(2000),
         until: Some(Until::After(2 * HOUR)),
@@ -128,6 +128,7 @@ fn the_reference_has_all_tables() {
         "[intents[].at]",
         "[intents[].tell]",
         "[intents[].tell.thresholds]",
+        "[intents[].tell.coarsest]",
         "[intents[].tell.then]",
     ];
     assert_eq!(headings, expected);
@@ -136,7 +137,7 @@ fn the_reference_has_all_tables() {
 /// What is shown is read again as the same intent: the manager stores intents in this form.
 #[test]
 fn an_intent_is_shown_as_it_is_written() {
-    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us", link_utilization = "5%" }, rule = "hop_latency > 1 ms", filter = "change", then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s", until = "2h", priority = 7 }"#;
+    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s", until = "2h", priority = 7 }"#;
     let text = format!("intents = [{table}]");
     let mut reader = settings::read::Reader::new(&text);
     let root = reader.parse().unwrap();
@@ -152,4 +153,27 @@ fn an_intent_is_shown_as_it_is_written() {
     assert_eq!(proto("17"), proto("\"17\""));
     assert!(proto("\"300\"").is_err());
     assert!(read_one("{ name = \"a\" }", 5).unwrap_err().contains("nothing is watched"));
+}
+
+#[test]
+fn a_budget_moves_a_threshold_within_bounds() {
+    let intent = |tell: &str| {
+        let table = format!(
+            "{{ name = \"a\", watch = [\"hop_latency\"], budget = \"10 reports/s\", tell = {{ {tell} }} }}"
+        );
+        read_one(&table, 0)
+    };
+    let bounds = |tell: &str| intent(tell).unwrap().bounds().map(|(_, _, bounds)| bounds.coarsest.threshold);
+    let filter = "filter = \"per_hop\", thresholds = { hop_latency = \"1us\" }";
+    assert_eq!(bounds(filter), Some(64_000));
+    assert_eq!(bounds(&format!("{filter}, coarsest = {{ hop_latency = \"5us\" }}")), Some(5_000));
+    for (tell, reason) in [
+        ("filter = \"change\"", "add a filter per_hop or per_flow"),
+        ("filter = \"per_hop\", thresholds = { hop_latency = 0 }", "a threshold above 0"),
+        (&format!("{filter}, coarsest = {{ hop_latency = \"1us\" }}"), "is not above its threshold"),
+        (&format!("{filter}, coarsest = {{ link_utilization = \"1%\" }}"), "is not above its threshold"),
+    ] {
+        let error = intent(tell).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
 }
