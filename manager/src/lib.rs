@@ -59,6 +59,7 @@ pub mod budget;
 pub mod compile;
 pub mod device;
 pub mod drill_down;
+pub mod driver;
 pub mod flows;
 pub mod instruction;
 pub mod intent;

@@ -8,16 +8,21 @@ use std::{
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
-use manager::device::{
-    Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request as Order, State,
+use manager::{
+    device::{
+        Answer, Capabilities, Change, Command, DeviceEvent, Election, Etag, NodeId, Request as Order,
+        Restart, State,
+    },
+    driver::{Facts, Message, PortFacts},
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, sync::mpsc, time};
 
 use crate::{
+    config::switch::Item,
     lock::lock,
     rules::{self, ChangeView, ElectionView},
-    switch::{CountersView, RulesView},
+    switch::{CapabilitiesView, CountersView, RulesPortView, RulesView},
 };
 
 /// Where a switch is.
@@ -29,19 +34,6 @@ pub(super) struct Address {
     pub(super) authority: String,
     /// Its token.
     pub(super) token: Option<String>,
-}
-
-/// What a driver says.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// The answer to a command.
-    Answer(NodeId, manager::device::RequestId, Answer),
-    /// Something happened.
-    Event(NodeId, DeviceEvent),
-    /// What the device said about itself, when it changed.
-    Facts(NodeId, Box<RulesView>),
-    /// Packets that it has reported since its start.
-    Reported(NodeId, u64),
 }
 
 /// A driver.
@@ -171,6 +163,29 @@ async fn read(address: &Address, known: &Known) -> Result<RulesView, Failure> {
     Ok(view)
 }
 
+/// What a hopwise switch can do, as far as it does not say so itself.
+pub(super) fn capabilities() -> Capabilities {
+    Capabilities {
+        bits: Item::delivered(),
+        joint_roles: false,
+        restart: Restart::Waits,
+        ..Capabilities::default()
+    }
+}
+
+fn facts(view: &RulesView) -> Facts {
+    let port = |port: &RulesPortView| PortFacts {
+        port: u32::from(port.number),
+        name: Some(port.interface.clone()),
+        mtu: Some(u32::from(port.mtu)),
+        hosts: port.edge,
+        neighbour: None,
+    };
+    let CapabilitiesView { bits, watch_entries, filter_entries } = view.capabilities;
+    let capabilities = Capabilities { bits, watch_entries, filter_entries, ..capabilities() };
+    Facts { capabilities, ports: view.ports.iter().map(port).collect() }
+}
+
 fn remember(view: &RulesView, known: &Known) {
     lock(known).etag.clone_from(&view.etag);
 }
@@ -186,7 +201,7 @@ fn state(view: &RulesView) -> Answer {
 
 /// Tells when the rules change without the driver's doing, when the switch is lost, and what it says about itself.
 async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
-    let (mut last, mut facts): (Option<String>, Option<RulesView>) = (None, None);
+    let (mut last, mut facts): (Option<String>, Option<Facts>) = (None, None);
     let mut was_there = true;
     loop {
         let path = last.as_ref().map_or_else(|| "/rules".to_owned(), |etag| format!("/rules?wait={etag}"));
@@ -202,9 +217,10 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
                     tell(Message::Event(address.node, DeviceEvent::Changed));
                 }
                 last = Some(view.etag.clone());
-                if facts.as_ref().is_none_or(|facts| facts.ports != view.ports || facts.name != view.name) {
-                    facts = Some(view.clone());
-                    tell(Message::Facts(address.node, Box::new(view)));
+                let now = self::facts(&view);
+                if facts.as_ref() != Some(&now) {
+                    facts = Some(now.clone());
+                    tell(Message::Facts(address.node, Box::new(now)));
                 }
             }
             Err(reason) => {

@@ -2,6 +2,7 @@
 
 mod core;
 mod count;
+mod drivers;
 mod hopwise;
 mod journal;
 pub(crate) mod view;
@@ -19,8 +20,10 @@ use crate::{
     control::Control,
     monitor::Monitor,
 };
-use hopwise::Message;
-use manager::device::{Answer, Command};
+use manager::{
+    device::{Answer, Command},
+    driver::Message,
+};
 use terminal::CliError;
 
 /// Work for the manager's thread.

@@ -27,7 +27,9 @@ pub(crate) use dta::DtaView;
 pub(crate) use managed::{Managed, Proposal, Refused};
 pub(crate) use ports::Forwarder;
 use terminal::CliError;
-pub(crate) use view::{CountersView, FilterView, PortView, RulesView, SwitchView};
+pub(crate) use view::{
+    CapabilitiesView, CountersView, FilterView, PortView, RulesPortView, RulesView, SwitchView,
+};
 
 /// Work for the switch's thread.
 type Work = Box<dyn FnOnce(&mut Forwarder) + Send>;

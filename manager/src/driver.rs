@@ -1,0 +1,52 @@
+//! What drivers report: answers, events, and what devices say about themselves.
+//!
+//! A driver is a task of the program that executes [`Command`]s of one device, one at a time, as [`crate::device`] describes, and
+//! sends [`Message`]s. It depends on nothing of the program.
+
+use crate::device::{Answer, Capabilities, DeviceEvent, NodeId, PortId, RequestId};
+
+/// What a driver reports.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// The answer to a command.
+    Answer(NodeId, RequestId, Answer),
+    /// Something happened.
+    Event(NodeId, DeviceEvent),
+    /// What the device says about itself, when it changed.
+    Facts(NodeId, Box<Facts>),
+    /// Packets that it has reported since its start.
+    Reported(NodeId, u64),
+}
+
+/// What a device says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Its ports.
+    pub ports: Vec<PortFacts>,
+}
+
+/// What a device says about a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortFacts {
+    /// Its number.
+    pub port: PortId,
+    /// The name of its interface.
+    pub name: Option<String>,
+    /// Longest IP packet, bytes.
+    pub mtu: Option<u32>,
+    /// It leads to hosts, as the device is configured.
+    pub hosts: bool,
+    /// The neighbour that announces itself by LLDP.
+    pub neighbour: Option<Neighbour>,
+}
+
+/// A neighbour as LLDP (IEEE 802.1AB) announces it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Neighbour {
+    /// Its system name; its chassis id where it announces none.
+    pub system: String,
+    /// Its port id: an interface name or a number.
+    pub port: String,
+}
