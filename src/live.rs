@@ -1,4 +1,5 @@
-//! The live stream: sends events to all subscribed clients, each through its own bounded queue.
+//! The live streams: they send telemetry events, or what changes at the manager, to all subscribed clients, each through its own
+//! bounded queue.
 //!
 //! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event is serialised
 //! only if its text can be queued for a client whose filter it passes.
@@ -33,7 +34,31 @@ impl Filter {
     }
 }
 
-/// Passes events to the clients of the live stream.
+/// What a client subscribes to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Topic {
+    /// Telemetry events.
+    Events(Filter),
+    /// Changes at the manager.
+    Manager,
+}
+
+impl Topic {
+    fn wants(&self, event: &Event) -> bool {
+        matches!(self, Self::Events(filter) if filter.wants(event))
+    }
+}
+
+/// What is sent to clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Message {
+    /// Its kind; `None`: the only one of its stream.
+    pub(crate) name: Option<&'static str>,
+    /// JSON.
+    pub(crate) text: Arc<str>,
+}
+
+/// Passes events to the clients of the live streams.
 #[derive(Debug)]
 pub(crate) struct Hub {
     clients: Mutex<Clients>,
@@ -47,20 +72,47 @@ struct Clients {
     list: Vec<Client>,
     sent: u64,
     shed: u64,
+    /// Clients of the manager so far.
+    manager: u64,
 }
 
 #[derive(Debug)]
 struct Client {
-    filter: Filter,
-    queue: mpsc::Sender<Arc<str>>,
+    topic: Topic,
+    queue: mpsc::Sender<Message>,
     shed: Arc<AtomicU64>,
+}
+
+/// What became of a message to a client.
+enum Offered {
+    Sent,
+    Shed,
+    Closed,
+}
+
+impl Client {
+    /// Queues a message, unless the queue is full: then the client learns how many it has missed.
+    fn offer(&self, message: impl FnOnce() -> Message) -> Offered {
+        match self.queue.try_reserve() {
+            Ok(permit) => {
+                permit.send(message());
+                Offered::Sent
+            }
+            Err(TrySendError::Full(())) => {
+                // Relaxed: see `take_shed`.
+                self.shed.fetch_add(1, Ordering::Relaxed);
+                Offered::Shed
+            }
+            Err(TrySendError::Closed(())) => Offered::Closed,
+        }
+    }
 }
 
 /// A client's end.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    /// Events as JSON.
-    pub(crate) events: mpsc::Receiver<Arc<str>>,
+    /// Events.
+    pub(crate) events: mpsc::Receiver<Message>,
     shed: Arc<AtomicU64>,
 }
 
@@ -79,7 +131,7 @@ impl Hub {
     }
 
     /// A new client, or `None` when there are too many.
-    pub(crate) fn subscribe(&self, filter: Filter) -> Option<Subscription> {
+    pub(crate) fn subscribe(&self, topic: Topic) -> Option<Subscription> {
         let mut clients = self.clients();
         clients.list.retain(|client| !client.queue.is_closed());
         if clients.list.len() >= self.max_clients {
@@ -87,7 +139,8 @@ impl Hub {
         }
         let (queue, events) = mpsc::channel(self.queue);
         let shed = Arc::new(AtomicU64::new(0));
-        clients.list.push(Client { filter, queue, shed: Arc::clone(&shed) });
+        clients.list.push(Client { topic, queue, shed: Arc::clone(&shed) });
+        clients.manager += u64::from(topic == Topic::Manager);
         Some(Subscription { events, shed })
     }
 
@@ -97,24 +150,37 @@ impl Hub {
         if clients.list.is_empty() {
             return;
         }
-        let Clients { list, sent, shed } = &mut *clients;
+        let Clients { list, sent, shed, .. } = &mut *clients;
         for (event, path, first) in batch.events_with_first_values() {
             let mut text: Option<Arc<str>> = None;
-            for client in list.iter().filter(|client| client.filter.wants(event)) {
-                match client.queue.try_reserve() {
-                    Ok(permit) => {
-                        let text =
-                            text.get_or_insert_with(|| as_json(event, (path, first), rules, &self.reasons));
-                        permit.send(Arc::clone(text));
-                        *sent += 1;
-                    }
-                    Err(TrySendError::Full(())) => {
-                        // Relaxed: see `take_shed`.
-                        client.shed.fetch_add(1, Ordering::Relaxed);
-                        *shed += 1;
-                    }
-                    Err(TrySendError::Closed(())) => {}
+            for client in list.iter().filter(|client| client.topic.wants(event)) {
+                let of = || as_json(event, (path, first), rules, &self.reasons);
+                match client.offer(|| Message { name: None, text: Arc::clone(text.get_or_insert_with(of)) }) {
+                    Offered::Sent => *sent += 1,
+                    Offered::Shed => *shed += 1,
+                    Offered::Closed => {}
                 }
+            }
+        }
+        list.retain(|client| !client.queue.is_closed());
+    }
+
+    /// The number of clients that the manager has had so far, if there is one now.
+    pub(crate) fn manager_clients(&self) -> Option<u64> {
+        let clients = self.clients();
+        let open = |client: &Client| client.topic == Topic::Manager && !client.queue.is_closed();
+        clients.list.iter().any(open).then_some(clients.manager)
+    }
+
+    /// Offers something that changed at the manager to its clients. Never blocks.
+    pub(crate) fn publish_change(&self, message: &Message) {
+        let mut clients = self.clients();
+        let Clients { list, sent, shed, .. } = &mut *clients;
+        for client in list.iter().filter(|client| client.topic == Topic::Manager) {
+            match client.offer(|| message.clone()) {
+                Offered::Sent => *sent += 1,
+                Offered::Shed => *shed += 1,
+                Offered::Closed => {}
             }
         }
         list.retain(|client| !client.queue.is_closed());
@@ -184,20 +250,23 @@ mod tests {
     #[test]
     fn a_client_gets_what_it_wants_with_the_rules_name() {
         let hub = Hub::new(2, 8, [(7, "tail drop".to_owned())].into());
-        let mut all = hub.subscribe(Filter::default()).unwrap();
-        let mut drops = hub.subscribe(Filter { kind: Some(Kind::Drop), node: Some(7), flow: None }).unwrap();
+        let mut all = hub.subscribe(Topic::Events(Filter::default())).unwrap();
+        let mut drops = hub
+            .subscribe(Topic::Events(Filter { kind: Some(Kind::Drop), node: Some(7), flow: None }))
+            .unwrap();
         hub.publish(
             &batch(&[event(Kind::RuleOn, 7), event(Kind::Drop, 8), event(Kind::Drop, 7)]),
             &["slow".into()],
         );
         let first = all.events.try_recv().unwrap();
         let expected = r#"{"ts":1,"id":"0000000000000002","kind":"rule_on","metric":null,"flow":null,"text":null,"node":7,"interface":null,"queue":null,"value":null,"previous":null,"threshold":null,"rule":"slow","reason":7,"reason_name":"tail drop","basis":"measured","path":[7,null]}"#;
-        assert_eq!(&*first, expected);
+        assert_eq!((first.name, &*first.text), (None, expected));
         assert!(
             drops
                 .events
                 .try_recv()
                 .unwrap()
+                .text
                 .contains(r#""kind":"drop","metric":null,"flow":null,"text":null,"node":7"#)
         );
         assert!(drops.events.try_recv().is_err());
@@ -207,9 +276,9 @@ mod tests {
     #[test]
     fn a_slow_client_is_shed_and_notified_while_the_others_get_everything() {
         let hub = Hub::new(2, 2, ReasonNames::new());
-        let slow = hub.subscribe(Filter::default()).unwrap();
+        let slow = hub.subscribe(Topic::Events(Filter::default())).unwrap();
         hub.publish(&batch(&[event(Kind::New, 1); 5]), &[]);
-        let mut quick = hub.subscribe(Filter::default()).unwrap();
+        let mut quick = hub.subscribe(Topic::Events(Filter::default())).unwrap();
         hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
         assert_eq!((slow.take_shed(), slow.take_shed()), (4, 0));
         assert_eq!((quick.take_shed(), quick.events.try_recv().is_ok()), (0, true));
@@ -219,9 +288,28 @@ mod tests {
     #[test]
     fn a_connection_above_the_maximum_is_refused_until_one_closes() {
         let hub = Hub::new(1, 1, ReasonNames::new());
-        let first = hub.subscribe(Filter::default());
-        assert!(hub.subscribe(Filter::default()).is_none());
+        let first = hub.subscribe(Topic::Events(Filter::default()));
+        assert!(hub.subscribe(Topic::Events(Filter::default())).is_none());
         drop(first);
-        assert!(hub.subscribe(Filter::default()).is_some());
+        assert!(hub.subscribe(Topic::Events(Filter::default())).is_some());
+    }
+
+    #[test]
+    fn clients_of_the_manager_get_its_changes_and_no_telemetry() {
+        let hub = Hub::new(2, 1, ReasonNames::new());
+        assert_eq!(hub.manager_clients(), None);
+        let mut telemetry = hub.subscribe(Topic::Events(Filter::default())).unwrap();
+        let mut manager = hub.subscribe(Topic::Manager).unwrap();
+        assert_eq!(hub.manager_clients(), Some(1));
+        hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
+        let change = Message { name: Some("device"), text: "{}".into() };
+        hub.publish_change(&change);
+        hub.publish_change(&change);
+        assert_eq!(telemetry.events.try_recv().unwrap().name, None);
+        assert!(telemetry.events.try_recv().is_err());
+        assert_eq!((manager.events.try_recv(), manager.take_shed()), (Ok(change), 1));
+        assert_eq!(hub.stats(), StreamsView { clients: 2, sent: 2, shed: 1 });
+        drop(manager);
+        assert_eq!(hub.manager_clients(), None);
     }
 }

@@ -24,6 +24,9 @@ use crate::manager_role::{
 pub(super) const HISTORY: &[Param] =
     &[Param::new("subject", "Only this intent or device.", Form::Text), Param::limit(100, 10_000)];
 
+/// The refusal of a process without a manager.
+pub(super) const NO_MANAGER: &str = "there is no manager in this process; add [manager] to its configuration";
+
 /// All intents.
 pub(crate) async fn list(
     State(context): State<Arc<Context>>,
@@ -169,8 +172,7 @@ async fn ask<T: Send + 'static>(
     context: &Context,
     question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let missing = "there is no manager in this process; add [manager] to its configuration";
-    let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(missing))?;
+    let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
     let silent = || Refusal::unavailable("the manager has too much to do; try again");
     Ok(Json(handle.ask(question).await.ok_or_else(silent)??))
 }

@@ -136,6 +136,7 @@ routes! {
     post "/api/v1/domain/stop" => intents::stop,
     post "/api/v1/domain/start" => intents::start,
     get "/api/v1/domain/history" => intents::history,
+    get "/api/v1/domain/stream" => stream::domain,
     get "/api/v1/config" => state::config,
     post "/api/v1/config/reload" => state::reload,
     get "/api/v1/openapi.json" => openapi::document,

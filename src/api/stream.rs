@@ -1,4 +1,4 @@
-//! `/events/stream`: server-sent events.
+//! `/events/stream` and `/domain/stream`: server-sent events.
 
 use std::{
     convert::Infallible,
@@ -19,7 +19,7 @@ use super::{
     params::{FLOW, KIND, NODE, Param, Params},
     refusal::Refusal,
 };
-use crate::live::{Filter, Subscription};
+use crate::live::{Filter, Message, Subscription, Topic};
 
 /// The parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW];
@@ -31,11 +31,29 @@ pub(crate) async fn events(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let params = params.only(EVENTS)?;
     let filter = Filter { kind: params.kind(), node: params.number("node")?, flow: params.flow() };
-    let subscription = context.hub.subscribe(filter).ok_or_else(|| {
+    subscribe(&context, Topic::Events(filter))
+}
+
+/// What changes at the manager.
+pub(crate) async fn domain(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    params.only(&[])?;
+    if context.manager.is_none() {
+        return Err(Refusal::not_found(super::intents::NO_MANAGER));
+    }
+    subscribe(&context, Topic::Manager)
+}
+
+fn subscribe(
+    context: &Context,
+    topic: Topic,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Refusal> {
+    let subscription = context.hub.subscribe(topic).ok_or_else(|| {
         Refusal::unavailable("there are too many live streams; close one, or raise [api] max_streams")
     })?;
-    let stream = Events { subscription };
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
 /// Silence after which a comment is sent, so that both ends detect a broken connection.
@@ -58,6 +76,10 @@ impl Stream for Events {
         self.subscription
             .events
             .poll_recv(task)
-            .map(|next| next.map(|event| Ok(Event::default().data(&*event))))
+            .map(|next| next.map(|Message { name, text }| Ok(named(name).data(&*text))))
     }
+}
+
+fn named(name: Option<&str>) -> Event {
+    name.map_or_else(Event::default, |name| Event::default().event(name))
 }

@@ -1,12 +1,13 @@
 //! `hopwise intent`: what is to be watched.
 
+mod progress;
+
 use std::{
     collections::BTreeMap,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use settings::{read, setting::Setting};
 
 use super::{
     client::{Client, escape},
-    remote::{Api, fetch},
+    remote::Api,
 };
 use crate::manager_role::view::{DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView};
 use terminal::{Align, CliError, Table, Terminal, Tone, units};
@@ -303,20 +304,14 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     for body in &bodies {
         added.push(read_as(client, client.send("PUT", "/intents", body)?)?);
     }
-    let (begin, limit) = (Instant::now(), Duration::from_secs(args.wait));
-    let works = |intent: &IntentView| matches!(intent.state.as_str(), "seen" | "complete");
-    while !added.iter().all(works) && begin.elapsed() < limit {
-        thread::sleep(POLL);
-        for intent in &mut added {
-            *intent = fetch(client, &format!("/intents/{}", escape(&intent.name)))?;
-        }
-    }
+    let shown = !args.json && Terminal::stderr().interactive;
+    progress::wait(client, &mut added, Duration::from_secs(args.wait), shown)?;
     let out = match args.json {
         true => pretty(&json!({"intents": added})),
         false => added.iter().map(show).collect::<Vec<_>>().join("\n"),
     };
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
-    let installed = |intent: &IntentView| works(intent) || intent.state == "installed";
+    let installed = |intent: &IntentView| progress::works(intent) || intent.state == "installed";
     let good = args.wait == 0 || added.iter().all(installed);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -425,9 +420,6 @@ fn domain(domain: &DomainView) -> String {
     let state = if domain.stopped { "all INT is stopped" } else { "the intents are in force" };
     format!("{state}; {} of {} devices are in sync\n", domain.in_sync, domain.devices)
 }
-
-/// Between two looks at an intent.
-const POLL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 mod devices;
 mod intents;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use manager::{
     Manager,
@@ -22,9 +22,13 @@ use super::{
     Local,
     drivers::Driver,
     journal::{Entry, Journal, Kept},
+    progress::Progress,
     view::{DomainView, EntryView, ManagerHistoryView, PlanView},
 };
-use crate::config::{Settings, manager::ManagerSettings, values::Listen};
+use crate::{
+    config::{Settings, manager::ManagerSettings, values::Listen},
+    live::Hub,
+};
 use terminal::CliError;
 
 /// The manager with what it needs.
@@ -49,6 +53,7 @@ pub(crate) struct Core {
     /// All INT is stopped.
     stopped: bool,
     commands: Vec<Command>,
+    progress: Progress,
 }
 
 /// An intent with its origin.
@@ -132,6 +137,7 @@ impl Core {
             listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
             stopped,
             commands: Vec::new(),
+            progress: Progress::default(),
         };
         for device in core.inventory.devices() {
             let (driver, can) = Driver::start(device, settings, local.as_ref(), tell.clone());
@@ -198,8 +204,15 @@ impl Core {
     /// It cannot be read.
     pub(crate) fn history(&self, subject: Option<&str>, limit: usize) -> Result<ManagerHistoryView, Error> {
         let entries = self.journal.history(subject, limit)?.into_iter();
-        let view = |Entry { time, by, action, subject, text }| EntryView { time, by, action, subject, text };
-        Ok(ManagerHistoryView { history: entries.map(view).collect() })
+        Ok(ManagerHistoryView { history: entries.map(EntryView::from).collect() })
+    }
+
+    /// Tells the clients of `hub` what has changed. Returns after which time to call it again at the latest.
+    pub(super) fn publish(&mut self, hub: &Hub, now: u64) -> Option<Duration> {
+        let mut progress = std::mem::take(&mut self.progress);
+        let next = progress.publish(self, hub, now);
+        self.progress = progress;
+        next
     }
 
     /// What a driver says.
@@ -271,8 +284,10 @@ impl Core {
 
     fn note(&mut self, time: u64, by: &str, action: &str, subject: &str, text: &str) {
         let [by, action, subject, text] = [by, action, subject, text].map(str::to_owned);
-        if let Err(error) = self.journal.note(&Entry { time, by, action, subject, text }) {
+        let entry = Entry { time, by, action, subject, text };
+        if let Err(error) = self.journal.note(&entry) {
             tracing::warn!(%error, "cannot write the history; free space for [manager] state");
         }
+        self.progress.note(entry.into());
     }
 }

@@ -5,6 +5,7 @@ mod count;
 mod drivers;
 mod hopwise;
 mod journal;
+mod progress;
 pub(crate) mod view;
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
@@ -153,10 +154,11 @@ fn teller(handle: &Handle) -> impl Fn(Message) + Clone + Send + Sync + 'static {
 }
 
 async fn run(mut core: Core, mut queue: mpsc::Receiver<Event>, own: Handle, monitor: Arc<Monitor>) {
-    let counting = tokio::spawn(count(own, monitor));
+    let counting = tokio::spawn(count(own, Arc::clone(&monitor)));
     loop {
         let now = nic::time::now();
         let next = core.poll(now).map_or(LONGEST_REST, |next| Duration::from_nanos(next.saturating_sub(now)));
+        let next = core.publish(monitor.hub(), now).map_or(next, |publish| next.min(publish));
         let Ok(event) = time::timeout(next.min(LONGEST_REST), queue.recv()).await else { continue };
         let mut event = event;
         // Everything that has arrived is taken before the next step.

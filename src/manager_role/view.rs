@@ -4,10 +4,12 @@ use manager::{
     device::{Change, Rule},
     inventory::{Inventory, PortRole},
     plan::{Cost, Plan},
-    reconcile::DeviceStatus,
+    reconcile::{DeviceStatus, Phase, Wait},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::journal::Entry;
 
 /// Intents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -209,7 +211,7 @@ pub(crate) struct ManagerHistoryView {
 }
 
 /// What happened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerHistoryEntry"))]
 pub(crate) struct EntryView {
     /// When, nanoseconds since the Unix epoch.
@@ -222,6 +224,82 @@ pub(crate) struct EntryView {
     pub(crate) subject: String,
     /// For people.
     pub(crate) text: String,
+}
+
+/// What changed at the manager. The name of the event is its kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "change", rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerChange"))]
+pub(crate) enum ChangeView {
+    /// The state of a device.
+    Device(DeviceState),
+    /// The state of an intent.
+    Intent(IntentState),
+    /// An intent or a device that there is no more.
+    Removed {
+        /// `intent` or `device`.
+        what: String,
+        /// Its name.
+        name: String,
+    },
+    /// The state of the domain.
+    Domain(DomainState),
+    /// An entry of the history.
+    History(EntryView),
+}
+
+/// The state of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DeviceState {
+    /// Node id.
+    pub(crate) node: u32,
+    /// Its name.
+    pub(crate) name: String,
+    /// As in `Device`.
+    pub(crate) state: String,
+    /// The state in one sentence.
+    pub(crate) text: String,
+    /// Its border is closed: INT that reaches it stays inside the domain.
+    pub(crate) ready: bool,
+    /// Rules that it lacks.
+    pub(crate) missing: usize,
+    /// Rules that it has too many.
+    pub(crate) extra: usize,
+}
+
+/// The state of an intent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct IntentState {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its version.
+    pub(crate) etag: String,
+    /// As in `Intent`.
+    pub(crate) state: String,
+    /// The state in one sentence.
+    pub(crate) text: String,
+    /// Flows that matched, among those that the collector knows.
+    pub(crate) flows: u64,
+    /// Reports per second.
+    pub(crate) rate: f64,
+}
+
+/// The state of the domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DomainState {
+    /// This manager acts; else another one has taken over.
+    pub(crate) acting: bool,
+    /// All INT was stopped by hand.
+    pub(crate) stopped: bool,
+    /// Number of devices.
+    pub(crate) devices: usize,
+    /// Number of those that have what they should have.
+    pub(crate) in_sync: usize,
+    /// Changes that wait until the network is calm, or for a person: as the text of `/plan`; empty: none.
+    pub(crate) waits: String,
 }
 
 impl PlanView {
@@ -243,6 +321,12 @@ impl PlanView {
     }
 }
 
+impl From<Entry> for EntryView {
+    fn from(Entry { time, by, action, subject, text }: Entry) -> Self {
+        Self { time, by, action, subject, text }
+    }
+}
+
 impl CostView {
     /// The cost of what an intent became.
     pub(super) fn new(outcome: &manager::compile::Outcome, cost: Cost) -> Self {
@@ -253,6 +337,21 @@ impl CostView {
             goodput: cost.goodput,
         }
     }
+}
+
+impl DeviceState {
+    /// The state of a device. `silence`: that its reports do not arrive.
+    pub(super) fn new(status: DeviceStatus, silence: Option<String>) -> Self {
+        let DeviceStatus { node, name, phase, difference: (missing, extra), waits, ready, .. } = status;
+        let text = sentence(&phase, waits.as_ref(), silence.as_deref());
+        Self { node, name, state: phase.word().to_owned(), text, ready, missing, extra }
+    }
+}
+
+/// The state of a device in one sentence.
+fn sentence(phase: &Phase, waits: Option<&Wait>, silence: Option<&str>) -> String {
+    let parts = [Some(phase.to_string()), waits.map(ToString::to_string), silence.map(str::to_owned)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 impl DeviceView {
@@ -283,8 +382,7 @@ impl DeviceView {
             }
         };
         let device = inventory.device(node);
-        let parts = [Some(phase.to_string()), waits.map(|waits| waits.to_string()), silence.clone()];
-        let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        let text = sentence(&phase, waits.as_ref(), silence.as_deref());
         Self {
             node,
             name,

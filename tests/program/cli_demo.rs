@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{self, command, hopwise};
+use crate::support::{self, command, hopwise, schema};
 
 /// A demo that runs until its time is over; its output up to the end of the introduction.
 struct Demo {
@@ -120,6 +120,56 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let followed = follow.wait_with_output().unwrap();
     let message = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
     assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), message));
+}
+
+/// Each change at the manager is a message of its stream, as the OpenAPI document says.
+#[test]
+fn the_progress_of_an_intent_is_streamed() {
+    let demo = Demo::start(&[]);
+    let document = demo.get("/api/v1/openapi.json");
+    let host = demo.api.strip_prefix("http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    write!(stream, "GET /api/v1/domain/stream HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let mut next = || loop {
+        let kind = lines.find(|line| line.starts_with("event: ")).unwrap();
+        let data = lines.next().unwrap();
+        let change: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        schema::check(&document, &json!({"$ref": "#/components/schemas/ManagerChange"}), &change, "stream");
+        assert_eq!(Some(&change["kind"]), kind.strip_prefix("event: ").map(|kind| json!(kind)).as_ref());
+        // Figures are repeated.
+        if change["kind"] != "intent" || change["change"]["name"] == "all" {
+            return change;
+        }
+    };
+    let devices = demo.get("/api/v1/devices")["devices"].as_array().unwrap().len();
+    let of = |change: &Value| (change["kind"].clone(), change["change"]["name"].clone());
+    // It begins with all states.
+    let first: Vec<_> =
+        std::iter::repeat_with(&mut next).take_while(|change| change["kind"] != "domain").collect();
+    let known = first.iter().filter(|change| change["kind"] == "device").count();
+    assert_eq!((known, devices), (6, 6), "{first:?}");
+    let add = ["intent", "add", "all", "--watch", "flow_path,link_utilization", "--json", "--api", &demo.api];
+    let added: Value = serde_json::from_str(&hopwise(add).stdout).unwrap();
+    assert!(matches!(added["intents"][0]["state"].as_str(), Some("seen" | "complete")), "{added:?}");
+    let mut seen = Vec::new();
+    while !seen.iter().any(|(kind, name, state): &(Value, Value, Value)| {
+        *kind == "intent" && *name == "all" && *state == "complete"
+    }) {
+        let change = next();
+        let (kind, name) = of(&change);
+        seen.push((kind, name, change["change"]["state"].clone()));
+        if change["kind"] == "history" && change["change"]["subject"] == "all" {
+            assert_eq!(change["change"]["action"], "add");
+        }
+    }
+    let kinds: std::collections::BTreeSet<_> = seen.iter().map(|(kind, ..)| kind.as_str().unwrap()).collect();
+    // A device may have everything before its state is compared again.
+    assert!(["history", "intent"].iter().all(|kind| kinds.contains(kind)), "{seen:?}");
+    hopwise(["intent", "rm", "all", "--api", &demo.api]);
+    while of(&next()) != (json!("removed"), json!("all")) {}
+    assert_eq!(demo.interrupt().0, Some(0));
 }
 
 /// Retries until there is an answer, for a minute.

@@ -193,6 +193,14 @@ fn domain() -> Vec<Operation> {
             intents::HISTORY,
             of::<of_manager::ManagerHistoryView>,
         ),
+        Operation {
+            method: "get",
+            path: "/api/v1/domain/stream",
+            about: "What changes at the manager as server-sent events: each data line is a ManagerChange, and the name of the event is its kind. It begins with the state of each device and intent. `event: shed` with {\"shed\": n} after a slow client lost n changes: read the lists again.",
+            parameters: &[],
+            body: None,
+            response: ResponseBody::Stream(of::<of_manager::ChangeView>),
+        },
     ]
 }
 

@@ -13,7 +13,7 @@ use manager::{
 use super::{
     super::{
         count::Arrived,
-        view::{DeviceView, DevicesView, DomainView},
+        view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView},
     },
     Core, Error,
 };
@@ -30,6 +30,28 @@ impl Core {
             DeviceView::new(status, inventory, room, silence)
         };
         DevicesView { devices: self.manager.devices().into_iter().map(view).collect() }
+    }
+
+    /// The states of all devices.
+    pub(in crate::manager_role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
+        let state = |status: manager::reconcile::DeviceStatus| {
+            let silence = self.silence(status.node, now);
+            DeviceState::new(status, silence)
+        };
+        self.manager.devices().into_iter().map(state).collect()
+    }
+
+    /// The state of the domain.
+    pub(in crate::manager_role) fn domain_state(&self) -> DomainState {
+        let devices = self.manager.devices();
+        let plan = self.manager.plan();
+        DomainState {
+            acting: self.manager.is_acting(),
+            stopped: self.stopped,
+            devices: devices.len(),
+            in_sync: devices.iter().filter(|device| device.phase == Phase::InSync).count(),
+            waits: if plan.is_empty() { String::new() } else { plan.to_string() },
+        }
     }
 
     /// One device, by name or node id.

@@ -18,7 +18,7 @@ use super::{
     super::{
         count,
         journal::Kept,
-        view::{CostView, IntentView, IntentsView, PlanView},
+        view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
     Core, Error, Held, Wanted,
 };
@@ -145,6 +145,15 @@ impl Core {
     pub(crate) fn intent(&self, name: &str, now: u64) -> Result<IntentView, Error> {
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
         Ok(self.intent_view(name, held, now))
+    }
+
+    /// The states of all intents.
+    pub(in crate::manager_role) fn intent_states(&self, now: u64) -> Vec<IntentState> {
+        let state = |(name, held): (&String, &Held)| {
+            let IntentView { name, etag, state, text, flows, rate, .. } = self.intent_view(name, held, now);
+            IntentState { name, etag, state, text, flows, rate }
+        };
+        self.intents.iter().map(state).collect()
     }
 
     /// All intents.

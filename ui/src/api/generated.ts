@@ -238,6 +238,24 @@ export type DevicePort = {
   source: boolean;
 };
 
+/** The state of a device. */
+export type DeviceState = {
+  /** Rules that it has too many. */
+  extra: number;
+  /** Rules that it lacks. */
+  missing: number;
+  /** Its name. */
+  name: string;
+  /** Node id. */
+  node: number;
+  /** Its border is closed: INT that reaches it stays inside the domain. */
+  ready: boolean;
+  /** As in `Device`. */
+  state: string;
+  /** The state in one sentence. */
+  text: string;
+};
+
 /** Devices. */
 export type Devices = {
   /** The devices, by node id. */
@@ -266,6 +284,20 @@ export type Domain = {
   longest_path: number;
   /** All INT was stopped by hand. */
   stopped: boolean;
+};
+
+/** The state of the domain. */
+export type DomainState = {
+  /** This manager acts; else another one has taken over. */
+  acting: boolean;
+  /** Number of devices. */
+  devices: number;
+  /** Number of those that have what they should have. */
+  in_sync: number;
+  /** All INT was stopped by hand. */
+  stopped: boolean;
+  /** Changes that wait until the network is calm, or for a person: as the text of `/plan`; empty: none. */
+  waits: string;
 };
 
 /** Which manager may write: the higher one wins, first by term, then by epoch. */
@@ -584,6 +616,22 @@ export type IntentCost = {
   mode: string;
 };
 
+/** The state of an intent. */
+export type IntentState = {
+  /** Its version. */
+  etag: string;
+  /** Flows that matched, among those that the collector knows. */
+  flows: number;
+  /** Its name. */
+  name: string;
+  /** Reports per second. */
+  rate: number;
+  /** As in `Intent`. */
+  state: string;
+  /** The state in one sentence. */
+  text: string;
+};
+
 /** Intents. */
 export type Intents = {
   /** The intents, by name. */
@@ -690,6 +738,29 @@ export type ListTail = {
 export type Lists = {
   /** All lists. */
   lists: Array<List>;
+};
+
+/** What changed at the manager. The name of the event is its kind. */
+export type ManagerChange = {
+  change: DeviceState;
+  kind: "device";
+} | {
+  change: IntentState;
+  kind: "intent";
+} | {
+  change: {
+    /** Its name. */
+    name: string;
+    /** `intent` or `device`. */
+    what: string;
+  };
+  kind: "removed";
+} | {
+  change: DomainState;
+  kind: "domain";
+} | {
+  change: ManagerHistoryEntry;
+  kind: "history";
 };
 
 /** The history, newest first. */
