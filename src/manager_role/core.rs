@@ -22,7 +22,7 @@ use super::{
     Local,
     drivers::Driver,
     journal::{Entry, Journal, Kept},
-    progress::Progress,
+    progress::{Progress, States},
     view::{DomainView, EntryView, ManagerHistoryView, PlanView},
 };
 use crate::{
@@ -210,7 +210,11 @@ impl Core {
     /// Tells the clients of `hub` what has changed. Returns after which time to call it again at the latest.
     pub(super) fn publish(&mut self, hub: &Hub, now: u64) -> Option<Duration> {
         let mut progress = std::mem::take(&mut self.progress);
-        let next = progress.publish(self, hub, now);
+        let next = progress.publish(hub, now, || States {
+            devices: self.device_states(now),
+            intents: self.intent_states(now),
+            domain: self.domain_state(),
+        });
         self.progress = progress;
         next
     }

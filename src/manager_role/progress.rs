@@ -5,11 +5,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{
-    Core,
-    view::{ChangeView, DeviceState, DomainState, EntryView, IntentState},
-};
+use super::view::{ChangeView, DeviceState, DomainState, EntryView, IntentState};
 use crate::live::{Hub, Message};
+
+/// What is compared.
+pub(super) struct States {
+    pub(super) devices: Vec<DeviceState>,
+    pub(super) intents: Vec<IntentState>,
+    pub(super) domain: DomainState,
+}
 
 /// What was sent last.
 #[derive(Debug, Default)]
@@ -36,7 +40,12 @@ impl Progress {
     }
 
     /// Sends what has changed. Returns after which time to call it again at the latest; `None`: there is no client.
-    pub(super) fn publish(&mut self, core: &Core, hub: &Hub, now: u64) -> Option<Duration> {
+    pub(super) fn publish(
+        &mut self,
+        hub: &Hub,
+        now: u64,
+        states: impl FnOnce() -> States,
+    ) -> Option<Duration> {
         let Some(clients) = hub.manager_clients() else {
             *self = Self::default();
             return None;
@@ -49,7 +58,7 @@ impl Progress {
         if now < self.next {
             return Some(Duration::from_nanos(self.next - now));
         }
-        for change in self.changes(core, now) {
+        for change in self.changes(states(), now) {
             hub.publish_change(&message(&change));
         }
         let pause = INTERVAL.max(nic::time::now().saturating_sub(now).saturating_mul(9));
@@ -58,12 +67,12 @@ impl Progress {
     }
 
     /// What differs from what was sent last.
-    fn changes(&mut self, core: &Core, now: u64) -> Vec<ChangeView> {
+    fn changes(&mut self, states: States, now: u64) -> Vec<ChangeView> {
         let mut changes: Vec<_> = self.noted.drain(..).map(ChangeView::History).collect();
-        let devices = core.device_states(now).into_iter().map(|state| (state.name.clone(), state)).collect();
+        let devices = states.devices.into_iter().map(|state| (state.name.clone(), state)).collect();
         changes.extend(changed(&mut self.devices, devices, "device", ChangeView::Device, |a, b| a == b));
         let intents: BTreeMap<_, _> =
-            core.intent_states(now).into_iter().map(|state| (state.name.clone(), state)).collect();
+            states.intents.into_iter().map(|state| (state.name.clone(), state)).collect();
         let figures = now >= self.figures && intents.len() <= MAX_FIGURES;
         if figures {
             self.figures = now.saturating_add(FIGURES);
@@ -73,7 +82,7 @@ impl Progress {
             false => (&a.etag, &a.state) == (&b.etag, &b.state),
         };
         changes.extend(changed(&mut self.intents, intents, "intent", ChangeView::Intent, same));
-        let domain = Some(core.domain_state());
+        let domain = Some(states.domain);
         if self.domain != domain {
             self.domain.clone_from(&domain);
             changes.extend(domain.map(ChangeView::Domain));
