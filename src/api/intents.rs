@@ -16,7 +16,7 @@ use super::{
     switch::json,
 };
 use crate::manager_role::{
-    Core, Error, Wanted,
+    self, Core, Error, Wanted,
     view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
 };
 
@@ -63,7 +63,10 @@ pub(crate) async fn dry_run(
 ) -> Result<Json<PlanView>, Refusal> {
     params.only(&[])?;
     let body = json(body)?;
-    ask(&context, move |core, now| core.dry_run(&body, now)).await
+    let wanted = body.clone();
+    let Json(expecting) = ask(&context, move |core, now| core.expecting(&wanted, now)).await?;
+    let expected = manager_role::expect(&context.monitor, expecting).await;
+    ask(&context, move |core, now| core.dry_run(&body, &expected, now)).await
 }
 
 /// One intent.

@@ -401,6 +401,15 @@ fn plan(plan: &PlanView) -> String {
                 cost.goodput * 100.0
             ));
         }
+        match (cost.reports, cost.report_bits) {
+            (Some(reports), Some(bits)) => out.push_str(&format!(
+                "reports expected: {}/s, {:.3} Mb/s ({})\n",
+                units::short(reports),
+                bits / 1e6,
+                cost.expectation
+            )),
+            _ => out.push_str(&format!("reports expected: {}\n", cost.expectation)),
+        }
     }
     plan.notes.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
     out

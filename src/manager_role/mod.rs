@@ -15,7 +15,10 @@ use tokio::{
     time,
 };
 
-pub(crate) use self::core::{Core, Error, Wanted};
+pub(crate) use self::{
+    core::{Core, Error, Wanted},
+    count::expect,
+};
 use crate::{
     config::{Settings, manager::ManagerSettings},
     control::Control,

@@ -1,7 +1,7 @@
 //! Manager, intents and devices, for the API.
 
 use manager::{
-    device::{Change, Rule},
+    device::{Capabilities, Change, Restart, Rule},
     inventory::{Inventory, PortRole},
     plan::{Cost, Plan},
     reconcile::{DeviceStatus, Phase, Wait},
@@ -100,6 +100,30 @@ pub(crate) struct DeviceView {
     pub(crate) foreign: Vec<String>,
     /// Its ports.
     pub(crate) ports: Vec<DevicePortView>,
+    /// What it can do, as its driver says; null: not known yet.
+    pub(crate) capabilities: Option<CapabilitiesView>,
+}
+
+/// What a device can do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceCapabilities"))]
+pub(crate) struct CapabilitiesView {
+    /// Modes in which it can be source and sink.
+    pub(crate) modes: Vec<String>,
+    /// What it can add to a packet.
+    pub(crate) instructions: String,
+    /// Algorithms of its filters.
+    pub(crate) filters: Vec<String>,
+    /// It can measure one packet of N.
+    pub(crate) sampling: bool,
+    /// It can remove INT.
+    pub(crate) sink: bool,
+    /// Treatments of the L4 checksum that it supports.
+    pub(crate) l4_checksum: Vec<String>,
+    /// What keys of its watchlist can have: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
+    pub(crate) matches: Vec<String>,
+    /// After a restart: `keeps` its rules, `waits` for its manager, or `forwards` without rules.
+    pub(crate) restart: String,
 }
 
 /// Entries of a table of a device.
@@ -174,6 +198,12 @@ pub(crate) struct CostView {
     pub(crate) bytes: Vec<u32>,
     /// Share of a link's capacity that full packets keep on the longest path, 0 to 1.
     pub(crate) goodput: f64,
+    /// Reports per second that are expected; null: not known yet.
+    pub(crate) reports: Option<f64>,
+    /// Their bit/s; null: not known yet.
+    pub(crate) report_bits: Option<f64>,
+    /// What the expectation is derived from, or why there is none.
+    pub(crate) expectation: String,
 }
 
 /// The domain.
@@ -200,6 +230,8 @@ pub(crate) struct DomainView {
     pub(crate) links: Vec<[u32; 4]>,
     /// Facts that contradict each other, for people.
     pub(crate) contradictions: Vec<String>,
+    /// Names of hosts, for `at.between` of intents: the first thousand.
+    pub(crate) hosts: Vec<String>,
 }
 
 /// The history, newest first.
@@ -329,8 +361,12 @@ impl From<Entry> for EntryView {
 
 impl CostView {
     /// The cost of what an intent became.
-    pub(super) fn new(outcome: &manager::compile::Outcome, cost: Cost) -> Self {
+    pub(super) fn new(outcome: &manager::compile::Outcome, cost: Cost, expectation: String) -> Self {
+        let (reports, report_bits) = cost.reports.unzip();
         Self {
+            reports,
+            report_bits,
+            expectation,
             mode: outcome.mode.word().to_owned(),
             instructions: manager::instruction::names(outcome.bits),
             bytes: cost.bytes,
@@ -355,13 +391,14 @@ fn sentence(phase: &Phase, waits: Option<&Wait>, silence: Option<&str>) -> Strin
 }
 
 impl DeviceView {
-    /// A device. `room`: entries of its watchlist and its filter table; `silence`: that its reports do not arrive.
+    /// A device. `can`: what its driver says; `silence`: that its reports do not arrive.
     pub(super) fn new(
         status: DeviceStatus,
         inventory: &Inventory,
-        room: (usize, usize),
+        can: Option<&Capabilities>,
         silence: Option<String>,
     ) -> Self {
+        let room = can.map_or((0, 0), |can| (can.watch_entries, can.filter_entries));
         let DeviceStatus { node, name, phase, rules, difference, waits, foreign, ready } = status;
         let count = |is: fn(&Rule) -> bool| rules.iter().flatten().filter(|rule| is(rule)).count();
         let has = |rule: Rule| rules.as_ref().is_some_and(|rules| rules.contains(&rule));
@@ -400,6 +437,35 @@ impl DeviceView {
             ports: inventory.ports(node).map(port).collect(),
             rules: rules.map(|rules| rules.iter().map(Rule::to_string).collect()),
             foreign,
+            capabilities: can.map(CapabilitiesView::new),
+        }
+    }
+}
+
+impl CapabilitiesView {
+    fn new(can: &Capabilities) -> Self {
+        let kinds = can.matches;
+        let matches = [
+            ("ipv6", kinds.ipv6),
+            ("prefixes", kinds.prefixes),
+            ("wildcards", kinds.wildcards),
+            ("ranges", kinds.ranges),
+            ("dscp", kinds.dscp),
+        ];
+        let restart = match can.restart {
+            Restart::Keeps => "keeps",
+            Restart::Waits => "waits",
+            Restart::Forwards => "forwards",
+        };
+        Self {
+            modes: can.modes.iter().map(|mode| mode.word().to_owned()).collect(),
+            instructions: manager::instruction::names(can.bits),
+            filters: can.filters.iter().map(|one| one.word().to_owned()).collect(),
+            sampling: can.sampling,
+            sink: can.sink,
+            l4_checksum: can.l4_checksum.iter().map(|one| one.word().to_owned()).collect(),
+            matches: matches.into_iter().filter(|(_, can)| *can).map(|(kind, _)| kind.to_owned()).collect(),
+            restart: restart.to_owned(),
         }
     }
 }

@@ -25,9 +25,8 @@ impl Core {
         let inventory = self.manager.inventory();
         let view = |status: manager::reconcile::DeviceStatus| {
             let can = self.manager.compiler().capabilities(status.node);
-            let room = can.map_or((0, 0), |can| (can.watch_entries, can.filter_entries));
             let silence = self.silence(status.node, now);
-            DeviceView::new(status, inventory, room, silence)
+            DeviceView::new(status, inventory, can, silence)
         };
         DevicesView { devices: self.manager.devices().into_iter().map(view).collect() }
     }
@@ -94,6 +93,7 @@ impl Core {
             longest_path: compiler.longest_path(),
             links: links.filter(|[a, _, b, _]| a < b).collect(),
             contradictions: inventory.contradictions().into_iter().map(contradiction).collect(),
+            hosts: inventory.hosts().take(MAX_HOST_NAMES).map(|host| host.name.clone()).collect(),
         }
     }
 
@@ -171,3 +171,6 @@ fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
         }
     }
 }
+
+/// Names of hosts in the view of the domain.
+const MAX_HOST_NAMES: usize = 1_000;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use manager::{
     IntentStatus,
     budget::Controller,
-    device::NodeId,
-    intent::{self, Intent, IntentSettings, Until},
+    device::{Mode, NodeId},
+    intent::{self, At, Intent, IntentSettings, Until},
     plan,
     reconcile::Phase,
     verify::{self, IntentCounters, State},
@@ -16,7 +16,7 @@ use settings::setting::Setting;
 
 use super::{
     super::{
-        count,
+        count::{self, Expected, Expecting, Measuring},
         journal::Kept,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
@@ -106,20 +106,50 @@ impl Core {
         self.intent(&name, now)
     }
 
-    /// What adding an intent would change.
+    /// The flows of an intent, and the intents that measure flows now: what its reports are expected from.
+    ///
+    /// # Errors
+    /// The intent is wrong.
+    pub(crate) fn expecting(&self, body: &Value, now: u64) -> Result<Expecting, Error> {
+        let matches = |intent: &Intent| {
+            let entries = intent.entries().ok()?;
+            Some(entries.iter().map(manager::flows::FlowKey::to_match).collect())
+        };
+        let intent = read(body, now).map_err(Error::Wrong)?;
+        let measuring = |(name, held): (&String, &Held)| {
+            let outcome = self.manager.compiler().outcome(name)?;
+            Some(Measuring {
+                flows: matches(&held.intent)?,
+                sample: held.intent.sample,
+                every_packet: held.intent.tell.filter.is_none() && outcome.mode == Mode::Md,
+                everywhere: held.intent.at == At::default(),
+                since: held.kept.added,
+            })
+        };
+        Ok(Expecting {
+            flows: matches(&intent).unwrap_or_default(),
+            measuring: self.intents.iter().filter_map(measuring).collect(),
+        })
+    }
+
+    /// What adding an intent would change. `expected`: what the collector knows of its flows.
     ///
     /// # Errors
     /// As [`Core::put`].
-    pub(crate) fn dry_run(&self, body: &Value, now: u64) -> Result<PlanView, Error> {
+    pub(crate) fn dry_run(&self, body: &Value, expected: &Expected, now: u64) -> Result<PlanView, Error> {
         let intent = read(body, now).map_err(Error::Wrong)?;
         if self.intents.get(&intent.name).is_some_and(|held| held.in_file) {
             return Err(in_file(&intent.name));
         }
         let (outcome, plan) = self.manager.dry_run(&intent, now)?;
         let links = self.manager.compiler().longest_path();
-        let cost = plan::cost(outcome.mode, outcome.bits, intent.sample, links, None, None);
+        let cost = plan::cost(outcome.mode, outcome.bits, intent.sample, links, None, expected.rate());
         let notes = outcome.notes.iter().map(ToString::to_string).collect();
-        let cost = Some(CostView::new(&outcome, cost));
+        let fewer = intent.tell.filter.is_some()
+            || intent.budget.is_some()
+            || intent.at != At::default()
+            || matches!(outcome.mode, Mode::Mx | Mode::Postcard);
+        let cost = Some(CostView::new(&outcome, cost, expected.text(fewer)));
         Ok(PlanView { cost, notes, ..PlanView::new(&plan, self.manager.inventory()) })
     }
 

@@ -166,6 +166,8 @@ export type CountAnswer = {
 export type Device = {
   /** Where the driver finds it. */
   address: string;
+  /** What it can do, as its driver says; null: not known yet. */
+  capabilities: DeviceCapabilities | null;
   /** Its driver. */
   driver: string;
   /** Rules that it has too many. */
@@ -196,6 +198,26 @@ export type Device = {
   text: string;
   /** Entries of its watchlist. */
   watch_entries: DeviceEntries;
+};
+
+/** What a device can do. */
+export type DeviceCapabilities = {
+  /** Algorithms of its filters. */
+  filters: Array<string>;
+  /** What it can add to a packet. */
+  instructions: string;
+  /** Treatments of the L4 checksum that it supports. */
+  l4_checksum: Array<string>;
+  /** What keys of its watchlist can have: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`. */
+  matches: Array<string>;
+  /** Modes in which it can be source and sink. */
+  modes: Array<string>;
+  /** After a restart: `keeps` its rules, `waits` for its manager, or `forwards` without rules. */
+  restart: string;
+  /** It can measure one packet of N. */
+  sampling: boolean;
+  /** It can remove INT. */
+  sink: boolean;
 };
 
 /** Entries of a table of a device. */
@@ -274,6 +296,8 @@ export type Domain = {
   devices: number;
   /** DSCP that marks packets with INT. */
   dscp: number;
+  /** Names of hosts, for `at.between` of intents: the first thousand. */
+  hosts: Array<string>;
   /** Number of those that have what they should have. */
   in_sync: number;
   /** Treatment of the L4 checksum of packets with INT. */
@@ -608,12 +632,18 @@ export type Intent = {
 export type IntentCost = {
   /** Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest. */
   bytes: Array<number>;
+  /** What the expectation is derived from, or why there is none. */
+  expectation: string;
   /** Share of a link's capacity that full packets keep on the longest path, 0 to 1. */
   goodput: number;
   /** What each node on the path adds. */
   instructions: string;
   /** The mode that was chosen. */
   mode: string;
+  /** Their bit/s; null: not known yet. */
+  report_bits: number | null;
+  /** Reports per second that are expected; null: not known yet. */
+  reports: number | null;
 };
 
 /** The state of an intent. */
