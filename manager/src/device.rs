@@ -5,12 +5,14 @@
 //!
 //! # What a driver must keep
 //! - **Fencing.** After [`Request::Claim`] with election *e* succeeded, the device executes no `Apply` of an election below *e*, even
-//!   if it was delayed in the network. It remembers *e* across restarts, or the leases of managers do not overlap in time.
+//!   if it was delayed in the network. It remembers *e* across restarts, or the leases of managers do not overlap in time. It refuses
+//!   a claim with an election that is not above all before, or no two runs of a manager have the same term.
 //! - **Precondition.** [`Request::Apply`] is executed only if the device's ETag is the one given. Changes by anybody, claims and
 //!   restarts change the ETag.
 //! - **Any subset.** Changes of one `Apply` may be executed in part, in order, if the device is not atomic; each is safe alone.
 //! - **Ours.** [`State::rules`] has only what the manager installed; everything else is counted in [`State::foreign`].
-//! - **Truth.** `Read` asks the device, and never answers from what was written.
+//! - **Truth.** `Read` asks the device, and never answers from what was written. A device that somebody else configures is
+//!   [`Answer::Unconfirmed`] from the moment at which changes were handed over until it is known to have them all.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -401,6 +403,9 @@ pub enum Answer {
     NotPrimary(Election),
     /// The state.
     State(State),
+    /// Of a device that executes changes by itself, later than they were accepted: it has not confirmed the last ones, and may have
+    /// any part of them. It accepts no others until then.
+    Unconfirmed(String),
     /// The changes were accepted.
     Applied,
     /// The state has another version; nothing was changed.

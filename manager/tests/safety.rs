@@ -33,6 +33,12 @@ fn no_int_leaves_by_an_edge_port_whatever_fails() {
     all_safe(Faults::ALL);
 }
 
+/// They are unconfirmed meanwhile, and may have any part of what they were handed.
+#[test]
+fn no_int_leaves_while_others_execute_the_changes_of_some_switches() {
+    all_safe(Faults::SLOW);
+}
+
 #[test]
 fn without_faults_every_report_is_complete() {
     all_safe(Faults::NONE);

@@ -186,6 +186,6 @@ impl Device {
 
     /// Whether changes may be sent now.
     pub(super) fn is_settled(&self) -> bool {
-        self.claimed && self.outstanding.is_none() && self.actual.is_some()
+        self.claimed && self.outstanding.is_none() && self.actual.is_some() && self.pending.is_empty()
     }
 }

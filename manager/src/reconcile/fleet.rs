@@ -108,6 +108,7 @@ impl Reconciler {
             }
             Answer::NotPrimary(highest) => self.superseded(node, highest, now),
             Answer::State(state) => self.read(node, state, now),
+            Answer::Unconfirmed(reason) => self.unconfirmed(node, reason, now),
             // What it really did is read, not believed.
             Answer::Applied => self.send(node, Request::Read, Phase::Applying, now),
             Answer::Stale => self.claim_again(node, now),
@@ -258,6 +259,18 @@ impl Reconciler {
         let next_try = now.saturating_add(device.back_off(&timing));
         device.failures += 1;
         self.enter(node, Phase::Unreachable { reason, next_try });
+    }
+
+    /// What was sent may have been executed in any part. If nothing was, somebody else changed the device: nothing is known of it.
+    fn unconfirmed(&mut self, node: NodeId, reason: String, now: u64) {
+        let poll = self.guard.timing.poll;
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        if device.pending.is_empty() {
+            device.actual = None;
+        }
+        device.next_poll = now.saturating_add(poll);
+        device.derive(now);
+        self.enter(node, Phase::Unconfirmed { reason });
     }
 
     fn read(&mut self, node: NodeId, state: State, now: u64) {

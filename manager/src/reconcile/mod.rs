@@ -124,6 +124,11 @@ pub enum Phase {
         /// Time of the next attempt, ns.
         next_try: u64,
     },
+    /// It was handed changes, and has not confirmed that it has them.
+    Unconfirmed {
+        /// What is waited for.
+        reason: String,
+    },
     /// Another manager acts.
     Standby,
 }
@@ -139,6 +144,7 @@ impl Phase {
             Self::Drift => "drift",
             Self::Applying => "applying",
             Self::Failed { .. } => "failed",
+            Self::Unconfirmed { .. } => "unconfirmed",
             Self::Standby => "standby",
         }
     }
@@ -147,7 +153,7 @@ impl Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { reason, .. } | Self::Failed { reason, .. } => {
+            Self::Unreachable { reason, .. } | Self::Failed { reason, .. } | Self::Unconfirmed { reason } => {
                 write!(f, "{}: {reason}", self.word())
             }
             _ => f.write_str(self.word()),

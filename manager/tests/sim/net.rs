@@ -23,6 +23,18 @@ pub(crate) struct Switch {
     pub(crate) up: bool,
     version: u64,
     highest: Election,
+    /// Somebody else executes what it accepts, later and one by one.
+    pub(crate) is_slow: bool,
+    accepted: Vec<Change>,
+}
+
+impl Switch {
+    fn execute(&mut self, change: &Change) {
+        match change {
+            Change::Add(rule) => self.rules.insert(rule.clone()),
+            Change::Remove(rule) => self.rules.remove(rule),
+        };
+    }
 }
 
 /// A packet.
@@ -64,8 +76,21 @@ impl Net {
     pub(crate) fn add(&mut self, node: NodeId, restart: Restart) {
         self.versions += 1;
         let version = self.versions;
-        let switch = Switch { restart, rules: Rules::new(), up: true, version, highest: Election::default() };
+        let (rules, highest, accepted) = (Rules::new(), Election::default(), Vec::new());
+        let switch = Switch { restart, rules, up: true, version, highest, is_slow: false, accepted };
         self.switches.insert(node, switch);
+    }
+
+    /// A slow switch executes one of the changes that it has accepted.
+    pub(crate) fn execute_late(&mut self, node: NodeId, choice: usize) {
+        let Some(switch) = self.switches.get_mut(&node).filter(|one| one.up && !one.accepted.is_empty())
+        else {
+            return;
+        };
+        self.versions += 1;
+        switch.version = self.versions;
+        let change = switch.accepted.swap_remove(choice % switch.accepted.len());
+        switch.execute(&change);
     }
 
     pub(crate) fn forwards(&self, node: NodeId) -> bool {
@@ -150,14 +175,13 @@ impl Net {
             return Answer::Unreachable("none".to_owned());
         };
         match request {
-            Request::Claim(election) if election < switch.highest => Answer::NotPrimary(switch.highest),
+            Request::Claim(election) if election <= switch.highest => Answer::NotPrimary(switch.highest),
             Request::Claim(election) => {
-                if election > switch.highest {
-                    switch.highest = election;
-                    switch.version = version;
-                }
+                switch.highest = election;
+                switch.version = version;
                 Answer::Claimed
             }
+            Request::Read if !switch.accepted.is_empty() => Answer::Unconfirmed("not yet".to_owned()),
             Request::Read => Answer::State(State {
                 etag: Etag(switch.version.to_string()),
                 rules: switch.rules.clone(),
@@ -167,13 +191,15 @@ impl Net {
                 Answer::NotPrimary(switch.highest)
             }
             Request::Apply { etag, .. } if etag.0 != switch.version.to_string() => Answer::Stale,
+            Request::Apply { .. } if !switch.accepted.is_empty() => Answer::Stale,
             Request::Apply { changes, .. } => {
                 switch.version = version;
                 for (_, change) in changes.iter().enumerate().filter(|(i, _)| executes >> (i % 64) & 1 == 1) {
-                    match change {
-                        Change::Add(rule) => switch.rules.insert(rule.clone()),
-                        Change::Remove(rule) => switch.rules.remove(rule),
-                    };
+                    if switch.is_slow {
+                        switch.accepted.push(change.clone());
+                    } else {
+                        switch.execute(change);
+                    }
                 }
                 if executes != u64::MAX { Answer::Refused("busy".to_owned()) } else { Answer::Applied }
             }

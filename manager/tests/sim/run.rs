@@ -10,7 +10,7 @@ use manager::device::{
 };
 use manager::flows::Flows;
 use manager::intent::Intent;
-use manager::inventory::{Device, Host, Inventory, Origin, Peer};
+use manager::inventory::{Device, DriverOptions, Host, Inventory, Origin, Peer};
 use manager::reconcile::{Notice, Order, Timing};
 use manager::{Manager, ManagerSettings};
 use testkit::rng::Rng;
@@ -27,12 +27,15 @@ pub(crate) struct Faults {
     crashes: bool,
     /// Some switches forward without rules after a restart.
     open: bool,
+    /// Of some switches, somebody else executes what they accept, later.
+    slow: bool,
 }
 
 impl Faults {
-    pub(crate) const NONE: Self = Self { messages: false, crashes: false, open: false };
-    pub(crate) const ALL: Self = Self { messages: true, crashes: true, open: false };
+    pub(crate) const NONE: Self = Self { messages: false, crashes: false, open: false, slow: false };
+    pub(crate) const ALL: Self = Self { messages: true, crashes: true, ..Self::NONE };
     pub(crate) const OPEN: Self = Self { open: true, ..Self::ALL };
+    pub(crate) const SLOW: Self = Self { slow: true, ..Self::ALL };
 }
 
 /// What must not happen.
@@ -125,11 +128,16 @@ impl Run {
         for node in 1..=count {
             let kinds = [Restart::Keeps, Restart::Waits, Restart::Forwards];
             net.add(node, kinds[rng.below(if faults.open { 3 } else { 2 })]);
+            let is_slow = faults.slow && rng.below(3) == 0;
+            net.switches
+                .entry(node)
+                .and_modify(|switch| switch.is_slow = is_slow && switch.restart == Restart::Keeps);
             let device = Device {
                 name: format!("s{node}"),
                 node,
                 driver: String::new(),
                 address: String::new(),
+                options: DriverOptions::default(),
                 labels: Vec::new(),
             };
             inventory.add_device(device).expect("the simulated network is valid");
@@ -260,6 +268,7 @@ impl Run {
         while self.now < end {
             self.now += 2 * MS;
             self.inject();
+            self.execute_late();
             if self.now >= next_action {
                 next_action = self.now + (10 + self.rng.below(120) as u64) * MS;
                 self.action();
@@ -289,6 +298,7 @@ impl Run {
         while self.now < end {
             self.now += 10 * MS;
             self.inject();
+            self.execute_late();
             self.step()?;
         }
         Ok(())
@@ -323,6 +333,18 @@ impl Run {
     fn expose(&mut self, node: NodeId) {
         if self.net.switches[&node].restart == Restart::Forwards {
             self.exposed_until = self.now + TIMING.poll + 4 * (TIMING.timeout + TIMING.retry.1);
+        }
+    }
+
+    /// Slow switches execute a change every 20 ms.
+    fn execute_late(&mut self) {
+        let slow = |(node, switch): (&NodeId, &super::net::Switch)| switch.is_slow.then_some(*node);
+        let slow: Vec<NodeId> = self.net.switches.iter().filter_map(slow).collect();
+        for node in slow {
+            if self.rng.below(if self.faults == Faults::NONE { 2 } else { 10 }) == 0 {
+                let choice = self.rng.below(1 << 16);
+                self.net.execute_late(node, choice);
+            }
         }
     }
 
