@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod drivers;
 mod dta;
 mod intents;
 mod stages;
 
 pub use bytes::{aggregate, headers, packet, reports};
+pub use drivers::rules_file;
 pub use dta::{dta, memory, roce};
 pub use intents::intents;
 pub use stages::{collect, rule, switch};

@@ -146,6 +146,18 @@ fn rule() {
     mutated(fuzz::rule, 10, rules.into(), MUTATIONS);
 }
 
+/// Files of rules, as the driver `files` writes them and others edit them.
+#[test]
+fn rules_file() {
+    let examples = [
+        "# election 7.1\nencoding dscp=23 l4_checksum=update\nsession collector=[fd00::9]:9555\nsink port=1\nsource port=1\n",
+        "instruction bit=2 # hop_latency\nforwarding\nencoding dscp=9 l4_checksum=zero\nencoding dscp=8 l4_checksum=leave\n",
+        "filter src=10.0.0.0/8 dport=80 algorithm=per_hop metric=hop_latency threshold=20000\nask the operator #1\n",
+        "watch dst=fd00::/16 sport=1-9 proto=6 dscp=10 mode=md bits=0xa000 hops=8 sample=1 drops=yes # node_id\n",
+    ];
+    texts::fuzz(fuzz::rules_file, 12, &examples.map(str::to_owned));
+}
+
 /// Files of intents: their text is not in `vectors/`.
 #[test]
 fn intents() {

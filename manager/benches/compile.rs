@@ -9,7 +9,7 @@ use detect::Metric;
 use manager::compile::{Compiler, DomainSettings};
 use manager::device::{Capabilities, Mode, NodeId};
 use manager::intent::{At, Intent};
-use manager::inventory::{Device, Host, Inventory, Origin, Peer};
+use manager::inventory::{Device, DriverOptions, Host, Inventory, Origin, Peer};
 use manager::plan::Plan;
 
 /// Pods of leaves and aggregation switches below a layer of cores.
@@ -31,7 +31,14 @@ type Failure = Box<dyn std::error::Error>;
 
 fn add(inventory: &mut Inventory, name: String, node: NodeId) -> Result<(), Failure> {
     let (driver, address, labels) = (String::new(), String::new(), Vec::new());
-    inventory.add_device(Device { name, node, driver, address, labels })?;
+    inventory.add_device(Device {
+        name,
+        node,
+        driver,
+        address,
+        options: DriverOptions::default(),
+        labels,
+    })?;
     for port in 1..=PORTS {
         inventory.add_port((node, port), None, None)?;
     }

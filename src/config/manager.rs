@@ -2,12 +2,13 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use files::Confirm;
 use manager::{
     ApplyMode, ManagerSettings as CoreSettings,
     compile::{Collector, DomainSettings},
     device::{Encoding, L4Checksum},
     intent::{self, Intent, IntentSettings},
-    inventory::{self, Inventory, InventorySettings},
+    inventory::{self, Device, Inventory, InventorySettings},
     reconcile::Timing,
 };
 
@@ -137,12 +138,40 @@ pub(crate) fn check(
             refuse(&["manager", key], "write \"100ms\" to \"1h\"".to_owned());
         }
     }
-    for device in inventory.devices().filter(|device| device.driver != "hopwise") {
-        let message = format!(
-            "there is no driver `{}` for `{}` yet; this manager drives hopwise switches",
-            device.driver, device.name
-        );
-        refuse(&["inventory", "devices"], message);
+    for device in inventory.devices() {
+        if let Err(message) = driver(device) {
+            refuse(&["inventory", "devices", &index_of(root, &device.name)], message);
+        }
+    }
+}
+
+/// The index of a device in the file, as a step of a path.
+fn index_of(root: &Node<'_>, name: &str) -> String {
+    let devices = root.get_ref().get("inventory").and_then(|table| table.get_ref().get("devices"));
+    let devices = devices.and_then(|devices| devices.get_ref().as_array());
+    let is_named = |device: &Node<'_>| {
+        device.get_ref().get("name").and_then(|written| written.get_ref().as_str()) == Some(name)
+    };
+    let index = devices.and_then(|devices| devices.iter().position(is_named));
+    index.map(|index| index.to_string()).unwrap_or_default()
+}
+
+/// Checks the driver of a device, and the keys that only some drivers need.
+fn driver(device: &Device) -> Result<(), String> {
+    let Device { name, driver, address, options, .. } = device;
+    match driver.as_str() {
+        "hopwise" if options.confirm.is_some() => {
+            Err(format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it"))
+        }
+        "hopwise" => Ok(()),
+        "files" if address.is_empty() => Err(format!(
+            "in which directory are the files of `{name}`? Add address = \"/var/lib/hopwise/{name}\""
+        )),
+        "files" => match options.confirm.as_deref().map(Confirm::from_word) {
+            Some(None) => Err(format!("confirm of `{name}` is \"applied\" or \"written\"")),
+            _ => Ok(()),
+        },
+        _ => Err(format!("there is no driver `{driver}` for `{name}`; use \"hopwise\" or \"files\"")),
     }
 }
 

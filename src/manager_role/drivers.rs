@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use files::Confirm;
 use manager::{
     device::{Capabilities, Command, Restart},
     driver::Message,
@@ -11,10 +12,28 @@ use manager::{
 use super::{Local, hopwise};
 use crate::config::manager::ManagerSettings;
 
+/// When a device behind files has what was written.
+fn confirm(device: &Device) -> Confirm {
+    device.options.confirm.as_deref().and_then(Confirm::from_word).unwrap_or_default()
+}
+
+/// What an operator should know of the driver of a device: a promise of the manager that it does not keep.
+pub(super) fn note(device: &Device) -> Option<String> {
+    let is_believed = device.driver == "files" && confirm(device) == Confirm::Written;
+    is_believed.then(|| {
+        format!(
+            "`{}` counts as configured when {}/{} is written, whether or not its device has these rules yet: the order of steps is not guaranteed there",
+            device.name, device.address, files::DESIRED
+        )
+    })
+}
+
 /// The driver of a device.
 pub(super) enum Driver {
     /// A switch's API.
     Hopwise(hopwise::Driver),
+    /// Files, for those who configure the device.
+    Files(files::Driver),
     /// Inside this process.
     Local(Local, Arc<dyn Fn(Message) + Send + Sync>),
 }
@@ -33,6 +52,16 @@ impl Driver {
             let can = Capabilities { restart: Restart::Keeps, ..hopwise::capabilities() };
             return (Self::Local(local.clone(), Arc::new(tell)), can);
         }
+        if device.driver == "files" {
+            let (node, name) = (device.node, device.name.clone());
+            let settings = files::Settings {
+                node,
+                name,
+                directory: device.address.clone().into(),
+                confirm: confirm(device),
+            };
+            return (Self::Files(files::Driver::start(settings, tell)), files::capabilities());
+        }
         let address = hopwise::Address {
             node: device.node,
             authority: device.address.clone(),
@@ -45,7 +74,8 @@ impl Driver {
     pub(super) fn send(&self, command: Command) {
         match self {
             // A driver that is still busy lets the request time out.
-            Self::Hopwise(driver) => drop(driver.send(command)),
+            Self::Hopwise(driver) => _ = driver.send(command),
+            Self::Files(driver) => _ = driver.send(command),
             Self::Local(local, tell) => {
                 let (tell, node, id) = (Arc::clone(tell), command.node, command.id);
                 // When the devices have ended, so does the program.

@@ -9,7 +9,7 @@ use manager::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::journal::Entry;
+use super::{drivers, journal::Entry};
 
 /// Intents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ pub(crate) struct DeviceView {
     pub(crate) address: String,
     /// Its labels.
     pub(crate) labels: Vec<String>,
-    /// `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `failed` or `standby`.
+    /// `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `unconfirmed`, `failed` or `standby`.
     pub(crate) state: String,
     /// The state in one sentence.
     pub(crate) text: String,
@@ -348,7 +348,7 @@ impl PlanView {
             text: plan.to_string(),
             devices: plan.devices.iter().map(device).collect(),
             cost: None,
-            notes: Vec::new(),
+            notes: plan.devices.iter().filter_map(|one| drivers::note(inventory.device(one.node)?)).collect(),
         }
     }
 }
@@ -376,18 +376,18 @@ impl CostView {
 }
 
 impl DeviceState {
-    /// The state of a device. `silence`: that its reports do not arrive.
-    pub(super) fn new(status: DeviceStatus, silence: Option<String>) -> Self {
+    /// The state of a device. `silence`: that its reports do not arrive; `note`: what its driver does not promise.
+    pub(super) fn new(status: DeviceStatus, silence: Option<String>, note: Option<String>) -> Self {
         let DeviceStatus { node, name, phase, difference: (missing, extra), waits, ready, .. } = status;
-        let text = sentence(&phase, waits.as_ref(), silence.as_deref());
+        let text = sentence(&phase, waits.as_ref(), [silence, note]);
         Self { node, name, state: phase.word().to_owned(), text, ready, missing, extra }
     }
 }
 
 /// The state of a device in one sentence.
-fn sentence(phase: &Phase, waits: Option<&Wait>, silence: Option<&str>) -> String {
-    let parts = [Some(phase.to_string()), waits.map(ToString::to_string), silence.map(str::to_owned)];
-    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+fn sentence(phase: &Phase, waits: Option<&Wait>, more: [Option<String>; 2]) -> String {
+    let parts = [Some(phase.to_string()), waits.map(ToString::to_string)];
+    parts.into_iter().chain(more).flatten().collect::<Vec<_>>().join("; ")
 }
 
 impl DeviceView {
@@ -419,7 +419,8 @@ impl DeviceView {
             }
         };
         let device = inventory.device(node);
-        let text = sentence(&phase, waits.as_ref(), silence.as_deref());
+        let note = device.and_then(drivers::note);
+        let text = sentence(&phase, waits.as_ref(), [silence.clone(), note]);
         Self {
             node,
             name,

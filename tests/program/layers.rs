@@ -47,7 +47,9 @@ fn dependencies(manifest: &str, shipped: bool) -> Vec<String> {
 
 /// Folders of `order` that use one that is not above them.
 fn violations(order: &[String], uses: impl Fn(&str) -> Vec<String>) -> Vec<String> {
-    let place = |name: &str| order.iter().position(|folder| folder == name);
+    // A manifest names a crate by the last part of its folder.
+    let last = |folder: &str| folder.rsplit('/').next().map(str::to_owned);
+    let place = |name: &str| order.iter().position(|folder| last(folder) == last(name));
     let of = |folder: &String| {
         let later =
             uses(folder).into_iter().filter(|name| place(name) >= place(folder) && place(name).is_some());
@@ -68,6 +70,8 @@ fn a_later_folder_would_be_noticed() {
     let uses =
         |folder: &str| if folder == "nic" { vec!["store".to_owned(), "wire".to_owned()] } else { Vec::new() };
     assert_eq!(violations(&order, uses), ["nic uses store"]);
+    let order = ["nic", "manager/drivers/files"].map(str::to_owned);
+    assert_eq!(violations(&order, |_| vec!["files".to_owned()]).len(), 2);
 }
 
 #[test]

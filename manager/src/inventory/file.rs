@@ -6,7 +6,7 @@ use settings::read::{ConfigError, Node, Reader, span_of};
 use settings::section;
 use settings::setting::Setting;
 
-use super::{Device, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
+use super::{Device, DriverOptions, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
 use crate::device::{NodeId, PortId};
 
 section! {
@@ -30,8 +30,10 @@ section! {
         pub(crate) node: Option<u32> = None,
         /// The driver: `hopwise`, `p4runtime`, `gnmi` or `files`.
         pub(crate) driver: String = "hopwise".to_owned(),
-        /// Where the driver finds the device.
+        /// Where the driver finds the device: `host:port` of its API; a directory, for `files`.
         pub(crate) address: String = String::new(),
+        /// For `files`, when a device has what was written: `applied`, when `applied.txt` is a copy of `desired.txt`; `written`, at once, and the order of steps is then not guaranteed.
+        pub(crate) confirm: Option<String> = None,
         /// Labels, for people and for `at.edges` of intents.
         pub(crate) labels: Vec<String> = Vec::new(),
         /// Number of ports, numbered from 1. Ports without a link and without a host are unused: INT never leaves by them.
@@ -131,8 +133,9 @@ fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<()
     if settings.ports as usize > MAX_PORTS {
         return Err(text(InventoryError::TooMany("ports of one device", MAX_PORTS)));
     }
-    let DeviceSettings { name, driver, address, labels, .. } = settings.clone();
-    inventory.add_device(Device { name, node, driver, address, labels }).map_err(text)?;
+    let DeviceSettings { name, driver, address, labels, confirm, .. } = settings.clone();
+    let options = DriverOptions { confirm };
+    inventory.add_device(Device { name, node, driver, address, options, labels }).map_err(text)?;
     for port in 1..=settings.ports {
         inventory.add_port((node, port), None, None).map_err(text)?;
     }

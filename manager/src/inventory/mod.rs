@@ -57,8 +57,17 @@ pub struct Device {
     pub driver: String,
     /// Where the driver finds it.
     pub address: String,
+    /// What only some drivers need.
+    pub options: DriverOptions,
     /// Labels, for people and for `at.edges`.
     pub labels: Vec<String>,
+}
+
+/// Keys of a device that only some drivers need, as they are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriverOptions {
+    /// `files`: when the device has what was written.
+    pub confirm: Option<String>,
 }
 
 /// What is at the other end of a port.

@@ -13,6 +13,7 @@ use manager::{
 use super::{
     super::{
         count::Arrived,
+        drivers,
         view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView},
     },
     Core, Error,
@@ -35,7 +36,8 @@ impl Core {
     pub(in crate::manager_role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
         let state = |status: manager::reconcile::DeviceStatus| {
             let silence = self.silence(status.node, now);
-            DeviceState::new(status, silence)
+            let note = self.manager.inventory().device(status.node).and_then(drivers::note);
+            DeviceState::new(status, silence, note)
         };
         self.manager.devices().into_iter().map(state).collect()
     }

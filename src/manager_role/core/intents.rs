@@ -144,13 +144,14 @@ impl Core {
         let (outcome, plan) = self.manager.dry_run(&intent, now)?;
         let links = self.manager.compiler().longest_path();
         let cost = plan::cost(outcome.mode, outcome.bits, intent.sample, links, None, expected.rate());
-        let notes = outcome.notes.iter().map(ToString::to_string).collect();
         let fewer = intent.tell.filter.is_some()
             || intent.budget.is_some()
             || intent.at != At::default()
             || matches!(outcome.mode, Mode::Mx | Mode::Postcard);
         let cost = Some(CostView::new(&outcome, cost, expected.text(fewer)));
-        Ok(PlanView { cost, notes, ..PlanView::new(&plan, self.manager.inventory()) })
+        let mut view = PlanView::new(&plan, self.manager.inventory());
+        view.notes.extend(outcome.notes.iter().map(ToString::to_string));
+        Ok(PlanView { cost, ..view })
     }
 
     /// Removes an intent.

@@ -192,7 +192,7 @@ export type Device = {
   rules: Array<string> | null;
   /** It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known. */
   silence: string | null;
-  /** `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `failed` or `standby`. */
+  /** `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `unconfirmed`, `failed` or `standby`. */
   state: string;
   /** The state in one sentence. */
   text: string;

@@ -1,0 +1,4 @@
+//! `fuzz::rules_file`, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::rules_file(input));

@@ -1,0 +1,11 @@
+//! Fuzz bodies for what drivers of devices read.
+
+use files::Content;
+
+/// Reads `bytes` as a file of rules. What is written again is read as the same, and what is no rule is kept as it is.
+pub fn rules_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let content = Content::read(text);
+    let lines = content.lines();
+    assert_eq!(Content::read(&lines), content, "{lines}");
+}

@@ -1,0 +1,243 @@
+//! The directory of a device: requests of the manager become reads and writes of files.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use manager::device::{Answer, Change, Election, Etag, Request, State};
+use sha2::{Digest, Sha256};
+
+use crate::settings::{Confirm, Settings};
+use crate::text::{self, Content};
+
+/// The file that the manager writes.
+pub const DESIRED: &str = "desired.txt";
+/// Its copy, when the device has these rules.
+pub const APPLIED: &str = "applied.txt";
+
+/// The directory of a device.
+#[derive(Debug)]
+pub struct Directory {
+    settings: Settings,
+    /// With which this manager claimed the device.
+    claimed: Election,
+    /// The version that this driver has seen last.
+    seen: Etag,
+}
+
+/// What the files say.
+struct Files {
+    etag: Etag,
+    election: Election,
+    desired: Option<Content>,
+    applied: Option<Content>,
+}
+
+impl Directory {
+    /// A directory; nothing is read yet.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, claimed: Election::default(), seen: Etag::default() }
+    }
+
+    /// Executes a request of the manager.
+    pub fn execute(&mut self, request: Request) -> Answer {
+        let directory = &self.settings.directory;
+        if !directory.is_dir() {
+            return Answer::Unreachable(format!(
+                "there is no directory {}; create it, or correct `address`",
+                directory.display()
+            ));
+        }
+        let done = self.locked(|own| own.with_lock(request));
+        done.unwrap_or_else(|error| {
+            Answer::Unreachable(format!("cannot use {}: {error}", self.settings.directory.display()))
+        })
+    }
+
+    /// Whether the files have changed since this driver looked at them last.
+    pub fn has_changed(&mut self) -> bool {
+        let Ok(files) = self.locked(|own| own.files()) else { return false };
+        let is_new = files.etag != self.seen && self.seen != Etag::default();
+        self.seen = files.etag;
+        is_new
+    }
+
+    /// Runs `work` while no other process works on the directory.
+    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        let path = self.settings.directory.join(".lock");
+        let lock = File::options().create(true).append(true).open(path)?;
+        let begun = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK => thread::sleep(AGAIN),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(io::Error::other("another process holds its lock for too long"));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        // Closing the file releases the lock.
+        work(self)
+    }
+
+    fn with_lock(&mut self, request: Request) -> io::Result<Answer> {
+        let files = self.files()?;
+        self.seen = files.etag.clone();
+        match request {
+            Request::Claim(election) if election <= files.election => Ok(Answer::NotPrimary(files.election)),
+            Request::Claim(election) => {
+                self.claimed = election;
+                // What the device has is what it should have, until the first change.
+                let content = files.desired.or(files.applied).unwrap_or_default();
+                self.write(&content, election)?;
+                Ok(Answer::Claimed)
+            }
+            Request::Read if files.election > self.claimed => Ok(Answer::NotPrimary(files.election)),
+            Request::Read => Ok(self.state(files)),
+            Request::Apply { election, .. } if election < files.election => {
+                Ok(Answer::NotPrimary(files.election))
+            }
+            Request::Apply { election, etag, changes } => {
+                let is_current = election == files.election && etag == files.etag;
+                let is_confirmed =
+                    self.settings.confirm == Confirm::Written || files.desired == files.applied;
+                let Some(desired) = files.desired.filter(|_| is_current && is_confirmed) else {
+                    return Ok(Answer::Stale);
+                };
+                match changed(desired, changes) {
+                    Ok(content) => {
+                        self.write(&content, election)?;
+                        Ok(Answer::Applied)
+                    }
+                    Err(reason) => Ok(Answer::Refused(reason)),
+                }
+            }
+        }
+    }
+
+    fn state(&self, files: Files) -> Answer {
+        let Files { etag, desired, applied, .. } = files;
+        let desired = desired.unwrap_or_default();
+        let directory = self.settings.directory.display();
+        if self.settings.confirm == Confirm::Applied && applied.as_ref() != Some(&desired) {
+            let what = match applied {
+                Some(_) => "differs from it",
+                None => "does not exist",
+            };
+            return Answer::Unconfirmed(format!(
+                "{directory}/{DESIRED} is written, and {APPLIED} {what}; copy it to {APPLIED} when the device has these rules"
+            ));
+        }
+        let mut foreign = desired.foreign;
+        foreign.truncate(MAX_FOREIGN);
+        Answer::State(State { etag, rules: desired.rules, foreign })
+    }
+
+    /// Reads both files.
+    fn files(&self) -> io::Result<Files> {
+        let read = |name: &str| match load(&self.settings.directory.join(name)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
+        };
+        let (desired, applied) = (read(DESIRED)?, read(APPLIED)?);
+        let mut digest = Sha256::new();
+        for text in [&desired, &applied] {
+            // The length separates one file from the next.
+            digest.update(text.as_ref().map_or(u64::MAX, |text| text.len() as u64).to_be_bytes());
+            digest.update(text.as_deref().unwrap_or_default());
+        }
+        let content = |text: Option<String>| text.map(|text| Content::read(&text));
+        Ok(Files {
+            etag: Etag(hex(&digest.finalize())),
+            election: desired.as_deref().map(election).unwrap_or_default(),
+            desired: content(desired),
+            applied: content(applied),
+        })
+    }
+
+    /// Replaces what the device should have: on return, it survives a power failure.
+    fn write(&mut self, content: &Content, election: Election) -> io::Result<()> {
+        let (lines, Settings { name, node, directory, confirm }) = (content.lines(), &self.settings);
+        let version = hex(&Sha256::digest(&lines));
+        let order = match confirm {
+            Confirm::Applied => {
+                format!("Put these rules in force on the device, then copy this file to {APPLIED}.")
+            }
+            Confirm::Written => "Put these rules in force on the device.".to_owned(),
+        };
+        let Election { term, epoch } = election;
+        let text = format!(
+            "# Rules of {name} (node {node}), written by the manager of hopwise. {order}\n{ELECTION}{term}.{epoch}\n# version {version}\n\n{lines}"
+        );
+        let (begun, file) = (directory.join(".desired.begun"), directory.join(DESIRED));
+        let mut out = File::create(&begun)?;
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&begun, &file)?;
+        // The name, too, must be on disk.
+        File::open(directory)?.sync_all()?;
+        self.seen = self.files()?.etag;
+        Ok(())
+    }
+}
+
+/// The content after changes.
+fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String> {
+    for change in changes {
+        match change {
+            Change::Remove(rule) if !content.rules.remove(&rule) => {
+                return Err(format!("there is no rule `{rule}` to remove; read the rules again"));
+            }
+            Change::Remove(_) => {}
+            Change::Add(rule) => {
+                content.rules.insert(rule);
+            }
+        }
+    }
+    // A line that only contradicted another one is settled by this change.
+    content.foreign.retain(|line| text::rule(line).is_err());
+    // What is written must be read as what was meant.
+    let read = Content::read(&content.lines());
+    if read == content {
+        return Ok(content);
+    }
+    let lost = content.rules.difference(&read.rules).next().map(ToString::to_string).unwrap_or_default();
+    Err(format!("`{lost}` and another rule need the same entry; remove one"))
+}
+
+/// The election in the header of a file; the lowest if there is none.
+pub(crate) fn election(text: &str) -> Election {
+    let written = text.lines().take_while(|line| line.starts_with('#')).find_map(|line| {
+        let (term, epoch) = line.strip_prefix(ELECTION)?.trim().split_once('.')?;
+        Some(Election { term: term.parse().ok()?, epoch: epoch.parse().ok()? })
+    });
+    written.unwrap_or_default()
+}
+
+fn load(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        let message = format!("it is longer than {} MiB", MAX_FILE >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
+/// The first 16 bytes of a digest: enough to tell versions apart.
+fn hex(digest: &[u8]) -> String {
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+const ELECTION: &str = "# election ";
+/// Longest file, bytes: full tables.
+const MAX_FILE: u64 = 4 << 20;
+/// Lines of others that are shown.
+const MAX_FOREIGN: usize = 1000;
+/// How long a request waits for the lock. Below the core's time limit, so that the reason is known.
+const LOCK: Duration = Duration::from_millis(1500);
+const AGAIN: Duration = Duration::from_millis(10);

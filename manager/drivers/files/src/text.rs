@@ -1,0 +1,337 @@
+//! Rules as lines of text, for a person and for a program: a kind, and `key=value` pairs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Display, Write};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use detect::{Metric, Prefix};
+use manager::device::{Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch};
+use manager::flows::{ANY_PORT, FlowKey, Ports};
+use manager::instruction;
+
+/// The contents of a file of rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The rules.
+    pub rules: Rules,
+    /// Lines that are no rules, as they are written. They are kept.
+    pub foreign: Vec<String>,
+}
+
+impl Content {
+    /// Reads lines. Empty lines and comments, from ` #` on, are left out.
+    pub fn read(text: &str) -> Self {
+        let (mut content, mut entries) = (Self::default(), BTreeSet::new());
+        for line in text.lines() {
+            let line = bare(line);
+            if line.is_empty() {
+                continue;
+            }
+            match rule(line) {
+                Ok(rule) if content.rules.contains(&rule) => {}
+                // A line that contradicts one before it is not in force.
+                Ok(rule) if entries.insert(entry(&rule)) => {
+                    content.rules.insert(rule);
+                }
+                _ => content.foreign.push(line.to_owned()),
+            }
+        }
+        content
+    }
+
+    /// The lines, in canonical order.
+    pub fn lines(&self) -> String {
+        let mut text = String::new();
+        for rule in &self.rules {
+            text.push_str(&line(rule));
+            text.push('\n');
+        }
+        for line in &self.foreign {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What only one rule can occupy ([`Rule::same_entry`]), as text.
+fn entry(rule: &Rule) -> String {
+    let mut text = String::new();
+    match rule {
+        Rule::Encoding(_) => text.push_str("encoding"),
+        Rule::Session(_) => text.push_str("session"),
+        Rule::Watch(watch) => {
+            text.push_str("watch");
+            let _ = write_key(&mut text, &watch.key);
+        }
+        Rule::Filter(filter) => {
+            text.push_str("filter");
+            let _ = write_key(&mut text, &filter.key);
+        }
+        _ => text = line(rule),
+    }
+    text
+}
+
+/// A line without its comment.
+fn bare(line: &str) -> &str {
+    let line = line.trim();
+    if line.starts_with('#') { "" } else { line.split(" #").next().unwrap_or_default().trim_end() }
+}
+
+/// The line of a rule.
+pub fn line(rule: &Rule) -> String {
+    let mut line = String::new();
+    // Writing to a string does not fail.
+    let _ = write_rule(&mut line, rule);
+    line
+}
+
+fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
+    match rule {
+        Rule::Encoding(encoding) => {
+            write!(out, "encoding dscp={} l4_checksum={}", encoding.dscp, encoding.l4_checksum.word())
+        }
+        Rule::Session(collector) => write!(out, "session collector={collector}"),
+        Rule::Sink(port) => write!(out, "sink port={port}"),
+        Rule::Instruction(bit) => write!(out, "instruction bit={bit} # {}", instruction::name(*bit)),
+        Rule::Filter(filter) => {
+            out.push_str("filter");
+            write_key(out, &filter.key)?;
+            let (algorithm, metric) = (filter.algorithm.word(), filter.metric.name());
+            write!(out, " algorithm={algorithm} metric={metric} threshold={}", filter.threshold)
+        }
+        Rule::Forwarding => out.write_str("forwarding"),
+        Rule::Source(port) => write!(out, "source port={port}"),
+        Rule::Watch(watch) => {
+            out.push_str("watch");
+            write_key(out, &watch.key)?;
+            let Watch { mode, bits, hops, sample, drops, .. } = **watch;
+            let drops = if drops { "yes" } else { "no" };
+            write!(
+                out,
+                " mode={} bits={bits:#06x} hops={hops} sample={sample} drops={drops} # {}",
+                mode.word(),
+                instruction::names(bits)
+            )
+        }
+    }
+}
+
+fn write_key(out: &mut String, key: &FlowKey) -> std::fmt::Result {
+    let mut pair = |name: &str, value: Option<&dyn Display>| match value {
+        Some(value) => write!(out, " {name}={value}"),
+        None => Ok(()),
+    };
+    let range = |(first, last): Ports| match (first, last) {
+        ANY_PORT => None,
+        _ if first == last => Some(first.to_string()),
+        _ => Some(format!("{first}-{last}")),
+    };
+    pair("src", key.src.as_ref().map(|src| src as _))?;
+    pair("dst", key.dst.as_ref().map(|dst| dst as _))?;
+    pair("sport", range(key.sport).as_ref().map(|ports| ports as _))?;
+    pair("dport", range(key.dport).as_ref().map(|ports| ports as _))?;
+    pair("proto", key.proto.as_ref().map(|proto| proto as _))?;
+    pair("dscp", key.dscp.as_ref().map(|dscp| dscp as _))
+}
+
+/// The rule of a line without comment.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn rule(line: &str) -> Result<Rule, String> {
+    let mut words = line.split_whitespace();
+    let kind = words.next().unwrap_or_default();
+    let mut pairs = Pairs::of(words)?;
+    let rule = match kind {
+        "encoding" => {
+            let l4_checksum = pairs.word("l4_checksum", |word| {
+                [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero]
+                    .into_iter()
+                    .find(|one| one.word() == word)
+            })?;
+            Rule::Encoding(Encoding { dscp: pairs.number("dscp", 63)?, l4_checksum })
+        }
+        "session" => Rule::Session(pairs.value("collector")?),
+        "sink" => Rule::Sink(pairs.value("port")?),
+        "instruction" => Rule::Instruction(pairs.number("bit", 15)?),
+        "filter" => Rule::Filter(Arc::new(Filter {
+            key: pairs.key()?,
+            algorithm: pairs.word("algorithm", FilterAlgorithm::from_word)?,
+            metric: pairs.word("metric", Metric::from_name)?,
+            threshold: pairs.value("threshold")?,
+        })),
+        "forwarding" => Rule::Forwarding,
+        "source" => Rule::Source(pairs.value("port")?),
+        "watch" => Rule::Watch(Arc::new(Watch {
+            key: pairs.key()?,
+            mode: pairs.word("mode", Mode::from_word)?,
+            bits: pairs.word("bits", |text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok())?,
+            hops: pairs.value("hops")?,
+            sample: pairs.value("sample")?,
+            drops: pairs.word("drops", |word| match word {
+                "yes" => Some(true),
+                "no" => Some(false),
+                _ => None,
+            })?,
+        })),
+        _ => return Err(format!("there is no rule `{kind}`")),
+    };
+    pairs.finish()?;
+    Ok(rule)
+}
+
+/// The pairs of a line that have not been read.
+struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Pairs<'a> {
+    fn of(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let mut pairs = BTreeMap::new();
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not key=value"))?;
+            if pairs.insert(key, value).is_some() {
+                return Err(format!("`{key}` is given twice"));
+            }
+        }
+        Ok(Self(pairs))
+    }
+
+    fn optional<T: FromStr>(&mut self, key: &str) -> Result<Option<T>, String> {
+        let value = self.0.remove(key).map(|text| text.parse().map_err(|_| wrong(key, text)));
+        value.transpose()
+    }
+
+    fn value<T: FromStr>(&mut self, key: &str) -> Result<T, String> {
+        self.optional(key)?.ok_or_else(|| format!("`{key}` is missing"))
+    }
+
+    fn number(&mut self, key: &str, largest: u8) -> Result<u8, String> {
+        let number = self.value(key)?;
+        if number <= largest { Ok(number) } else { Err(wrong(key, &number.to_string())) }
+    }
+
+    fn word<T>(&mut self, key: &str, of: impl Fn(&str) -> Option<T>) -> Result<T, String> {
+        let text = self.0.remove(key).ok_or_else(|| format!("`{key}` is missing"))?;
+        of(text).ok_or_else(|| wrong(key, text))
+    }
+
+    fn ports(&mut self, key: &str) -> Result<Ports, String> {
+        let Some(text) = self.0.remove(key) else { return Ok(ANY_PORT) };
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+            _ => Err(wrong(key, text)),
+        }
+    }
+
+    fn key(&mut self) -> Result<FlowKey, String> {
+        let dscp: Option<u8> = self.optional("dscp")?;
+        if let Some(dscp) = dscp.filter(|dscp| *dscp > 63) {
+            return Err(wrong("dscp", &dscp.to_string()));
+        }
+        Ok(FlowKey {
+            src: self.optional::<Prefix>("src")?,
+            dst: self.optional::<Prefix>("dst")?,
+            sport: self.ports("sport")?,
+            dport: self.ports("dport")?,
+            proto: self.optional("proto")?,
+            dscp,
+        })
+    }
+
+    fn finish(self) -> Result<(), String> {
+        self.0.keys().next().map_or(Ok(()), |key| Err(format!("there is no key `{key}` here")))
+    }
+}
+
+fn wrong(key: &str, text: &str) -> String {
+    format!("`{text}` is no value of `{key}`")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One rule of each kind, and of each form of a key.
+    pub(crate) fn every_rule() -> Rules {
+        let key = FlowKey {
+            src: "10.0.0.0/8".parse().ok(),
+            dst: "10.1.0.9".parse().ok(),
+            sport: (1000, 2000),
+            dport: (80, 80),
+            proto: Some(6),
+            dscp: Some(10),
+        };
+        let watch = |key, mode| Watch { key, mode, bits: 0xf700, hops: 16, sample: 1, drops: true };
+        let v6 = FlowKey { dst: "fd00::/16".parse().ok(), ..FlowKey::default() };
+        Rules::from([
+            Rule::Encoding(Encoding { dscp: 9, l4_checksum: L4Checksum::Zero }),
+            Rule::Session("127.0.0.1:9555".parse().unwrap()),
+            Rule::Sink(1),
+            Rule::Instruction(0),
+            Rule::Instruction(2),
+            Rule::Filter(Arc::new(Filter {
+                key,
+                algorithm: FilterAlgorithm::PerHop,
+                metric: Metric::HopLatency,
+                threshold: 20_000,
+            })),
+            Rule::Forwarding,
+            Rule::Source(1),
+            Rule::Watch(Arc::new(watch(key, Mode::Md))),
+            Rule::Watch(Arc::new(watch(v6, Mode::Postcard))),
+            Rule::Watch(Arc::new(Watch { sample: 9, drops: false, ..watch(FlowKey::default(), Mode::Mx) })),
+        ])
+    }
+
+    #[test]
+    fn rules_survive_text() {
+        let content = Content { rules: every_rule(), foreign: vec!["ask=ops".to_owned()] };
+        let text = content.lines();
+        assert_eq!(Content::read(&text), content);
+        let expected = "encoding dscp=9 l4_checksum=zero\nsession collector=127.0.0.1:9555\nsink port=1\n\
+            instruction bit=0 # node_id\ninstruction bit=2 # hop_latency\n\
+            filter src=10.0.0.0/8 dst=10.1.0.9/32 sport=1000-2000 dport=80 proto=6 dscp=10 algorithm=per_hop \
+            metric=hop_latency threshold=20000\nforwarding\nsource port=1\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(
+            text.contains("\nwatch dst=fd00::/16 mode=postcard bits=0xf700 hops=16 sample=1 drops=yes #"),
+            "{text}"
+        );
+        assert!(text.ends_with("\nask=ops\n"), "{text}");
+    }
+
+    #[test]
+    fn comments_are_left_out_and_contradictions_are_not_in_force() {
+        let content = Content::read(
+            "# sink port=9\n\n  sink port=1   # by hand\nencoding dscp=1 l4_checksum=leave\nencoding dscp=2 l4_checksum=leave\n",
+        );
+        let first = Rule::Encoding(Encoding { dscp: 1, l4_checksum: L4Checksum::Leave });
+        assert_eq!(content.rules, Rules::from([first, Rule::Sink(1)]));
+        assert_eq!(content.foreign, ["encoding dscp=2 l4_checksum=leave"]);
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        let refused = |line: &str| rule(line).unwrap_err();
+        assert_eq!(refused("teleport"), "there is no rule `teleport`");
+        assert_eq!(refused("sink 1"), "`1` is not key=value");
+        assert_eq!(refused("sink"), "`port` is missing");
+        assert_eq!(refused("sink port=1 port=2"), "`port` is given twice");
+        assert_eq!(refused("sink port=-1"), "`-1` is no value of `port`");
+        assert_eq!(refused("sink port=1 speed=2"), "there is no key `speed` here");
+        assert_eq!(refused("instruction bit=16"), "`16` is no value of `bit`");
+        assert_eq!(refused("encoding dscp=64 l4_checksum=leave"), "`64` is no value of `dscp`");
+        let watch =
+            |pairs: &str| refused(&format!("watch {pairs} mode=md bits=0x8000 hops=1 sample=1 drops=no"));
+        assert_eq!(watch("dport=9-8"), "`9-8` is no value of `dport`");
+        assert_eq!(watch("dscp=64"), "`64` is no value of `dscp`");
+        assert_eq!(watch("src=10.0.0.0/99"), "`10.0.0.0/99` is no value of `src`");
+        assert_eq!(
+            refused("watch mode=md bits=8000 hops=1 sample=1 drops=no"),
+            "`8000` is no value of `bits`"
+        );
+    }
+}
