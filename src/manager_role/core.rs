@@ -54,6 +54,8 @@ pub(crate) struct Core {
     stopped: bool,
     commands: Vec<Command>,
     progress: Progress,
+    /// The last state of each device in the history.
+    noted: BTreeMap<NodeId, &'static str>,
 }
 
 /// An intent with its origin.
@@ -138,6 +140,7 @@ impl Core {
             stopped,
             commands: Vec::new(),
             progress: Progress::default(),
+            noted: BTreeMap::new(),
         };
         for device in core.inventory.devices() {
             let (driver, can) = Driver::start(device, settings, local.as_ref(), tell.clone());
@@ -263,10 +266,15 @@ impl Core {
             Notice::Phase(node, phase @ (Phase::Unreachable { .. } | Phase::Failed { .. })) => {
                 let device = names(node);
                 tracing::warn!(device, state = %phase, "a device cannot be configured");
+                self.noted.insert(node, phase.word());
                 self.note(now, "manager", phase.word(), &device, &phase.to_string());
             }
             Notice::Phase(node, Phase::InSync) => {
                 let device = names(node);
+                // Each time that it is read, it is in sync again.
+                if self.noted.insert(node, Phase::InSync.word()) == Some(Phase::InSync.word()) {
+                    return;
+                }
                 tracing::info!(device, "the device has what it should have");
                 self.note(now, "manager", Phase::InSync.word(), &device, "");
             }
@@ -276,6 +284,7 @@ impl Core {
                 let shown = changes.iter().take(8).map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 let more = changes.len().saturating_sub(8);
                 let text = if more > 0 { format!("{shown}; and {more} more") } else { shown };
+                self.noted.insert(node, Phase::Applying.word());
                 self.note(now, "manager", Phase::Applying.word(), &device, &text);
             }
             Notice::Superseded(node) => {

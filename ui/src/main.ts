@@ -13,6 +13,7 @@ import { sqlPage } from './pages/sql';
 import { storesPage } from './pages/stores';
 import { topologyPage } from './pages/topology';
 import { parseRoute, type Page, type Route } from './router';
+import { session } from './session';
 import { shell } from './shell';
 
 const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Page }>> = {
@@ -31,6 +32,7 @@ adoptTokenFromAddress();
 const frame = shell(Object.entries(PAGES).map(([name, { title }]) => ({ name, title })));
 document.body.append(frame.element);
 live.start();
+void session.load();
 
 let current: { name: string; page: Page } | undefined;
 

@@ -1,7 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Device, Plan } from '../src/api/manager';
-import { EMPTY, fromKept, fromQuery, gets, places, toIntent, tone } from '../src/model/intents';
+import {
+  choices,
+  costRows,
+  deviceRows,
+  EMPTY,
+  fromKept,
+  fromQuery,
+  gets,
+  places,
+  toIntent,
+  tone,
+} from '../src/model/intents';
 
 test('a form becomes an intent with the keys of the file', () => {
   const draft = {
@@ -13,10 +24,16 @@ test('a form becomes an intent with the keys of the file', () => {
     both: true,
     watch: ['hop_latency'],
     mode: 'md',
+    sample: '10',
     edges: 'leaf*',
+    between: 'h1, h9',
     filter: 'per_hop',
     threshold: '20us',
+    rule: ' max(queue_occupancy) > 50 ',
+    budget: '2000',
     until: '2h',
+    priority: '7',
+    derived: 'Derived from a flow: its 5-tuple.',
   };
   assert.deepEqual(toIntent(draft), {
     name: 'web',
@@ -24,10 +41,19 @@ test('a form becomes an intent with the keys of the file', () => {
     match: { dst: ['10.0.0.0/8', '10.1.0.0/16'], dport: ['80', '8000-8999'], proto: ['tcp'] },
     both_directions: true,
     mode: 'md',
-    at: { edges: ['leaf*'] },
-    tell: { filter: 'per_hop', thresholds: { hop_latency: '20us' } },
+    sample: '1 in 10',
+    at: { edges: ['leaf*'], between: ['h1', 'h9'] },
+    tell: {
+      filter: 'per_hop',
+      thresholds: { hop_latency: '20us' },
+      rule: 'max(queue_occupancy) > 50',
+    },
+    budget: '2000 reports/s',
     until: '2h',
+    priority: 7,
   });
+  // Thresholds need no filter.
+  assert.deepEqual(toIntent({ ...EMPTY, threshold: '5us' })['tell'], { thresholds: { hop_latency: '5us' } });
   assert.deepEqual(toIntent({ ...EMPTY, name: 'all' }), { name: 'all', watch: EMPTY.watch });
   assert.deepEqual(toIntent({ ...EMPTY, filter: 'change', threshold: '5' })['tell'], { filter: 'change' });
 });
@@ -50,6 +76,38 @@ test('states have a tone and plans a count per device', () => {
       { added: 0, removed: 0 },
     ],
   );
+});
+
+test('choices are values of flows that fit the other fields', () => {
+  const flow = (src: string, dport: number) => ({ flow: { src, dst: 'b', sport: 1, dport, proto: 6 } });
+  const flows = [flow('a', 80), flow('a', 443), flow('c', 80), flow('c', 80)];
+  assert.deepEqual(choices(flows, {}, 'src'), ['a', 'c']);
+  assert.deepEqual(choices(flows, { src: 'c' }, 'dport'), ['80']);
+  assert.deepEqual(choices(flows, { src: '10.0.0.0/8' }, 'dport'), ['80', '443']);
+});
+
+test('costs are rows, and what is not known is said', () => {
+  const cost = { mode: 'md', instructions: 'node_id', bytes: [24, 32], goodput: 0.98, expectation: 'why' };
+  const rows = costRows({ ...cost, reports: 9960, report_bits: 15.134e6 });
+  assert.deepEqual(rows, [
+    ['Mode', 'md: node_id'],
+    ['Bytes in a packet', '24 on 1 link, 32 on 2 links'],
+    ['Goodput', '98 % of the longest path with full packets'],
+    ['Reports', '9.96 k/s, 15.1 Mb/s (why)'],
+  ]);
+  assert.deepEqual(costRows({ ...cost, bytes: [0], reports: null, report_bits: null }).slice(1), [
+    ['Bytes in a packet', 'none'],
+    ['Goodput', '98 % of the longest path with full packets'],
+    ['Reports', 'why'],
+  ]);
+});
+
+test('each device of an intent says how far it is', () => {
+  const device = { name: 'leaf1', state: 'applying', text: 'applying', missing: 3, extra: 1 };
+  assert.deepEqual(deviceRows({ devices: ['leaf1', 'leaf2'] }, [device]), [
+    { name: 'leaf1', text: 'applying; 3 rules to add; 1 rule to remove', tone: 'warn' },
+    { name: 'leaf2', text: 'not known', tone: 'warn' },
+  ]);
 });
 
 test('devices with hosts are at the bottom of the map', () => {

@@ -2,11 +2,14 @@
 
 export type {
   Device,
+  DeviceCapabilities,
   DevicePort,
   Devices,
   Domain,
   Intent,
+  IntentCost,
   Intents,
+  ManagerChange,
   ManagerHistory,
   ManagerHistoryEntry,
   Plan,

@@ -14,7 +14,8 @@ export interface Poll {
 }
 
 export interface PollOptions<T> {
-  intervalMs: number;
+  /** Between two requests; a function is asked after each. */
+  intervalMs: number | (() => number);
   request(signal: AbortSignal): Promise<T>;
   show(answer: T): void;
   failed?(error: unknown, waitMs: number): void;
@@ -45,7 +46,8 @@ export function poll<T>(options: PollOptions<T>): Poll {
       if (!isExpected(caught)) console.error(caught);
     }
     current = undefined;
-    const wait = backoff(options.intervalMs, failures);
+    const { intervalMs } = options;
+    const wait = backoff(typeof intervalMs === 'number' ? intervalMs : intervalMs(), failures);
     if (error !== undefined) options.failed?.(error, wait);
     if (!stopped && !document.hidden) timer = setTimeout(run, wait);
   }

@@ -1,29 +1,66 @@
 import { address, token, type Params } from './client';
+import type { ManagerChange } from './manager';
 import type { TelemetryEvent } from './types';
 
 const RETRY_MS = 3_000;
 
-export interface StreamHandlers {
-  event(event: TelemetryEvent): void;
-  /** The number of events that the server skipped because this client was too slow. */
+export type StreamState = 'connecting' | 'live' | 'lost';
+
+interface Connection {
+  /** The number of messages that the server skipped because this client was too slow. */
   shed(count: number): void;
-  state(state: 'connecting' | 'live' | 'lost'): void;
+  state(state: StreamState): void;
+}
+
+export interface StreamHandlers extends Connection {
+  event(event: TelemetryEvent): void;
+}
+
+export interface ChangeHandlers extends Connection {
+  change(change: ManagerChange): void;
+}
+
+export interface Stream {
+  stop(): void;
 }
 
 /** Live events. Reconnects automatically; `stop` ends it. */
-export function stream(params: Params, handlers: StreamHandlers): { stop(): void } {
+export function stream(params: Params, handlers: StreamHandlers): Stream {
+  return connect('events/stream', params, handlers, ['message'], (data) =>
+    handlers.event(data as TelemetryEvent),
+  );
+}
+
+const CHANGES = ['device', 'intent', 'removed', 'domain', 'history'];
+
+/** What changes at the manager, first the state of everything. Reconnects automatically; `stop` ends it. */
+export function changes(handlers: ChangeHandlers): Stream {
+  return connect('domain/stream', {}, handlers, CHANGES, (data) => handlers.change(data as ManagerChange));
+}
+
+function connect(
+  path: string,
+  params: Params,
+  handlers: Connection,
+  kinds: readonly string[],
+  take: (data: unknown) => void,
+): Stream {
   let source: EventSource | undefined;
   let retry: ReturnType<typeof setTimeout> | undefined;
 
   function open(): void {
     handlers.state('connecting');
-    source = new EventSource(address('events/stream', { ...params, token: token() }));
+    source = new EventSource(address(path, { ...params, token: token() }));
     source.onopen = () => handlers.state('live');
-    source.onmessage = (message: MessageEvent<string>) => {
-      const event = parse(message.data);
-      if (event) handlers.event(event);
-    };
-    source.addEventListener('shed', (message) => handlers.shed(shedCount(String(message.data))));
+    for (const kind of kinds) {
+      source.addEventListener(kind, (message: MessageEvent<string>) => {
+        const data = parse(message.data);
+        if (data !== null) take(data);
+      });
+    }
+    source.addEventListener('shed', (message: MessageEvent<string>) =>
+      handlers.shed(shedCount(String(message.data))),
+    );
     source.onerror = () => {
       handlers.state('lost');
       // The browser reopens a broken connection, but closes a refused one (401, 503) permanently.
@@ -40,9 +77,9 @@ export function stream(params: Params, handlers: StreamHandlers): { stop(): void
   };
 }
 
-function parse(data: string): TelemetryEvent | null {
+function parse(data: string): unknown {
   try {
-    return JSON.parse(data) as TelemetryEvent;
+    return JSON.parse(data) as unknown;
   } catch {
     return null;
   }

@@ -1,4 +1,6 @@
-import type { Device, Plan } from '../api/manager';
+import type { Device, DeviceCapabilities, Intent, IntentCost, Plan } from '../api/manager';
+import type { FlowKey } from '../api/types';
+import { count, NONE, percent, plural } from '../lib/format';
 
 /** What the form of an intent holds: texts as typed. */
 export interface Draft {
@@ -11,12 +13,22 @@ export interface Draft {
   both: boolean;
   watch: string[];
   mode: string;
+  sample: string;
   edges: string;
+  between: string;
   filter: string;
   metric: string;
   threshold: string;
+  rule: string;
+  budget: string;
   until: string;
+  priority: string;
+  /** From what the form was filled in; empty: it was not. */
+  derived: string;
 }
+
+/** The keys of a draft whose values are typed or chosen. */
+export type TextKey = Exclude<keyof Draft, 'both' | 'watch'>;
 
 export const METRICS = [
   'flow_path',
@@ -37,11 +49,17 @@ export const EMPTY: Draft = {
   both: false,
   watch: ['flow_path', 'flow_latency', 'hop_latency'],
   mode: 'auto',
+  sample: '',
   edges: '',
+  between: '',
   filter: '',
   metric: 'hop_latency',
   threshold: '',
+  rule: '',
+  budget: '',
   until: '',
+  priority: '',
+  derived: '',
 };
 
 /** The values of a text with commas or spaces between them. */
@@ -60,15 +78,28 @@ export function toIntent(draft: Draft): Record<string, unknown> {
   if (Object.keys(match).length > 0) intent['match'] = match;
   if (draft.both) intent['both_directions'] = true;
   if (draft.mode !== 'auto') intent['mode'] = draft.mode;
-  const edges = list(draft.edges);
-  if (edges.length > 0) intent['at'] = { edges };
-  if (draft.filter !== '') {
-    const compares = draft.filter !== 'change' && draft.threshold.trim() !== '';
-    const thresholds = compares ? { thresholds: { [draft.metric]: draft.threshold.trim() } } : {};
-    intent['tell'] = { filter: draft.filter, ...thresholds };
-  }
+  const sample = draft.sample.trim();
+  if (sample !== '') intent['sample'] = /^\d+$/.test(sample) ? `1 in ${sample}` : sample;
+  const at = { edges: list(draft.edges), between: list(draft.between) };
+  const places = Object.entries(at).filter(([, names]) => names.length > 0);
+  if (places.length > 0) intent['at'] = Object.fromEntries(places);
+  const tell = toTell(draft);
+  if (Object.keys(tell).length > 0) intent['tell'] = tell;
+  const budget = draft.budget.trim();
+  if (budget !== '') intent['budget'] = /^\d+$/.test(budget) ? `${budget} reports/s` : budget;
   if (draft.until.trim() !== '') intent['until'] = draft.until.trim();
+  const priority = draft.priority.trim();
+  // What is no number is sent as it is: the refusal says what is right.
+  if (priority !== '') intent['priority'] = /^\d+$/.test(priority) ? Number(priority) : priority;
   return intent;
+}
+
+function toTell({ filter, metric, threshold, rule }: Draft): Record<string, unknown> {
+  const tell: Record<string, unknown> = {};
+  if (filter !== '') tell['filter'] = filter;
+  if (filter !== 'change' && threshold.trim() !== '') tell['thresholds'] = { [metric]: threshold.trim() };
+  if (rule.trim() !== '') tell['rule'] = rule.trim();
+  return tell;
 }
 
 /** A draft from the address of the page, as "watch this" links give it. */
@@ -106,6 +137,46 @@ export function tone(state: string): Tone {
   if (['refused', 'silent', 'failed', 'unreachable'].includes(state)) return 'bad';
   if (['stopped', 'standby'].includes(state)) return 'none';
   return 'warn';
+}
+
+/** The devices of an intent, and how far each is. */
+export function deviceRows(
+  intent: Pick<Intent, 'devices'>,
+  devices: readonly Pick<Device, 'name' | 'state' | 'text' | 'missing' | 'extra'>[],
+): { name: string; text: string; tone: Tone }[] {
+  return intent.devices.map((name) => {
+    const device = devices.find((one) => one.name === name);
+    if (!device) return { name, text: 'not known', tone: 'warn' };
+    const rest = [
+      device.missing > 0 ? `${plural(device.missing, 'rule')} to add` : '',
+      device.extra > 0 ? `${plural(device.extra, 'rule')} to remove` : '',
+    ].filter((part) => part !== '');
+    const text = [device.text, ...rest].join('; ');
+    return { name, text, tone: tone(device.state) };
+  });
+}
+
+/** What a device can do, as rows for people. */
+export function capabilityRows(can: DeviceCapabilities | null): [string, string][] {
+  if (!can) return [['Capabilities', 'not known yet']];
+  const yes = (is: boolean): string => (is ? 'yes' : 'no');
+  // Without a filter every packet is reported.
+  const filters = can.filters.filter((one) => one !== 'noop');
+  const restart: Record<string, string> = {
+    keeps: 'keeps its rules',
+    waits: 'forwards nothing until its manager allows it',
+    forwards: 'forwards without rules: INT can reach hosts until its sinks are back',
+  };
+  return [
+    ['Modes', can.modes.join(', ') || 'none'],
+    ['Instructions', can.instructions || 'none'],
+    ['Matches', can.matches.join(', ') || '5-tuples'],
+    ['Filters by', filters.join(', ') || 'none'],
+    ['Sink', yes(can.sink)],
+    ['Sampling', yes(can.sampling)],
+    ['L4 checksum', can.l4_checksum.join(', ')],
+    ['After a restart', restart[can.restart] ?? can.restart],
+  ];
 }
 
 /** What a plan does to a device. */
@@ -146,4 +217,54 @@ export function places(devices: readonly Device[], links: readonly (readonly num
       y: levels === 0 ? 0.5 : 1 - level / levels,
     })),
   );
+}
+
+export type FlowField = 'src' | 'dst' | 'sport' | 'dport' | 'proto';
+
+const MAX_CHOICES = 50;
+
+/** Values of a field in flows that were seen and that fit what is typed in the other fields, the most frequent first. */
+export function choices(
+  flows: readonly { flow: FlowKey }[],
+  typed: Readonly<Record<string, string>>,
+  field: FlowField,
+): string[] {
+  const value = ({ flow }: { flow: FlowKey }, name: FlowField): string => String(flow[name] ?? '');
+  const others = (['src', 'dst', 'sport', 'dport', 'proto'] as const).filter((name) => {
+    const text = typed[name] ?? '';
+    // Networks, ranges and lists are not compared here.
+    return name !== field && flows.some((flow) => value(flow, name) === text.trim());
+  });
+  const fits = (flow: { flow: FlowKey }): boolean =>
+    others.every((name) => value(flow, name) === (typed[name] ?? '').trim());
+  const counts = new Map<string, number>();
+  for (const flow of flows.filter(fits)) {
+    const one = value(flow, field);
+    if (one !== '') counts.set(one, (counts.get(one) ?? 0) + 1);
+  }
+  const sorted = [...counts].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
+  return sorted.slice(0, MAX_CHOICES).map(([one]) => one);
+}
+
+/** What a plan costs, as rows for people. */
+export function costRows(cost: IntentCost): [string, string][] {
+  const { bytes } = cost;
+  const lengths =
+    bytes.length === 0 || Math.max(...bytes) === 0
+      ? 'none'
+      : bytes.map((size, index) => `${size} on ${plural(index + 1, 'link')}`).join(', ');
+  const rate =
+    cost.reports === null
+      ? cost.expectation
+      : `${count(cost.reports)}/s, ${megabits(cost.report_bits)} (${cost.expectation})`;
+  return [
+    ['Mode', `${cost.mode}: ${cost.instructions}`],
+    ['Bytes in a packet', lengths],
+    ['Goodput', `${percent(cost.goodput)} of the longest path with full packets`],
+    ['Reports', rate],
+  ];
+}
+
+function megabits(bits: number | null): string {
+  return bits === null ? NONE : `${(bits / 1e6).toPrecision(3)} Mb/s`;
 }

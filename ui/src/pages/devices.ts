@@ -1,18 +1,13 @@
-import { ApiError, get } from '../api/client';
-import type {
-  Device,
-  DevicePort,
-  Devices,
-  Domain,
-  ManagerHistory,
-  ManagerHistoryEntry,
-} from '../api/manager';
+import { get } from '../api/client';
+import type { Device, DevicePort, Domain, ManagerHistory, ManagerHistoryEntry } from '../api/manager';
 import { poll, type Poll } from '../api/poll';
-import { h, panel, show } from '../lib/dom';
-import { dateTime, exact, NONE } from '../lib/format';
+import { h, panel, setText, show } from '../lib/dom';
+import { dateTime, exact, NONE, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
-import { tone } from '../model/intents';
+import { followManager, type Following } from '../manager';
+import { capabilityRows, tone } from '../model/intents';
 import { link, type Page, type Route } from '../router';
+import { domainControl, readOnlyNote } from './domain';
 import { noManager } from './intents';
 
 /** The devices of the manager: state, roles of ports, rules, what happened. */
@@ -20,100 +15,141 @@ export function devicesPage(route: Route): Page {
   return new DevicesPage(route.argument);
 }
 
+type Row = [name: string, value: string];
+
 class DevicesPage implements Page {
   readonly element: HTMLElement;
-  private readonly facts = h('dl', { class: 'facts' });
+  private readonly domain = h('dl', { class: 'facts' });
+  private readonly control = domainControl(() => this.manager.now());
+  private readonly note = readOnlyNote();
   private readonly table: LiveTable<Device>;
+  private readonly title = h('b', {});
+  private readonly facts = h('dl', { class: 'facts' });
   private readonly ports = portTable();
   private readonly rules = h('ul', { class: 'rules' });
+  private readonly foreign = h('ul', { class: 'rules' });
+  private readonly foreignPanel: HTMLElement;
   private readonly history = historyTable();
   private readonly details: HTMLElement;
-  private readonly polls: Poll[];
-  private devices: Device[] = [];
+  private readonly manager: Following;
+  private readonly past: Poll;
 
   constructor(private name: string) {
     this.table = deviceTable(
       (device) => device.name === this.name,
       (device) => (location.hash = link('devices', device.name)),
     );
+    this.foreignPanel = panel('Entries of others', {}, this.foreign);
+    const column = (...panels: HTMLElement[]): HTMLElement => h('div', { class: 'column' }, ...panels);
     this.details = h(
       'div',
       { class: 'side' },
-      panel('Ports', {}, this.ports.element),
-      panel('Rules', {}, this.rules),
-      panel('History', {}, this.history.element),
+      column(panel('Device', {}, h('p', {}, this.title), this.facts), this.foreignPanel),
+      column(panel('Ports', {}, this.ports.element), panel('Rules', {}, this.rules)),
+      panel('History', { class: 'wide' }, this.history.element),
     );
     const page = h(
       'div',
       { class: 'page devices' },
-      panel('Domain', {}, this.facts),
+      panel('Domain', { aside: this.control.element }, this.domain, this.note.element),
       panel('Devices', {}, this.table.element),
       this.details,
     );
     this.element = h('div', {}, page);
-    this.polls = [
-      poll<[Devices, Domain]>({
-        intervalMs: 1000,
-        request: (signal) =>
-          Promise.all([get<Devices>('devices', {}, signal), get<Domain>('domain', {}, signal)]),
-        show: ([{ devices }, domain]) => {
-          if (!page.isConnected) this.element.replaceChildren(page);
-          showFacts(this.facts, domain);
-          this.show(devices);
-        },
-        failed: (error) => {
-          if (error instanceof ApiError && error.status === 404) this.element.replaceChildren(noManager());
-        },
-      }),
-      poll<ManagerHistory>({
-        intervalMs: 2000,
-        request: (signal) => get('domain/history', { subject: this.name, limit: 50 }, signal),
-        show: ({ history }) => this.history.update(history),
-      }),
-    ];
+    this.manager = followManager({
+      show: () => {
+        if (!page.isConnected) this.element.replaceChildren(page);
+        this.draw();
+      },
+      none: () => this.element.replaceChildren(noManager()),
+      noted: (subject) => {
+        if (subject === null || subject === this.name) this.past.now();
+      },
+    });
+    this.past = poll<ManagerHistory>({
+      intervalMs: 10_000,
+      request: (signal) => get('domain/history', { subject: this.name, limit: 50 }, signal),
+      show: ({ history }) => this.history.update(history),
+    });
   }
 
   route(route: Route): void {
     this.name = route.argument;
-    this.show(this.devices);
-    this.polls[1]?.now();
+    this.draw();
+    this.past.now();
   }
 
   stop(): void {
-    for (const one of this.polls) one.stop();
+    this.manager.stop();
+    this.past.stop();
+    this.control.stop();
+    this.note.stop();
   }
 
-  private show(devices: Device[]): void {
-    this.devices = devices;
-    this.name ||= devices[0]?.name ?? '';
+  private draw(): void {
+    const { devices, domain } = this.manager.known;
+    this.control.update(domain);
+    if (domain) replace(this.domain, domainRows(domain), row);
+    if (this.name === '' && devices[0]) {
+      this.name = devices[0].name;
+      this.past.now();
+    }
     this.table.update(devices);
     const device = devices.find((one) => one.name === this.name);
     show(this.details, device !== undefined);
     if (!device) return;
+    setText(this.title, device.name);
+    replace(this.facts, deviceFacts(device), row);
     this.ports.update(device.ports);
     const rules = device.rules ?? ['never read'];
-    const foreign = device.foreign.map((entry) => `not ours: ${entry}`);
-    const lines = [...(rules.length > 0 ? rules : ['no rules']), ...foreign];
-    if (this.rules.dataset['shown'] === lines.join('\n')) return;
-    this.rules.dataset['shown'] = lines.join('\n');
-    this.rules.replaceChildren(...lines.map((line) => h('li', {}, line)));
+    replace(this.rules, rules.length > 0 ? rules : ['no rules'], (line) => [h('li', {}, line)]);
+    show(this.foreignPanel, device.foreign.length > 0);
+    replace(this.foreign, device.foreign, (line) => [h('li', {}, line)]);
   }
 }
 
-function showFacts(list: HTMLElement, domain: Domain): void {
-  const rows: [string, string][] = [
+function row([name, value]: Row): Node[] {
+  return [h('dt', {}, name), h('dd', {}, value)];
+}
+
+/** Replaces the children only if what they show differs. */
+function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Node[]): void {
+  const key = JSON.stringify(rows);
+  if (list.dataset['shown'] === key) return;
+  list.dataset['shown'] = key;
+  list.replaceChildren(...rows.flatMap(make));
+}
+
+function domainRows(domain: Domain): Row[] {
+  const collectors = domain.collectors.join(', ') || 'as each device is configured';
+  return [
     ['In sync', `${domain.in_sync} of ${domain.devices}`],
     ['This manager', domain.acting ? 'acts' : 'is superseded: another manager acts'],
     ['INT', domain.stopped ? 'stopped by hand' : 'as the intents say'],
     ['Mark', `DSCP ${domain.dscp}, L4 checksum ${domain.l4_checksum}`],
-    ['Collectors', domain.collectors.join(', ') || 'not set by the manager'],
-    ['Longest path', `${domain.longest_path} links`],
-    ...domain.contradictions.map((text): [string, string] => ['Contradiction', text]),
+    ['Collectors', `${collectors}; change [manager] collectors in the configuration, and restart`],
+    ['Longest path', plural(domain.longest_path, 'link')],
+    ...domain.contradictions.map((text): Row => ['Contradiction', text]),
   ];
-  const changed = rows.map(([, value]) => value).join('\n');
-  if (list.dataset['shown'] === changed) return;
-  list.dataset['shown'] = changed;
-  list.replaceChildren(...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+}
+
+function deviceFacts(device: Device): Row[] {
+  const share = ({ used, size }: Device['watch_entries']): string =>
+    `${exact(used)} of ${exact(size)} entries`;
+  const drift = [
+    device.missing > 0 ? `lacks ${plural(device.missing, 'rule')}` : '',
+    device.extra > 0 ? `has ${plural(device.extra, 'rule')} too many` : '',
+  ].filter((part) => part !== '');
+  return [
+    ['State', device.text],
+    ['Drift', drift.join(', ') || 'none'],
+    ['Border', device.ready ? 'closed: INT stays inside the domain' : 'not closed yet'],
+    ['Watchlist', share(device.watch_entries)],
+    ['Filters', share(device.filter_entries)],
+    ['Driver', `${device.driver} at ${device.address}`],
+    ['Labels', device.labels.join(', ') || NONE],
+    ...capabilityRows(device.capabilities),
+  ];
 }
 
 function deviceTable(

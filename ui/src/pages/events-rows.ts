@@ -2,6 +2,7 @@ import type { TelemetryEvent } from '../api/types';
 import { code, empty, h } from '../lib/dom';
 import { clock, dateTime, flowName, pathText } from '../lib/format';
 import { basisMark, kindLabel, sentence, tone } from '../model/events';
+import { watchEvent } from '../model/watch';
 import { link } from '../router';
 
 /** The list; a row is created once and then moved, so that an open row stays open. */
@@ -104,11 +105,13 @@ function eventDetails(event: TelemetryEvent): HTMLElement {
     { class: 'facts' },
     ...shown.flatMap(([name, value]) => [h('dt', {}, name), h('dd', { class: 'mono' }, value)]),
   );
+  const watch = watchEvent(event);
   const links = [
     event.text ? h('a', { href: link('flow', event.text) }, 'Show the flow') : null,
     event.node === null
       ? null
       : h('a', { href: link('topology', String(event.node)) }, `Show node ${event.node}`),
+    watch && h('a', { href: link('intents', 'new', watch) }, 'watch this'),
   ];
   return h('div', {}, list, h('p', { class: 'links' }, ...links));
 }

@@ -8,6 +8,7 @@ import { basisMark } from '../model/events';
 import { isImplausible, latencyText } from '../model/hop';
 import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
+import { watchFlow } from '../model/watch';
 import { link } from '../router';
 
 /** Everything about one flow. */
@@ -154,18 +155,9 @@ function header() {
       facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
       links.href = link('events', '', { flow: flow.text });
       onMap.href = link('topology', '', { flow: flow.id });
-      watch.href = link('intents', 'new', watchQuery(flow));
+      watch.href = link('intents', 'new', watchFlow(flow.flow));
     },
   };
-}
-
-/** An intent for this flow, to be filled in. */
-function watchQuery({ flow }: FlowDetail): Record<string, string> {
-  const text = (value: number | null): string => (value === null ? '' : String(value));
-  const watch = 'flow_path,flow_latency,hop_latency,queue_occupancy';
-  const name = `flow-${flow.src}-${text(flow.dport)}`.replace(/[^\w.-]/g, '-');
-  const ports = { sport: text(flow.sport), dport: text(flow.dport) };
-  return { name, src: flow.src, dst: flow.dst, ...ports, proto: String(flow.proto), watch };
 }
 
 /** Not every hop of the path is stored. */

@@ -1,8 +1,10 @@
 import { send } from '../api/client';
-import type { Intent, Plan } from '../api/manager';
+import type { Device, Domain, Intent, Plan } from '../api/manager';
 import { h, panel, setText, show, type Child } from '../lib/dom';
-import { percent } from '../lib/format';
-import { EMPTY, fromKept, METRICS, toIntent, type Draft } from '../model/intents';
+import { EMPTY, fromKept, METRICS, toIntent, type Draft, type TextKey } from '../model/intents';
+import { session } from '../session';
+import { completion } from './intents-complete';
+import { planView } from './intents-plan';
 
 const KEPT = 'hopwise-intent-draft';
 
@@ -17,22 +19,49 @@ interface Options {
 export function intentForm(options: Options) {
   const fields = inputs();
   const message = h('p', { class: 'answer', role: 'status' });
+  const derived = h('p', { class: 'derived', role: 'note' });
+  const reason = h('p', { class: 'muted', id: 'read-only', role: 'note' });
   const plan = planView();
-  const apply = h('button', { class: 'primary', type: 'submit' }, 'Apply');
+  const apply = h(
+    'button',
+    { class: 'primary', type: 'submit', aria: { describedby: 'read-only' } },
+    'Apply',
+  );
   const dry = h('button', { type: 'button' }, 'Show plan');
   const clear = h('button', { type: 'button', class: 'quiet' }, 'Clear');
   const form = h(
     'form',
     { class: 'intent-form' },
+    derived,
     ...fields.rows,
     h('div', { class: 'bar' }, dry, apply, clear),
+    reason,
   );
   const element = panel('Watch flows', { class: 'watch-flows' }, form, message, plan.element);
+  let busy = false;
+
+  function enable(): void {
+    dry.disabled = busy;
+    apply.disabled = busy || !session.mayOperate();
+    setText(reason, session.reason());
+    show(reason, session.reason() !== '');
+  }
+
+  function keep(): void {
+    sessionStorage.setItem(KEPT, JSON.stringify({ ...fields.read(), derived: derived.textContent }));
+  }
+
+  function write(draft: Draft): void {
+    fields.write(draft);
+    setText(derived, draft.derived);
+    show(derived, draft.derived !== '');
+  }
 
   async function ask<T>(what: string, method: string, path: string): Promise<T | null> {
     setText(message, what);
     message.className = 'answer';
-    for (const button of [apply, dry]) button.disabled = true;
+    busy = true;
+    enable();
     try {
       const answer = await send<T>(method, path, toIntent(fields.read()));
       setText(message, '');
@@ -42,7 +71,8 @@ export function intentForm(options: Options) {
       setText(message, error instanceof Error ? error.message : String(error));
       return null;
     } finally {
-      for (const button of [apply, dry]) button.disabled = false;
+      busy = false;
+      enable();
     }
   }
 
@@ -51,40 +81,49 @@ export function intentForm(options: Options) {
     options.planned(answer);
   }
 
+  function empty(): void {
+    sessionStorage.removeItem(KEPT);
+    write(EMPTY);
+    showPlan(null);
+  }
+
   dry.addEventListener('click', () => {
     void ask<Plan>('planning …', 'POST', 'intents/plan').then((answer) => showPlan(answer));
   });
   form.addEventListener('submit', (event) => {
     event.preventDefault();
+    // Enter in a field submits, too.
+    if (apply.disabled) return;
     void ask<Intent>('applying …', 'PUT', 'intents').then((answer) => {
       if (!answer) return;
       message.className = 'answer good';
       setText(message, `${answer.name} is added: ${answer.text}`);
-      showPlan(null);
-      sessionStorage.removeItem(KEPT);
-      fields.write(EMPTY);
+      empty();
       options.added(answer);
     });
   });
   form.addEventListener('input', () => {
-    sessionStorage.setItem(KEPT, JSON.stringify(fields.read()));
+    keep();
     showPlan(null);
   });
   clear.addEventListener('click', () => {
-    sessionStorage.removeItem(KEPT);
-    fields.write(EMPTY);
     setText(message, '');
-    showPlan(null);
+    empty();
   });
-  fields.write(fromKept(sessionStorage.getItem(KEPT)));
+  write(fromKept(sessionStorage.getItem(KEPT)));
+  const ended = session.watch(enable);
   return {
     element,
+    /** Names for the completion. */
+    know: (devices: readonly Device[], domain: Domain | null) => fields.know(devices, domain),
     fill(draft: Draft): void {
-      fields.write(draft);
-      sessionStorage.setItem(KEPT, JSON.stringify(draft));
+      write(draft);
+      keep();
+      setText(message, '');
       showPlan(null);
       fields.focus();
     },
+    stop: ended,
   };
 }
 
@@ -106,122 +145,101 @@ function select(choices: readonly [string, string][]): HTMLSelectElement {
   return h('select', {}, ...choices.map(([value, title]) => h('option', { value }, title)));
 }
 
-function inputs() {
-  const name = text('name', 'web');
-  const flows = {
+/** Everything that is typed or chosen, by the key of the draft. */
+function controls() {
+  return {
+    name: text('name', 'web'),
     src: text('src', 'any, or 10.0.0.0/8, …'),
     dst: text('dst', 'any, or 10.0.0.0/8, …'),
     sport: text('sport', 'any'),
     dport: text('dport', 'any, or 443, 8000-8999'),
     proto: text('proto', 'any, or tcp, udp'),
-  };
+    mode: select([
+      ['auto', 'the cheapest'],
+      ['md', 'INT-MD'],
+      ['mx', 'INT-MX'],
+      ['postcard', 'postcards'],
+      ['sf', 'SF-INT'],
+    ]),
+    sample: text('sample', 'every packet, or 1 in 10'),
+    edges: text('edges', 'everywhere, or leaf*, …'),
+    between: text('between', 'any, or two hosts: h1, h9'),
+    filter: select([
+      ['', 'every packet'],
+      ['per_hop', 'changes at a hop'],
+      ['per_flow', 'changes of a flow'],
+      ['change', 'changes of path or bucket'],
+    ]),
+    metric: select(METRICS.filter((one) => one !== 'flow_path').map((one) => [one, one])),
+    threshold: text('threshold', 'more than, as 20us'),
+    rule: text('rule', 'as max(queue_occupancy) > 50'),
+    budget: text('budget', 'unlimited, or 2000 reports/s'),
+    until: text('until', 'never, or 2h'),
+    priority: text('priority', '100'),
+  } satisfies Record<Exclude<TextKey, 'derived'>, HTMLInputElement | HTMLSelectElement>;
+}
+
+function inputs() {
+  const all = controls();
+  const keys = Object.keys(all) as (keyof typeof all)[];
   const both = h('input', { type: 'checkbox' });
   const watch = METRICS.map((metric) => ({ metric, box: h('input', { type: 'checkbox' }) }));
-  const mode = select([
-    ['auto', 'the cheapest'],
-    ['md', 'INT-MD'],
-    ['mx', 'INT-MX'],
-    ['postcard', 'postcards'],
-    ['sf', 'SF-INT'],
-  ]);
-  const edges = text('edges', 'everywhere, or leaf*, …');
-  const filter = select([
-    ['', 'every packet'],
-    ['per_hop', 'changes at a hop'],
-    ['per_flow', 'changes of a flow'],
-    ['change', 'changes of path or bucket'],
-  ]);
-  const metric = select(METRICS.filter((one) => one !== 'flow_path').map((one) => [one, one]));
-  const threshold = text('threshold', 'more than, as 20us');
-  const until = text('until', 'never, or 2h');
-  const of = field('Of', metric);
-  const by = field('By', threshold);
+  const complete = completion(all);
+  const of = field('Of', all.metric);
+  const by = field('By', all.threshold, 'A change above this is significant');
   const compares = (): void => {
-    for (const one of [of, by]) show(one, filter.value.startsWith('per_'));
+    for (const one of [of, by]) show(one, all.filter.value !== 'change');
   };
-  filter.addEventListener('change', compares);
+  all.filter.addEventListener('change', compares);
   const metrics = watch.map(({ metric, box }) => h('label', { class: 'check' }, box, metric));
   const group = (title: string, ...children: Child[]): HTMLElement =>
     h('fieldset', {}, h('legend', {}, title), h('div', { class: 'fields' }, ...children));
   const rows = [
-    field('Name', name, 'Letters, digits, “.”, “_” and “-”'),
+    field('Name', all.name, 'Letters, digits, “.”, “_” and “-”'),
     group(
       'Flows',
-      field('Source', flows.src),
-      field('Destination', flows.dst),
-      field('Source port', flows.sport),
-      field('Port', flows.dport),
-      field('Protocol', flows.proto),
+      field('Source', all.src),
+      field('Destination', all.dst),
+      field('Source port', all.sport),
+      field('Port', all.dport),
+      field('Protocol', all.proto),
       h('label', { class: 'check' }, both, 'both directions'),
     ),
     group('Watch', ...metrics),
     group(
+      'Where',
+      field('At', all.edges, 'Names or labels of edge devices'),
+      field('Between', all.between, 'Two hosts of [[inventory.hosts]]'),
+    ),
+    group(
       'How',
-      field('Mode', mode),
-      field('At', edges, 'Names or labels of edge devices'),
-      field('Report', filter),
+      field('Mode', all.mode),
+      field('Sample', all.sample, 'Which share of the packets of a flow is measured'),
+      field('Report', all.filter),
       of,
       by,
-      field('Until', until),
+      field('Rule', all.rule, 'A condition in the language of [[rules]]'),
+      field('Budget', all.budget, 'Reports per second at most, kept by raising the threshold'),
+      field('Until', all.until),
+      field('Priority', all.priority, 'Of intents for the same flow, the greatest number decides the mode'),
     ),
+    complete.lists,
   ];
   return {
     rows,
-    focus: () => name.focus(),
+    know: complete.know,
+    focus: () => all.name.focus(),
     read: (): Draft => ({
-      name: name.value,
-      src: flows.src.value,
-      dst: flows.dst.value,
-      sport: flows.sport.value,
-      dport: flows.dport.value,
-      proto: flows.proto.value,
+      ...EMPTY,
+      ...(Object.fromEntries(keys.map((key) => [key, all[key].value])) as Record<keyof typeof all, string>),
       both: both.checked,
       watch: watch.filter(({ box }) => box.checked).map(({ metric }) => metric),
-      mode: mode.value,
-      edges: edges.value,
-      filter: filter.value,
-      metric: metric.value,
-      threshold: threshold.value,
-      until: until.value,
     }),
     write(draft: Draft): void {
-      name.value = draft.name;
-      for (const key of ['src', 'dst', 'sport', 'dport', 'proto'] as const) flows[key].value = draft[key];
+      for (const key of keys) all[key].value = draft[key];
       both.checked = draft.both;
       for (const { metric, box } of watch) box.checked = draft.watch.includes(metric);
-      mode.value = draft.mode;
-      edges.value = draft.edges;
-      filter.value = draft.filter;
-      metric.value = draft.metric;
-      threshold.value = draft.threshold;
-      until.value = draft.until;
       compares();
-    },
-  };
-}
-
-/** What would change, and what it costs. */
-function planView() {
-  const cost = h('p', {});
-  const lines = h('ul', { class: 'plan-lines' });
-  const notes = h('ul', { class: 'plan-notes' });
-  const element = h('div', { class: 'plan', role: 'status' }, h('h3', {}, 'Plan'), cost, lines, notes);
-  show(element, false);
-  return {
-    element,
-    update(plan: Plan | null): void {
-      show(element, plan !== null);
-      if (!plan) return;
-      const bytes = plan.cost?.bytes ?? [];
-      const most = bytes.length > 0 ? Math.max(...bytes) : 0;
-      setText(
-        cost,
-        plan.cost
-          ? `${plan.cost.mode}: ${plan.cost.instructions}; at most ${most} bytes in a packet, ${percent(plan.cost.goodput)} of a link left for hosts at the MTU`
-          : '',
-      );
-      lines.replaceChildren(...plan.text.split('\n').map((line) => h('li', {}, line)));
-      notes.replaceChildren(...plan.notes.map((line) => h('li', {}, line)));
     },
   };
 }

@@ -1,11 +1,16 @@
-import { ApiError, get, send } from '../api/client';
-import type { Device, Devices, Domain, Intent, Intents, Plan } from '../api/manager';
-import { poll, type Poll } from '../api/poll';
+import { ApiError, get, send, Unreachable } from '../api/client';
+import type { Device, Devices, Intent, Intents, Plan } from '../api/manager';
+import type { Flow, FlowDetail } from '../api/types';
+import { confirmButton } from '../lib/confirm';
 import { code, empty, h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, NONE } from '../lib/format';
 import { LiveTable } from '../lib/table';
-import { fromQuery, tone } from '../model/intents';
+import { followManager, type Following } from '../manager';
+import { deviceRows, fromQuery, tone } from '../model/intents';
+import { derive, passes, placeOf, type Place } from '../model/watch';
 import { link, type Page, type Route } from '../router';
+import { session } from '../session';
+import { domainControl, readOnlyNote, restrict } from './domain';
 import { intentForm } from './intents-form';
 import { domainMap } from './intents-map';
 
@@ -32,7 +37,7 @@ class IntentsPage implements Page {
   private readonly detail = intentDetail((name) => void this.remove(name));
   private readonly map = domainMap();
   private readonly state = h('span', { class: 'muted', role: 'status' });
-  private readonly stopping = h('button', { type: 'button' }, 'Stop all INT');
+  private readonly control = domainControl(() => this.manager.now());
   private readonly form = intentForm({
     planned: (plan) => {
       this.plan = plan;
@@ -40,104 +45,109 @@ class IntentsPage implements Page {
     },
     added: (intent) => {
       this.name = intent.name;
-      this.refresh();
+      this.manager.now();
     },
   });
-  private readonly polls: Poll[];
-  private intents: Intent[] = [];
-  private devices: Device[] = [];
-  private domain: Domain | null = null;
+  private readonly manager: Following;
   private plan: Plan | null = null;
-
-  private name: string;
+  private name = '';
 
   constructor(route: Route) {
-    this.name = route.argument === 'new' ? '' : route.argument;
     this.table = intentTable(
       (intent) => intent.name === this.name,
       (intent) => (location.hash = link('intents', intent.name)),
     );
-    this.stopping.addEventListener('click', () => void this.stopOrStart());
     const page = h(
       'div',
       { class: 'page intents' },
       panel(
         'Intents',
-        { class: 'wide', aside: h('span', { class: 'bar' }, this.state, this.stopping) },
+        { class: 'wide', aside: h('span', { class: 'bar' }, this.state, this.control.element) },
         this.table.element,
       ),
       this.form.element,
       h('div', { class: 'side' }, panel('Domain', {}, this.map.element), this.detail.element),
     );
     this.element = h('div', {}, page);
-    if (route.argument === 'new') this.form.fill(fromQuery(route.query));
-    this.polls = [
-      poll<Intents>({
-        intervalMs: 1000,
-        request: (signal) => get('intents', {}, signal),
-        show: ({ intents }) => {
-          if (!page.isConnected) this.element.replaceChildren(page);
-          this.intents = intents;
-          this.draw();
-        },
-        failed: (error) => {
-          if (error instanceof ApiError && error.status === 404) this.element.replaceChildren(noManager());
-        },
-      }),
-      poll<[Devices, Domain]>({
-        intervalMs: 1000,
-        request: (signal) =>
-          Promise.all([get<Devices>('devices', {}, signal), get<Domain>('domain', {}, signal)]),
-        show: ([{ devices }, domain]) => {
-          [this.devices, this.domain] = [devices, domain];
-          this.draw();
-        },
-      }),
-    ];
+    this.manager = followManager({
+      show: () => {
+        if (!page.isConnected) this.element.replaceChildren(page);
+        this.draw();
+      },
+      none: () => this.element.replaceChildren(noManager()),
+    });
+    this.route(route);
   }
 
   route(route: Route): void {
-    if (route.argument === 'new') this.form.fill(fromQuery(route.query));
+    if (route.argument === 'new') void this.fill(route.query);
     else this.name = route.argument;
     this.draw();
   }
 
   stop(): void {
-    for (const one of this.polls) one.stop();
+    this.manager.stop();
+    this.control.stop();
+    this.form.stop();
+    this.detail.stop();
   }
 
-  private refresh(): void {
-    for (const one of this.polls) one.now();
+  /** Fills the form from a link “watch this”. */
+  private async fill(query: URLSearchParams): Promise<void> {
+    const place = placeOf(query);
+    if (!place) return this.form.fill(derive(query, [], []));
+    try {
+      const [{ devices }, flows] = await Promise.all([get<Devices>('devices'), flowsAt(place)]);
+      this.form.fill(derive(query, flows, devices));
+    } catch (error) {
+      if (!(error instanceof ApiError || error instanceof Unreachable)) throw error;
+      this.form.fill(fromQuery(query));
+    }
   }
 
   private draw(): void {
-    this.table.update(this.intents);
-    this.detail.update(this.intents.find((intent) => intent.name === this.name) ?? null, this.devices);
-    this.map.update(this.devices, this.domain, this.plan);
-    const { domain } = this;
+    const { intents, devices, domain } = this.manager.known;
+    this.table.update(intents);
+    this.detail.update(intents.find((intent) => intent.name === this.name) ?? null, devices);
+    this.map.update(devices, domain, this.plan);
+    this.form.know(devices, domain);
+    this.control.update(domain);
     if (!domain) return;
     const acting = domain.acting ? '' : 'another manager acts; ';
     setText(this.state, `${acting}${domain.in_sync} of ${domain.devices} devices in sync`);
-    setText(this.stopping, domain.stopped ? 'Start INT' : 'Stop all INT');
-  }
-
-  private async stopOrStart(): Promise<void> {
-    const path = this.domain?.stopped ? 'domain/start' : 'domain/stop';
-    await this.act(send<Domain>('POST', path));
   }
 
   private async remove(name: string): Promise<void> {
-    await this.act(send<Intents>('DELETE', `intents/${encodeURIComponent(name)}`));
-  }
-
-  private async act(done: Promise<unknown>): Promise<void> {
     try {
-      await done;
+      await send<Intents>('DELETE', `intents/${encodeURIComponent(name)}`);
     } catch (error) {
       this.detail.say(error instanceof Error ? error.message : String(error));
     }
-    this.refresh();
+    this.manager.now();
   }
+}
+
+/** Flows that are asked for their queues: each is a request. */
+const MOST_DETAILS = 40;
+
+/** The flows that pass a place. */
+async function flowsAt(place: Place): Promise<Flow[]> {
+  const { flows } = await get<{ flows: Flow[] }>('flows', { limit: 1_000 });
+  const passing = flows.filter((flow) => passes(flow, place));
+  const { node, queue } = place;
+  if (queue === null) return passing;
+  const inQueue = async (flow: Flow): Promise<boolean> => {
+    try {
+      const { hops } = await get<FlowDetail>(`flows/${encodeURIComponent(flow.id)}`);
+      return hops.some((hop) => hop.node === node && hop.queue === queue);
+    } catch {
+      // It has expired meanwhile.
+      return false;
+    }
+  };
+  const asked = passing.slice(0, MOST_DETAILS);
+  const is = await Promise.all(asked.map(inQueue));
+  return asked.filter((_, index) => is[index]);
 }
 
 function intentTable(
@@ -160,58 +170,83 @@ function intentTable(
   });
 }
 
-/** One intent: what it is, on which devices, and how to remove it. */
+/** One intent: what it is, what became of it on each device, and how to remove it. */
 function intentDetail(remove: (name: string) => void) {
   const facts = h('dl', { class: 'facts' });
-  const button = h('button', { type: 'button' });
+  const progress = h('ul', { class: 'progress', aria: { label: 'Devices of this intent' } });
   const message = h('p', { class: 'answer bad', role: 'alert' });
+  const state = h('p', { class: 'verified', role: 'status' });
   const title = h('b', {});
-  const element = panel('Intent', { aside: button }, title, facts, message);
+  const note = readOnlyNote();
   let shown: Intent | null = null;
-  let sure = false;
-
-  function label(): void {
-    setText(button, sure ? `Really remove ${shown?.name ?? ''}?` : 'Remove');
-    show(button, shown !== null && shown.origin === 'api');
-  }
-
-  button.addEventListener('click', () => {
-    if (shown && sure) remove(shown.name);
-    sure = !sure;
-    label();
+  const button = confirmButton({
+    label: () => 'Remove',
+    question: () => `Really remove ${shown?.name ?? ''}?`,
+    act: () => shown && remove(shown.name),
   });
+  const element = panel(
+    'Intent',
+    { aside: button.element },
+    h('p', {}, title),
+    state,
+    progress,
+    facts,
+    message,
+    note.element,
+  );
+  const ended = session.watch(() => restrict(button.element));
   return {
     element,
     say: (text: string) => setText(message, text),
+    stop(): void {
+      ended();
+      note.stop();
+    },
     update(intent: Intent | null, devices: readonly Device[]): void {
       show(element, intent !== null);
       if (intent?.name !== shown?.name) {
-        sure = false;
+        button.disarm();
         setText(message, '');
       }
       shown = intent;
-      label();
+      button.update();
+      show(button.element, intent?.origin === 'api');
       if (!intent) return;
       setText(title, intent.name);
-      const progress = intent.devices.map((name) => {
-        const device = devices.find((one) => one.name === name);
-        return `${name}${device && device.state !== 'in_sync' ? ` (${device.text})` : ''}`;
-      });
-      const rows: [string, string][] = [
-        ['State', `${intent.state}: ${intent.text}`],
-        ['Flows', flowsText(intent.intent)],
-        ['Each node adds', intent.instructions ?? NONE],
-        ['Devices', progress.join(', ') || NONE],
-        ['Added', `${dateTime(intent.added)} by ${intent.by}`],
-        ['Ends', intent.end === null ? 'never' : dateTime(intent.end)],
-        ...intent.notes.map((note): [string, string] => ['Note', note]),
+      // Figures change every second: they are not read aloud each time.
+      state.setAttribute('aria-live', intent.state === state.dataset['state'] ? 'off' : 'polite');
+      state.dataset['state'] = intent.state;
+      state.className = `verified state ${tone(intent.state)}`;
+      setText(state, `${intent.state}: ${intent.text}`);
+      replace(progress, deviceRows(intent, devices), ({ text, name, tone }) =>
+        h(
+          'li',
+          {},
+          h('a', { href: link('devices', name) }, name),
+          h('span', { class: `state ${tone}` }, text),
+        ),
+      );
+      const rows: { name: string; text: string }[] = [
+        { name: 'Flows', text: flowsText(intent.intent) },
+        { name: 'Each node adds', text: intent.instructions ?? NONE },
+        { name: 'Added', text: `${dateTime(intent.added)} by ${intent.by}` },
+        { name: 'Ends', text: intent.end === null ? 'never' : dateTime(intent.end) },
+        ...intent.notes.map((text) => ({ name: 'Note', text })),
+        ...(intent.origin === 'file'
+          ? [{ name: 'Origin', text: 'configuration file: change it there, and reload' }]
+          : []),
       ];
-      const changed = rows.map(([, value]) => value).join('\n');
-      if (facts.dataset['shown'] === changed) return;
-      facts.dataset['shown'] = changed;
-      facts.replaceChildren(...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+      replace(facts, rows, ({ name, text }) => [h('dt', {}, name), h('dd', {}, text)]);
     },
   };
+}
+
+/** Replaces the children only if what they show differs. */
+function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Node | Node[]): void {
+  const key = JSON.stringify(rows);
+  if (list.dataset['shown'] === key) return;
+  list.dataset['shown'] = key;
+  list.replaceChildren(...rows.flatMap(make));
 }
 
 function flowsText(intent: Record<string, unknown>): string {

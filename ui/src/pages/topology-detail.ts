@@ -7,6 +7,7 @@ import { ago, count, duration, exact, flowName, pathText, percent } from '../lib
 import { live } from '../live';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import { edgeId, type Graph } from '../model/topology';
+import { watchLink, watchNode, watchQueue } from '../model/watch';
 import { link } from '../router';
 import type { Selection } from './topology-paint';
 
@@ -65,15 +66,23 @@ function describe(graph: Graph, selected: Selection | null, flow: Flow | null): 
   return flow ? describeFlow(flow) : null;
 }
 
+/** Queues of a node that get a link of their own. */
+const MOST_QUEUES = 8;
+
 function describeNode(graph: Graph, id: number): Description | null {
   const entry = graph.nodes.find((node) => node.id === id);
   if (!entry) return null;
   const title = entry.name === String(id) ? `Node ${id}` : `${entry.name} (node ${id})`;
   const events = h('a', { href: link('events', '', { node: String(id) }) }, 'events of this node');
+  const queues = (entry.node?.queues ?? [])
+    .slice(0, MOST_QUEUES)
+    .map(({ queue }) =>
+      watchThis(queue === null ? 'watch its queues' : `watch queue ${queue}`, watchQueue(id, queue)),
+    );
   return {
     title,
     facts: entry.node ? nodeFacts(entry.node) : [['reports', 'none']],
-    links: [events],
+    links: [events, watchThis('watch this node', watchNode(id)), ...queues],
   };
 }
 
@@ -115,7 +124,12 @@ function describeLink(graph: Graph, from: number, to: number): Description | nul
     ['last seen', ago(found.last_seen, live.now())],
   ];
   const back = graph.edges.some(({ id }) => id === edgeId(to, from));
-  return { title: `Link ${from} → ${to}${back ? '' : ' (one way)'}`, facts, links: [] };
+  const title = `Link ${from} → ${to}${back ? '' : ' (one way)'}`;
+  return { title, facts, links: [watchThis('watch this link', watchLink(from, to))] };
+}
+
+function watchThis(text: string, query: Record<string, string>): HTMLElement {
+  return h('a', { href: link('intents', 'new', query) }, text);
 }
 
 function describeFlow(flow: Flow): Description {

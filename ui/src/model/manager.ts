@@ -1,0 +1,39 @@
+import type { Device, Domain, Intent, ManagerChange } from '../api/manager';
+
+/** What the pages know of a manager. */
+export interface Known {
+  intents: Intent[];
+  devices: Device[];
+  domain: Domain | null;
+}
+
+/**
+ * Takes over a change. True: the lists must be read again, because the change has states only, no rules, ports or devices of
+ * intents.
+ */
+export function take(known: Known, { kind, change }: ManagerChange): boolean {
+  switch (kind) {
+    case 'device': {
+      const device = known.devices.find(({ node }) => node === change.node);
+      const other = device?.state !== change.state;
+      if (device) Object.assign(device, change);
+      return other;
+    }
+    case 'intent': {
+      const intent = known.intents.find(({ name }) => name === change.name);
+      const other = intent?.etag !== change.etag || intent.state !== change.state;
+      if (intent) Object.assign(intent, change);
+      return other;
+    }
+    case 'removed':
+      if (change.what === 'intent') known.intents = known.intents.filter(({ name }) => name !== change.name);
+      return change.what !== 'intent';
+    case 'domain': {
+      const { acting, stopped, devices, in_sync } = change;
+      if (known.domain) Object.assign(known.domain, { acting, stopped, devices, in_sync });
+      return false;
+    }
+    case 'history':
+      return false;
+  }
+}

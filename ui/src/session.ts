@@ -1,0 +1,44 @@
+import { ApiError, get } from './api/client';
+
+type Listener = () => void;
+
+const RETRY_MS = 3_000;
+
+/** What the token of this page may do. */
+class Session {
+  private role: 'read' | 'operate' = 'operate';
+  private readonly listeners = new Set<Listener>();
+
+  /** Asks until there is an answer; until then, nothing is disabled. */
+  async load(): Promise<void> {
+    try {
+      const { role } = await get<{ role: 'read' | 'operate' }>('session');
+      this.role = role;
+      for (const listener of this.listeners) listener();
+    } catch (error) {
+      // A program without roles.
+      if (error instanceof ApiError && error.status === 404) return;
+      setTimeout(() => void this.load(), RETRY_MS);
+    }
+  }
+
+  mayOperate(): boolean {
+    return this.role === 'operate';
+  }
+
+  /** Why something is disabled; empty if nothing is. */
+  reason(): string {
+    return this.mayOperate()
+      ? ''
+      : 'This token may only read. To change something, use one with role = "operate".';
+  }
+
+  /** Calls the listener at once and when the role is known. Returns a function that removes it. */
+  watch(listener: Listener): () => void {
+    this.listeners.add(listener);
+    listener();
+    return () => this.listeners.delete(listener);
+  }
+}
+
+export const session = new Session();
