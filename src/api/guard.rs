@@ -19,16 +19,19 @@ use axum::{
 use http_body::{Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time};
 
-use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal};
-use crate::config::sections::ApiSettings;
+use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal, session::Session};
+use crate::config::sections::{ApiSettings, Role};
 
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let settings = context.active_config.settings();
     let connection = request.extensions().get::<ConnectInfo<Peer>>().map(|info| Arc::clone(&info.0.0));
-    let mut response = match admit(&settings.api, request.uri(), request.headers()) {
-        Ok(()) => match read_body(request).await {
-            Ok(request) => {
+    let admitted = admit(&settings.api, request.uri(), request.headers())
+        .and_then(|session| session.may(request.method(), request.uri().path()).map(|()| session));
+    let mut response = match admitted {
+        Ok(session) => match read_body(request).await {
+            Ok(mut request) => {
+                request.extensions_mut().insert(session);
                 connection.iter().for_each(|connection| connection.responding());
                 bounded(&context, next.run(request).await)
             }
@@ -105,8 +108,8 @@ impl HttpBody for Unsent {
 /// Time for the body of a request to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The checks, in order: host, origin, token.
-fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+/// The checks, in order: host, origin, token. Returns whose request it is.
+fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
     let host = text(headers, &header::HOST).unwrap_or("");
     // On a loopback address there is no token by default. By DNS rebinding a web site could point its name to 127.0.0.1 and
     // read the API through a visitor's browser; but the browser then sends that name in `Host`.
@@ -122,19 +125,27 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<(), R
             "requests from other web sites are refused; open the pages of hopwise itself",
         ));
     }
-    match &settings.token {
-        Some(token) if needs_token(uri.path()) => {
-            let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
-            if same(&given, &token.0) {
-                Ok(())
-            } else {
-                Err(Refusal::unauthorized(
-                    "a token is needed; send Authorization: Bearer TOKEN with the token of [api]",
-                ))
-            }
-        }
-        _ => Ok(()),
+    if !settings.needs_token() || !needs_token(uri.path()) {
+        return Ok(Session { role: Role::Operate, name: None });
     }
+    let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
+    holder(settings, &given).ok_or_else(|| {
+        Refusal::unauthorized("a token is needed; send Authorization: Bearer TOKEN with a token of [api]")
+    })
+}
+
+/// Whose token this is. Every token is compared, so that the time does not tell which one is nearly right.
+fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
+    let mut found = None;
+    if settings.token.as_ref().is_some_and(|token| same(given, &token.0)) {
+        found = Some((Role::Operate, None));
+    }
+    for entry in &settings.tokens {
+        if entry.token.as_ref().is_some_and(|token| same(given, &token.0)) {
+            found = Some((entry.role, Some(&entry.name)));
+        }
+    }
+    found.map(|(role, name)| Session { role, name: name.cloned() })
 }
 
 /// The pages contain no data, and the health check reveals none; everything else needs the token.
@@ -200,6 +211,7 @@ const SAFE_HEADERS: [(&str, &str); 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::sections::TokenSettings;
     use settings::values::Secret;
 
     const TOKEN: &str = "0123456789abcdef";
@@ -270,6 +282,27 @@ mod tests {
         assert!(
             !admitted("/metrics", &headers(&[])) && !admitted("/api/v1/status?token=0123", &headers(&[]))
         );
+    }
+
+    #[test]
+    fn a_token_has_its_role_and_name() {
+        let mut settings = settings("0.0.0.0:8080", Some(TOKEN));
+        let entry = |token: &str, role, name: &str| TokenSettings {
+            token: Some(Secret(token.to_owned())),
+            role,
+            name: name.to_owned(),
+        };
+        settings.tokens = vec![
+            entry("anna-anna-anna-an", Role::Read, "anna"),
+            entry("otto-otto-otto-ot", Role::Operate, "otto"),
+        ];
+        let held = |token: &str| holder(&settings, token).map(|session| (session.role, session.name));
+        assert_eq!(held(TOKEN), Some((Role::Operate, None)));
+        assert_eq!(held("anna-anna-anna-an"), Some((Role::Read, Some("anna".to_owned()))));
+        assert_eq!(held("otto-otto-otto-ot"), Some((Role::Operate, Some("otto".to_owned()))));
+        assert_eq!((held(""), held("anna-anna-anna-ax")), (None, None));
+        settings.token = None;
+        assert!(admit(&settings, &Uri::from_static("/api/v1/status"), &headers(&[])).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::{
     Context,
     params::{Form, Param, Params, Segment},
     refusal::Refusal,
+    session::Requester,
     switch::json,
 };
 use crate::manager_role::{
@@ -40,6 +41,7 @@ pub(crate) async fn list(
 pub(crate) async fn put(
     State(context): State<Arc<Context>>,
     params: Params,
+    Requester(by): Requester,
     headers: HeaderMap,
     body: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<IntentView>, Refusal> {
@@ -48,7 +50,7 @@ pub(crate) async fn put(
         |name| headers.get(name).and_then(|value| value.to_str().ok()).map(|etag| etag.trim_matches('"'));
     let wanted = Wanted {
         body: json(body)?,
-        by: requester(&headers),
+        by,
         if_match: header(header::IF_MATCH).map(str::to_owned),
         is_new: header(header::IF_NONE_MATCH) == Some("*"),
     };
@@ -84,10 +86,9 @@ pub(crate) async fn remove(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
     params: Params,
-    headers: HeaderMap,
+    Requester(by): Requester,
 ) -> Result<Json<IntentsView>, Refusal> {
     params.only(&[])?;
-    let by = requester(&headers);
     ask(&context, move |core, now| core.remove(&name, &by, now).map(|()| core.intents(now))).await
 }
 
@@ -123,10 +124,9 @@ pub(crate) async fn plan(
 pub(crate) async fn apply(
     State(context): State<Arc<Context>>,
     params: Params,
-    headers: HeaderMap,
+    Requester(by): Requester,
 ) -> Result<Json<PlanView>, Refusal> {
     params.only(&[])?;
-    let by = requester(&headers);
     ask(&context, move |core, now| Ok(core.apply(&by, now))).await
 }
 
@@ -143,10 +143,9 @@ pub(crate) async fn domain(
 pub(crate) async fn stop(
     State(context): State<Arc<Context>>,
     params: Params,
-    headers: HeaderMap,
+    Requester(by): Requester,
 ) -> Result<Json<DomainView>, Refusal> {
     params.only(&[])?;
-    let by = requester(&headers);
     ask(&context, move |core, now| core.stop(true, &by, now)).await
 }
 
@@ -154,10 +153,9 @@ pub(crate) async fn stop(
 pub(crate) async fn start(
     State(context): State<Arc<Context>>,
     params: Params,
-    headers: HeaderMap,
+    Requester(by): Requester,
 ) -> Result<Json<DomainView>, Refusal> {
     params.only(&[])?;
-    let by = requester(&headers);
     ask(&context, move |core, now| core.stop(false, &by, now)).await
 }
 
@@ -178,12 +176,6 @@ async fn ask<T: Send + 'static>(
     let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
     let silent = || Refusal::unavailable("the manager has too much to do; try again");
     Ok(Json(handle.ask(question).await.ok_or_else(silent)??))
-}
-
-/// Who asks, as the request says: a name for the history, not a proof.
-fn requester(headers: &HeaderMap) -> String {
-    let given = headers.get("x-requested-by").and_then(|value| value.to_str().ok()).unwrap_or("api");
-    given.chars().filter(|c| !c.is_control()).take(64).collect()
 }
 
 impl From<Error> for Refusal {

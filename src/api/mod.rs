@@ -14,6 +14,7 @@ mod refusal;
 mod reporter;
 mod rules;
 mod server;
+mod session;
 mod state;
 mod stored;
 mod stream;
@@ -137,6 +138,7 @@ routes! {
     post "/api/v1/domain/start" => intents::start,
     get "/api/v1/domain/history" => intents::history,
     get "/api/v1/domain/stream" => stream::domain,
+    get "/api/v1/session" => session::view,
     get "/api/v1/config" => state::config,
     post "/api/v1/config/reload" => state::reload,
     get "/api/v1/openapi.json" => openapi::document,

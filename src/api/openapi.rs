@@ -61,6 +61,9 @@ mod tests {
                     method.to_uppercase(),
                     text(&operation["summary"])
                 ));
+                if operation["security"].is_array() {
+                    out.push_str("\nNeeds the role `operate`.\n");
+                }
                 for parameter in operation["parameters"].as_array().unwrap() {
                     let (name, about) = (text(&parameter["name"]), text(&parameter["description"]));
                     out.push_str(&format!("\n- `{name}` ({}): {about}", kind(&parameter["schema"])));
@@ -152,8 +155,9 @@ The contract is the OpenAPI document that the program serves, `GET /api/v1/opena
 
 Times are nanoseconds since the Unix epoch. 64-bit ids are hexadecimal texts.
 An error is `{\"error\": \"one sentence with the reason and the fix\"}`, with status 400 (invalid request), 401 (token
-required), 403 (origin or host not allowed), 404 (not found), 405 (method not allowed) or 503 (temporarily unavailable).
+required), 403 (the token may only read, or origin or host not allowed), 404 (not found), 405 (method not allowed) or 503 (temporarily unavailable).
 
 A loopback address needs no token, unless `[api] token` sets one; any other address needs one. With a token, send `Authorization: Bearer TOKEN`, or `?token=TOKEN` if headers cannot be sent.
+A token has a role: `read` for every request that only reads, `operate` for all.
 ";
 }

@@ -59,7 +59,7 @@ impl fmt::Display for Error {
                 "cannot reach hopwise at http://{authority}: {source}; start it with `hopwise run` or `hopwise demo`, \
                  or set another address with --api"
             ),
-            Self::Refused { status: 401 | 403, .. } => {
+            Self::Refused { status: 401, .. } => {
                 write!(f, "the API requires a token; set it with --token or HOPWISE_TOKEN")
             }
             Self::Refused { status, message } => write!(f, "the API refused ({status}): {message}"),
@@ -441,6 +441,8 @@ mod tests {
         let (client, _) = serve("HTTP/1.1 401 Unauthorized\r\n\r\n");
         let text = "the API requires a token; set it with --token or HOPWISE_TOKEN";
         assert_eq!(client.get("/x").unwrap_err().to_string(), text);
+        let (client, _) = serve("HTTP/1.1 403 Forbidden\r\nContent-Length: 15\r\n\r\n{\"error\":\"why\"}");
+        assert_eq!(client.get("/x").unwrap_err().to_string(), "the API refused (403): why");
     }
 
     #[test]

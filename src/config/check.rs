@@ -7,7 +7,7 @@ use detect::{RuleError, RuleSet, ThresholdError};
 use super::{
     aggregator::AggregatorSettings,
     build,
-    sections::{ProfileSettings, RxPath, SourceSettings, XdpMode, ZeroCopy},
+    sections::{ApiSettings, ProfileSettings, RxPath, SourceSettings, XdpMode, ZeroCopy},
     settings::Settings,
     values::Listen,
 };
@@ -22,6 +22,9 @@ pub(crate) const BUILT_IN_PROFILES: [&str; 6] =
 
 /// Maximum number of prefixes, and of ranges of nodes, in all entries of `[[collector.allow]]`.
 const MAX_ALLOWED: usize = 65_536;
+
+/// Maximum number of `[[api.tokens]]`: each request is compared with all.
+const MAX_TOKENS: usize = 1_000;
 
 /// Maximum number of rules.
 const MAX_RULES: usize = detect::rule::MAX_RULES;
@@ -441,8 +444,41 @@ impl Checker<'_, '_> {
         ] {
             self.within(&["api", name], value as u64, 1, most);
         }
+        self.tokens(api);
         if api.query_timeout.is_zero() || api.query_timeout.as_secs() > 3600 {
             self.refuse(&["api", "query_timeout"], "write a duration from \"1ms\" to \"1h\"");
+        }
+    }
+}
+
+impl Checker<'_, '_> {
+    fn tokens(&mut self, api: &ApiSettings) {
+        if api.tokens.len() > MAX_TOKENS {
+            self.refuse(&["api", "tokens"], format!("at most {MAX_TOKENS} tokens; remove some"));
+        }
+        for (index, entry) in api.tokens.iter().take(MAX_TOKENS).enumerate() {
+            let position = index.to_string();
+            let path = |key| ["api", "tokens", &position, key];
+            let earlier = &api.tokens[..index];
+            let is_plain = |name: &str| name.chars().all(|c| !c.is_control());
+            if !(1..=64).contains(&entry.name.chars().count()) || !is_plain(&entry.name) {
+                self.refuse(&path("name"), "whose token is it? Write a name of 1 to 64 characters");
+            } else if earlier.iter().any(|other| other.name == entry.name) {
+                let message = format!("there are two tokens of `{}`; rename one", entry.name);
+                self.refuse(&path("name"), message);
+            }
+            match &entry.token {
+                None => self.refuse(&path("token"), "add token = \"...\" (openssl rand -hex 24)"),
+                Some(token) => {
+                    let others = earlier.iter().map(|other| other.token.as_ref()).chain([api.token.as_ref()]);
+                    if others.flatten().any(|other| other == token) {
+                        self.refuse(
+                            &path("token"),
+                            "this token is written twice; make another (openssl rand -hex 24)",
+                        );
+                    }
+                }
+            }
         }
     }
 }

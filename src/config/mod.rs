@@ -93,7 +93,7 @@ impl Settings {
     /// # Errors
     /// The API needs a token; the message says what to do.
     pub(crate) fn is_guarded(&self) -> Result<(), String> {
-        if self.api.listen.ip().is_loopback() || self.api.token.is_some() {
+        if self.api.listen.ip().is_loopback() || self.api.needs_token() {
             return Ok(());
         }
         Err(format!(

@@ -479,8 +479,10 @@ section! {
         /// Address to listen on. Any other than a loopback address needs a `token`.
         pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
         /// Bearer token that clients must send: `Authorization: Bearer TOKEN`, or `?token=TOKEN`. Generate one with `openssl
-        /// rand -hex 24`. For access over a network, put a TLS proxy in front.
+        /// rand -hex 24`. Its role is `operate`. For access over a network, put a TLS proxy in front.
         [live] pub(crate) token: Option<Secret> = None,
+        /// Further tokens, each with a role and a name.
+        [live] pub(crate) tokens: Vec<TokenSettings> = Vec::new(),
         /// Additional host names accepted on a loopback address (behind a tunnel or a proxy). Requests with any other `Host`
         /// are refused, as a defence against DNS rebinding.
         [live] pub(crate) hosts: Vec<String> = Vec::new(),
@@ -494,6 +496,35 @@ section! {
         pub(crate) query_timeout: Duration = Duration::from_secs(10),
         /// Maximum rows in the result of a SQL query.
         pub(crate) query_rows: usize = 10_000,
+    }
+}
+
+impl ApiSettings {
+    /// Whether requests need a token.
+    pub(crate) fn needs_token(&self) -> bool {
+        self.token.is_some() || !self.tokens.is_empty()
+    }
+}
+
+section! {
+    /// A token of one person or program.
+    pub(crate) struct TokenSettings("[[api.tokens]]") {
+        /// The token; see `[api] token`.
+        pub(crate) token: Option<Secret> = None,
+        /// What its bearer may do.
+        pub(crate) role: Role = Role::Read,
+        /// Who has it: the manager's history says that this one did what was done with it.
+        pub(crate) name: String = String::new(),
+    }
+}
+
+choice! {
+    /// What the bearer of a token may do.
+    pub(crate) enum Role("\"read\" or \"operate\"") {
+        /// Read everything, and change nothing.
+        Read = "read",
+        /// Everything.
+        Operate = "operate",
     }
 }
 

@@ -90,13 +90,14 @@ impl From<Failure> for Answer {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Unreachable(reason) => Self::Unreachable(reason),
-            Failure::Refused(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
+            Failure::Refused(StatusCode::UNAUTHORIZED, _) => {
                 Self::Unreachable("the switch does not accept the token; correct [manager] token".to_owned())
             }
-            // A switch that is not managed, or that is starting.
-            Failure::Refused(StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE, message) => {
-                Self::Unreachable(message)
-            }
+            // A switch that is not managed, or that is starting, or a token that may only read.
+            Failure::Refused(
+                StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE,
+                message,
+            ) => Self::Unreachable(message),
             Failure::Refused(_, message) => Self::Refused(message),
         }
     }

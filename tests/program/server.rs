@@ -151,7 +151,7 @@ fn every_answer_is_as_the_openapi_document_says() {
         schema::check(&document, schema(method), &answer, path);
         asked += 1;
     }
-    assert_eq!(asked, 14);
+    assert_eq!(asked, 15);
     let refused = server.get("/api/v1/flows?sort=colour");
     assert_eq!(refused.status, 400);
     schema::check(&document, &json!({"$ref": "#/components/schemas/Error"}), &refused.json(), "error");
@@ -294,6 +294,75 @@ fn without_the_token_every_request_is_rejected() {
     assert_eq!((server.get("/healthz").status, server.get("/").status), (200, 200));
     let config = server.get("/api/v1/config?token=0123456789abcdef");
     assert!(!config.body.contains("0123456789abcdef") && config.body.contains("(hidden)"), "{config:?}");
+}
+
+/// A server with a manager, and three tokens.
+fn with_roles() -> Server {
+    Server::start(
+        "[[api.tokens]]\ntoken = \"anna-reads-0123456\"\nname = \"anna\"\n\
+         [[api.tokens]]\ntoken = \"otto-operates-0123\"\nname = \"otto\"\nrole = \"operate\"\n\
+         [manager]\n[[inventory.devices]]\nname = \"s1\"\naddress = \"127.0.0.1:9\"\nports = 2\n",
+    )
+}
+
+#[test]
+fn a_token_that_may_only_read_changes_nothing() {
+    let server = with_roles();
+    let ask = |method: &str, path: &str, token: &str, body: &str| {
+        server.ask(method, path, &format!("Authorization: Bearer {token}\r\n"), body)
+    };
+    let document = ask("GET", "/api/v1/openapi.json", "anna-reads-0123456", "").json();
+    let mut refused = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            if path.ends_with("/stream") {
+                continue;
+            }
+            let real = path.replace("{number}", "1").replace("{id}", "1").replace("{name}", "s1");
+            let answer = ask(&method.to_uppercase(), &real, "anna-reads-0123456", "");
+            assert_ne!(answer.status, 401, "{method} {path}");
+            assert_eq!(operation["security"].is_array(), answer.status == 403, "{method} {path}: {answer:?}");
+            if answer.status == 403 {
+                refused.push(format!("{method} {path}"));
+                let why = "this token may only read; use one with role = \"operate\" in [[api.tokens]] to change something";
+                assert_eq!(answer.json(), json!({"error": why}));
+            } else {
+                assert!(
+                    method == "get" || ["/api/v1/query", "/api/v1/intents/plan"].contains(&path.as_str())
+                );
+            }
+        }
+    }
+    // The paths of other roles are refused before it is known whether this process has the role.
+    assert_eq!(refused.len(), 13, "{refused:#?}");
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"] {
+        let path = if method == "POST" { "/api/v1/query/" } else { "/api/v1/query" };
+        assert_eq!(ask(method, path, "anna-reads-0123456", "").status, 403, "{method}");
+    }
+    let operating = ask("POST", "/api/v1/domain/stop", "otto-operates-0123", "");
+    assert_eq!(operating.status, 200, "{operating:?}");
+}
+
+#[test]
+fn a_session_is_what_the_token_says() {
+    let server = with_roles();
+    let session = |token: &str| server.get(&format!("/api/v1/session?token={token}")).json();
+    assert_eq!(session("anna-reads-0123456"), json!({"role": "read", "name": "anna", "needs_token": true}));
+    assert_eq!(
+        session("otto-operates-0123"),
+        json!({"role": "operate", "name": "otto", "needs_token": true})
+    );
+    assert_eq!(server.get("/api/v1/session").status, 401);
+    // Whoever has a token cannot act under another name.
+    let claims = "Authorization: Bearer otto-operates-0123\r\nX-Requested-By: anna\r\n";
+    assert_eq!(server.ask("POST", "/api/v1/domain/stop", claims, "").status, 200);
+    let history = server.get("/api/v1/domain/history?token=anna-reads-0123456").json();
+    let stop = history["history"].as_array().unwrap().iter().find(|entry| entry["action"] == "stop").unwrap();
+    assert_eq!(stop["by"], "otto");
+    let shown = server.get("/api/v1/config?token=anna-reads-0123456").body;
+    assert!(!shown.contains("0123456") && shown.contains("\"anna\""), "{shown}");
+    let open = Server::start("");
+    assert_eq!(open.json("/api/v1/session"), json!({"role": "operate", "name": null, "needs_token": false}));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{
     dta, flows,
     params::{Form, Param},
-    refusal, state, stored, stream,
+    refusal, session, state, stored, stream,
 };
 use crate::view::{self, schema};
 
@@ -362,6 +362,12 @@ fn program() -> Vec<Operation> {
         response: ResponseBody::Text,
     };
     vec![
+        get(
+            "/api/v1/session",
+            "What the requester may do: the role and the name of its token.",
+            &[],
+            of::<session::SessionView>,
+        ),
         get("/api/v1/config", "The effective configuration, without secrets.", &[], object),
         change(
             "post",
@@ -396,6 +402,7 @@ pub(super) fn document() -> Value {
     schemas.extend(bodies.take_definitions(true));
     let mut schemas = Value::Object(schemas);
     without_defaults(&mut schemas);
+    let security = "A token of `[api]`. Operations that list the role `operate` refuse tokens with the role `read` (403). `GET /api/v1/session` tells the role of a token.";
     let refused =
         |about: &str| json!({"description": about, "content": {"application/json": {"schema": error}}});
     json!({
@@ -411,13 +418,13 @@ pub(super) fn document() -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "query": {"type": "apiKey", "in": "query", "name": "token"},
+                "bearer": {"type": "http", "scheme": "bearer", "description": security},
+                "query": {"type": "apiKey", "in": "query", "name": "token", "description": security},
             },
             "responses": {
                 "400": refused("The request is malformed, or a value is out of range."),
                 "401": refused("A token is needed."),
-                "403": refused("The host name or the origin is not allowed."),
+                "403": refused("The token may only read, or the host name or the origin is not allowed."),
                 "404": refused("No such resource, or this process has no such role."),
                 "503": refused("Busy, stopping, or unable to store; try again."),
                 "default": refused("Any other refusal."),
@@ -450,6 +457,10 @@ impl Operation {
             responses[*status] = json!({"$ref": format!("#/components/responses/{status}")});
         }
         let mut described = json!({"summary": self.about, "parameters": parameters, "responses": responses});
+        let method = self.method.to_uppercase().parse().unwrap();
+        if session::may_change(&method, self.path) {
+            described["security"] = json!([{}, {"bearer": ["operate"]}, {"query": ["operate"]}]);
+        }
         if let Some(make) = self.body {
             let content = json!({"application/json": {"schema": make(bodies)}});
             described["requestBody"] = json!({"required": true, "content": content});

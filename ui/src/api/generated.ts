@@ -1206,6 +1206,9 @@ export type ReporterCollector = {
   unavailable: number;
 };
 
+/** What a requester may do. */
+export type Role = "read" | "operate";
+
 /** One metric of one key over one interval. */
 export type Rollup = {
   /** Number of values. */
@@ -1338,6 +1341,16 @@ export type RuleFlows = {
   sport?: Array<unknown> | null;
   /** Source network. */
   src?: string | null;
+};
+
+/** The requester's rights. */
+export type SessionView = {
+  /** The name of the token; null if it has none, or none is needed. */
+  name: string | null;
+  /** Whether the API needs a token. */
+  needs_token: boolean;
+  /** `read`: every request that only reads. `operate`: every request. */
+  role: Role;
 };
 
 /** Result of a sketch query. */
