@@ -196,6 +196,11 @@ impl CarriedInt {
         self.header() + if self.version == int::Version::V10 { header::LEN_1 } else { header::LEN_2 }
     }
 
+    /// Offset of the shim's length in the shim.
+    pub(crate) fn length_field(&self) -> usize {
+        if self.version == int::Version::V10 { 2 } else { 1 }
+    }
+
     /// Writes shim and metadata header and returns their length.
     pub(crate) fn emit(&self, out: &mut [u8]) -> usize {
         let (shim, head) = out.split_at_mut(shim::LEN);

@@ -4,7 +4,7 @@ mod direct;
 
 use wire::FlowKey;
 use wire::int::header::Header;
-use wire::int::{self, Flags, Sf};
+use wire::int::{self, Sf};
 
 use crate::export;
 use crate::node::{Node, Outcome, PacketOutcome};
@@ -148,27 +148,28 @@ fn push_any(
     mtu: usize,
 ) -> PushResult {
     let record_len = usize::from(carried.record_words()) * 4;
-    let mut after = *carried;
+    // Reserved bits stay as they are: GÉANT has a sequence number in them.
+    let old = carried.shim..carried.stack();
+    let head = old.len();
+    let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
+    bytes[..head].copy_from_slice(&frame[old.clone()]);
+    let Ok(mut header) = Header::new_checked(&mut bytes[int::shim::LEN..head]) else {
+        return PushResult::MtuExceeded;
+    };
     let pushed = if carried.remaining == 0 {
-        after.flags = after.flags.with(Flags::HOPS_EXCEEDED, true);
+        header.set_hops_exceeded();
         PushResult::HopsExceeded
     } else if carried.headers.ip_len(frame) + record_len > mtu || !carried.has_space(record_len) {
-        after.flags = after.flags.with(Flags::MTU_EXCEEDED, true);
+        header.set_mtu_exceeded();
         PushResult::MtuExceeded
     } else {
-        after.remaining -= 1;
-        after.int_words += carried.record_words();
+        header.set_remaining(carried.remaining - 1);
+        bytes[carried.length_field()] += carried.record_words();
+        write(&mut bytes[head..head + record_len]);
         PushResult::Added
     };
-    let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
-    let head = after.emit(&mut bytes);
-    let end = if pushed == PushResult::Added {
-        write(&mut bytes[head..head + record_len]);
-        head + record_len
-    } else {
-        head
-    };
-    carried.headers.splice(frame, carried.shim..carried.shim + head, &bytes[..end]);
+    let end = if pushed == PushResult::Added { head + record_len } else { head };
+    carried.headers.splice(frame, old, &bytes[..end]);
     pushed
 }
 
