@@ -1,0 +1,30 @@
+//! Executes P4_16 programs for v1model, from the JSON that `p4c-bm2-ss` writes.
+//!
+//! It is a model for tests: packets, times and queue depths go in, packets come out, and nothing depends on the machine. It knows what
+//! the programs of this project use; anything else is refused by name when the program is loaded, never ignored. Semantics are those
+//! of the JSON format 2.x of BMv2 (its `JSON_format.md`) and of its target `simple_switch`.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), p4_model::Error> {
+//! let program = p4_model::Program::read(&std::fs::read_to_string("int.json").unwrap())?;
+//! let mut switch = p4_model::Switch::new(program);
+//! let sent = switch.process(&[0; 60], &p4_model::Arrival { port: 1, ..Default::default() });
+//! assert!(sent.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod expression;
+mod load;
+mod packet;
+mod program;
+mod switch;
+mod table;
+
+pub use load::Error;
+pub use program::Program;
+pub use switch::{Arrival, Sent, Switch};
+pub use table::{Entry, Key};

@@ -1,0 +1,196 @@
+//! A program, with all names resolved.
+
+use std::collections::BTreeMap;
+
+use crate::expression::Expression;
+
+/// A field: a header instance, and its place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) header: usize,
+    pub(crate) field: usize,
+}
+
+/// The place of the pseudo field `$valid$`.
+pub(crate) const VALID: usize = usize::MAX;
+
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderType {
+    /// Widths in bits; `None` for the one of variable length.
+    pub(crate) widths: Vec<Option<u32>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    pub(crate) kind: usize,
+    pub(crate) metadata: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ParserOp {
+    Extract(usize),
+    ExtractNext(usize),
+    ExtractVariable(usize, Expression),
+    Set(Field, Value),
+    SetLookahead(Field, u32, u32),
+}
+
+/// What an operand is.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Expression(Expression),
+    /// A field of the last element of a stack that was extracted.
+    LastOf(usize, usize),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Transition {
+    /// `None`: always.
+    pub(crate) value: Option<(u128, u128)>,
+    pub(crate) next: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ParseState {
+    pub(crate) ops: Vec<ParserOp>,
+    /// With their widths, which concatenate to the key.
+    pub(crate) key: Vec<(Value, u32)>,
+    pub(crate) transitions: Vec<Transition>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Primitive {
+    Assign(Field, Expression),
+    AssignVariable(Field, Field),
+    AssignHeader(usize, usize),
+    SetValid(usize, bool),
+    Jump(usize),
+    JumpIfZero(Expression, usize),
+    RegisterRead(Field, usize, Expression),
+    RegisterWrite(usize, Expression, Expression),
+    Truncate(Expression),
+    Hash { target: Field, base: Expression, calculation: usize, size: Expression },
+    Count(usize, Expression),
+    CloneEgress { session: Expression, fields: usize },
+    MarkToDrop,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Action {
+    pub(crate) name: String,
+    pub(crate) parameters: Vec<u32>,
+    pub(crate) primitives: Vec<Primitive>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MatchKind {
+    Exact,
+    Lpm,
+    Ternary,
+    Range,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) keys: Vec<(String, Field, MatchKind, u32)>,
+    pub(crate) actions: Vec<usize>,
+    pub(crate) default: (usize, Vec<u128>),
+    pub(crate) size: usize,
+    pub(crate) next: Next,
+}
+
+/// What follows a table.
+#[derive(Clone, Debug)]
+pub(crate) enum Next {
+    ByAction(BTreeMap<usize, Option<usize>>),
+    ByHit { hit: Option<usize>, miss: Option<usize> },
+}
+
+/// A node of a pipeline.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    Table(usize),
+    If { condition: Expression, yes: Option<usize>, no: Option<usize> },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) first: Option<usize>,
+    pub(crate) nodes: Vec<Node>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    /// The internet checksum.
+    Csum16,
+    /// CRC-32 of Ethernet.
+    Crc32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    Field(Field),
+    Constant(u128, u32),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Calculation {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) input: Vec<Input>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Checksum {
+    pub(crate) target: Field,
+    pub(crate) calculation: usize,
+    pub(crate) verify: bool,
+    pub(crate) update: bool,
+    pub(crate) condition: Option<Expression>,
+}
+
+/// The fields of `standard_metadata` that the target reads and writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Standard {
+    pub(crate) ingress_port: Field,
+    pub(crate) egress_spec: Field,
+    pub(crate) egress_port: Field,
+    pub(crate) instance_type: Field,
+    pub(crate) packet_length: Field,
+    pub(crate) enq_qdepth: Field,
+    pub(crate) deq_qdepth: Field,
+    pub(crate) deq_timedelta: Field,
+    pub(crate) ingress_ts: Field,
+    pub(crate) egress_ts: Field,
+    pub(crate) checksum_error: Field,
+    pub(crate) parser_error: Field,
+}
+
+/// A program that was compiled for BMv2.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) types: Vec<HeaderType>,
+    pub(crate) headers: Vec<Header>,
+    pub(crate) stacks: Vec<Vec<usize>>,
+    pub(crate) states: Vec<ParseState>,
+    pub(crate) first_state: Option<usize>,
+    pub(crate) deparser: Vec<usize>,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) ingress: Pipeline,
+    pub(crate) egress: Pipeline,
+    pub(crate) calculations: Vec<Calculation>,
+    pub(crate) checksums: Vec<Checksum>,
+    pub(crate) field_lists: BTreeMap<u128, Vec<Field>>,
+    pub(crate) registers: Vec<(String, usize, u32)>,
+    pub(crate) counters: Vec<(String, usize)>,
+    /// Numbers of parser errors: too short, and stack out of bounds.
+    pub(crate) errors: [u128; 2],
+    pub(crate) standard: Standard,
+}
+
+impl Program {
+    pub(crate) fn width(&self, at: Field) -> Option<u32> {
+        if at.field == VALID { Some(1) } else { self.types[self.headers[at.header].kind].widths[at.field] }
+    }
+}

@@ -1,0 +1,397 @@
+//! The target: parser, ingress, a queue that the caller describes, egress, deparser; copies made at egress pass egress again.
+
+use std::collections::BTreeMap;
+
+use crate::load::Error;
+use crate::packet::{Phv, bits};
+use crate::program::{Field, Next, Node, ParserOp, Pipeline, Primitive, Program, Value};
+use crate::table::{Entry, Installed, fits, lookup};
+
+/// A packet's arrival, and its stay in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Ingress port.
+    pub port: u16,
+    /// Times of ingress and egress, microseconds since the switch's start.
+    pub ingress_ts: u64,
+    /// As above.
+    pub egress_ts: u64,
+    /// Packets in the queue when it left.
+    pub deq_qdepth: u32,
+}
+
+/// A packet that is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Egress port.
+    pub port: u16,
+    /// The frame.
+    pub frame: Vec<u8>,
+}
+
+/// A switch that executes a program.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    program: Program,
+    entries: Vec<Vec<Installed>>,
+    defaults: Vec<(usize, Vec<u128>)>,
+    registers: Vec<Vec<u128>>,
+    counters: Vec<Vec<u64>>,
+    sessions: BTreeMap<u128, u16>,
+}
+
+/// A packet in a pipeline.
+struct Packet {
+    phv: Phv,
+    payload: Vec<u8>,
+    truncated: Option<usize>,
+    /// Clone session and field list.
+    copy: Option<(u128, u128)>,
+}
+
+/// The port of packets that are dropped.
+const DROP_PORT: u128 = 511;
+const EGRESS_CLONE: u128 = 2;
+/// Copies of copies at most.
+const MAX_COPIES: usize = 8;
+/// Nodes and parser states in one pass at most.
+const MAX_STEPS: usize = 100_000;
+
+impl Switch {
+    /// A switch without entries.
+    pub fn new(program: Program) -> Self {
+        Self {
+            entries: program.tables.iter().map(|_| Vec::new()).collect(),
+            defaults: program.tables.iter().map(|table| table.default.clone()).collect(),
+            registers: program.registers.iter().map(|(_, size, _)| vec![0; *size]).collect(),
+            counters: program.counters.iter().map(|(_, size)| vec![0; *size]).collect(),
+            sessions: BTreeMap::new(),
+            program,
+        }
+    }
+
+    fn table(&self, name: &str) -> Result<usize, Error> {
+        let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
+        let found = self.program.tables.iter().position(|table| named(&table.name));
+        found.ok_or_else(|| Error(format!("there is no table `{name}`")))
+    }
+
+    fn action(&self, table: usize, name: &str, parameters: &[u128]) -> Result<usize, Error> {
+        let table = &self.program.tables[table];
+        let named = |id: &&usize| {
+            let full = &self.program.actions[**id].name;
+            full == name || full.rsplit('.').next() == Some(name)
+        };
+        let id = table.actions.iter().find(named);
+        let id = *id.ok_or_else(|| Error(format!("table `{}` has no action `{name}`", table.name)))?;
+        let wanted = self.program.actions[id].parameters.len();
+        if wanted != parameters.len() {
+            return Err(Error(format!("action `{name}` has {wanted} parameters, not {}", parameters.len())));
+        }
+        Ok(id)
+    }
+
+    /// Adds an entry to a table. The last part of a table's name is enough.
+    ///
+    /// # Errors
+    /// There is no such table or action, the key does not fit, or the table is full.
+    pub fn insert(&mut self, table: &str, entry: &Entry) -> Result<(), Error> {
+        let id = self.table(table)?;
+        let action = self.action(id, &entry.action, &entry.parameters)?;
+        let table = &self.program.tables[id];
+        let all_fit = entry.keys.len() == table.keys.len()
+            && entry.keys.iter().zip(&table.keys).all(|(key, (_, _, kind, _))| fits(*key, *kind));
+        if !all_fit {
+            return Err(Error(format!("the key does not fit table `{}`", table.name)));
+        }
+        if self.entries[id].len() >= table.size {
+            return Err(Error(format!("table `{}` is full", table.name)));
+        }
+        let (keys, parameters) = (entry.keys.clone(), entry.parameters.clone());
+        self.entries[id].push(Installed { keys, priority: entry.priority, action, parameters });
+        Ok(())
+    }
+
+    /// Sets the default action of a table.
+    ///
+    /// # Errors
+    /// There is no such table or action.
+    pub fn set_default(&mut self, table: &str, action: &str, parameters: &[u128]) -> Result<(), Error> {
+        let id = self.table(table)?;
+        self.defaults[id] = (self.action(id, action, parameters)?, parameters.to_vec());
+        Ok(())
+    }
+
+    /// Directs the copies of a clone session to a port.
+    pub fn set_session(&mut self, session: u32, port: u16) {
+        self.sessions.insert(u128::from(session), port);
+    }
+
+    /// A counter's instances.
+    pub fn counter(&self, name: &str) -> Option<&[u64]> {
+        let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
+        let found = self.program.counters.iter().position(|(full, _)| named(full))?;
+        Some(&self.counters[found])
+    }
+
+    /// Processes a packet. Returns what is sent: the packet first, then its copies.
+    pub fn process(&mut self, frame: &[u8], arrival: &Arrival) -> Vec<Sent> {
+        let standard = self.program.standard.clone();
+        let mut packet = self.parse(frame);
+        let set = |packet: &mut Packet, field: Field, value: u128| packet.phv.set(field, value);
+        set(&mut packet, standard.ingress_port, u128::from(arrival.port));
+        set(&mut packet, standard.ingress_ts, u128::from(arrival.ingress_ts));
+        set(&mut packet, standard.packet_length, frame.len() as u128);
+        self.verify_checksums(&mut packet);
+        let ingress = self.program.ingress.clone();
+        self.run(&ingress, &mut packet);
+        let port = packet.phv.get(standard.egress_spec);
+        if port == DROP_PORT {
+            return Vec::new();
+        }
+        let mut queue = vec![(packet, port, 0)];
+        let mut sent = Vec::new();
+        while let Some((mut packet, port, instance)) = queue.pop() {
+            set(&mut packet, standard.egress_port, port);
+            set(&mut packet, standard.egress_spec, 0);
+            set(&mut packet, standard.instance_type, instance);
+            set(&mut packet, standard.egress_ts, u128::from(arrival.egress_ts));
+            set(&mut packet, standard.deq_qdepth, u128::from(arrival.deq_qdepth));
+            set(&mut packet, standard.enq_qdepth, u128::from(arrival.deq_qdepth));
+            let waited = arrival.egress_ts.wrapping_sub(arrival.ingress_ts);
+            set(&mut packet, standard.deq_timedelta, u128::from(waited));
+            let egress = self.program.egress.clone();
+            self.run(&egress, &mut packet);
+            if let Some((session, fields)) = packet.copy.take()
+                && let Some(port) =
+                    self.sessions.get(&session).filter(|_| sent.len() + queue.len() < MAX_COPIES)
+            {
+                queue.push((self.copied(&packet, fields), u128::from(*port), EGRESS_CLONE));
+            }
+            if packet.phv.get(standard.egress_spec) != DROP_PORT {
+                sent.push(Sent { port: port as u16, frame: self.deparse(&mut packet) });
+            }
+        }
+        sent
+    }
+
+    /// A copy with the headers as they are now, and only these metadata.
+    fn copied(&self, packet: &Packet, fields: u128) -> Packet {
+        let mut phv = packet.phv.clone();
+        phv.reset_metadata(&self.program);
+        for field in self.program.field_lists.get(&fields).into_iter().flatten() {
+            phv.set(*field, packet.phv.get(*field));
+        }
+        Packet { phv, payload: packet.payload.clone(), truncated: None, copy: None }
+    }
+
+    fn parse(&self, frame: &[u8]) -> Packet {
+        let mut phv = Phv::new(&self.program);
+        let mut at = 0;
+        let mut next = vec![0; self.program.stacks.len()];
+        let mut state = self.program.first_state;
+        let mut error = 0;
+        for _ in 0..MAX_STEPS {
+            let Some(now) = state.map(|state| &self.program.states[state]) else { break };
+            let failed =
+                now.ops.iter().find_map(|op| self.parser_op(op, &mut phv, frame, (&mut at, &mut next)).err());
+            if let Some(failed) = failed {
+                error = failed;
+                break;
+            }
+            let mut key = 0;
+            for (value, width) in &now.key {
+                key = key << width | self.operand(value, &phv, &next);
+            }
+            let fitting = now.transitions.iter().find(|transition| match transition.value {
+                Some((value, mask)) => key & mask == value & mask,
+                None => true,
+            });
+            state = fitting.and_then(|transition| transition.next);
+        }
+        phv.set(self.program.standard.parser_error, error);
+        Packet { phv, payload: frame[at..].to_vec(), truncated: None, copy: None }
+    }
+
+    fn operand(&self, value: &Value, phv: &Phv, next: &[usize]) -> u128 {
+        match value {
+            Value::Expression(expression) => expression.value(phv, &[]),
+            Value::LastOf(stack, field) => {
+                let last = next[*stack].checked_sub(1).and_then(|last| self.program.stacks[*stack].get(last));
+                last.map_or(0, |&header| phv.get(Field { header, field: *field }))
+            }
+        }
+    }
+
+    /// Errors are numbers of the program's.
+    fn parser_op(
+        &self,
+        op: &ParserOp,
+        phv: &mut Phv,
+        frame: &[u8],
+        (at, next): (&mut usize, &mut [usize]),
+    ) -> Result<(), u128> {
+        let [short, out_of_bounds] = self.program.errors;
+        let rest = &frame[*at..];
+        match op {
+            ParserOp::Extract(header) => *at += phv.extract(*header, rest, 0).ok_or(short)?,
+            ParserOp::ExtractNext(stack) => {
+                let header = self.program.stacks[*stack].get(next[*stack]).ok_or(out_of_bounds)?;
+                *at += phv.extract(*header, rest, 0).ok_or(short)?;
+                next[*stack] += 1;
+            }
+            ParserOp::ExtractVariable(header, bits) => {
+                let bytes = usize::try_from(bits.value(phv, &[]) / 8).unwrap_or(usize::MAX);
+                if bytes > rest.len() {
+                    return Err(short);
+                }
+                *at += phv.extract(*header, rest, bytes).ok_or(short)?;
+            }
+            ParserOp::Set(field, value) => {
+                let value = self.operand(value, phv, next);
+                phv.set(*field, value);
+            }
+            ParserOp::SetLookahead(field, from, width) => {
+                if rest.len() * 8 < (from + width) as usize {
+                    return Err(short);
+                }
+                phv.set(*field, bits(rest, *from as usize, *width));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_checksums(&self, packet: &mut Packet) {
+        let wrong = self.program.checksums.iter().filter(|checksum| checksum.verify).any(|checksum| {
+            let applies =
+                checksum.condition.as_ref().is_none_or(|condition| condition.value(&packet.phv, &[]) != 0);
+            let calculation = &self.program.calculations[checksum.calculation];
+            applies && calculation.value(&self.program, &packet.phv) != packet.phv.get(checksum.target)
+        });
+        packet.phv.set(self.program.standard.checksum_error, u128::from(wrong));
+    }
+
+    fn deparse(&self, packet: &mut Packet) -> Vec<u8> {
+        for checksum in self.program.checksums.iter().filter(|checksum| checksum.update) {
+            if checksum.condition.as_ref().is_none_or(|condition| condition.value(&packet.phv, &[]) != 0) {
+                let value = self.program.calculations[checksum.calculation].value(&self.program, &packet.phv);
+                packet.phv.set(checksum.target, value);
+            }
+        }
+        let mut frame = Vec::new();
+        self.program.deparser.iter().for_each(|header| packet.phv.emit(*header, &mut frame));
+        frame.extend_from_slice(&packet.payload);
+        frame.truncate(packet.truncated.unwrap_or(usize::MAX));
+        frame
+    }
+
+    fn run(&mut self, pipeline: &Pipeline, packet: &mut Packet) {
+        let mut at = pipeline.first;
+        for _ in 0..MAX_STEPS {
+            let Some(node) = at.map(|at| &pipeline.nodes[at]) else { return };
+            at = match node {
+                Node::If { condition, yes, no } => {
+                    if condition.value(&packet.phv, &[]) != 0 {
+                        *yes
+                    } else {
+                        *no
+                    }
+                }
+                Node::Table(table) => self.apply(*table, packet),
+            };
+        }
+    }
+
+    /// Applies a table, and returns the next node.
+    fn apply(&mut self, id: usize, packet: &mut Packet) -> Option<usize> {
+        let table = &self.program.tables[id];
+        let value = |field: Field| match field.field {
+            crate::program::VALID => u128::from(packet.phv.is_valid(field.header)),
+            _ => packet.phv.get(field),
+        };
+        let key: Vec<u128> = table.keys.iter().map(|(_, field, _, _)| value(*field)).collect();
+        let found = if key.is_empty() { None } else { lookup(&self.entries[id], &key, table) };
+        let hits = found.is_some();
+        let (action, parameters) = match found {
+            Some(entry) => (entry.action, entry.parameters.clone()),
+            None => self.defaults[id].clone(),
+        };
+        let next = match &table.next {
+            Next::ByHit { hit, miss } => {
+                if hits {
+                    *hit
+                } else {
+                    *miss
+                }
+            }
+            Next::ByAction(next) => next.get(&action).copied().flatten(),
+        };
+        self.execute(action, &parameters, packet);
+        next
+    }
+
+    fn execute(&mut self, action: usize, parameters: &[u128], packet: &mut Packet) {
+        let mut line = 0;
+        for _ in 0..MAX_STEPS {
+            let Some(primitive) = self.program.actions[action].primitives.get(line).cloned() else { return };
+            line += 1;
+            match &primitive {
+                Primitive::Jump(to) => line = *to,
+                Primitive::JumpIfZero(condition, to) => {
+                    if condition.value(&packet.phv, parameters) == 0 {
+                        line = *to;
+                    }
+                }
+                other => self.primitive(other, parameters, packet),
+            }
+        }
+    }
+
+    fn primitive(&mut self, primitive: &Primitive, parameters: &[u128], packet: &mut Packet) {
+        let phv = &mut packet.phv;
+        let of = |expression: &crate::expression::Expression, phv: &Phv| expression.value(phv, parameters);
+        match primitive {
+            Primitive::Assign(field, value) => {
+                let value = of(value, phv);
+                phv.set(*field, value);
+            }
+            Primitive::AssignVariable(to, from) => {
+                let bytes = phv.variable(from.header).to_vec();
+                phv.set_variable(to.header, bytes);
+            }
+            Primitive::AssignHeader(to, from) => phv.copy(*to, *from),
+            Primitive::SetValid(header, valid) => phv.set_valid(*header, *valid),
+            Primitive::RegisterRead(to, register, index) => {
+                let index = usize::try_from(of(index, phv)).unwrap_or(usize::MAX);
+                phv.set(*to, self.registers[*register].get(index).copied().unwrap_or(0));
+            }
+            Primitive::RegisterWrite(register, index, value) => {
+                let (index, value) = (usize::try_from(of(index, phv)).unwrap_or(usize::MAX), of(value, phv));
+                let width = self.program.registers[*register].2;
+                if let Some(cell) = self.registers[*register].get_mut(index) {
+                    *cell = value & crate::packet::mask(width);
+                }
+            }
+            Primitive::Truncate(len) => {
+                packet.truncated = Some(usize::try_from(of(len, phv)).unwrap_or(usize::MAX))
+            }
+            Primitive::Hash { target, base, calculation, size } => {
+                let hash = self.program.calculations[*calculation].value(&self.program, phv);
+                let value = of(base, phv) + hash.checked_rem(of(size, phv)).unwrap_or(0);
+                phv.set(*target, value);
+            }
+            Primitive::Count(counter, index) => {
+                let index = usize::try_from(of(index, phv)).unwrap_or(usize::MAX);
+                if let Some(count) = self.counters[*counter].get_mut(index) {
+                    *count += 1;
+                }
+            }
+            Primitive::CloneEgress { session, fields } => {
+                packet.copy = Some((of(session, phv), *fields as u128))
+            }
+            Primitive::MarkToDrop => phv.set(self.program.standard.egress_spec, DROP_PORT),
+            // The caller moves.
+            Primitive::Jump(_) | Primitive::JumpIfZero(..) => {}
+        }
+    }
+}

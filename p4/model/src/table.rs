@@ -1,0 +1,76 @@
+//! Entries of tables, and which one matches.
+
+use crate::program::{MatchKind, Table};
+
+/// One field of an entry's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// This value.
+    Exact(u128),
+    /// A prefix: value and length in bits.
+    Lpm(u128, u32),
+    /// Value and mask.
+    Ternary(u128, u128),
+    /// From the first to the last, both included.
+    Range(u128, u128),
+}
+
+/// An entry of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key, one for each field of the table.
+    pub keys: Vec<Key>,
+    /// Of entries that match, the one with the highest priority applies. Not used by exact and longest-prefix matches.
+    pub priority: i32,
+    /// The name of the action; its last part is enough.
+    pub action: String,
+    /// Its parameters.
+    pub parameters: Vec<u128>,
+}
+
+/// An entry with its action resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct Installed {
+    pub(crate) keys: Vec<Key>,
+    pub(crate) priority: i32,
+    pub(crate) action: usize,
+    pub(crate) parameters: Vec<u128>,
+}
+
+impl Installed {
+    fn matches(&self, values: &[u128], table: &Table) -> bool {
+        let each = self.keys.iter().zip(values).zip(&table.keys);
+        each.into_iter().all(|((key, value), (_, _, _, width))| match *key {
+            Key::Exact(wanted) => *value == wanted,
+            Key::Lpm(prefix, len) => {
+                let shift = width - len.min(*width);
+                value.checked_shr(shift) == prefix.checked_shr(shift)
+            }
+            Key::Ternary(wanted, mask) => value & mask == wanted & mask,
+            Key::Range(first, last) => (first..=last).contains(value),
+        })
+    }
+
+    /// By which the best of several matches is chosen.
+    fn rank(&self) -> (u32, i32) {
+        let prefix = self.keys.iter().map(|key| if let Key::Lpm(_, len) = key { *len } else { 0 }).sum();
+        (prefix, self.priority)
+    }
+}
+
+/// The entry that applies. Of equal rank, the one that was added first.
+pub(crate) fn lookup<'a>(entries: &'a [Installed], values: &[u128], table: &Table) -> Option<&'a Installed> {
+    let fitting = entries.iter().filter(|entry| entry.matches(values, table));
+    fitting.rev().max_by_key(|entry| entry.rank())
+}
+
+/// Whether a key is of the kind of a table's field.
+pub(crate) fn fits(key: Key, kind: MatchKind) -> bool {
+    matches!(
+        (key, kind),
+        (Key::Exact(_), MatchKind::Exact)
+            | (Key::Lpm(..), MatchKind::Lpm)
+            | (Key::Ternary(..), MatchKind::Ternary)
+            | (Key::Range(..), MatchKind::Range)
+    )
+}

@@ -1,0 +1,56 @@
+//! The program `int` and the switch in Rust do the same: random packets, tables and measurements, byte for byte.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+mod bmv2;
+mod packets;
+mod pair;
+
+use p4_model::Program;
+use testkit::rng::Rng;
+
+use packets::{is_beyond, packet};
+use pair::{AVAILABLE, Pair};
+
+const PROGRAM: &str = include_str!("../../../v1model/int.json");
+
+/// Number of random networks; `HOPWISE_P4_SEEDS` for a longer search.
+fn seeds() -> u64 {
+    std::env::var("HOPWISE_P4_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(600)
+}
+
+/// Packets from source to sink, over switches that differ in all but the encoding; some are corrupted on their way.
+#[test]
+fn packets_and_reports_are_the_same() {
+    let program = Program::read(PROGRAM).unwrap();
+    let (mut sent, mut reported) = (0, 0);
+    for seed in 0..seeds() {
+        let mut rng = Rng(seed);
+        let roles = [(true, false), (false, false), (false, false), (false, true), (true, true)];
+        let mut path: Vec<Pair> =
+            roles.iter().map(|edges| Pair::new(&mut rng, &program, *edges, AVAILABLE)).collect();
+        for _ in 0..8 {
+            let mut frame = packet(&mut rng);
+            let last = rng.below(path.len());
+            let path = if last == 4 { &mut path[4..] } else { &mut path[..4] };
+            for (hop, pair) in path.iter_mut().enumerate() {
+                if rng.below(12) == 0 {
+                    rng.corrupt(&mut frame);
+                }
+                if is_beyond(&frame) {
+                    break;
+                }
+                let before = frame.clone();
+                frame = pair
+                    .send(&mut rng, &frame)
+                    .unwrap_or_else(|error| panic!("seed {seed}, hop {hop}: {error}\n  in   {before:02x?}"));
+                sent += 1;
+                if frame.is_empty() {
+                    break;
+                }
+            }
+        }
+        reported += path.iter().map(|pair| pair.rust.stats().reported).sum::<u64>();
+    }
+    assert!(sent >= 10_000 && reported > 500, "{sent} packets, {reported} reports: the test has become idle");
+}

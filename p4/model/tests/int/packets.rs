@@ -1,0 +1,113 @@
+//! Random packets, and what a router makes of them.
+
+use testkit::rng::Rng;
+
+/// A packet without INT.
+pub(crate) fn packet(rng: &mut Rng) -> Vec<u8> {
+    let udp = rng.below(2) == 0;
+    let payload = [0, 1, 3, 7, 8, 9, 40, 200][rng.below(8)];
+    let l4 = if udp { 8 } else { 20 };
+    let body: Vec<u8> = (0..payload).map(|_| rng.roll() as u8).collect();
+    let dscp = [0, 10, 0x17, 63][if rng.below(10) == 0 { 2 } else { [0, 1, 3][rng.below(3)] }] << 2;
+    let (src_port, dst_port) = (rng.roll() as u16, rng.roll() as u16);
+    let mut segment = [src_port.to_be_bytes(), dst_port.to_be_bytes()].concat();
+    if udp {
+        segment.extend_from_slice(&((l4 + payload) as u16).to_be_bytes());
+        segment.extend_from_slice(&[0, 0]);
+    } else {
+        segment.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 0x20, 0, 0, 0, 0, 0]);
+    }
+    segment.extend_from_slice(&body);
+    let proto = if udp { 17 } else { 6 };
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
+    for _ in 0..if rng.below(5) == 0 { 1 + rng.below(4) } else { 0 } {
+        frame.extend_from_slice(&[0x81, 0, 0, rng.roll() as u8]);
+    }
+    let ttl = [64, 2, 1, 255][rng.below(8).min(3)];
+    let total = segment.len();
+    let addresses: Vec<u8>;
+    if rng.below(3) == 0 {
+        frame.extend_from_slice(&[0x86, 0xdd, 0x60 | dscp >> 4, dscp << 4, 0, 0]);
+        frame.extend_from_slice(&(total as u16).to_be_bytes());
+        frame.extend_from_slice(&[proto, ttl]);
+        addresses = (0..32).map(|_| rng.roll() as u8).collect();
+    } else {
+        let mut head = vec![0x45, dscp, 0, 0, 0, 7, 0x40, 0, ttl, proto, 0, 0];
+        head[2..4].copy_from_slice(&(20 + total as u16).to_be_bytes());
+        addresses = (0..8).map(|_| rng.roll() as u8).collect();
+        let sum = wire::checksum::of(&[&head[..], &addresses].concat());
+        head[10..12].copy_from_slice(&sum.to_be_bytes());
+        frame.extend_from_slice(&[8, 0]);
+        frame.extend_from_slice(&head);
+    }
+    let sum = match rng.below(4) {
+        0 => [0, 0],
+        1 => [0xff, 0xff],
+        _ if udp => wire::checksum::udp(&addresses, &segment).to_be_bytes(),
+        _ => wire::checksum::transport(&addresses, proto, &segment).to_be_bytes(),
+    };
+    let at = if udp { 6 } else { 16 };
+    segment[at..at + 2].copy_from_slice(&sum);
+    frame.extend_from_slice(&addresses);
+    frame.extend_from_slice(&segment);
+    // Ethernet pads short frames.
+    let padding = if rng.below(2) == 0 { 60_usize.saturating_sub(frame.len()) } else { 0 };
+    frame.resize(frame.len() + padding, 0);
+    frame
+}
+
+/// The packet as a router sends it on: hop limit and addresses. `None`: it does not.
+pub(crate) fn routed(frame: &[u8]) -> Option<Vec<u8>> {
+    let mut frame = frame.to_vec();
+    let mut at = 14;
+    let mut kind = frame.get(12..14)?.to_vec();
+    for _ in 0..4 {
+        if [[0x81, 0], [0x88, 0xa8], [0x91, 0]].iter().any(|tag| kind == tag) {
+            kind = frame.get(at + 2..at + 4)?.to_vec();
+            at += 4;
+        }
+    }
+    let ip = frame.get_mut(at..)?;
+    match (kind.as_slice(), ip.first().map(|first| first >> 4)) {
+        ([0x08, 0x00], Some(4)) => {
+            let len = usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?]));
+            let head = usize::from(ip[0] & 15) * 4;
+            if head < 20 || len < head || len > ip.len() || wire::checksum::of(&ip[..head]) != 0 || ip[8] < 2
+            {
+                return None;
+            }
+            let sum = u32::from(u16::from_be_bytes([ip[10], ip[11]])) + 0x100;
+            let sum = (sum as u16).wrapping_add((sum >> 16) as u16);
+            ip[8] -= 1;
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        ([0x86, 0xdd], Some(6)) => {
+            let len = usize::from(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?])) + 40;
+            if ip.len() < 40 || len > ip.len() || ip[7] < 2 {
+                return None;
+            }
+            ip[7] -= 1;
+        }
+        _ => return None,
+    }
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1, 1]);
+    Some(frame)
+}
+
+/// What the program leaves alone and the switch in Rust reads: INT-MX and SF-INT, records with words of a domain, INT 1.0 with
+/// ONOS' and GÉANT's lengths, and destination headers.
+pub(crate) fn is_beyond(frame: &[u8]) -> bool {
+    use wire::int::{Mode, Version, layout};
+    let profile = wire::Profile::default();
+    let Ok(contents) = wire::packet::contents(frame, &profile) else { return false };
+    let Some(int) = contents.int else { return contents.destination };
+    match (int.version, int.mode) {
+        (Version::V10, Mode::Md) => {
+            let header = contents.location.map_or(0, |location| location.header);
+            frame.get(header).is_none_or(|first| first >> 4 == 0)
+                || int.hop_ml != layout::words_10(int.bitmap)
+        }
+        (Version::V2, Mode::Md) => int.sf.is_some() || int.hop_ml != layout::words_2(int.bitmap),
+        _ => true,
+    }
+}

@@ -1,0 +1,189 @@
+//! The program and the switch in Rust, with the same tables.
+
+use dataplane::report::Outbox;
+use dataplane::switch::{Config, L4Checksum, Stats, Switch, Verdict, Visit};
+use dataplane::watchlist::Mode;
+use dataplane::{Watch, Watchlist};
+use detect::Match;
+use p4_model::{Arrival, Entry, Key, Program};
+use testkit::rng::Rng;
+
+use crate::packets::routed;
+
+/// Items that the program has: node id, interfaces, latency, queue and timestamps.
+pub(crate) const AVAILABLE: u16 = 0xfc00;
+pub(crate) const COLLECTOR: u16 = 9;
+const SESSION: u32 = 500;
+
+/// Both switches, with the same tables.
+pub(crate) struct Pair {
+    pub(crate) rust: Switch,
+    pub(crate) p4: p4_model::Switch,
+    mtu: u16,
+    edges: (bool, bool),
+    pub(crate) setup: Vec<Setup>,
+}
+
+fn watch(rng: &mut Rng) -> Watch {
+    let bits = [0xfc00, 0x9000, 0xa000, 0xff81, 0x8000, 0xfd01, (rng.roll() as u16 & 0xff80) | 0x8000];
+    Watch {
+        mode: if rng.below(2) == 0 { Mode::Md10 } else { Mode::Md21 },
+        bitmap: bits[rng.below(bits.len())],
+        hops: [0, 1, 8, 255][rng.below(4)],
+        ..Watch::new(Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() })
+    }
+}
+
+/// Words of a record.
+fn words(watch: &Watch) -> u128 {
+    let wide = if watch.mode == Mode::Md10 { watch.bitmap & 0x0200 } else { watch.bitmap & 0x0e00 };
+    u128::from(watch.bitmap.count_ones() + wide.count_ones())
+}
+
+fn setup(watch: &Watch, (node, config): (u32, &Config), mtu: u16, edges: (bool, bool)) -> Vec<Setup> {
+    let leaves = u128::from(config.l4_checksum == L4Checksum::Leave);
+    let entry = |table, keys: Vec<Key>, action: &str, parameters: Vec<u128>| {
+        let priority = if keys.len() > 1 { 10 } else { 0 };
+        Setup::Entry(table, Entry { keys, priority, action: action.to_owned(), parameters })
+    };
+    let (in_port, out_port) = (Key::Exact(1), Key::Exact(2));
+    let any = Key::Ternary(0, 0);
+    let proto = watch.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
+    let ports = Key::Range(0, 0xffff);
+    let action = if watch.mode == Mode::Md10 { "watch_md_10" } else { "watch_md_21" };
+    let mut setup = vec![
+        Setup::Default("node", "set_node", vec![u128::from(node), u128::from(config.available), leaves]),
+        Setup::Default("report_session", "report_to", vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766]),
+        Setup::Session(SESSION, COLLECTOR),
+        entry("port_mtu", vec![out_port], "set_mtu", vec![u128::from(mtu)]),
+    ];
+    if edges.0 {
+        setup.push(entry("source_port", vec![in_port], "from_edge", vec![]));
+    }
+    if edges.1 {
+        setup.push(entry("sink_port", vec![out_port], "to_edge", vec![]));
+    }
+    for table in ["watchlist_v4", "watchlist_v6"] {
+        let parameters = vec![u128::from(watch.hops), u128::from(watch.bitmap), words(watch)];
+        setup.push(entry(table, vec![any, any, proto, any, ports, ports], action, parameters));
+    }
+    for table in ["route_v4", "route_v6"] {
+        setup.push(entry(
+            table,
+            vec![Key::Lpm(0, 0)],
+            "next_hop",
+            vec![2, 0x0200_0000_0101, 0x0200_0000_0202],
+        ));
+    }
+    setup
+}
+
+/// What a control plane installs.
+pub(crate) enum Setup {
+    Default(&'static str, &'static str, Vec<u128>),
+    Entry(&'static str, Entry),
+    Session(u32, u16),
+}
+
+impl Pair {
+    pub(crate) fn new(rng: &mut Rng, program: &Program, edges: (bool, bool), available: u16) -> Self {
+        let watch = watch(rng);
+        let node = 1 + rng.below(1000) as u32;
+        let l4_checksum = if rng.below(3) == 0 { L4Checksum::Leave } else { L4Checksum::Update };
+        let config = Config { available, l4_checksum, ..Config::default() };
+        let mtu = [1500, 1500, 1500, 100, 60, 9000][rng.below(6)];
+        let setup = setup(&watch, (node, &config), mtu, edges);
+        let mut p4 = p4_model::Switch::new(program.clone());
+        for one in &setup {
+            match one {
+                Setup::Default(table, action, parameters) => {
+                    p4.set_default(table, action, parameters).unwrap()
+                }
+                Setup::Entry(table, entry) => p4.insert(table, entry).unwrap(),
+                Setup::Session(session, port) => p4.set_session(*session, *port),
+            }
+        }
+        let rust = Switch::new(node, config, Watchlist::new(vec![watch])).unwrap();
+        Self { rust, p4, mtu, edges, setup }
+    }
+
+    /// Sends a packet through both. Returns it as it leaves, or why they differ.
+    pub(crate) fn send(&mut self, rng: &mut Rng, frame: &[u8]) -> Result<Vec<u8>, String> {
+        let ingress_ts = rng.roll() & 0xffff_ffff;
+        let arrival = Arrival {
+            port: 1,
+            ingress_ts,
+            egress_ts: ingress_ts + rng.roll() % 5000,
+            deq_qdepth: rng.below(1 << 19) as u32,
+        };
+        let visit = Visit {
+            ingress_if: 1,
+            egress_if: 2,
+            ingress_ts: arrival.ingress_ts * 1000,
+            egress_ts: arrival.egress_ts * 1000,
+            queue_id: 0,
+            queue_occupancy: arrival.deq_qdepth,
+            tx_utilization: 0,
+            buffer_occupancy: u32::MAX,
+            l2_interfaces: [0; 2],
+            mtu: self.mtu,
+            from_edge: self.edges.0,
+            to_edge: self.edges.1,
+        };
+        let sent = self.p4.process(frame, &arrival);
+        let Some(mut routed) = routed(frame) else {
+            return if sent.is_empty() {
+                Ok(Vec::new())
+            } else {
+                Err("not forwarded by a router".to_owned())
+            };
+        };
+        let mut outbox = Outbox::default();
+        let step = self.rust.forward(&mut routed, &visit, &mut outbox);
+        if step.verdict == Verdict::Discard {
+            routed.clear();
+        }
+        let packet = sent.iter().find(|sent| sent.port == 2).map_or(&[][..], |sent| &sent.frame);
+        if packet != routed {
+            return Err(format!(
+                "packets differ, counters {:?}, mtu {} edges {:?}\n  rust {routed:02x?}\n  p4   {packet:02x?}",
+                self.p4.counter("packets"),
+                self.mtu,
+                self.edges
+            ));
+        }
+        let reports: Vec<&[u8]> = outbox.datagrams().map(|datagram| datagram.payload).collect();
+        let sent: Vec<&[u8]> =
+            sent.iter().filter(|sent| sent.port == COLLECTOR).map(|sent| &sent.frame[42..]).collect();
+        if reports != sent {
+            return Err(format!("reports differ\n  rust {reports:02x?}\n  p4   {sent:02x?}"));
+        }
+        self.counters().map(|()| routed)
+    }
+
+    fn counters(&self) -> Result<(), String> {
+        let Stats {
+            plain,
+            refused,
+            recorded,
+            hops_exceeded,
+            mtu_exceeded,
+            not_restorable,
+            reported,
+            malformed_stripped,
+            ..
+        } = *self.rust.stats();
+        let rust = [
+            plain,
+            refused,
+            recorded,
+            hops_exceeded,
+            mtu_exceeded,
+            not_restorable,
+            reported,
+            malformed_stripped,
+        ];
+        let p4 = self.p4.counter("packets").unwrap();
+        if rust == p4 { Ok(()) } else { Err(format!("counters differ: rust {rust:?}, p4 {p4:?}")) }
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// What the controls of one packet share. The main program of a target fills `visit`; no control knows the target.
+
+#ifndef LOCAL_P4
+#define LOCAL_P4
+
+/// Fields that the copy of a packet keeps, from which its report is made.
+const bit<8> REPORT_FIELDS = 1;
+
+/// The measurement of a packet at this switch.
+struct visit_t {
+    /// 0: unknown.
+    @field_list(1) bit<16> ingress_if;
+    @field_list(1) bit<16> egress_if;
+    /// Nanoseconds.
+    @field_list(1) bit<64> ingress_ts;
+    @field_list(1) bit<64> egress_ts;
+    @field_list(1) bit<8> queue_id;
+    @field_list(1) bit<24> queue_occupancy;
+    /// It arrived from outside the domain.
+    bit<1> from_edge;
+    /// It leaves the domain.
+    bit<1> to_edge;
+    /// MTU of the egress link, bytes.
+    bit<16> mtu;
+}
+
+struct local_t {
+    visit_t visit;
+    /// The switch's id, and the instruction bits that it supports.
+    bit<32> node;
+    bit<16> available;
+    /// The domain's nodes do not change the L4 checksum.
+    bit<1> leave_l4_checksum;
+
+    // Of the parser.
+    /// The IP header is of its version, and fits its length.
+    bit<1> is_ip;
+    /// The packet has a DSCP, version and type of INT that this switch supports, and its lengths fit.
+    bit<1> carries_int;
+    /// It claims to carry INT, and does not or in another form.
+    bit<1> refused;
+    /// A stack that contradicts itself behind a valid header: a sink removes it.
+    bit<1> malformed_stack;
+    /// The L4 header contradicts itself: INT is neither put behind it nor read there.
+    bit<1> bad_l4;
+    /// Bytes from the L4 header to the end of the IP packet, and of that after the L4 header (TCP: its fixed part).
+    bit<16> l4_bytes;
+    bit<16> body_bytes;
+
+    // Of the packet, in either version of INT.
+    bit<16> link_bytes;
+    bit<16> ip_bytes;
+    bit<16> bitmap;
+    /// Words of one record.
+    bit<8> record_words;
+    /// Words of the items of the bitmap.
+    bit<8> item_words;
+    bit<8> remaining;
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<8> proto;
+    bit<6> dscp;
+
+    /// A counter: what happened to the packet.
+    bit<32> outcome;
+
+    /// Sum of the 16-bit words that were added to what the L4 checksum covers, and of the complements of those removed (RFC 1624).
+    bit<32> sum;
+    /// Bytes by which the packet grew or, as a negative number, shrank.
+    bit<16> grown;
+
+    /// Items of the report of this node, and bytes of its packet.
+    @field_list(1) bit<16> report_bits;
+    @field_list(1) bit<16> report_bytes;
+}
+
+#endif

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// INT-MD on v1model: source, transit and sink with reports. All of it takes place at egress, after the queue, because latency and
+// occupancy are known only there.
+//
+// BMv2 counts time in microseconds since its start and queues in packets; `INT_DSCP` is set when the program is compiled.
+
+#include <core.p4>
+#include <v1model.p4>
+
+#include "../shared/sizes.p4"
+#include "../shared/headers.p4"
+#include "../shared/local.p4"
+#include "../control/record.p4"
+#include "../control/stack_shape.p4"
+#include "../control/source.p4"
+#include "../control/transit.p4"
+#include "../control/sink.p4"
+#include "../control/lengths.p4"
+#include "../control/report.p4"
+
+/// Instance type of what `clone_preserving_field_list` made at egress.
+const bit<32> EGRESS_CLONE = 2;
+/// Bytes of the packet after INT that a report includes.
+const bit<16> SNAP_BYTES = 8;
+/// The clone session whose port leads to the collector.
+const bit<32> REPORT_SESSION = 500;
+
+parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
+    bit<16> int_words = 0;
+
+    state start {
+        packet.extract(hdr.ethernet);
+        local.link_bytes = 14;
+        transition by_ethertype_0;
+    }
+
+    state by_ethertype_0 {
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_VLAN: parse_vlan;
+            ETHERTYPE_QINQ: parse_vlan;
+            ETHERTYPE_QINQ_OLD: parse_vlan;
+            default: accept;
+        }
+    }
+
+    state parse_vlan {
+        packet.extract(hdr.vlan.next);
+        local.link_bytes = local.link_bytes + 4;
+        transition select(hdr.vlan.last.ethertype) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_VLAN: parse_vlan;
+            ETHERTYPE_QINQ: parse_vlan;
+            ETHERTYPE_QINQ_OLD: parse_vlan;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        local.ip_bytes = hdr.ipv4.total_len;
+        local.proto = hdr.ipv4.proto;
+        local.dscp = hdr.ipv4.dscp;
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, (hdr.ipv4.total_len >= (bit<16>)hdr.ipv4.ihl * 4) ? 1w1 : 1w0) {
+            (4, 5, 1): fragments;
+            (4, 6 .. 15, 1): parse_ipv4_options;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4_options {
+        packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.ihl - 5) * 32);
+        transition fragments;
+    }
+
+    state fragments {
+        local.is_ip = 1;
+        local.l4_bytes = hdr.ipv4.total_len - (bit<16>)hdr.ipv4.ihl * 4;
+        transition select(hdr.ipv4.flags & 1, hdr.ipv4.fragment, local.proto) {
+            (0, 0, PROTO_UDP): length_udp;
+            (0, 0, PROTO_TCP): length_tcp;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        local.ip_bytes = hdr.ipv6.payload_len + 40;
+        local.proto = hdr.ipv6.next_header;
+        local.dscp = hdr.ipv6.dscp;
+        local.l4_bytes = hdr.ipv6.payload_len;
+        local.is_ip = hdr.ipv6.version == 6 ? 1w1 : 1w0;
+        transition select(hdr.ipv6.version, local.proto) {
+            (6, PROTO_UDP): length_udp;
+            (6, PROTO_TCP): length_tcp;
+            default: accept;
+        }
+    }
+
+    // A header that reaches beyond the IP packet is none.
+    state length_udp {
+        transition select(local.l4_bytes) {
+            8 .. 0xffff: parse_udp;
+            default: accept;
+        }
+    }
+
+    state length_tcp {
+        transition select(local.l4_bytes) {
+            20 .. 0xffff: parse_tcp;
+            default: accept;
+        }
+    }
+
+    state parse_udp {
+        packet.extract(hdr.udp);
+        local.src_port = hdr.udp.src_port;
+        local.dst_port = hdr.udp.dst_port;
+        local.body_bytes = local.l4_bytes - 8;
+        local.refused = (hdr.udp.len < 8 || hdr.udp.len > local.l4_bytes) ? 1w1 : 1w0;
+        transition select(local.refused, hdr.udp.dst_port) {
+            (1, _): accept;
+            (0, PORT_VXLAN): by_vxlan;
+            (0, PORT_GPE): by_vxlan;
+            (0, PORT_GENEVE): by_geneve;
+            default: by_dscp;
+        }
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.tcp);
+        local.src_port = hdr.tcp.src_port;
+        local.dst_port = hdr.tcp.dst_port;
+        local.body_bytes = local.l4_bytes - 20;
+        local.bad_l4 = (hdr.tcp.data_offset < 5 || (bit<16>)hdr.tcp.data_offset * 4 > local.l4_bytes) ? 1w1 : 1w0;
+        transition by_dscp;
+    }
+
+    // A tunnel may copy the DSCP of its packet: what follows is then no shim.
+    state by_vxlan {
+        transition select(local.body_bytes) {
+            0: accept;
+            default: by_vxlan_flags;
+        }
+    }
+
+    state by_vxlan_flags {
+        transition select(packet.lookahead<bit<8>>()) {
+            0x08 &&& 0x08: parse_payload;
+            default: by_dscp;
+        }
+    }
+
+    state by_geneve {
+        transition select(local.body_bytes) {
+            0 .. 3: by_dscp;
+            default: by_geneve_protocol;
+        }
+    }
+
+    state by_geneve_protocol {
+        bit<32> geneve = packet.lookahead<bit<32>>();
+        transition select(geneve[31:30], geneve[15:0]) {
+            (0, ETHERTYPE_TRANSPARENT): parse_payload;
+            (0, ETHERTYPE_IPV4): parse_payload;
+            (0, ETHERTYPE_IPV6): parse_payload;
+            default: by_dscp;
+        }
+    }
+
+    // A packet that ends behind L4 has no shim.
+    state by_dscp {
+        transition select(local.dscp, local.body_bytes) {
+            (INT_DSCP, 0): accept;
+            (INT_DSCP, _): by_version;
+            default: parse_payload;
+        }
+    }
+
+    state by_version {
+        local.refused = 1;
+        transition select(local.body_bytes) {
+            0 .. 11: accept;
+            default: by_type;
+        }
+    }
+
+    state by_type {
+        bit<40> head = packet.lookahead<bit<40>>();
+        transition select(head[39:32], head[7:4]) {
+            (SHIM_10_HOP_BY_HOP, INT_VERSION_10): parse_10;
+            (0x10 &&& 0xfc, INT_VERSION_2): parse_2;
+            default: accept;
+        }
+    }
+
+    state parse_10 {
+        packet.extract(hdr.shim_10);
+        packet.extract(hdr.md_10);
+        int_words = (bit<16>)hdr.shim_10.length;
+        local.record_words = (bit<8>)hdr.md_10.hop_ml;
+        local.remaining = hdr.md_10.remaining;
+        local.bitmap = hdr.md_10.bitmap;
+        transition select(hdr.shim_10.length, (int_words * 4 - 1 < local.body_bytes) ? 1w1 : 1w0) {
+            (0 .. 2, _): accept;
+            (_, 1): parse_stack_10;
+            default: accept;
+        }
+    }
+
+    state parse_2 {
+        packet.extract(hdr.shim_2);
+        packet.extract(hdr.md_2);
+        int_words = (bit<16>)hdr.shim_2.length + 1;
+        local.record_words = (bit<8>)hdr.md_2.hop_ml;
+        local.remaining = hdr.md_2.remaining;
+        local.bitmap = hdr.md_2.bitmap;
+        // The first reserved bit marks SF-INT, which has a type of its own.
+        transition select(hdr.shim_2.length, (int_words * 4 - 1 < local.body_bytes) ? 1w1 : 1w0, hdr.md_2.rsvd) {
+            (0 .. 2, _, _): accept;
+            (_, _, SF_FLAG &&& SF_FLAG): accept;
+            (_, 1, _): parse_stack_2;
+            default: accept;
+        }
+    }
+
+    state parse_stack_10 {
+        packet.extract(hdr.stack, ((bit<32>)hdr.shim_10.length - 3) * 32);
+        transition have_stack;
+    }
+
+    state parse_stack_2 {
+        packet.extract(hdr.stack, ((bit<32>)hdr.shim_2.length - 3) * 32);
+        transition have_stack;
+    }
+
+    state have_stack {
+        local.refused = 0;
+        local.carries_int = 1;
+        local.body_bytes = local.body_bytes - int_words * 4;
+        transition parse_payload;
+    }
+
+    // What a report includes of a shorter payload must be followed by padding.
+    state parse_payload {
+        transition select(local.body_bytes) {
+            1 .. 7: parse_short_payload;
+            default: accept;
+        }
+    }
+
+    state parse_short_payload {
+        packet.extract(hdr.payload, (bit<32>)local.body_bytes * 8);
+        transition accept;
+    }
+}
+
+/// A switch forwards no IPv4 packet with a wrong checksum; the lab and tests rely on INT being left alone in it.
+control IntVerifyChecksum(inout headers_t hdr, inout local_t local) {
+    apply {
+        verify_checksum(hdr.ipv4.isValid() && hdr.ipv4.ihl == 5,
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment,
+              hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        verify_checksum(hdr.ipv4.isValid() && hdr.ipv4_options.isValid(),
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment,
+              hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4_options.options },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control IntIngress(inout headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
+    action drop() {
+        mark_to_drop(meta);
+    }
+
+    @name("next_hop") @id(0x01000010)
+    action next_hop(@id(1) bit<9> port, @id(2) bit<48> src_mac, @id(3) bit<48> dst_mac) {
+        meta.egress_spec = port;
+        hdr.ethernet.src = src_mac;
+        hdr.ethernet.dst = dst_mac;
+    }
+
+    @name("route_v4") @id(0x02000010)
+    table route_v4 {
+        key = { hdr.ipv4.dst : lpm @name("ipv4_dst"); }
+        actions = { next_hop; drop; }
+        const default_action = drop();
+        size = ROUTES_SIZE;
+    }
+
+    @name("route_v6") @id(0x02000011)
+    table route_v6 {
+        key = { hdr.ipv6.dst : lpm @name("ipv6_dst"); }
+        actions = { next_hop; drop; }
+        const default_action = drop();
+        size = ROUTES_SIZE;
+    }
+
+    apply {
+        if (meta.parser_error != error.NoError || local.is_ip == 0 || (bit<32>)local.link_bytes + (bit<32>)local.ip_bytes > meta.packet_length) {
+            // Headers or a packet that the frame does not hold.
+            drop();
+        } else if (hdr.ipv4.isValid() && hdr.ipv4.ttl > 1 && meta.checksum_error == 0) {
+            if (route_v4.apply().hit) {
+                hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+                // RFC 1141: the hop limit is the high byte of its word.
+                bit<32> sum = (bit<32>)hdr.ipv4.checksum + 0x0100;
+                hdr.ipv4.checksum = sum[15:0] + sum[31:16];
+            }
+        } else if (hdr.ipv6.isValid() && hdr.ipv6.hop_limit > 1) {
+            if (route_v6.apply().hit) {
+                hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+            }
+        } else {
+            drop();
+        }
+    }
+}
+
+control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
+    StackShape() shape;
+    Source() source;
+    Transit() transit;
+    Sink() sink;
+    Lengths() lengths;
+    Lengths() lengths_of_sink;
+    LeaveChecksum() leave;
+    Report() report;
+    @name("packets") counter(COUNTS, CounterType.packets) packets;
+
+    @name("set_node") @id(0x01000011)
+    action set_node(@id(1) bit<32> node, @id(2) bit<16> available, @id(3) bit<1> leave_l4_checksum) {
+        local.node = node;
+        local.available = available;
+        local.leave_l4_checksum = leave_l4_checksum;
+    }
+
+    @name("node") @id(0x02000012)
+    table node {
+        key = { }
+        actions = { set_node; NoAction; }
+        default_action = NoAction();
+    }
+
+    @name("set_mtu") @id(0x01000012)
+    action set_mtu(@id(1) bit<16> mtu) {
+        local.visit.mtu = mtu;
+    }
+
+    @name("port_mtu") @id(0x02000013)
+    table port_mtu {
+        key = { meta.egress_port : exact @name("egress_port"); }
+        actions = { set_mtu; }
+        default_action = set_mtu(1500);
+        size = PORTS_SIZE;
+    }
+
+    action to_edge() {
+        local.visit.to_edge = 1;
+    }
+
+    @name("sink_port") @id(0x02000004)
+    table sink_port {
+        key = { meta.egress_port : exact @name("egress_port"); }
+        actions = { to_edge; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE;
+    }
+
+    action measure() {
+        local.visit.ingress_if = (bit<16>)meta.ingress_port;
+        local.visit.egress_if = (bit<16>)meta.egress_port;
+        local.visit.ingress_ts = (bit<64>)meta.ingress_global_timestamp * 1000;
+        local.visit.egress_ts = (bit<64>)meta.egress_global_timestamp * 1000;
+        local.visit.queue_id = 0;
+        local.visit.queue_occupancy = (bit<24>)meta.deq_qdepth;
+    }
+
+    apply {
+        bit<32> frame_bytes = 0;
+        node.apply();
+        if (meta.instance_type == EGRESS_CLONE) {
+            report.apply(hdr, local, frame_bytes);
+            if (frame_bytes == 0) {
+                mark_to_drop(meta);
+            } else {
+                truncate(frame_bytes);
+            }
+        } else {
+            measure();
+            port_mtu.apply();
+            sink_port.apply();
+            local.outcome = COUNT_PLAIN;
+            if (local.carries_int == 1) { shape.apply(hdr, local); }
+            if (local.bad_l4 == 1 && local.carries_int == 1) {
+                local.carries_int = 0;
+                local.malformed_stack = 0;
+                local.refused = 1;
+            }
+            if (local.refused == 1) { local.outcome = COUNT_REFUSED; }
+            bit<6> dscp = local.dscp;
+            bit<16> l4_checksum = hdr.udp.isValid() ? hdr.udp.checksum : hdr.tcp.checksum;
+            source.apply(hdr, local, meta.ingress_port);
+            if (local.carries_int == 1 && local.visit.to_edge == 1 && local.grown != 0) {
+                // This switch is source and sink: its report has the packet with INT.
+                lengths.apply(hdr, local, dscp);
+                dscp = INT_DSCP;
+            }
+            if (local.malformed_stack == 1) {
+                local.outcome = COUNT_REFUSED;
+            } else if (local.carries_int == 1 && local.visit.to_edge == 0) {
+                transit.apply(hdr, local);
+            }
+            if (local.carries_int == 1 && local.visit.to_edge == 1) {
+                bit<32> removed;
+                if (hdr.shim_10.isValid()) {
+                    hash(removed, HashAlgorithm.csum16, 32w0,
+                        { hdr.shim_10.type, hdr.shim_10.rsvd, hdr.shim_10.length, hdr.shim_10.dscp, hdr.shim_10.rsvd2,
+                          hdr.md_10.version, hdr.md_10.replication, hdr.md_10.copy, hdr.md_10.hops_exceeded, hdr.md_10.mtu_exceeded,
+                          hdr.md_10.rsvd, hdr.md_10.hop_ml, hdr.md_10.remaining, hdr.md_10.bitmap, hdr.md_10.rsvd2, hdr.stack.records },
+                        32w0x10000);
+                } else {
+                    hash(removed, HashAlgorithm.csum16, 32w0,
+                        { hdr.shim_2.type, hdr.shim_2.npt, hdr.shim_2.rsvd, hdr.shim_2.length, hdr.shim_2.rsvd2, hdr.shim_2.dscp, hdr.shim_2.rsvd3,
+                          hdr.md_2.version, hdr.md_2.discard, hdr.md_2.hops_exceeded, hdr.md_2.mtu_exceeded, hdr.md_2.rsvd, hdr.md_2.hop_ml,
+                          hdr.md_2.remaining, hdr.md_2.bitmap, hdr.md_2.ds_id, hdr.md_2.ds_instruction, hdr.md_2.ds_flags, hdr.stack.records },
+                        32w0x10000);
+                }
+                // A checksum is the complement of the sum: what is removed is added as its complement.
+                local.sum = local.sum + removed;
+                local.report_bits = local.bitmap & local.available & REPORTABLE;
+                bit<16> snap = local.body_bytes < SNAP_BYTES ? local.body_bytes : SNAP_BYTES;
+                local.report_bytes = local.ip_bytes - local.body_bytes + snap;
+                bit<1> discard = hdr.md_2.isValid() ? hdr.md_2.discard : hdr.md_10.copy;
+                sink.apply(hdr, local);
+                if (local.malformed_stack == 1) {
+                    packets.count(COUNT_MALFORMED_STRIPPED);
+                } else {
+                    local.outcome = COUNT_REPORTED;
+                    clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
+                }
+                if (discard == 1) { mark_to_drop(meta); }
+            }
+            packets.count(local.outcome);
+            if (local.grown != 0 || local.sum != 0) {
+                lengths_of_sink.apply(hdr, local, dscp);
+            }
+            if (local.leave_l4_checksum == 1) { leave.apply(hdr, l4_checksum); }
+        }
+    }
+}
+
+control IntComputeChecksum(inout headers_t hdr, inout local_t local) {
+    apply {
+        update_checksum(hdr.report_ipv4.isValid(),
+            { hdr.report_ipv4.version, hdr.report_ipv4.ihl, hdr.report_ipv4.dscp, hdr.report_ipv4.ecn, hdr.report_ipv4.total_len,
+              hdr.report_ipv4.id, hdr.report_ipv4.flags, hdr.report_ipv4.fragment, hdr.report_ipv4.ttl, hdr.report_ipv4.proto,
+              hdr.report_ipv4.src, hdr.report_ipv4.dst },
+            hdr.report_ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control IntDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.report_ethernet);
+        packet.emit(hdr.report_ipv4);
+        packet.emit(hdr.report_udp);
+        packet.emit(hdr.group);
+        packet.emit(hdr.report);
+        packet.emit(hdr.metadata);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.vlan);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv4_options);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.shim_10);
+        packet.emit(hdr.md_10);
+        packet.emit(hdr.shim_2);
+        packet.emit(hdr.md_2);
+        packet.emit(hdr.record);
+        packet.emit(hdr.stack);
+        packet.emit(hdr.payload);
+        packet.emit(hdr.pad1);
+        packet.emit(hdr.pad2);
+        packet.emit(hdr.pad3);
+    }
+}
+
+V1Switch(IntParser(), IntVerifyChecksum(), IntIngress(), IntEgress(), IntComputeChecksum(), IntDeparser()) main;
