@@ -1,8 +1,8 @@
 //! Expressions. BMv2 computes with integers of any size, and the compiler masks each result to its width: modulo 2^128 is the same, as
 //! no operand of these programs is wider.
 
+use crate::field::{Field, VALID};
 use crate::packet::Phv;
-use crate::program::{Field, VALID};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {

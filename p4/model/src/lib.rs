@@ -18,6 +18,7 @@
 
 mod checksum;
 mod expression;
+mod field;
 mod load;
 mod packet;
 mod program;

@@ -6,9 +6,11 @@ use std::fmt;
 use serde_json::Value as Json;
 
 use crate::expression::{Binary, Expression, Unary};
+use crate::field::{Field, VALID};
+use crate::packet::Header;
 use crate::program::{
-    Action, Algorithm, Calculation, Checksum, Field, Header, HeaderType, Input, MatchKind, Next, Node,
-    ParseState, ParserOp, Pipeline, Primitive, Program, Standard, Table, Transition, VALID, Value,
+    Action, Algorithm, Calculation, Checksum, Input, MatchKind, Next, Node, ParseState, ParserOp, Pipeline,
+    Primitive, Program, Standard, Table, Transition, Value,
 };
 
 /// Why a program or an entry is refused: in one sentence.
@@ -60,7 +62,7 @@ impl Program {
             }
         }
         let mut names = Names::default();
-        let types = header_types(&json, &mut names)?;
+        header_types(&json, &mut names)?;
         let headers = headers(&json, &mut names)?;
         let stacks = stacks(&json, &mut names)?;
         let registers = arrays(&json, "register_arrays", &mut names.registers)?;
@@ -98,7 +100,6 @@ impl Program {
                 .collect::<Result<_>>()?,
             ingress: ingress?,
             egress: egress?,
-            types,
             headers,
             stacks,
             states,
@@ -137,8 +138,7 @@ fn hex(json: &Json) -> Result<u128> {
 /// Sizes at most.
 const MAX: usize = 1 << 20;
 
-fn header_types(json: &Json, names: &mut Names) -> Result<Vec<HeaderType>> {
-    let mut types = Vec::new();
+fn header_types(json: &Json, names: &mut Names) -> Result<()> {
     for kind in list(json, "header_types")? {
         let mut fields = BTreeMap::new();
         let mut widths = Vec::new();
@@ -153,11 +153,10 @@ fn header_types(json: &Json, names: &mut Names) -> Result<Vec<HeaderType>> {
                 _ => None,
             });
         }
-        names.types.insert(text_of(kind, "name")?, (types.len(), fields));
-        names.widths.push(widths.clone());
-        types.push(HeaderType { widths });
+        names.types.insert(text_of(kind, "name")?, (names.widths.len(), fields));
+        names.widths.push(widths);
     }
-    Ok(types)
+    Ok(())
 }
 
 fn headers(json: &Json, names: &mut Names) -> Result<Vec<Header>> {
@@ -169,7 +168,10 @@ fn headers(json: &Json, names: &mut Names) -> Result<Vec<Header>> {
         };
         names.headers.insert(text_of(header, "name")?, headers.len());
         names.kinds.push(kind);
-        headers.push(Header { kind: number, metadata: header["metadata"].as_bool().unwrap_or(false) });
+        headers.push(Header {
+            widths: names.widths[number].clone(),
+            metadata: header["metadata"].as_bool().unwrap_or(false),
+        });
     }
     Ok(headers)
 }

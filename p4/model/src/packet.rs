@@ -1,6 +1,14 @@
 //! The headers of a packet in the switch, and bits of bytes.
 
-use crate::program::{Field, Program, VALID};
+use crate::field::{Field, VALID};
+
+/// A header instance of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    /// Widths of its fields in bits; `None` for the one of variable length.
+    pub(crate) widths: Vec<Option<u32>>,
+    pub(crate) metadata: bool,
+}
 
 /// The values of all header instances.
 #[derive(Clone, Debug)]
@@ -18,12 +26,12 @@ struct Instance {
 }
 
 impl Phv {
-    pub(crate) fn new(program: &Program) -> Self {
-        let instance = |header: &crate::program::Header| {
-            let widths = program.types[header.kind].widths.clone();
+    pub(crate) fn new(headers: &[Header]) -> Self {
+        let instance = |header: &Header| {
+            let widths = header.widths.clone();
             Instance { valid: header.metadata, fields: vec![0; widths.len()], variable: Vec::new(), widths }
         };
-        Self { headers: program.headers.iter().map(instance).collect() }
+        Self { headers: headers.iter().map(instance).collect() }
     }
 
     pub(crate) fn is_valid(&self, header: usize) -> bool {
@@ -104,8 +112,8 @@ impl Phv {
     }
 
     /// Sets all metadata to 0.
-    pub(crate) fn reset_metadata(&mut self, program: &Program) {
-        for (instance, header) in self.headers.iter_mut().zip(&program.headers) {
+    pub(crate) fn reset_metadata(&mut self, headers: &[Header]) {
+        for (instance, header) in self.headers.iter_mut().zip(headers) {
             if header.metadata {
                 instance.fields.fill(0);
                 instance.variable.clear();

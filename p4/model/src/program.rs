@@ -3,28 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::expression::Expression;
-
-/// A field: a header instance, and its place in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
-    pub(crate) header: usize,
-    pub(crate) field: usize,
-}
-
-/// The place of the pseudo field `$valid$`.
-pub(crate) const VALID: usize = usize::MAX;
-
-#[derive(Clone, Debug)]
-pub(crate) struct HeaderType {
-    /// Widths in bits; `None` for the one of variable length.
-    pub(crate) widths: Vec<Option<u32>>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Header {
-    pub(crate) kind: usize,
-    pub(crate) metadata: bool,
-}
+use crate::field::{Field, VALID};
+use crate::packet::Header;
 
 #[derive(Clone, Debug)]
 pub(crate) enum ParserOp {
@@ -169,7 +149,6 @@ pub(crate) struct Standard {
 /// A program that was compiled for BMv2.
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub(crate) types: Vec<HeaderType>,
     pub(crate) headers: Vec<Header>,
     pub(crate) stacks: Vec<Vec<usize>>,
     pub(crate) states: Vec<ParseState>,
@@ -191,6 +170,6 @@ pub struct Program {
 
 impl Program {
     pub(crate) fn width(&self, at: Field) -> Option<u32> {
-        if at.field == VALID { Some(1) } else { self.types[self.headers[at.header].kind].widths[at.field] }
+        if at.field == VALID { Some(1) } else { self.headers[at.header].widths[at.field] }
     }
 }

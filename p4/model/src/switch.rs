@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::field::{Field, VALID};
 use crate::load::Error;
 use crate::packet::{Phv, bits};
-use crate::program::{Field, Next, Node, ParserOp, Pipeline, Primitive, Program, Value};
+use crate::program::{Next, Node, ParserOp, Pipeline, Primitive, Program, Value};
 use crate::table::{Entry, Installed, fits, lookup};
 
 /// A packet's arrival, and its stay in the queue.
@@ -178,7 +179,7 @@ impl Switch {
     /// A copy with the headers as they are now, and only these metadata.
     fn copied(&self, packet: &Packet, fields: u128) -> Packet {
         let mut phv = packet.phv.clone();
-        phv.reset_metadata(&self.program);
+        phv.reset_metadata(&self.program.headers);
         for field in self.program.field_lists.get(&fields).into_iter().flatten() {
             phv.set(*field, packet.phv.get(*field));
         }
@@ -186,7 +187,7 @@ impl Switch {
     }
 
     fn parse(&self, frame: &[u8]) -> Packet {
-        let mut phv = Phv::new(&self.program);
+        let mut phv = Phv::new(&self.program.headers);
         let mut at = 0;
         let mut next = vec![0; self.program.stacks.len()];
         let mut state = self.program.first_state;
@@ -306,7 +307,7 @@ impl Switch {
     fn apply(&mut self, id: usize, packet: &mut Packet) -> Option<usize> {
         let table = &self.program.tables[id];
         let value = |field: Field| match field.field {
-            crate::program::VALID => u128::from(packet.phv.is_valid(field.header)),
+            VALID => u128::from(packet.phv.is_valid(field.header)),
             _ => packet.phv.get(field),
         };
         let key: Vec<u128> = table.keys.iter().map(|(_, field, _, _)| value(*field)).collect();
