@@ -42,6 +42,9 @@ section! {
         pub(crate) drain: Duration = Duration::from_secs(2),
         /// File with the intents that were added while running, and with the history. Not set: both end with the program.
         pub(crate) state: Option<PathBuf> = None,
+        /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
+        /// reload, and shown as its intents.
+        pub(crate) intents: Option<PathBuf> = None,
         /// Token for the API of the devices.
         pub(crate) token: Option<Secret> = None,
     }

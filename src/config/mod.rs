@@ -5,6 +5,7 @@ pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod dta;
 pub(crate) mod filter;
+mod folder;
 pub(crate) mod manager;
 pub(crate) mod memory;
 pub(crate) mod renamed;
@@ -41,7 +42,24 @@ impl Settings {
             let remedy = "name a readable TOML file with -c, or leave -c out to use the defaults";
             CliError::io(format!("cannot read {}", path.display()), error, remedy)
         })?;
-        Self::parse(&text, &path.to_string_lossy()).map_err(|error| CliError::new(error.to_string()))
+        let mut settings =
+            Self::parse(&text, &path.to_string_lossy()).map_err(|error| CliError::new(error.to_string()))?;
+        settings.add_intents(path)?;
+        Ok(settings)
+    }
+
+    /// Adds the intents of the manager's folder. `file`: where the others are.
+    fn add_intents(&mut self, file: &Path) -> Result<(), CliError> {
+        let Some(folder) = self.manager.as_mut().and_then(|manager| manager.intents.take()) else {
+            return Ok(());
+        };
+        let name = |intent: &::manager::intent::IntentSettings| {
+            intent.show().to_written()["name"].as_str().unwrap_or_default().to_owned()
+        };
+        let place = file.display().to_string();
+        let names = self.intents.iter().map(|intent| (name(intent), place.clone())).collect();
+        self.intents.extend(folder::intents(&folder, names)?);
+        Ok(())
     }
 
     /// The settings that `text` gives. `file` is its name in messages.

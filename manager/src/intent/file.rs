@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use detect::{Metric, PortRange, Prefix};
-use settings::read::{ConfigError, DeValue, Node, Reader, is_written, span_of};
+use settings::read::{ConfigError, DeValue, Node, Reader, span_of};
 use settings::setting::{Chapter, Setting, Shown};
 use settings::values::{self, Protocol};
 use settings::{choice, section};
@@ -73,7 +73,7 @@ section! {
         /// Names or labels of edge devices; `*` stands for any text.
         pub(crate) edges: Vec<String> = Vec::new(),
         /// Two hosts: only the flows between them.
-        pub(crate) between: Vec<String> = Vec::new(),
+        pub(crate) between: Several<String> = Several::default(),
     }
 }
 
@@ -211,7 +211,8 @@ impl<T: Setting> Setting for Several<T> {
     }
 
     fn show(&self) -> Shown {
-        self.0.show()
+        // An empty list would be refused where it is read again.
+        if self.0.is_empty() { Shown::Nothing } else { self.0.show() }
     }
 }
 
@@ -400,8 +401,8 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
     let ports = |list: &Several<Port>| list.0.iter().map(|port| port.0.bounds()).collect();
     let metrics = |list: &[MetricName]| list.iter().map(|name| name.0).collect();
     let TellSettings { thresholds, coarsest, rule, filter, then } = &settings.tell;
-    let between = match settings.at.between.as_slice() {
-        [] if !is_written(root, &["intents", index, "at", "between"]) => None,
+    let between = match settings.at.between.0.as_slice() {
+        [] => None,
         [a, b] if a != b => Some((a.clone(), b.clone())),
         _ => {
             let span = span_of(root, &["intents", index, "at", "between"]);
