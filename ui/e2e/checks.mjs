@@ -244,12 +244,157 @@ export async function intents(page, base) {
   await row.waitFor({ ...WAIT, state: 'detached' });
 }
 
+const FORM = '.watch-flows';
+
+/** The plan and its removal for the form as it is filled in. */
+async function planOf(page) {
+  await page.getByRole('button', { name: 'Show plan' }).click();
+  await until(page, '.plan', (text) => /entries added/.test(text), 'the plan');
+  await until(page, '.plan .facts', (text) => /Goodput[\d.]+ %/.test(text), 'the goodput');
+  return page.locator('.plan .facts').textContent();
+}
+
+/** The form says what it derived from a queue, a link and an event. */
+export async function watchThis(page, base) {
+  await open(page, base, 'intents');
+  if (!(await hasManager(page, 'intents'))) return;
+  await open(page, base, 'topology');
+  await page.locator('.canvas canvas').first().waitFor(WAIT);
+  await until(page, '.map-summary', (text) => /^[2-9] nodes/.test(text), 'nodes on the map');
+  await page.locator('.canvas').focus();
+  await page.keyboard.press('ArrowRight');
+  await page
+    .getByRole('link', { name: /^watch queue|^watch its queues/ })
+    .first()
+    .click();
+  await until(page, `${FORM} .derived`, (text) => /^Derived from (queue|leaf|spine)/.test(text), 'the queue');
+  // Flows that are measured without a filter tell how many reports will come.
+  assert.match(await planOf(page), /Reports[\d.]+ ?k?\/s, [\d.]+ Mb\/s \(from \d+ flows/);
+  await open(page, base, 'intents/new?from=link&node=101&to=201&name=link-101-201&watch=link_utilization');
+  await until(
+    page,
+    `${FORM} .derived`,
+    (text) => /^Derived from the link leaf1 → spine1/.test(text),
+    'the link',
+  );
+  assert.equal(await page.locator(`${FORM} [data-key="edges"]`).inputValue(), 'leaf1');
+  await planOf(page);
+  await open(page, base, 'events');
+  await eventWithFlow(page);
+  await until(page, `${FORM} .derived`, (text) => /^Derived from an event/.test(text), 'the event');
+  assert.notEqual(await page.locator(`${FORM} [data-key="src"]`).inputValue(), '', 'the flow of the event');
+  await page.getByRole('button', { name: 'Clear' }).click();
+}
+
+/** Opens an event that has a flow, and follows its link. In a burst a row may leave the list at once. */
+async function eventWithFlow(page) {
+  const deadline = Date.now() + WAIT.timeout;
+  const pause = page.getByRole('button', { name: 'Pause' });
+  await page.locator('.event-line').first().waitFor(WAIT);
+  await pause.click();
+  while (Date.now() < deadline) {
+    await page.locator('.event-line', { hasText: '→' }).first().click();
+    const link = page.locator('.event-details').getByRole('link', { name: 'watch this' }).first();
+    const there = await link.click({ timeout: 2_000 }).then(
+      () => true,
+      () => false,
+    );
+    if (there) return;
+  }
+  assert.fail('an event has “watch this”');
+}
+
+/** Presses Tab until the element that `matches` has the focus. */
+async function tabTo(page, matches, what) {
+  for (let i = 0; i < 80; i += 1) {
+    await page.keyboard.press('Tab');
+    const at = await page.evaluate(() => {
+      const { tagName, textContent, dataset } = document.activeElement;
+      return { tagName, text: (textContent ?? '').trim(), key: dataset.key ?? '' };
+    });
+    if (matches(at)) return;
+  }
+  assert.fail(`${what} cannot be reached with Tab`);
+}
+
+/** An intent is planned, applied, verified and removed without a pointer; the page is not wider than the screen. */
+export async function intentsByKeyboard(page, base) {
+  await open(page, base, 'overview');
+  await open(page, base, 'intents');
+  if (!(await hasManager(page, 'intents'))) return;
+  await page.evaluate(() => document.activeElement?.blur());
+  const button = (name) => (at) => at.tagName === 'BUTTON' && at.text === name;
+  await tabTo(page, (at) => at.key === 'name', 'the name');
+  await page.keyboard.type('keys');
+  await tabTo(page, (at) => at.key === 'proto', 'the protocol');
+  await page.keyboard.type('udp');
+  await tabTo(page, button('Show plan'), 'Show plan');
+  await page.keyboard.press('Enter');
+  await until(page, '.plan', (text) => /entries added|nothing changes/.test(text), 'the plan');
+  await tabTo(page, button('Apply'), 'Apply');
+  await page.keyboard.press('Enter');
+  await until(page, INTENTS, (text) => /keys(complete|seen)/.test(text), 'the verified state');
+  await until(page, '.progress', (text) => /leaf1in_sync/.test(text), 'each device');
+  const wider = await page.evaluate(
+    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  );
+  assert.equal(wider, 0, 'the page is wider than the screen');
+  await page.evaluate(() => document.activeElement?.blur());
+  await tabTo(page, button('Remove'), 'Remove');
+  await page.keyboard.press('Enter');
+  await until(page, '.intents .armed', (text) => text === 'Really remove keys?', 'the question');
+  await page.keyboard.press('Enter');
+  await page.locator(`${INTENTS} tr`, { hasText: 'keys' }).waitFor({ ...WAIT, state: 'detached' });
+}
+
+/** With a token that may only read, controls that change something are disabled, and say why; nothing typed is lost. */
+export async function readOnly(page, base) {
+  await open(page, base, 'intents');
+  if (!(await hasManager(page, 'intents'))) return;
+  const role = { role: 'read', name: 'reader', needs_token: true };
+  await page.route('**/api/v1/session', (route) => route.fulfill({ json: role }));
+  await page.reload();
+  const apply = page.getByRole('button', { name: 'Apply' });
+  const stop = page.getByRole('button', { name: 'Stop all INT' });
+  await until(page, '#read-only', (text) => /may only read/.test(text), 'the reason');
+  assert.ok((await apply.isDisabled()) && (await stop.isDisabled()), 'controls are disabled');
+  const name = page.locator(`${FORM} [data-key="name"]`);
+  await name.fill('reader');
+  await name.press('Enter');
+  await planOf(page);
+  await open(page, base, 'devices');
+  await until(page, '.read-only', (text) => /may only read/.test(text), 'the reason on Devices');
+  assert.ok(await stop.isDisabled(), 'the control on Devices is disabled');
+  // A server that learns of the role later refuses; what was typed stays.
+  await page.unroute('**/api/v1/session');
+  const refusal = { status: 403, json: { error: 'this token may only read' } };
+  await page.route('**/api/v1/intents', (route) =>
+    route.request().method() === 'PUT' ? route.fulfill(refusal) : route.fallback(),
+  );
+  await open(page, base, 'intents');
+  await page.reload();
+  await name.fill('reader');
+  await apply.click();
+  await until(page, `${FORM} .answer`, (text) => /may only read/.test(text), 'the refusal');
+  assert.equal(await name.inputValue(), 'reader', 'what was typed');
+  await page.unroute('**/api/v1/intents');
+  await page.getByRole('button', { name: 'Clear' }).click();
+}
+
 export async function devices(page, base) {
   await open(page, base, 'devices');
   if (!(await hasManager(page, 'devices'))) return;
   await until(page, '.panel[aria-label="Devices"] tbody', (text) => /in_sync/.test(text), 'the devices');
   await until(page, '.panel[aria-label="Ports"] tbody', (text) => /source and sink/.test(text), 'the roles');
   await until(page, '.rules', (text) => /watch/.test(text), 'the rules');
+  await until(page, '.side .facts', (text) => /After a restart/.test(text), 'the capabilities');
+  // All INT stops, and starts again, by one control that asks first.
+  await page.getByRole('button', { name: 'Stop all INT' }).click();
+  await page.getByRole('button', { name: 'Really stop all INT?' }).click();
+  await until(page, '.devices .facts', (text) => /stopped by hand/.test(text), 'INT is stopped');
+  await until(page, '.rules', (text) => !/watch/.test(text), 'no watchlist');
+  await page.getByRole('button', { name: 'Start INT' }).click();
+  await until(page, '.rules', (text) => /watch/.test(text), 'the watchlist is back');
 }
 
 /** Whether the program has collector memory. Without it both pages explain how to add it. */

@@ -8,6 +8,7 @@ import { findChromium, launch } from './browser.mjs';
 import * as checks from './checks.mjs';
 
 const WIDE = { width: 1440, height: 900 };
+const PHONE = { width: 390, height: 844 };
 const NARROW = { width: 420, height: 860 };
 const PAGES = ['overview', 'topology', 'flow', 'events', 'intents', 'devices', 'stores', 'lists', 'sql'];
 
@@ -40,10 +41,10 @@ async function check(name, run) {
 async function newPage(context, problems) {
   const page = await context.newPage();
   page.on('console', (message) => {
-    if (message.type() !== 'error') return;
+    if (!['error', 'warning'].includes(message.type())) return;
     const text = `${message.text()} ${message.location().url}`;
     // Without collector memory, /dta answers 404; without a manager, so do its paths.
-    if (!/\/query\b.*|\/api\/v1\/(dta|intents|devices|domain)|status of (400|401)/.test(text))
+    if (!/\/query\b.*|\/api\/v1\/(dta|intents|devices|domain)|status of (400|401|403)/.test(text))
       problems.push(text);
   });
   page.on('pageerror', (error) => problems.push(error.stack ?? error.message));
@@ -57,7 +58,14 @@ async function pagesOf(base, token) {
     const page = await newPage(context, problems);
     if (token) await page.goto(`${base}?token=${token}`);
     for (const name of PAGES) await check(name, () => checks[name](page, base));
-    await check('no errors on the console', () => {
+    await check('watch this from a queue, a link and an event', () => checks.watchThis(page, base));
+    await check('intents by keyboard only, on a narrow screen', async () => {
+      await page.setViewportSize(PHONE);
+      await checks.intentsByKeyboard(page, base);
+      await page.setViewportSize(WIDE);
+    });
+    await check('a token that may only read', () => checks.readOnly(page, base));
+    await check('no errors and no warnings on the console', () => {
       if (problems.length > 0) throw new Error(problems.slice(0, 5).join('\n'));
     });
     const directory = process.env.SCREENSHOTS;

@@ -111,7 +111,8 @@ function highlighted({ path }: Picture): Set<string> | null {
 export function styles(): StylesheetJson {
   return [
     {
-      selector: 'node',
+      // Elements are drawn only when they have their data.
+      selector: 'node[colour]',
       style: {
         width: 'data(width)',
         height: 48,
@@ -133,7 +134,7 @@ export function styles(): StylesheetJson {
       },
     },
     {
-      selector: 'edge',
+      selector: 'edge[colour]',
       style: {
         width: 'data(width)',
         'line-color': 'data(colour)',
