@@ -381,20 +381,22 @@ export async function readOnly(page, base) {
   await page.getByRole('button', { name: 'Clear' }).click();
 }
 
+const RULES = '.panel[aria-label="Rules"] .rules';
+
 export async function devices(page, base) {
   await open(page, base, 'devices');
   if (!(await hasManager(page, 'devices'))) return;
   await until(page, '.panel[aria-label="Devices"] tbody', (text) => /in_sync/.test(text), 'the devices');
   await until(page, '.panel[aria-label="Ports"] tbody', (text) => /source and sink/.test(text), 'the roles');
-  await until(page, '.rules', (text) => /watch/.test(text), 'the rules');
+  await until(page, RULES, (text) => /watch/.test(text), 'the rules');
   await until(page, '.side .facts', (text) => /After a restart/.test(text), 'the capabilities');
   // All INT stops, and starts again, by one control that asks first.
   await page.getByRole('button', { name: 'Stop all INT' }).click();
   await page.getByRole('button', { name: 'Really stop all INT?' }).click();
   await until(page, '.devices .facts', (text) => /stopped by hand/.test(text), 'INT is stopped');
-  await until(page, '.rules', (text) => !/watch/.test(text), 'no watchlist');
+  await until(page, RULES, (text) => !/watch/.test(text), 'no watchlist');
   await page.getByRole('button', { name: 'Start INT' }).click();
-  await until(page, '.rules', (text) => /watch/.test(text), 'the watchlist is back');
+  await until(page, RULES, (text) => /watch/.test(text), 'the watchlist is back');
 }
 
 /** Whether the program has collector memory. Without it both pages explain how to add it. */

@@ -1,4 +1,5 @@
 import { ApiError, get } from './api/client';
+import type { SessionView } from './api/generated';
 
 type Listener = () => void;
 
@@ -6,13 +7,13 @@ const RETRY_MS = 3_000;
 
 /** What the token of this page may do. */
 class Session {
-  private role: 'read' | 'operate' = 'operate';
+  private role: SessionView['role'] = 'operate';
   private readonly listeners = new Set<Listener>();
 
   /** Asks until there is an answer; until then, nothing is disabled. */
   async load(): Promise<void> {
     try {
-      const { role } = await get<{ role: 'read' | 'operate' }>('session');
+      const { role } = await get<SessionView>('session');
       this.role = role;
       for (const listener of this.listeners) listener();
     } catch (error) {
