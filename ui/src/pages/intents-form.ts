@@ -127,8 +127,10 @@ export function intentForm(options: Options) {
   };
 }
 
-function field(label: string, input: HTMLElement, hint = ''): HTMLElement {
-  return h('label', { class: 'field', title: hint }, h('span', {}, label), input);
+/** A labelled input; the hint is part of the label, so that everyone gets it. */
+function field(label: string, input: HTMLElement, hint = '', kind = ''): HTMLElement {
+  const about = hint === '' ? null : h('small', {}, ` ${hint}`);
+  return h('label', { class: `field ${kind}`.trim() }, h('span', {}, label, about), input);
 }
 
 function text(name: string, placeholder: string): HTMLInputElement {
@@ -149,11 +151,11 @@ function select(choices: readonly [string, string][]): HTMLSelectElement {
 function controls() {
   return {
     name: text('name', 'web'),
-    src: text('src', 'any, or 10.0.0.0/8, …'),
-    dst: text('dst', 'any, or 10.0.0.0/8, …'),
+    src: text('src', 'any'),
+    dst: text('dst', 'any'),
     sport: text('sport', 'any'),
-    dport: text('dport', 'any, or 443, 8000-8999'),
-    proto: text('proto', 'any, or tcp, udp'),
+    dport: text('dport', 'any'),
+    proto: text('proto', 'any'),
     mode: select([
       ['auto', 'the cheapest'],
       ['md', 'INT-MD'],
@@ -161,9 +163,9 @@ function controls() {
       ['postcard', 'postcards'],
       ['sf', 'SF-INT'],
     ]),
-    sample: text('sample', 'every packet, or 1 in 10'),
-    edges: text('edges', 'everywhere, or leaf*, …'),
-    between: text('between', 'any, or two hosts: h1, h9'),
+    sample: text('sample', 'every packet'),
+    edges: text('edges', 'everywhere'),
+    between: text('between', 'any hosts'),
     filter: select([
       ['', 'every packet'],
       ['per_hop', 'changes at a hop'],
@@ -171,10 +173,10 @@ function controls() {
       ['change', 'changes of path or bucket'],
     ]),
     metric: select(METRICS.filter((one) => one !== 'flow_path').map((one) => [one, one])),
-    threshold: text('threshold', 'more than, as 20us'),
-    rule: text('rule', 'as max(queue_occupancy) > 50'),
-    budget: text('budget', 'unlimited, or 2000 reports/s'),
-    until: text('until', 'never, or 2h'),
+    threshold: text('threshold', 'any change'),
+    rule: text('rule', 'none'),
+    budget: text('budget', 'unlimited'),
+    until: text('until', 'never'),
     priority: text('priority', '100'),
   } satisfies Record<Exclude<TextKey, 'derived'>, HTMLInputElement | HTMLSelectElement>;
 }
@@ -186,7 +188,7 @@ function inputs() {
   const watch = METRICS.map((metric) => ({ metric, box: h('input', { type: 'checkbox' }) }));
   const complete = completion(all);
   const of = field('Of', all.metric);
-  const by = field('By', all.threshold, 'A change above this is significant');
+  const by = field('By more than', all.threshold, 'as 20us');
   const compares = (): void => {
     for (const one of [of, by]) show(one, all.filter.value !== 'change');
   };
@@ -195,33 +197,29 @@ function inputs() {
   const group = (title: string, ...children: Child[]): HTMLElement =>
     h('fieldset', {}, h('legend', {}, title), h('div', { class: 'fields' }, ...children));
   const rows = [
-    field('Name', all.name, 'Letters, digits, “.”, “_” and “-”'),
+    field('Name', all.name, 'letters, digits, “.”, “_” and “-”'),
     group(
       'Flows',
-      field('Source', all.src),
-      field('Destination', all.dst),
+      field('Source', all.src, 'as 10.0.0.0/8'),
+      field('Destination', all.dst, 'as 10.0.0.1'),
       field('Source port', all.sport),
-      field('Port', all.dport),
-      field('Protocol', all.proto),
+      field('Port', all.dport, 'as 443, 8000-8999'),
+      field('Protocol', all.proto, 'as tcp, udp'),
       h('label', { class: 'check' }, both, 'both directions'),
     ),
     group('Watch', ...metrics),
-    group(
-      'Where',
-      field('At', all.edges, 'Names or labels of edge devices'),
-      field('Between', all.between, 'Two hosts of [[inventory.hosts]]'),
-    ),
+    group('Where', field('At', all.edges, 'as leaf*'), field('Between', all.between, 'as h1, h9')),
     group(
       'How',
       field('Mode', all.mode),
-      field('Sample', all.sample, 'Which share of the packets of a flow is measured'),
+      field('Sample', all.sample, 'as 1 in 10'),
       field('Report', all.filter),
       of,
       by,
-      field('Rule', all.rule, 'A condition in the language of [[rules]]'),
-      field('Budget', all.budget, 'Reports per second at most, kept by raising the threshold'),
-      field('Until', all.until),
-      field('Priority', all.priority, 'Of intents for the same flow, the greatest number decides the mode'),
+      field('Rule', all.rule, 'as max(queue_occupancy) > 50', 'wide'),
+      field('Budget', all.budget, 'reports/s at most'),
+      field('Until', all.until, 'as 2h'),
+      field('Priority', all.priority, 'greatest decides'),
     ),
     complete.lists,
   ];

@@ -2,7 +2,9 @@ import type { Device, Domain, Plan } from '../api/manager';
 import { h, s, setText, show } from '../lib/dom';
 import { gets, places, tone } from '../model/intents';
 
+/** Widest drawing; a narrower box gets a narrower one, so that names stay as large. */
 const WIDTH = 640;
+const LEAST = 280;
 const HEIGHT = 220;
 /** A larger network is shown as a table only. */
 const MOST = 40;
@@ -22,14 +24,15 @@ export function domainMap() {
         note,
         devices.length > MOST ? `${devices.length} devices: too many for this map` : 'No devices.',
       );
-      if (fits) box.replaceChildren(drawing(devices, domain, plan));
+      const width = Math.max(LEAST, Math.min(WIDTH, box.clientWidth || WIDTH));
+      if (fits) box.replaceChildren(drawing(devices, domain, plan, width));
     },
   };
 }
 
-function drawing(devices: readonly Device[], domain: Domain, plan: Plan | null): SVGElement {
+function drawing(devices: readonly Device[], domain: Domain, plan: Plan | null, width: number): SVGElement {
   const placed = places(devices, domain.links);
-  const at = new Map(placed.map((one) => [one.node, { x: one.x * WIDTH, y: 36 + one.y * (HEIGHT - 84) }]));
+  const at = new Map(placed.map((one) => [one.node, { x: one.x * width, y: 36 + one.y * (HEIGHT - 84) }]));
   const lines = domain.links.flatMap(([a = 0, , b = 0]) => {
     const [from, to] = [at.get(a), at.get(b)];
     return from && to ? [s('line', { x1: from.x, y1: from.y, x2: to.x, y2: to.y, class: 'link' })] : [];
@@ -52,7 +55,7 @@ function drawing(devices: readonly Device[], domain: Domain, plan: Plan | null):
   const label = plan ? 'What each device gets' : 'Devices by state';
   return s(
     'svg',
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': label },
+    { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': label },
     ...lines,
     ...nodes,
   );
