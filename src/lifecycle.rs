@@ -38,7 +38,7 @@ use crate::{
     notify,
     pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    reporter_role, sql, switch, translator_role,
+    reporter_role, sql, switch, tls, translator_role,
     worker::{Worker, WorkerHandle},
 };
 use settings::values::Size;
@@ -63,6 +63,7 @@ pub(crate) struct Server {
     memory: Option<memory_role::Role>,
     manager: Option<manager_role::Role>,
     api: Option<Api>,
+    tls: Arc<tls::Endpoint>,
     generation: u32,
     /// Devices of the manager inside this process.
     devices: Option<manager_role::Local>,
@@ -201,6 +202,7 @@ impl Server {
             memory: None,
             manager: None,
             api: None,
+            tls: Arc::default(),
             generation: 0,
             devices: None,
             drops_privileges: false,
@@ -240,6 +242,7 @@ impl Server {
 
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.active_config.settings();
+        self.tls.replace(settings.api.server().map_err(|problem| CliError::new(problem.message))?);
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
         let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
         let aggregator = settings.aggregator.as_ref();
@@ -315,6 +318,7 @@ impl Server {
             translator: self.translator.as_ref().map(translator_role::Role::handle),
             memory: self.memory.as_ref().map(memory_role::Role::handle),
             manager: self.manager.as_ref().map(manager_role::Role::handle),
+            tls: Arc::clone(&self.tls),
             sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned(), "[api] query_timeout")),
             store: reader,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
@@ -476,6 +480,7 @@ impl Server {
         };
         let new = self.overrides.apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
         let secrets = self.read_secrets()?;
+        let tls = new.api.server().map_err(|problem| problem.message)?;
         let before = self.active_config.settings();
         let (mut merged, mut unchanged) = before.reload(new);
         if let (Some(role), Some(old), Some(new)) = (&self.switch, &before.switch, &mut merged.switch) {
@@ -489,6 +494,7 @@ impl Server {
         let detection = build::detection(&merged, generation)?;
         self.generation = generation;
         secrets.into_iter().for_each(NewSecret::activate);
+        self.tls.replace(tls);
         let rules = rule_names(&merged);
         let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
         let pending: Vec<_> =

@@ -37,6 +37,7 @@ mod reporter_role;
 mod rules;
 mod sql;
 mod switch;
+mod tls;
 mod topology;
 mod translator_role;
 mod view;

@@ -16,6 +16,7 @@ use crate::{
     monitor::{Detail, Monitor, version_name},
     reporter_role::ReporterView,
     switch::{FilterView, PortView, SwitchView},
+    tls::{Endpoint, Failure},
     topology::merged,
     translator_role::view::TranslatorView,
     view,
@@ -51,6 +52,20 @@ impl Format {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
+    }
+}
+
+/// TLS connections to the API.
+fn handshakes(text: &mut Text, tls: &Endpoint) {
+    let about = "TLS handshakes of clients of the API that succeeded.";
+    text.single("tls_handshakes_total", "counter", about, tls.completed());
+    text.metric(
+        "tls_handshakes_failed_total",
+        "counter",
+        "TLS handshakes of clients of the API that failed.",
+    );
+    for failure in Failure::ALL {
+        text.sample("tls_handshakes_failed_total", &[("reason", &failure.word())], tls.failed(failure));
     }
 }
 
@@ -105,6 +120,7 @@ pub(crate) fn text(
     switch: Option<&SwitchView>,
     aggregator: Option<&AggregatorView>,
     (reporter, reports, memory): (Option<&ReporterView>, Option<&TranslatorView>, Option<&MemoryView>),
+    tls: &Endpoint,
     format: Format,
 ) -> String {
     let detail = monitor.detail();
@@ -152,6 +168,7 @@ pub(crate) fn text(
         "Events dropped because a client of the live stream was too slow.",
         streams.shed,
     );
+    handshakes(&mut text, tls);
     switching(&mut text, switch);
     reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
     aggregating(&mut text, aggregator);
@@ -629,8 +646,10 @@ mod tests {
     #[test]
     fn both_formats_are_valid_and_say_the_same() {
         let monitor = idle();
-        let plain = super::text(&monitor, None, None, (None, None, None), Format::Prometheus);
-        let open = super::text(&monitor, None, None, (None, None, None), Format::OpenMetrics);
+        let plain =
+            super::text(&monitor, None, None, (None, None, None), &Endpoint::default(), Format::Prometheus);
+        let open =
+            super::text(&monitor, None, None, (None, None, None), &Endpoint::default(), Format::OpenMetrics);
         let plain = check::check(&plain, Format::Prometheus);
         let open = check::check(&open, Format::OpenMetrics);
         let named = |(name, (kind, samples)): (String, (String, usize))| {
@@ -661,7 +680,14 @@ mod tests {
 
     #[test]
     fn the_reference_page_is_up_to_date() {
-        let made = reference(&super::text(&idle(), None, None, (None, None, None), Format::Prometheus));
+        let made = reference(&super::text(
+            &idle(),
+            None,
+            None,
+            (None, None, None),
+            &Endpoint::default(),
+            Format::Prometheus,
+        ));
         testkit::compare_page("docs/reference/metrics.md", &made);
     }
 

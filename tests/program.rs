@@ -22,4 +22,5 @@ mod program {
     mod server;
     mod sf_truth;
     mod switch_filter;
+    mod tls;
 }

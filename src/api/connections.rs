@@ -19,7 +19,11 @@ use tokio::{
     time::{self, Instant, Sleep},
 };
 
-use crate::lock::lock;
+use super::transport::Transport;
+use crate::{
+    lock::lock,
+    tls::{Endpoint, Failure},
+};
 
 /// A listener that always accepts, and closes an older connection when there are too many.
 pub(super) struct Limited {
@@ -30,6 +34,7 @@ pub(super) struct Limited {
 /// The open connections.
 #[derive(Debug)]
 struct Open {
+    tls: Arc<Endpoint>,
     max: usize,
     /// Time for a request to arrive, and for a response to be received.
     limit: Duration,
@@ -52,6 +57,8 @@ struct ConnectionState {
 /// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
+    /// The TLS handshake is not completed.
+    Handshake,
     /// Waits for a request, or for the rest of one.
     Waiting,
     /// Its request is being processed.
@@ -112,15 +119,19 @@ impl Open {
                 });
                 ages.min()
             };
-            let (_, id) = oldest(Phase::Waiting).or_else(|| oldest(Phase::Sending))?;
+            let oldest = oldest(Phase::Handshake)
+                .or_else(|| oldest(Phase::Waiting))
+                .or_else(|| oldest(Phase::Sending));
+            let (_, id) = oldest?;
             if let Some(slot) = slots.remove(&id) {
                 slot.evict();
             }
         }
         let id = *next;
         *next += 1;
-        let state =
-            ConnectionState { phase: Phase::Waiting, since: Instant::now(), evicted: false, waker: None };
+        let stream = Transport::new(stream, self.tls.config());
+        let phase = if stream.is_pending() { Phase::Handshake } else { Phase::Waiting };
+        let state = ConnectionState { phase, since: Instant::now(), evicted: false, waker: None };
         let slot = Arc::new(ConnectionHandle(Mutex::new(state)));
         slots.insert(id, Arc::clone(&slot));
         let deadline = Box::pin(time::sleep(self.limit));
@@ -139,7 +150,7 @@ impl Open {
 /// A connection, registered among the open ones.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Transport,
     slot: Arc<ConnectionHandle>,
     id: u64,
     open: Arc<Open>,
@@ -149,6 +160,30 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Completes the handshake, if there is one. An error is counted once.
+    fn secure(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        if !self.stream.is_pending() {
+            return Poll::Ready(Ok(()));
+        }
+        let (outcome, failure) = match self.stream.handshake(cx) {
+            Poll::Pending => (self.watch(cx, Poll::Pending), None),
+            Poll::Ready(Ok(())) => (Poll::Ready(Ok(())), None),
+            Poll::Ready(Err((failure, error))) => (Poll::Ready(Err(error)), Some(failure)),
+        };
+        match &outcome {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => {
+                self.slot.set(Phase::Waiting);
+                self.open.tls.count(None);
+            }
+            Poll::Ready(Err(error)) => {
+                self.stream = Transport::Failed;
+                self.open.tls.count(Some(failure.unwrap_or_else(|| Failure::of(error))));
+            }
+        }
+        outcome
+    }
+
     /// Returns `outcome` of a read or write, or an error if the connection was evicted or its phase takes too long. A client that sends or
     /// receives byte by byte does not extend the time limit.
     fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -168,6 +203,7 @@ impl Connection {
         let due = match phase {
             // A request has limits of its own.
             Phase::Responding => return Poll::Pending,
+            Phase::Handshake => since + limit.min(HANDSHAKE_TIME),
             Phase::Waiting | Phase::Sending => since + limit,
             // The server sends a keep-alive comment four times as often.
             Phase::Streaming => self.moved.max(since) + limit,
@@ -187,8 +223,13 @@ impl Drop for Connection {
 
 impl Limited {
     /// At most `max` connections at once; a request must arrive, and a response be received, within `limit`.
-    pub(super) fn new(listener: tokio::net::TcpListener, max: usize, limit: Duration) -> Self {
-        Self { listener, open: Arc::new(Open { max, limit, slots: Mutex::default() }) }
+    pub(super) fn new(
+        listener: tokio::net::TcpListener,
+        tls: Arc<Endpoint>,
+        max: usize,
+        limit: Duration,
+    ) -> Self {
+        Self { listener, open: Arc::new(Open { tls, max, limit, slots: Mutex::default() }) }
     }
 }
 
@@ -235,6 +276,7 @@ impl AsyncRead for Connection {
         cx: &mut task::Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        task::ready!(self.secure(cx))?;
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
         self.watch(cx, outcome)
     }
@@ -246,18 +288,27 @@ impl AsyncWrite for Connection {
         cx: &mut task::Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        task::ready!(self.secure(cx))?;
         let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.watch(cx, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        // All that was to be sent has been passed to the kernel.
-        self.slot.sent();
-        Pin::new(&mut self.stream).poll_flush(cx)
+        if self.stream.is_pending() {
+            // Nothing was written yet.
+            return Poll::Ready(Ok(()));
+        }
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        if outcome.is_ready() {
+            // All that was to be sent has been passed to the kernel.
+            self.slot.sent();
+        }
+        self.watch(cx, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.watch(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -265,6 +316,7 @@ impl AsyncWrite for Connection {
         cx: &mut task::Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        task::ready!(self.secure(cx))?;
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.watch(cx, outcome)
     }
@@ -273,6 +325,9 @@ impl AsyncWrite for Connection {
         self.stream.is_write_vectored()
     }
 }
+
+/// Time for a TLS handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -288,7 +343,7 @@ mod tests {
     async fn listening(max: usize, limit: Duration) -> (Limited, SocketAddr) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Limited::new(listener, max, limit), address)
+        (Limited::new(listener, Arc::default(), max, limit), address)
     }
 
     #[test]
@@ -317,6 +372,28 @@ mod tests {
             assert_eq!(evicted, [false, true, true, false]);
             drop(servers);
             assert_eq!(lock(&limited.open.slots).1.len(), 0);
+        });
+    }
+
+    #[test]
+    fn a_handshake_that_takes_too_long_is_counted() {
+        run(async {
+            let file =
+                |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
+            let identity = crate::tls::Identity { certificate: file("server.pem"), key: file("server.key") };
+            let (mut limited, address) = listening(1, Duration::from_millis(20)).await;
+            let endpoint = Arc::clone(&limited.open.tls);
+            endpoint.replace(Some(crate::tls::server(&identity, None).unwrap()));
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            let (mut server, _) = limited.accept().await;
+            // The beginning of a handshake does not extend the time limit.
+            io::Write::write_all(&mut client, &[22, 3, 1]).unwrap();
+            let error = server.read(&mut [0; 1]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert!(server.read(&mut [0; 1]).await.is_err());
+            let failed = Failure::ALL.map(|failure| endpoint.failed(failure));
+            assert_eq!((endpoint.completed(), failed), (0, [0, 1, 0, 0, 0, 0]));
+            drop(client);
         });
     }
 

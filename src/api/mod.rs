@@ -20,6 +20,7 @@ mod stored;
 mod stream;
 mod switch;
 mod translator;
+mod transport;
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-use crate::{active_config::ActiveConfig, control::Control, live::Hub, monitor::Monitor, sql};
+use crate::{active_config::ActiveConfig, control::Control, live::Hub, monitor::Monitor, sql, tls};
 pub(crate) use page::PAGES;
 use refusal::Refusal;
 pub(crate) use server::Api;
@@ -61,6 +62,8 @@ pub(crate) struct Context {
     pub(crate) memory: Option<crate::memory_role::Handle>,
     /// The manager, if there is one.
     pub(crate) manager: Option<crate::manager_role::Handle>,
+    /// TLS of the API.
+    pub(crate) tls: Arc<tls::Endpoint>,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<store::Reader>>,
     /// SQL over it.

@@ -103,7 +103,7 @@ impl Api {
 
 async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => Limited::new(listener, MAX_CONNECTIONS, CONNECTION_TIME),
+        Ok(listener) => Limited::new(listener, Arc::clone(&context.tls), MAX_CONNECTIONS, CONNECTION_TIME),
         Err(error) => {
             context.control.failed(format!("the API cannot serve: {error}"));
             return;

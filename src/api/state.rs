@@ -189,7 +189,8 @@ pub(crate) async fn metrics(
     let translator = context.translator.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
     let dta = (reporter.as_ref(), translator.as_ref(), memory.as_ref());
-    let text = metrics::text(&context.monitor, switch.as_ref(), aggregator.as_ref(), dta, format);
+    let text =
+        metrics::text(&context.monitor, switch.as_ref(), aggregator.as_ref(), dta, &context.tls, format);
     Ok(([(header::CONTENT_TYPE, format.content_type())], text))
 }
 

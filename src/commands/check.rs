@@ -69,6 +69,13 @@ fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings.extend(settings.open_listeners());
+    let api = &settings.api;
+    if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
+        warnings.push(format!(
+            "the token of the API crosses the network in the clear; set [api] tls, or listen on 127.0.0.1 behind a TLS proxy (now {})",
+            api.listen
+        ));
+    }
     warnings
 }
 
@@ -110,7 +117,11 @@ fn summary(settings: &Settings) -> String {
     });
     let others = aggregator.unwrap_or_default() + &dta(settings);
     if !settings.collects() {
-        return format!("ok: {switch}{others}no collector, API on http://{}\n", settings.api.listen);
+        return format!(
+            "ok: {switch}{others}no collector, API on {}://{}\n",
+            settings.api.scheme(),
+            settings.api.listen
+        );
     }
     let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
     let store = match settings.store.enabled {
@@ -119,8 +130,9 @@ fn summary(settings: &Settings) -> String {
     };
     let (rules, workers) = (settings.rules.len(), settings.collector.workers);
     format!(
-        "ok: {switch}{others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on http://{}\n",
+        "ok: {switch}{others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n",
         listen.join(" "),
+        settings.api.scheme(),
         settings.api.listen
     )
 }

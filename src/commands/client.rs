@@ -1,18 +1,24 @@
 //! A client for the program's own API: HTTP/1.1 over one TCP connection per request, bodies by length, chunked or until
-//! the connection closes, and server-sent events. Plain HTTP only: the API listens on loopback by default.
+//! the connection closes, and server-sent events. With or without TLS.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
-/// Address of a running hopwise, and the token for it.
+use crate::tls;
+
+/// Address of a running hopwise, and what it asks of clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     authority: String,
+    /// With TLS.
+    tls: Option<Arc<ClientConfig>>,
     token: Option<String>,
 }
 
@@ -37,6 +43,8 @@ pub(crate) enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// TLS to this address is not possible, or the certificate is wrong.
+    Tls(String),
     /// The server refused the request.
     Refused {
         /// HTTP status.
@@ -52,11 +60,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(text) => {
-                write!(f, "`{text}` is not the URL of an API; write it like http://127.0.0.1:8080")
+                write!(
+                    f,
+                    "`{text}` is not the URL of an API; write it like http://127.0.0.1:8080 or https://10.0.0.1:8080"
+                )
             }
+            Self::Tls(message) => f.write_str(message),
             Self::Unreachable { authority, source } => write!(
                 f,
-                "cannot reach hopwise at http://{authority}: {source}; start it with `hopwise run` or `hopwise demo`, \
+                "cannot reach hopwise at {authority}: {source}; start it with `hopwise run` or `hopwise demo`, \
                  or set another address with --api"
             ),
             Self::Refused { status: 401, .. } => {
@@ -78,21 +90,38 @@ impl std::error::Error for Error {
 }
 
 impl Client {
-    /// A client of `url` (`http://host:port`, or just `host:port`).
+    /// A client of `url` (`http://host:port`, or just `host:port`), without TLS.
     pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, Error> {
-        let rest = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+        Self::with_tls(url, token, None)
+    }
+
+    /// A client of `url`; with TLS if it begins with `https://`, for which `tls` has the authorities.
+    pub(crate) fn with_tls(
+        url: &str,
+        token: Option<String>,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> Result<Self, Error> {
+        let (is_secure, rest) = tls::authority(url);
         let bad = || Error::Address(url.to_string());
         let (host, port) = rest.rsplit_once(':').ok_or_else(bad)?;
         let wrong_host = host.is_empty() || host.contains(['/', ' ', '@']);
         if wrong_host || port.parse::<u16>().is_err() {
             return Err(bad());
         }
-        Ok(Self { authority: rest.to_string(), token })
+        if is_secure && tls.is_none() {
+            return Err(Error::Tls(format!(
+                "{url} has TLS; name the PEM file with the authority of its certificate by --ca or HOPWISE_CA"
+            )));
+        }
+        if is_secure && tls::server_name(rest).is_none() {
+            return Err(bad());
+        }
+        Ok(Self { authority: rest.to_string(), tls: tls.filter(|_| is_secure), token })
     }
 
-    /// `http://host:port`.
+    /// `http://host:port`, or with `https`.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.authority)
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.authority)
     }
 
     /// The JSON response to `GET /api/v1{path}`.
@@ -150,6 +179,7 @@ impl Client {
         head.push_str("\r\n");
         head.push_str(body.unwrap_or(""));
         let sent = connection
+            .tcp()
             .set_read_timeout(timeout)
             .and_then(|()| connection.write_all(head.as_bytes()))
             .map(|()| BufReader::new(connection));
@@ -168,7 +198,16 @@ impl Client {
         }
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
+    fn connect(&self) -> io::Result<Wire> {
+        let stream = self.connect_tcp()?;
+        let Some(config) = &self.tls else { return Ok(Wire::Plain(stream)) };
+        stream.set_read_timeout(Some(RESPONSE_WITHIN))?;
+        let name = tls::server_name(&self.authority).ok_or(io::ErrorKind::InvalidInput)?;
+        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        Ok(Wire::Tls(Box::new(StreamOwned::new(connection, stream))))
+    }
+
+    fn connect_tcp(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in self.authority.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
@@ -180,6 +219,9 @@ impl Client {
     }
 
     fn unreachable(&self, source: io::Error) -> Error {
+        if let Some(message) = tls::explain(&source, &self.authority) {
+            return Error::Tls(message);
+        }
         Error::Unreachable { authority: self.authority.clone(), source }
     }
 }
@@ -219,6 +261,47 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// A connection, with or without TLS.
+#[derive(Debug)]
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Wire {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 /// How much of the body is still to come.
 #[derive(Debug)]
 enum Length {
@@ -233,7 +316,7 @@ enum Length {
 /// An HTTP body, without its transfer encoding.
 #[derive(Debug)]
 struct Body {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Wire>,
     length: Length,
 }
 
@@ -483,7 +566,8 @@ mod tests {
 
     #[test]
     fn addresses_are_checked_before_use() {
-        for wrong in ["https://x:1", "http://x", "x:99999", "http://:80", "http://u@h:1", ""] {
+        assert!(matches!(Client::new("https://x:1", None), Err(Error::Tls(_))));
+        for wrong in ["https://x", "http://x", "x:99999", "http://:80", "http://u@h:1", ""] {
             assert!(matches!(Client::new(wrong, None), Err(Error::Address(_))), "{wrong}");
         }
         assert_eq!(Client::new("[::1]:8080", None).unwrap().url(), "http://[::1]:8080");

@@ -1,8 +1,12 @@
 //! Access of the commands to a running hopwise: its address, and answers of `/api/v1` as the types of [`crate::view`].
 
+use std::{path::PathBuf, sync::Arc};
+
+use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 
 use super::client::{self, Client};
+use crate::tls;
 use terminal::CliError;
 
 /// How to reach a running hopwise.
@@ -15,13 +19,43 @@ pub(crate) struct Api {
     /// Bearer token, if required; the environment variable HOPWISE_TOKEN is equivalent and not visible in `ps`
     #[arg(long, global = true)]
     pub(crate) token: Option<String>,
+
+    /// PEM file with the authorities of an https:// URL; or HOPWISE_CA. Those of the system are not trusted
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// PEM file with a certificate of this client, if one is required; or HOPWISE_CLIENT_CERTIFICATE
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) client_certificate: Option<PathBuf>,
+
+    /// PEM file with its key; or HOPWISE_CLIENT_KEY
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) client_key: Option<PathBuf>,
 }
 
 impl Api {
     /// A client for this API.
     pub(crate) fn client(&self) -> Result<Client, CliError> {
         let token = self.token.clone().or_else(|| std::env::var("HOPWISE_TOKEN").ok());
-        Client::new(&self.url, token).map_err(CliError::from)
+        let tls = if tls::authority(&self.url).0 { self.tls()? } else { None };
+        Client::with_tls(&self.url, token, tls).map_err(CliError::from)
+    }
+
+    /// What TLS needs; `None` without authorities.
+    fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
+        let file = |given: &Option<PathBuf>, variable| {
+            given
+                .clone()
+                .or_else(|| std::env::var_os(variable).filter(|name| !name.is_empty()).map(PathBuf::from))
+        };
+        let certificate = file(&self.client_certificate, "HOPWISE_CLIENT_CERTIFICATE");
+        let key = file(&self.client_key, "HOPWISE_CLIENT_KEY");
+        let config = || {
+            let identity = tls::Identity::of(certificate.as_deref(), key.as_deref())?;
+            let ca = file(&self.ca, "HOPWISE_CA");
+            ca.map(|ca| tls::client(&ca, identity.as_ref())).transpose()
+        };
+        config().map_err(|problem| CliError::new(problem.message))
     }
 }
 

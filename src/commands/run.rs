@@ -83,7 +83,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         tracing::info!(directory = %settings.store_directory().display(), "the store is open");
     }
     let ui = settings.ui.enabled && settings.collects() && pages::are_built_in();
-    tracing::info!(ui, url = %format_args!("http://{}/", addresses.api), "the API is ready");
+    tracing::info!(ui, url = %format_args!("{}://{}/", settings.api.scheme(), addresses.api), "the API is ready");
     let ended = server.wait();
     server.stop();
     let mut complete = !server.has_lost();

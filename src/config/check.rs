@@ -11,6 +11,7 @@ use super::{
     settings::Settings,
     values::Listen,
 };
+use crate::tls::Part;
 use settings::{
     read::{Node, Reader, is_written, nearest, span_of},
     values::Size,
@@ -445,6 +446,14 @@ impl Checker<'_, '_> {
             self.within(&["api", name], value as u64, 1, most);
         }
         self.tokens(api);
+        if let Err(problem) = api.server() {
+            let key = match problem.file {
+                Part::Certificate => "certificate",
+                Part::Key => "key",
+                Part::Authorities => "client_ca",
+            };
+            self.refuse(&["api", "tls", key], problem.message);
+        }
         if api.query_timeout.is_zero() || api.query_timeout.as_secs() > 3600 {
             self.refuse(&["api", "query_timeout"], "write a duration from \"1ms\" to \"1h\"");
         }

@@ -1,6 +1,6 @@
 //! `[manager]`: what a manager drives, and how. Its devices are in `[inventory]`, its intents in `[[intents]]`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use files::Confirm;
 use manager::{
@@ -12,7 +12,10 @@ use manager::{
     reconcile::Timing,
 };
 
+use rustls::ClientConfig;
+
 use super::{sections::Clocks, switch::L4ChecksumSetting};
+use crate::tls::{self, Part};
 use settings::{
     choice,
     read::{Node, Reader, span_of},
@@ -45,8 +48,14 @@ section! {
         /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
         /// reload, and shown as its intents.
         pub(crate) intents: Option<PathBuf> = None,
-        /// Token for the API of the devices.
+        /// Token for the API of the devices, with the role `operate`.
         pub(crate) token: Option<Secret> = None,
+        /// PEM file with the authorities of devices whose address begins with `https://`; those of the system are not trusted.
+        pub(crate) ca: Option<PathBuf> = None,
+        /// PEM file with the certificate that the manager shows to devices with `[api] tls.client_ca`, and the authorities between.
+        pub(crate) certificate: Option<PathBuf> = None,
+        /// PEM file with its key.
+        pub(crate) key: Option<PathBuf> = None,
     }
 }
 
@@ -73,6 +82,15 @@ choice! {
 }
 
 impl ManagerSettings {
+    /// What connections with TLS to devices need; `None` without `ca`.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub(crate) fn client(&self) -> Result<Option<Arc<ClientConfig>>, tls::Problem> {
+        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref())?;
+        self.ca.as_deref().map(|ca| tls::client(ca, identity.as_ref())).transpose()
+    }
+
     /// The settings of the core. `inventory`: in which the collectors' devices are.
     pub(crate) fn core(&self, inventory: &Inventory) -> CoreSettings {
         let l4_checksum = match self.l4_checksum {
@@ -141,8 +159,16 @@ pub(crate) fn check(
             refuse(&["manager", key], "write \"100ms\" to \"1h\"".to_owned());
         }
     }
+    if let Err(problem) = manager.client() {
+        let key = match problem.file {
+            Part::Certificate => "certificate",
+            Part::Key => "key",
+            Part::Authorities => "ca",
+        };
+        refuse(&["manager", key], problem.message);
+    }
     for device in inventory.devices() {
-        if let Err(message) = driver(device) {
+        if let Err(message) = driver(device).and_then(|()| secure(device, manager)) {
             refuse(&["inventory", "devices", &index_of(root, &device.name)], message);
         }
     }
@@ -157,6 +183,23 @@ fn index_of(root: &Node<'_>, name: &str) -> String {
     };
     let index = devices.and_then(|devices| devices.iter().position(is_named));
     index.map(|index| index.to_string()).unwrap_or_default()
+}
+
+/// Checks that a device with TLS can be trusted.
+fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
+    let Device { name, driver, address, .. } = device;
+    if driver != "hopwise" || !address.starts_with("https://") {
+        return Ok(());
+    }
+    if manager.ca.is_none() {
+        return Err(format!(
+            "`{name}` has TLS; add ca = \"ca.pem\" to [manager], with the authority of its certificate"
+        ));
+    }
+    let authority = tls::authority(address).1;
+    let named = tls::server_name(authority).is_some()
+        && authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if named { Ok(()) } else { Err(format!("write the address of `{name}` like https://10.9.0.11:8080")) }
 }
 
 /// Checks the driver of a device, and the keys that only some drivers need.

@@ -1,13 +1,15 @@
 //! The tables of the configuration file. The doc comments are the manual: `docs/reference/config.md` is made from them.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use detect::{PortRange, Prefix};
+use rustls::ServerConfig;
 
 use super::{
     memory::MemorySettings,
     values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker, NodeRange},
 };
+use crate::tls;
 use settings::{
     choice,
     read::{DeValue, Node, Reader},
@@ -479,10 +481,12 @@ section! {
         /// Address to listen on. Any other than a loopback address needs a `token`.
         pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
         /// Bearer token that clients must send: `Authorization: Bearer TOKEN`, or `?token=TOKEN`. Generate one with `openssl
-        /// rand -hex 24`. Its role is `operate`. For access over a network, put a TLS proxy in front.
+        /// rand -hex 24`. Its role is `operate`. For access over a network, set `tls`.
         [live] pub(crate) token: Option<Secret> = None,
         /// Further tokens, each with a role and a name.
         [live] pub(crate) tokens: Vec<TokenSettings> = Vec::new(),
+        /// Serve it over TLS.
+        [live] pub(crate) tls: Option<TlsSettings> = None,
         /// Additional host names accepted on a loopback address (behind a tunnel or a proxy). Requests with any other `Host`
         /// are refused, as a defence against DNS rebinding.
         [live] pub(crate) hosts: Vec<String> = Vec::new(),
@@ -499,7 +503,47 @@ section! {
     }
 }
 
+section! {
+    /// TLS of the API. A reload reads the files again; connections stay.
+    pub(crate) struct TlsSettings("[api.tls]") {
+        /// PEM file with the certificate, followed by those of the authorities between it and the one that clients trust.
+        pub(crate) certificate: Option<PathBuf> = None,
+        /// PEM file with its key.
+        pub(crate) key: Option<PathBuf> = None,
+        /// PEM file with authorities: only clients with a certificate of one of these are served. Not set: all.
+        pub(crate) client_ca: Option<PathBuf> = None,
+    }
+}
+
+impl TlsSettings {
+    /// What a server needs.
+    ///
+    /// # Errors
+    /// A file is missing or cannot be used.
+    pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, tls::Problem> {
+        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref())?;
+        let missing = || tls::Problem {
+            file: tls::Part::Certificate,
+            message: "add certificate = \"server.pem\" and key = \"server.key\"".to_owned(),
+        };
+        tls::server(&identity.ok_or_else(missing)?, self.client_ca.as_deref())
+    }
+}
+
 impl ApiSettings {
+    /// What a server needs for TLS, if it is set.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub(crate) fn server(&self) -> Result<Option<Arc<ServerConfig>>, tls::Problem> {
+        self.tls.as_ref().map(TlsSettings::server).transpose()
+    }
+
+    /// `http` or `https`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     /// Whether requests need a token.
     pub(crate) fn needs_token(&self) -> bool {
         self.token.is_some() || !self.tokens.is_empty()

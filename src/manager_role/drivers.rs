@@ -10,7 +10,7 @@ use manager::{
 };
 
 use super::{Local, hopwise};
-use crate::config::manager::ManagerSettings;
+use crate::{config::manager::ManagerSettings, tls};
 
 /// When a device behind files has what was written.
 fn confirm(device: &Device) -> Confirm {
@@ -62,9 +62,15 @@ impl Driver {
             };
             return (Self::Files(files::Driver::start(settings, tell)), files::capabilities());
         }
+        let (is_secure, authority) = tls::authority(&device.address);
+        let tls = is_secure.then(|| {
+            let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
+            settings.client().map_err(|problem| problem.message).and_then(|client| client.ok_or_else(without))
+        });
         let address = hopwise::Address {
             node: device.node,
-            authority: device.address.clone(),
+            authority: authority.to_owned(),
+            tls,
             token: settings.token.as_ref().map(|token| token.0.clone()),
         };
         (Self::Hopwise(hopwise::Driver::start(address, tell)), hopwise::capabilities())

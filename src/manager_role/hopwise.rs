@@ -15,23 +15,33 @@ use manager::{
     },
     driver::{Facts, Message, PortFacts},
 };
+use rustls::ClientConfig;
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, sync::mpsc, time};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::mpsc,
+    time,
+};
+use tokio_rustls::TlsConnector;
 
 use crate::{
     config::switch::Item,
     lock::lock,
     rules::{self, ChangeView, ElectionView},
     switch::{CapabilitiesView, CountersView, RulesPortView, RulesView},
+    tls,
 };
 
 /// Where a switch is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Address {
     /// The node id that it must have.
     pub(super) node: NodeId,
     /// `host:port` of its API.
     pub(super) authority: String,
+    /// TLS to it, or why that is not possible; `None`: without TLS.
+    pub(super) tls: Option<Result<Arc<ClientConfig>, String>>,
     /// Its token.
     pub(super) token: Option<String>,
 }
@@ -265,6 +275,33 @@ fn checked(address: &Address, body: Bytes) -> Result<RulesView, Failure> {
     if view.node == *node { Ok(view) } else { Err(wrong(format!("is node {}, not {node}", view.node))) }
 }
 
+/// A stream of bytes, with or without TLS.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection to the API.
+async fn connect(address: &Address) -> Result<Box<dyn Stream>, Failure> {
+    let authority = &address.authority;
+    let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
+    let stream = time::timeout(CONNECT, TcpStream::connect(authority)).await;
+    let stream = stream.map_err(|_| unreachable(&"no answer"))?.map_err(|error| unreachable(&error))?;
+    let Some(config) = &address.tls else { return Ok(Box::new(stream)) };
+    let config = config.clone().map_err(Failure::Unreachable)?;
+    let name = tls::server_name(authority).ok_or_else(|| unreachable(&"this is not a name or an address"))?;
+    match TlsConnector::from(config).connect(name, stream).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(broken(&error, authority)),
+    }
+}
+
+/// Why a connection ended.
+fn broken(error: &(dyn std::error::Error + 'static), authority: &str) -> Failure {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let explained =
+        causes.filter_map(|error| error.downcast_ref()).find_map(|error| tls::explain(error, authority));
+    Failure::Unreachable(explained.unwrap_or_else(|| format!("{authority}: {error}")))
+}
+
 /// One request on a connection of its own.
 async fn send(
     address: &Address,
@@ -275,9 +312,7 @@ async fn send(
 ) -> Result<Bytes, Failure> {
     let Address { authority, token, .. } = address;
     let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
-    let stream = time::timeout(CONNECT, TcpStream::connect(authority)).await;
-    let stream = stream.map_err(|_| unreachable(&"no answer"))?.map_err(|error| unreachable(&error))?;
-    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let handshake = http1::handshake(TokioIo::new(connect(address).await?)).await;
     let (mut sender, connection) = handshake.map_err(|error| unreachable(&error))?;
     let connection = Task(tokio::spawn(async move {
         // Its error is that of the request.
@@ -294,7 +329,7 @@ async fn send(
     let content = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     request = request.header(header::CONTENT_TYPE, "application/json");
     let request = request.body(Full::new(content)).map_err(|error| unreachable(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| broken(&error, authority))?;
     let status = response.status();
     let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
     let body = body.map_err(|error| unreachable(&error))?.to_bytes();

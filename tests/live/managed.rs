@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::roles::Program;
 use crate::support::server::TIMEOUT;
-use crate::support::{self, TempDir, schema};
+use crate::support::{self, TempDir, schema, tls};
 
 /// h1 – s1 – s2 – s3 – h2. Everything but the hosts is in one namespace.
 struct Fabric {
@@ -51,8 +51,10 @@ fn switch(index: usize) -> String {
     };
     let route =
         |net: usize, port: usize| format!("[[switch.routes]]\nto = \"10.0.{net}.0/24\"\nport = {port}\n");
+    // The last one is reached over TLS.
+    let tls = if index == 2 { tls::section("server") } else { String::new() };
     format!(
-        "[api]\nlisten = \"127.0.0.1:{}\"\n[switch]\nnode = {}\nname = \"s{number}\"\n[switch.managed]\n{state}\n{}{}{}{}",
+        "api.listen = \"127.0.0.1:{}\"\n{tls}[switch]\nnode = {}\nname = \"s{number}\"\n[switch.managed]\n{state}\n{}{}{}{}",
         8100 + number,
         10 + number,
         port(1),
@@ -67,16 +69,18 @@ fn manager(files: &TempDir) -> String {
         let (name, number) = (NAMES[index], index + 1);
         let edge = ["edge = [1]", "", "edge = [2]"][index];
         format!(
-            "[[inventory.devices]]\nname = \"{name}\"\nnode = {}\naddress = \"127.0.0.1:{}\"\nports = 2\n{edge}\n",
+            "[[inventory.devices]]\nname = \"{name}\"\nnode = {}\naddress = \"{}127.0.0.1:{}\"\nports = 2\n{edge}\n",
             10 + number,
+            if index == 2 { "https://" } else { "" },
             8100 + number
         )
     };
     format!(
         "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\nenabled = false\n[collector]\nlisten = [\"udp://*:9555\"]\n\
-         [manager]\ncollectors = [{{ address = \"127.0.0.9:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\n\
+         [manager]\ncollectors = [{{ address = \"127.0.0.9:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\nca = {:?}\n\
          {}{}{}[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n[[inventory.links]]\nbetween = [\"s2:2\", \"s3:1\"]\n",
         files.join("manager.sqlite").display(),
+        tls::file("ca.pem"),
         device(0),
         device(1),
         device(2)

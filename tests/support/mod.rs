@@ -3,6 +3,7 @@
 pub(crate) mod roles;
 pub(crate) mod schema;
 pub(crate) mod server;
+pub(crate) mod tls;
 
 use std::fs;
 use std::io::Write as _;

@@ -14,10 +14,14 @@ use std::{
 use serde_json::Value;
 use wire::dta::{Base, Operation, Priority, Report};
 
-use crate::support::{command, hex, text};
+use crate::support::{command, hex, text, tls};
 
 /// Time limit of every step.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A connection with or without TLS.
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
 
 /// A running hopwise. Killed when dropped.
 pub(crate) struct Program {
@@ -30,6 +34,8 @@ pub(crate) struct Program {
     pub(crate) memory: Option<(SocketAddr, SocketAddr)>,
     pub(crate) api: SocketAddr,
     namespace: Option<String>,
+    /// Its API has TLS.
+    secure: bool,
 }
 
 /// The program in a network namespace, not started yet.
@@ -75,11 +81,14 @@ impl Program {
             } else if line.contains("the collector memory is ready") {
                 memory = after("udp://").zip(after("tcp://"));
             } else if let Some(api) = after("http://") {
-                break api;
+                break (api, false);
+            } else if let Some(api) = after("https://") {
+                break (api, true);
             }
         };
+        let (api, secure) = api;
         let namespace = namespace.map(str::to_owned);
-        Self { child, lines, config, reports, memory, api, namespace }
+        Self { child, lines, config, reports, memory, api, namespace, secure }
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
@@ -88,8 +97,10 @@ impl Program {
             Some(name) => nic::netns::within(name, move || TcpStream::connect(api)).unwrap(),
             None => TcpStream::connect(api),
         };
-        let mut stream = stream.unwrap();
+        let stream = stream.unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut stream: Box<dyn Stream> =
+            if self.secure { Box::new(tls::secured(stream)) } else { Box::new(stream) };
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
         let (host, length) = (self.api, body.len());
         write!(

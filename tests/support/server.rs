@@ -61,11 +61,12 @@ impl Server {
         let after = |mark: &str| loop {
             let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {mark:?}"));
             if let Some((_, rest)) = line.split_once(mark) {
+                let rest = rest.trim_start_matches("s://").trim_start_matches("://");
                 break rest.trim_end_matches('/').parse().unwrap();
             }
         };
         let input = after("udp://");
-        let api = after("http://");
+        let api = after("url=http");
         Self { child, lines, input, api, directory, namespace: None }
     }
 

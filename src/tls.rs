@@ -1,0 +1,353 @@
+//! TLS of the API and of its clients: certificates from files, and sentences for what goes wrong. Versions 1.2 and 1.3, by rustls with ring.
+
+use std::{
+    fmt,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, ServerConfig,
+    crypto::CryptoProvider,
+    pki_types::{
+        CertificateDer, PrivateKeyDer, ServerName,
+        pem::{self, PemObject},
+    },
+    server::WebPkiClientVerifier,
+};
+
+use crate::lock::lock;
+
+/// A certificate with its key, both as PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The certificate, followed by those of the authorities between it and the one that others trust.
+    pub(crate) certificate: PathBuf,
+    /// Its key.
+    pub(crate) key: PathBuf,
+}
+
+/// Which file is wrong, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// What the file is for.
+    pub(crate) file: Part,
+    /// One sentence.
+    pub(crate) message: String,
+}
+
+/// What a file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The certificate.
+    Certificate,
+    /// Its key.
+    Key,
+    /// The authorities that others' certificates must be from.
+    Authorities,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Longest file of certificates, bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// What a server needs. `authorities`: only clients with a certificate of one of these are served.
+///
+/// # Errors
+/// A file cannot be used.
+pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<Arc<ServerConfig>, Problem> {
+    let provider = provider();
+    let (chain, key) = identity.read()?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| identity.wrong(&error))?;
+    let builder = match authorities {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let roots = Arc::new(self::authorities(file)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            let verifier = verifier.map_err(|error| unusable(Part::Authorities, file, &error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| identity.wrong(&error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// What a client needs. `authorities`: only a server with a certificate of one of these is trusted; those of the system are not.
+///
+/// # Errors
+/// A file cannot be used.
+pub(crate) fn client(authorities: &Path, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, Problem> {
+    let roots = self::authorities(authorities)?;
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(Part::Authorities, authorities, &error))?
+        .with_root_certificates(roots);
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let (chain, key) = identity.read()?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| identity.wrong(&error))?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+/// Whether a URL asks for TLS, and its `host:port`.
+pub(crate) fn authority(url: &str) -> (bool, &str) {
+    let (is_secure, rest) = match url.strip_prefix("https://") {
+        Some(rest) => (true, rest),
+        None => (false, url.strip_prefix("http://").unwrap_or(url)),
+    };
+    (is_secure, rest.trim_end_matches('/'))
+}
+
+/// The name that the certificate of `authority` (`host:port`) must have; `None`: it is no name and no address.
+pub(crate) fn server_name(authority: &str) -> Option<ServerName<'static>> {
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(host.to_owned()).ok()
+}
+
+/// What is wrong with the certificates, if that is why a connection failed: one sentence that says what to do.
+pub(crate) fn explain(error: &io::Error, authority: &str) -> Option<String> {
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::InvalidCertificate(problem) => invalid(problem, authority, host),
+        Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired,
+        ) => format!(
+            "{authority} asks for a certificate of the client and does not accept this one; use one of the authorities in its `client_ca`"
+        ),
+        Error::InvalidMessage(_) => {
+            format!("{authority} does not speak TLS; write http:// in place of https://")
+        }
+        other => format!("no TLS connection to {authority}: {other}"),
+    })
+}
+
+fn invalid(problem: &CertificateError, authority: &str, host: &str) -> String {
+    use CertificateError as E;
+    match problem {
+        E::UnknownIssuer | E::BadSignature => format!(
+            "the certificate of {authority} is not from an authority that is trusted here; name the file with the authority's certificate as the CA"
+        ),
+        E::NotValidForName | E::NotValidForNameContext { .. } => format!(
+            "the certificate of {authority} is for another name; make one whose subjectAltName has {host}, or use the name that it has"
+        ),
+        E::Expired | E::ExpiredContext { .. } => {
+            format!(
+                "the certificate of {authority} has expired; renew it there, and reload the configuration"
+            )
+        }
+        E::NotValidYet | E::NotValidYetContext { .. } => {
+            format!("the certificate of {authority} is not valid yet; check the clocks")
+        }
+        // rustls has no public variant for a certificate of an authority in the place of a server's.
+        E::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
+            "the certificate of {authority} is that of an authority; make one for the server that this authority signs"
+        ),
+        other => format!("the certificate of {authority} cannot be used: {other}"),
+    }
+}
+
+impl Identity {
+    /// These two files, if both are named.
+    ///
+    /// # Errors
+    /// Only one of them is named.
+    pub(crate) fn of(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, Problem> {
+        match (certificate, key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => {
+                Ok(Some(Self { certificate: certificate.to_owned(), key: key.to_owned() }))
+            }
+            (Some(_), None) => Err(Problem {
+                file: Part::Key,
+                message: "a certificate needs its key; name that file, too".to_owned(),
+            }),
+            (None, Some(_)) => Err(Problem {
+                file: Part::Certificate,
+                message: "a key needs its certificate; name that file, too".to_owned(),
+            }),
+        }
+    }
+
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Problem> {
+        let chain = certificates(Part::Certificate, &self.certificate)?;
+        let text = text(Part::Key, &self.key)?;
+        let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
+            let message = match error {
+                pem::Error::NoItemsFound => {
+                    format!(
+                        "there is no private key in {}; write the PEM file with the key, without a password",
+                        self.key.display()
+                    )
+                }
+                error => format!("{} is not PEM: {error}", self.key.display()),
+            };
+            Problem { file: Part::Key, message }
+        })?;
+        Ok((chain, key))
+    }
+
+    /// Why rustls does not take them.
+    fn wrong(&self, error: &Error) -> Problem {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        match error {
+            Error::InconsistentKeys(_) => Problem {
+                file: Part::Key,
+                message: format!(
+                    "the key {key} is not that of {certificate}; write the file that was made with it"
+                ),
+            },
+            Error::InvalidCertificate(_) => unusable(Part::Certificate, &self.certificate, error),
+            error => unusable(Part::Key, &self.key, error),
+        }
+    }
+}
+
+/// The authorities of a file.
+fn authorities(file: &Path) -> Result<RootCertStore, Problem> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(Part::Authorities, file)? {
+        roots.add(certificate).map_err(|error| unusable(Part::Authorities, file, &error))?;
+    }
+    Ok(roots)
+}
+
+/// The certificates of a file; at least one.
+fn certificates(part: Part, file: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let text = text(part, file)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let shown = file.display();
+    match read {
+        Ok(list) if list.is_empty() => Err(Problem {
+            file: part,
+            message: format!("there is no certificate in {shown}; write a PEM file"),
+        }),
+        Ok(list) => Ok(list),
+        Err(error) => Err(Problem { file: part, message: format!("{shown} is not PEM: {error}") }),
+    }
+}
+
+fn text(part: Part, file: &Path) -> Result<Vec<u8>, Problem> {
+    let mut text = Vec::new();
+    let read = std::fs::File::open(file).and_then(|open| open.take(MAX_FILE + 1).read_to_end(&mut text));
+    let shown = file.display();
+    match read {
+        Err(error) => Err(Problem { file: part, message: format!("cannot read {shown}: {error}") }),
+        Ok(_) if text.len() as u64 > MAX_FILE => {
+            let message = format!("{shown} is longer than {} KiB; write a PEM file", MAX_FILE >> 10);
+            Err(Problem { file: part, message })
+        }
+        Ok(_) => Ok(text),
+    }
+}
+
+fn unusable(file: Part, path: &Path, error: &dyn fmt::Display) -> Problem {
+    Problem { file, message: format!("{} cannot be used: {error}", path.display()) }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The server's side while it runs: its certificate, which a reload replaces, and the handshakes that failed.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoint {
+    config: Mutex<Option<Arc<ServerConfig>>>,
+    completed: AtomicU64,
+    failed: [AtomicU64; Failure::ALL.len()],
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The client speaks HTTP, or something else, without TLS.
+    NotTls,
+    /// It took too long.
+    Timeout,
+    /// The client ended the connection, or closed it to make room.
+    Closed,
+    /// The client does not accept the certificate.
+    Rejected,
+    /// The client has no certificate that is accepted.
+    ClientCertificate,
+    /// The client breaks the protocol, or has no version or cipher in common.
+    Protocol,
+}
+
+impl Failure {
+    /// All.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::NotTls, Self::Timeout, Self::Closed, Self::Rejected, Self::ClientCertificate, Self::Protocol];
+
+    /// The word in metrics.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::NotTls => "not_tls",
+            Self::Timeout => "timeout",
+            Self::Closed => "closed",
+            Self::Rejected => "certificate_rejected",
+            Self::ClientCertificate => "client_certificate",
+            Self::Protocol => "protocol",
+        }
+    }
+
+    /// Why a handshake ended with this error.
+    pub(crate) fn of(error: &io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => Self::ClientCertificate,
+            Some(Error::AlertReceived(_)) => Self::Rejected,
+            Some(_) => Self::Protocol,
+            None if error.kind() == io::ErrorKind::TimedOut => Self::Timeout,
+            None => Self::Closed,
+        }
+    }
+}
+
+impl Endpoint {
+    /// For new connections; `None`: without TLS.
+    pub(crate) fn config(&self) -> Option<Arc<ServerConfig>> {
+        lock(&self.config).clone()
+    }
+
+    /// Replaces the certificate for new connections; those that exist stay.
+    pub(crate) fn replace(&self, config: Option<Arc<ServerConfig>>) {
+        *lock(&self.config) = config;
+    }
+
+    /// Counts a handshake. Relaxed: the counters order nothing.
+    pub(crate) fn count(&self, failure: Option<Failure>) {
+        let counter = failure.map_or(&self.completed, |failure| &self.failed[failure as usize]);
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Handshakes that succeeded.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// Handshakes that failed for this reason.
+    pub(crate) fn failed(&self, failure: Failure) -> u64 {
+        self.failed[failure as usize].load(Ordering::Relaxed)
+    }
+}
