@@ -51,6 +51,7 @@ function serve(state, request, response) {
 
 function read({ fabric, empty }, path, query) {
   if (path === 'status') return answers.status(fabric, empty);
+  if (path === 'session') return { role: 'operate', name: null, needs_token: false };
   // As of a program that was just started: earlier rates come from the store.
   if (path === 'rates') return { rates: [] };
   const words = path.split('/').map(decodeURIComponent);
