@@ -294,6 +294,10 @@ pub struct MatchKinds {
     pub ranges: bool,
     /// DSCP.
     pub dscp: bool,
+    /// The IP protocol.
+    pub protocol: bool,
+    /// At least one port must be given.
+    pub needs_port: bool,
 }
 
 /// What a device can do.
@@ -329,7 +333,15 @@ impl Default for Capabilities {
         Self {
             modes: Mode::ALL.into(),
             bits: 0xfd01,
-            matches: MatchKinds { ipv6: true, prefixes: true, wildcards: true, ranges: true, dscp: false },
+            matches: MatchKinds {
+                ipv6: true,
+                prefixes: true,
+                wildcards: true,
+                ranges: true,
+                dscp: false,
+                protocol: true,
+                needs_port: false,
+            },
             watch_entries: 4096,
             filter_entries: 256,
             filters: [

@@ -393,7 +393,14 @@ fn inexpressible(kinds: &MatchKinds, key: &FlowKey) -> Option<&'static str> {
     if !kinds.ranges && ports.iter().any(|&(first, last)| first != last && (first, last) != ANY_PORT) {
         return Some("it has no port ranges; list the ports, or leave the ports out");
     }
-    let open = prefixes.contains(&None) || ports.contains(&ANY_PORT) || key.proto.is_none();
+    if !kinds.protocol && key.proto.is_some() {
+        return Some("it does not match the protocol; leave `proto` out: TCP and UDP are measured alike");
+    }
+    if kinds.needs_port && ports == [ANY_PORT, ANY_PORT] {
+        return Some("it would insert INT into packets without ports, which no sink removes; add a port");
+    }
+    let open =
+        prefixes.contains(&None) || ports.contains(&ANY_PORT) || (kinds.protocol && key.proto.is_none());
     if !kinds.wildcards && open {
         return Some("it needs source, destination, both ports and protocol; add what is missing");
     }

@@ -197,6 +197,24 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
 }
 
 #[test]
+fn keys_that_a_program_lacks_are_refused() {
+    let refusal = |change: &dyn Fn(NodeId, &mut Capabilities), flows: Flows| {
+        compiler(&able(change)).add(&Intent { flows, ..intent("a") }).unwrap_err().to_string()
+    };
+    let tcp = Flows { proto: vec![6], dport: vec![(80, 80)], ..Flows::default() };
+    assert_eq!(
+        refusal(&|_, can| can.matches.protocol = false, tcp.clone()),
+        "leaf1 cannot match `protocol 6, port 80`: it does not match the protocol; leave `proto` out: TCP and UDP are measured alike"
+    );
+    assert_eq!(
+        refusal(&|_, can| can.matches.needs_port = true, Flows { proto: vec![6], ..Flows::default() }),
+        "leaf1 cannot match `protocol 6`: it would insert INT into packets without ports, which no sink removes; add a port"
+    );
+    let needs_port = able(|_, can| can.matches.needs_port = true);
+    assert!(compiler(&needs_port).add(&Intent { flows: tcp, ..intent("a") }).is_ok());
+}
+
+#[test]
 fn a_packet_that_would_not_fit_is_refused_in_bytes() {
     let watch =
         [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];

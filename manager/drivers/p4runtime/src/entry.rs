@@ -1,0 +1,351 @@
+//! Entries of a device in a form that can be compared: values without leading zeros, fields by number.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use crate::message::{
+    Action, CloneSessionEntry, CounterData, Entity, EntityKind, Exact, FieldMatch, FieldMatchType, Lpm,
+    PacketReplicationEngineEntry, Param, PortKind, Range, Replica, ReplicationKind, TableAction,
+    TableActionType, TableEntry, Ternary, Update, UpdateType,
+};
+
+/// The `metadata` of the driver's entries.
+pub const MARK: &[u8] = b"hopwise";
+
+/// A value in the canonical form of P4Runtime 1.4: big-endian, without leading zeros, at least one byte.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(Vec<u8>);
+
+impl Bytes {
+    /// From the bytes of a message, canonical or not.
+    pub fn new(bytes: &[u8]) -> Self {
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let rest = &bytes[zeros.min(bytes.len())..];
+        Self(if rest.is_empty() { vec![0] } else { rest.to_vec() })
+    }
+
+    /// The number; `None` if it has more than 128 bits.
+    pub fn number(&self) -> Option<u128> {
+        (self.0.len() <= 16).then(|| self.0.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+    }
+
+    fn to_vec(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+}
+
+impl From<u128> for Bytes {
+    fn from(number: u128) -> Self {
+        Self::new(&number.to_be_bytes())
+    }
+}
+
+impl std::fmt::Display for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.number().and_then(|number| u64::try_from(number).ok()) {
+            Some(number) => write!(f, "{number}"),
+            None => self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        }
+    }
+}
+
+/// A field of a key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// One value.
+    Exact(Bytes),
+    /// Value and mask.
+    Ternary(Bytes, Bytes),
+    /// Value and length of the prefix.
+    Lpm(Bytes, i32),
+    /// Least and greatest value.
+    Range(Bytes, Bytes),
+    /// One value; the field is left out for all.
+    Optional(Bytes),
+}
+
+impl std::fmt::Display for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exact(value) | Self::Optional(value) => write!(f, "{value}"),
+            Self::Ternary(value, mask) => write!(f, "{value} & {mask}"),
+            Self::Lpm(value, length) => write!(f, "{value}/{length}"),
+            Self::Range(low, high) => write!(f, "{low}-{high}"),
+        }
+    }
+}
+
+/// What tells entries apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// An entry of a table.
+    Table {
+        /// The table.
+        table: u32,
+        /// Priority; 0 where the key has none.
+        priority: i32,
+        /// Fields by number.
+        fields: BTreeMap<u32, Field>,
+    },
+    /// The default entry of a table.
+    Default(u32),
+    /// A clone session.
+    Clone(u32),
+}
+
+/// What an entry does.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Content {
+    /// An action with its parameters by number.
+    Action(u32, BTreeMap<u32, Bytes>),
+    /// The copies of a clone session.
+    Clone {
+        /// Port and instance of each.
+        replicas: Vec<(Bytes, u32)>,
+        /// Class of service.
+        class: u32,
+        /// Longest copy; 0: no limit.
+        truncate: i32,
+    },
+    /// Something that the driver never writes, such as a member of an action profile.
+    Other,
+}
+
+/// An entry of a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry {
+    /// What tells it apart.
+    pub key: Key,
+    /// What it does.
+    pub content: Content,
+    /// What its owner remembers.
+    pub metadata: Vec<u8>,
+}
+
+impl Entry {
+    /// From a message, with the packets that its direct counter counts. `None`: it is part of the program, or something else than
+    /// an entry.
+    pub fn read(entity: &Entity) -> Option<(Self, u64)> {
+        match entity.entity.as_ref()? {
+            EntityKind::TableEntry(entry) if entry.is_const => None,
+            EntityKind::TableEntry(entry) => {
+                let packets = entry.counter_data.map_or(0, |counter| counter.packet_count);
+                Some((Self::of_table(entry), u64::try_from(packets).unwrap_or(0)))
+            }
+            EntityKind::PacketReplication(entry) => {
+                let Some(ReplicationKind::CloneSession(session)) = &entry.r#type else { return None };
+                Some((Self::of_session(session), 0))
+            }
+        }
+    }
+
+    fn of_table(entry: &TableEntry) -> Self {
+        let fields = entry.r#match.iter().filter_map(|field| {
+            let value = match field.field_match_type.as_ref()? {
+                FieldMatchType::Exact(one) => Field::Exact(Bytes::new(&one.value)),
+                FieldMatchType::Ternary(one) => Field::Ternary(Bytes::new(&one.value), Bytes::new(&one.mask)),
+                FieldMatchType::Lpm(one) => Field::Lpm(Bytes::new(&one.value), one.prefix_len),
+                FieldMatchType::Range(one) => Field::Range(Bytes::new(&one.low), Bytes::new(&one.high)),
+                FieldMatchType::Optional(one) => Field::Optional(Bytes::new(&one.value)),
+            };
+            Some((field.field_id, value))
+        });
+        let table = entry.table_id;
+        let key = match entry.is_default_action {
+            true => Key::Default(table),
+            false => Key::Table { table, priority: entry.priority, fields: fields.collect() },
+        };
+        let content = match entry.action.as_ref().and_then(|action| action.r#type.as_ref()) {
+            Some(TableActionType::Action(action)) => {
+                let params = action.params.iter().map(|param| (param.param_id, Bytes::new(&param.value)));
+                Content::Action(action.action_id, params.collect())
+            }
+            None => Content::Other,
+        };
+        Self { key, content, metadata: entry.metadata.clone() }
+    }
+
+    fn of_session(session: &CloneSessionEntry) -> Self {
+        let replica = |replica: &Replica| {
+            let port = match &replica.port_kind {
+                Some(PortKind::EgressPort(port)) => Bytes::from(u128::from(*port)),
+                Some(PortKind::Port(bytes)) => Bytes::new(bytes),
+                None => Bytes::from(0),
+            };
+            (port, replica.instance)
+        };
+        let content = Content::Clone {
+            replicas: session.replicas.iter().map(replica).collect(),
+            class: session.class_of_service,
+            truncate: session.packet_length_bytes,
+        };
+        Self { key: Key::Clone(session.session_id), content, metadata: Vec::new() }
+    }
+
+    /// The message of a change. The default entry of a table always exists: it is modified, and without an action it becomes again
+    /// what the program says.
+    pub fn update(&self, kind: UpdateType) -> Update {
+        let is_default = matches!(self.key, Key::Default(_));
+        let bare = kind == UpdateType::Delete;
+        let kind = if is_default { UpdateType::Modify } else { kind };
+        Update { r#type: kind.into(), entity: Some(Entity { entity: Some(self.message(bare)) }) }
+    }
+
+    fn message(&self, bare: bool) -> EntityKind {
+        match (&self.key, &self.content) {
+            (Key::Clone(session), content) => {
+                let (replicas, class, truncate) = match content {
+                    Content::Clone { replicas, class, truncate } if !bare => {
+                        (replicas.as_slice(), *class, *truncate)
+                    }
+                    _ => (&[][..], 0, 0),
+                };
+                let replica = |(port, instance): &(Bytes, u32)| {
+                    let number = port.number().and_then(|number| u32::try_from(number).ok());
+                    // The older form of a port is the one that every device takes.
+                    let port = number.map_or_else(|| PortKind::Port(port.to_vec()), PortKind::EgressPort);
+                    Replica { port_kind: Some(port), instance: *instance }
+                };
+                let session = CloneSessionEntry {
+                    session_id: *session,
+                    replicas: replicas.iter().map(replica).collect(),
+                    class_of_service: class,
+                    packet_length_bytes: truncate,
+                };
+                let kind = Some(ReplicationKind::CloneSession(session));
+                EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: kind })
+            }
+            (Key::Default(table), content) => EntityKind::TableEntry(TableEntry {
+                table_id: *table,
+                action: if bare { None } else { action(content) },
+                is_default_action: true,
+                ..TableEntry::default()
+            }),
+            (Key::Table { table, priority, fields }, content) => EntityKind::TableEntry(TableEntry {
+                table_id: *table,
+                r#match: fields.iter().map(|(id, field)| field_message(*id, field)).collect(),
+                priority: *priority,
+                action: if bare { None } else { action(content) },
+                metadata: if bare { Vec::new() } else { self.metadata.clone() },
+                ..TableEntry::default()
+            }),
+        }
+    }
+}
+
+/// Asks for all entries of a table with their counters.
+pub fn all_of(table: u32, counted: bool) -> Entity {
+    let counter_data = counted.then(CounterData::default);
+    entity(TableEntry { table_id: table, counter_data, ..TableEntry::default() })
+}
+
+/// Asks for the default entry of a table.
+pub fn default_of(table: u32) -> Entity {
+    entity(TableEntry { table_id: table, is_default_action: true, ..TableEntry::default() })
+}
+
+/// Asks for a clone session.
+pub fn session(number: u32) -> Entity {
+    let session = CloneSessionEntry { session_id: number, ..CloneSessionEntry::default() };
+    let kind = Some(ReplicationKind::CloneSession(session));
+    Entity { entity: Some(EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: kind })) }
+}
+
+fn entity(entry: TableEntry) -> Entity {
+    Entity { entity: Some(EntityKind::TableEntry(entry)) }
+}
+
+fn field_message(field_id: u32, field: &Field) -> FieldMatch {
+    let kind = match field {
+        Field::Exact(value) => FieldMatchType::Exact(Exact { value: value.to_vec() }),
+        Field::Ternary(value, mask) => {
+            FieldMatchType::Ternary(Ternary { value: value.to_vec(), mask: mask.to_vec() })
+        }
+        Field::Lpm(value, length) => FieldMatchType::Lpm(Lpm { value: value.to_vec(), prefix_len: *length }),
+        Field::Range(low, high) => FieldMatchType::Range(Range { low: low.to_vec(), high: high.to_vec() }),
+        Field::Optional(value) => FieldMatchType::Optional(Exact { value: value.to_vec() }),
+    };
+    FieldMatch { field_id, field_match_type: Some(kind) }
+}
+
+fn action(content: &Content) -> Option<TableAction> {
+    let Content::Action(action_id, params) = content else { return None };
+    let params = params.iter().map(|(id, value)| Param { param_id: *id, value: value.to_vec() }).collect();
+    let action = Action { action_id: *action_id, params };
+    Some(TableAction { r#type: Some(TableActionType::Action(action)) })
+}
+
+/// A digest of entries in any order.
+pub fn digest<'a>(entries: impl Iterator<Item = &'a Entry>) -> [u8; 8] {
+    let mut sorted: Vec<&Entry> = entries.collect();
+    sorted.sort_unstable();
+    let mut hash = Sha256::new();
+    for entry in sorted {
+        // The text of an entry is unambiguous: every value has a length or an end.
+        hash.update(format!("{entry:?}\n").as_bytes());
+    }
+    let full = hash.finalize();
+    let mut short = [0; 8];
+    short.copy_from_slice(&full[..8]);
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let fields = [
+            (1, Field::Exact(Bytes::from(7))),
+            (2, Field::Ternary(Bytes::from(0x0a00_0000), Bytes::from(0xff00_0000))),
+            (3, Field::Lpm(Bytes::from(0x0a00_0000), 8)),
+            (4, Field::Range(Bytes::from(0), Bytes::from(1023))),
+            (5, Field::Optional(Bytes::from(1 << 100))),
+        ];
+        let params = [(1, Bytes::from(0)), (2, Bytes::from(256))].into();
+        Entry {
+            key: Key::Table { table: 33, priority: 5, fields: fields.into() },
+            content: Content::Action(16, params),
+            metadata: MARK.to_vec(),
+        }
+    }
+
+    #[test]
+    fn entries_survive_the_way_through_a_message() {
+        let copies = Content::Clone { replicas: vec![(Bytes::from(3), 1)], class: 2, truncate: 128 };
+        let session = Entry { key: Key::Clone(500), content: copies, metadata: Vec::new() };
+        let default = Entry {
+            key: Key::Default(9),
+            content: Content::Action(4, [(1, Bytes::from(1))].into()),
+            metadata: Vec::new(),
+        };
+        for entry in [entry(), session, default] {
+            let update = entry.update(UpdateType::Insert);
+            assert_eq!(Entry::read(&update.entity.unwrap()), Some((entry.clone(), 0)));
+            let gone = entry.update(UpdateType::Delete);
+            let (gone, _) = Entry::read(&gone.entity.unwrap()).unwrap();
+            assert_eq!(gone.key, entry.key);
+            assert_ne!(gone.content, entry.content);
+        }
+    }
+
+    #[test]
+    fn values_are_canonical() {
+        assert_eq!(Bytes::new(&[0, 0, 1, 0]), Bytes::from(256));
+        assert_eq!(Bytes::new(&[]), Bytes::from(0));
+        assert_eq!(Bytes::from(0).to_vec(), [0]);
+        assert_eq!(Bytes::new(&[1; 17]).number(), None);
+        assert_eq!(Bytes::new(&[1; 17]).to_string(), "01".repeat(17));
+    }
+
+    #[test]
+    fn a_digest_depends_on_every_value_and_not_on_the_order() {
+        let mut other = entry();
+        other.metadata.clear();
+        let (a, b) = (entry(), other);
+        assert_eq!(digest([&a, &b].into_iter()), digest([&b, &a].into_iter()));
+        assert_ne!(digest([&a].into_iter()), digest([&b].into_iter()));
+        assert_ne!(digest([&a].into_iter()), digest(std::iter::empty()));
+    }
+}

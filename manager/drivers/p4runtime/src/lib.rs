@@ -1,0 +1,11 @@
+//! The driver of P4Runtime switches.
+//!
+//! A [`map`] says which entries of a program's tables the manager's rules are. [`program`] compares it with the P4Info that the device
+//! returns; [`translate`] turns rules into [`entry`] values and back. Nothing here does I/O.
+#![forbid(unsafe_code)]
+
+pub mod entry;
+pub mod map;
+pub mod message;
+pub mod program;
+pub mod translate;

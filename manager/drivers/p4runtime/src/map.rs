@@ -1,0 +1,571 @@
+//! Pipeline maps: how the manager's rules become entries of one P4 program, as data.
+//!
+//! A map is a TOML file. For each kind of rule it lists the entries that the rule stands for: table, fields of the key, action and
+//! parameters, or a clone session. Values are numbers, or the names of [`Variable`]s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use settings::read::{ConfigError, Node, Reader, span_of};
+use settings::setting::{Setting, Shown};
+use settings::{choice, section};
+
+use manager::device::{Encoding, L4Checksum, Mode};
+use manager::instruction::Bits;
+
+/// Entries of one rule at most.
+pub const MAX_ROWS: usize = 32;
+/// Fields of a key, and parameters of an action, at most.
+pub const MAX_VALUES: usize = 32;
+
+section! {
+    /// A pipeline map. All names are those of the program's P4Info; the alias of a name is allowed, too.
+    pub struct MapSettings("the pipeline map") {
+        /// Which program this is, for people.
+        pub(crate) program: String = String::new(),
+        /// Modes in which it measures: `"md"`, `"mx"`, `"postcard"`, `"sf"`.
+        pub(crate) modes: Vec<String> = Vec::new(),
+        /// Numbers of the instruction bits that it fills.
+        pub(crate) bits: Vec<u8> = Vec::new(),
+        /// 4-byte words of a value, by number of its instruction bit; 1 if not given.
+        pub(crate) words: BTreeMap<u8, u8> = BTreeMap::new(),
+        /// DSCP with which it marks packets with INT. Not set: it has no INT in packets.
+        pub(crate) dscp: Option<u8> = None,
+        /// What it does with the L4 checksum of packets with INT.
+        pub(crate) l4_checksum: ChecksumWord = ChecksumWord::Leave,
+        /// What a restarted device does that has the program and no entries.
+        pub(crate) restart: RestartWord = RestartWord::Forwards,
+        /// It inserts INT into packets without ports, which no sink removes: each entry of the watchlist must have a port.
+        pub(crate) needs_port: bool = false,
+        /// The device returns the `metadata` of entries, by which the driver recognises its own. `false`: every entry that looks like
+        /// one of the driver's is its own.
+        pub(crate) metadata: bool = true,
+        /// Greatest priority of an entry that the device takes.
+        pub(crate) max_priority: u32 = 0xff_ffff,
+        /// Profile for the reports in a collector's `[profiles]`: dialect, and the units that differ.
+        pub(crate) profile: BTreeMap<String, String> = BTreeMap::new(),
+        /// Reports go to a collector.
+        pub(crate) session: Vec<RowSettings> = Vec::new(),
+        /// A port removes INT.
+        pub(crate) sink: Vec<RowSettings> = Vec::new(),
+        /// The node executes instructions.
+        pub(crate) transit: Vec<RowSettings> = Vec::new(),
+        /// The device forwards; only of programs that forward nothing without these entries.
+        pub(crate) forwarding: Vec<RowSettings> = Vec::new(),
+        /// Packets that enter by a port are compared with the watchlist.
+        pub(crate) source: Vec<RowSettings> = Vec::new(),
+        /// An entry of the watchlist.
+        pub(crate) watch: Vec<RowSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// An entry: of a table, or a clone session.
+    pub struct RowSettings("an entry of the map") {
+        /// The table. Not set: the entry is a clone session.
+        pub(crate) table: Option<String> = None,
+        /// The fields of the key. A field that the rule leaves open is left out of the entry.
+        pub(crate) r#match: BTreeMap<String, Value> = BTreeMap::new(),
+        /// It is the default entry of the table.
+        pub(crate) default: bool = false,
+        /// The action.
+        pub(crate) action: String = String::new(),
+        /// The parameters of the action.
+        pub(crate) params: BTreeMap<String, Value> = BTreeMap::new(),
+        /// Priority where the key has one. `"precedence"`: narrower keys win; `"first"`: it wins over all of these.
+        pub(crate) priority: PriorityWord = PriorityWord::Precedence,
+        /// Only rules about this version of IP, and those about both.
+        pub(crate) family: Option<FamilyWord> = None,
+        /// Only entries of the watchlist of this mode.
+        pub(crate) mode: Option<String> = None,
+        /// The direct counter of the entry counts reports.
+        pub(crate) counts_reports: bool = false,
+        /// The number of the clone session.
+        pub(crate) clone_session: Option<u32> = None,
+        /// The port to which the clone session sends.
+        pub(crate) port: Option<Value> = None,
+        /// Longest packet of the clone session, bytes; 0: no limit.
+        pub(crate) truncate: u16 = 0,
+    }
+}
+
+choice! {
+    /// Treatment of the L4 checksum.
+    pub enum ChecksumWord("\"update\", \"leave\" or \"zero\"") {
+        /// Every node updates it.
+        Update = "update",
+        /// It is left as the host computed it.
+        Leave = "leave",
+        /// It is 0 (UDP).
+        Zero = "zero",
+    }
+}
+
+choice! {
+    /// What a device does after a restart.
+    pub enum RestartWord("\"keeps\", \"waits\" or \"forwards\"") {
+        /// Its entries survive.
+        Keeps = "keeps",
+        /// It forwards nothing until it has the entries of `forwarding`.
+        Waits = "waits",
+        /// It forwards without entries.
+        Forwards = "forwards",
+    }
+}
+
+choice! {
+    /// Priority of an entry.
+    pub enum PriorityWord("\"precedence\" or \"first\"") {
+        /// By its key.
+        Precedence = "precedence",
+        /// Above all others.
+        First = "first",
+    }
+}
+
+choice! {
+    /// A version of IP.
+    pub enum FamilyWord("\"ipv4\" or \"ipv6\"") {
+        /// IPv4.
+        Ipv4 = "ipv4",
+        /// IPv6.
+        Ipv6 = "ipv6",
+    }
+}
+
+/// A value of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Always this one.
+    Number(u64),
+    /// Of the rule or of the device.
+    Variable(Variable),
+}
+
+/// Declares the variables with their words and descriptions.
+macro_rules! variables {
+    ($($(#[doc = $text:literal])+ $name:ident = $word:literal in $kinds:ident),* $(,)?) => {
+        /// A value that the rule or the device gives.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Variable {
+            $($(#[doc = $text])+ $name),*
+        }
+
+        impl Variable {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its word in a map.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$name => $word),* }
+            }
+
+            /// What it is, for people.
+            pub fn text(self) -> String {
+                let lines: &[&str] = match self { $(Self::$name => &[$($text),+]),* };
+                lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+            }
+
+            /// The rules that have it.
+            pub(crate) fn scope(self) -> Scope {
+                match self { $(Self::$name => Scope::$kinds),* }
+            }
+        }
+    };
+}
+
+/// Which kinds of rules have a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All.
+    Any,
+    /// `sink` and `source`.
+    Port,
+    /// `session`.
+    Session,
+    /// `watch`.
+    Watch,
+}
+
+variables! {
+    /// The node id of the device.
+    Node = "node" in Any,
+    /// The port by which reports leave.
+    ReportPort = "report_port" in Any,
+    /// The source address of reports.
+    ReportSource = "report_source" in Any,
+    /// The source MAC address of reports.
+    ReportSourceMac = "report_source_mac" in Any,
+    /// The MAC address to which reports are sent: the collector's, or the next router's.
+    ReportMac = "report_mac" in Any,
+    /// The port.
+    Port = "port" in Port,
+    /// The address of the collector.
+    Collector = "collector" in Session,
+    /// The UDP port of the collector.
+    CollectorPort = "collector_port" in Session,
+    /// The source prefix.
+    Src = "src" in Watch,
+    /// The destination prefix.
+    Dst = "dst" in Watch,
+    /// The source ports.
+    Sport = "sport" in Watch,
+    /// The destination ports.
+    Dport = "dport" in Watch,
+    /// The IP protocol.
+    Proto = "proto" in Watch,
+    /// The DSCP before INT marks the packet.
+    Dscp = "dscp" in Watch,
+    /// The remaining hop count.
+    Hops = "hops" in Watch,
+    /// The 4-byte words of a node's record.
+    Words = "words" in Watch,
+    /// The number of instruction bits that are set.
+    Count = "count" in Watch,
+    /// The instruction bitmap, bit 0 the most significant of 16.
+    Bits = "bits" in Watch,
+    /// Instruction bits 0 to 3.
+    Bits0To3 = "bits_0_3" in Watch,
+    /// Instruction bits 4 to 7.
+    Bits4To7 = "bits_4_7" in Watch,
+    /// Instruction bits 8 to 11.
+    Bits8To11 = "bits_8_11" in Watch,
+    /// Instruction bits 12 to 15.
+    Bits12To15 = "bits_12_15" in Watch,
+}
+
+impl Variable {
+    /// It describes a part of the traffic, and belongs into a key.
+    pub(crate) fn is_key(self) -> bool {
+        matches!(self, Self::Src | Self::Dst | Self::Sport | Self::Dport | Self::Proto | Self::Dscp)
+    }
+
+    /// The 4 bits of the bitmap that it is, counted from the least significant nibble.
+    pub(crate) fn nibble(self) -> Option<u32> {
+        match self {
+            Self::Bits0To3 => Some(3),
+            Self::Bits4To7 => Some(2),
+            Self::Bits8To11 => Some(1),
+            Self::Bits12To15 => Some(0),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl Setting for Value {
+    const KIND: &'static str = "a number, or the name of a value in quotes, such as \"port\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Some(word) = node.get_ref().as_str() else {
+            return u64::read(node, reader).map(Self::Number);
+        };
+        let found = Variable::ALL.iter().find(|variable| variable.word() == word);
+        if found.is_none() {
+            let words: Vec<&str> = Variable::ALL.iter().map(|variable| variable.word()).collect();
+            let advice = settings::read::nearest(word, &words).map_or_else(
+                || format!("use one of: {}", words.join(", ")),
+                |one| format!("did you mean `{one}`?"),
+            );
+            reader.refuse(node.span(), format!("there is no value `{word}`; {advice}"));
+        }
+        found.copied().map(Self::Variable)
+    }
+
+    fn show(&self) -> Shown {
+        match self {
+            Self::Number(number) => number.show(),
+            Self::Variable(variable) => variable.word().to_owned().show(),
+        }
+    }
+}
+
+/// Which rule an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Reports go to a collector.
+    Session,
+    /// A port removes INT.
+    Sink,
+    /// The node executes instructions.
+    Transit,
+    /// The device forwards.
+    Forwarding,
+    /// Packets of a port are compared with the watchlist.
+    Source,
+    /// An entry of the watchlist.
+    Watch,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 6] =
+        [Self::Session, Self::Sink, Self::Transit, Self::Forwarding, Self::Source, Self::Watch];
+
+    /// Its key in a map.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Sink => "sink",
+            Self::Transit => "transit",
+            Self::Forwarding => "forwarding",
+            Self::Source => "source",
+            Self::Watch => "watch",
+        }
+    }
+
+    fn has(self, scope: Scope) -> bool {
+        match scope {
+            Scope::Any => true,
+            Scope::Port => matches!(self, Self::Sink | Self::Source),
+            Scope::Session => self == Self::Session,
+            Scope::Watch => self == Self::Watch,
+        }
+    }
+}
+
+/// A pipeline map that is consistent in itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    /// Its settings.
+    pub(crate) settings: MapSettings,
+    /// Modes.
+    pub(crate) modes: BTreeSet<Mode>,
+    /// Instruction bits.
+    pub(crate) bits: Bits,
+}
+
+impl Map {
+    /// The entries of a kind of rule.
+    pub(crate) fn rows(&self, kind: Kind) -> &[RowSettings] {
+        self.settings.rows(kind)
+    }
+
+    /// How the program encodes INT; `None`: it has no INT in packets.
+    pub fn encoding(&self) -> Option<Encoding> {
+        let l4_checksum = self.l4_checksum();
+        self.settings.dscp.map(|dscp| Encoding { dscp, l4_checksum })
+    }
+
+    /// Treatment of the L4 checksum.
+    pub(crate) fn l4_checksum(&self) -> L4Checksum {
+        match self.settings.l4_checksum {
+            ChecksumWord::Update => L4Checksum::Update,
+            ChecksumWord::Leave => L4Checksum::Leave,
+            ChecksumWord::Zero => L4Checksum::Zero,
+        }
+    }
+
+    /// 4-byte words of a record with these bits.
+    pub(crate) fn words(&self, bits: Bits) -> u64 {
+        let of = |number: u8| u64::from(self.settings.words.get(&number).copied().unwrap_or(1));
+        manager::instruction::numbers(bits).map(of).sum()
+    }
+}
+
+impl MapSettings {
+    fn rows(&self, kind: Kind) -> &[RowSettings] {
+        match kind {
+            Kind::Session => &self.session,
+            Kind::Sink => &self.sink,
+            Kind::Transit => &self.transit,
+            Kind::Forwarding => &self.forwarding,
+            Kind::Source => &self.source,
+            Kind::Watch => &self.watch,
+        }
+    }
+}
+
+/// The maps that the program has.
+pub const SHIPPED: [(&str, &str); 3] = [
+    ("onos-int", include_str!("../maps/onos-int.toml")),
+    ("geant-int", include_str!("../maps/geant-int.toml")),
+    ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
+];
+
+/// A map that the program has.
+pub fn shipped(name: &str) -> Option<&'static str> {
+    SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+}
+
+/// Reads a map; `file` is its name in messages.
+///
+/// # Errors
+/// Every problem with its line and what to do.
+pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
+    let mut reader = Reader::new(text);
+    let mut map = None;
+    if let Some(root) = reader.parse()
+        && let Some(settings) = MapSettings::read(&root, &mut reader)
+    {
+        map = Some(checked(settings, &root, &mut reader));
+    }
+    reader.finish(file)?;
+    // Without a problem there is a map.
+    Ok(map.unwrap_or_else(|| Map { settings: MapSettings::default(), modes: BTreeSet::new(), bits: 0 }))
+}
+
+fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> Map {
+    let mut modes = BTreeSet::new();
+    for (index, word) in settings.modes.iter().enumerate() {
+        match Mode::from_word(word) {
+            Some(mode) => drop(modes.insert(mode)),
+            None => reader.refuse(
+                span_of(root, &["modes", &index.to_string()]),
+                format!("there is no mode `{word}`; write \"md\", \"mx\", \"postcard\" or \"sf\""),
+            ),
+        }
+    }
+    let mut bits = 0;
+    for (index, number) in settings.bits.iter().enumerate() {
+        match number {
+            0..=15 => bits |= manager::instruction::bit(*number),
+            _ => {
+                let span = span_of(root, &["bits", &index.to_string()]);
+                reader.refuse(span, "an instruction bit has a number from 0 to 15");
+            }
+        }
+    }
+    let mut refuse = |path: &[&str], message: &str| reader.refuse(span_of(root, path), message);
+    if settings.dscp.is_some_and(|dscp| !(1..=63).contains(&dscp)) {
+        refuse(&["dscp"], "write a number from 1 to 63");
+    }
+    if modes.iter().any(|mode| mode.embeds()) && settings.dscp.is_none() {
+        refuse(&["modes"], "packets with INT are marked; add `dscp`, the mark of the program");
+    }
+    if !(0x4_0000..=0x7fff_ffff).contains(&settings.max_priority) {
+        refuse(
+            &["max_priority"],
+            "write a number from 262144 to 2147483647: each key needs a priority of its own",
+        );
+    }
+    if (settings.restart == RestartWord::Waits) == settings.forwarding.is_empty() {
+        let message = "a program that waits has entries that let it forward, and only such a program: add both \
+                       `restart = \"waits\"` and [[forwarding]], or neither";
+        refuse(&["restart"], message);
+    }
+    for kind in Kind::ALL {
+        for (index, row) in settings.rows(kind).iter().enumerate() {
+            check_row(kind, row, &[kind.word(), &index.to_string()], root, reader);
+        }
+        if settings.rows(kind).len() > MAX_ROWS {
+            reader.refuse(span_of(root, &[kind.word()]), format!("one rule is at most {MAX_ROWS} entries"));
+        }
+    }
+    Map { settings, modes, bits }
+}
+
+fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, reader: &mut Reader<'_>) {
+    let mut refuse = |message: String| reader.refuse(span_of(root, path), message);
+    match (&row.table, row.clone_session) {
+        (Some(_), None) if row.action.is_empty() => refuse("an entry has an action; add `action`".to_owned()),
+        (Some(_), None) if row.port.is_some() || row.truncate > 0 => {
+            refuse("`port` and `truncate` belong to a clone session; remove them".to_owned());
+        }
+        (Some(_), None) if row.default && !row.r#match.is_empty() => {
+            refuse("the default entry has no key; remove `match`".to_owned());
+        }
+        (None, Some(_)) if row.port.is_none() => refuse("where does it send? Add `port`".to_owned()),
+        (None, Some(_)) if !row.r#match.is_empty() || !row.action.is_empty() || !row.params.is_empty() => {
+            refuse("a clone session has neither key nor action; remove them".to_owned());
+        }
+        (Some(_), None) => {}
+        (None, Some(0)) => refuse("clone sessions have numbers from 1".to_owned()),
+        (None, Some(_)) => {}
+        _ => refuse("an entry has either `table` or `clone_session`".to_owned()),
+    }
+    if (row.family.is_some() || row.mode.is_some()) && kind != Kind::Watch {
+        refuse("only entries of the watchlist have a `family` and a `mode`; remove them".to_owned());
+    }
+    if row.mode.as_deref().is_some_and(|mode| Mode::from_word(mode).is_none()) {
+        refuse("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"".to_owned());
+    }
+    if row.r#match.len().max(row.params.len()) > MAX_VALUES {
+        refuse(format!("an entry has at most {MAX_VALUES} fields and {MAX_VALUES} parameters"));
+    }
+    let keys = row.r#match.iter().map(|(name, value)| ("match", name, value));
+    let params = row.params.iter().map(|(name, value)| ("params", name, value));
+    let values: Vec<_> = keys.chain(params).collect();
+    for (place, name, value) in values {
+        let Value::Variable(variable) = value else { continue };
+        let mut refuse = |message: String| {
+            let path: Vec<&str> = path.iter().copied().chain([place, name.as_str()]).collect();
+            reader.refuse(span_of(root, &path), message);
+        };
+        if !kind.has(variable.scope()) {
+            refuse(format!("a rule of `{}` has no value `{variable}`", kind.word()));
+        } else if variable.is_key() && place == "params" {
+            refuse(format!("`{variable}` describes packets; it can stand in `match` only"));
+        }
+    }
+    if let Some(Value::Variable(variable)) = row.port
+        && variable != Variable::ReportPort
+    {
+        let path: Vec<&str> = path.iter().copied().chain(["port"]).collect();
+        reader.refuse(span_of(root, &path), "a clone session sends to \"report_port\" or to a number");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shipped_maps_are_valid() {
+        for (name, text) in SHIPPED {
+            let map = read(text, name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!map.modes.is_empty() && map.bits != 0 && !map.settings.program.is_empty(), "{name}");
+            assert!(!map.rows(Kind::Session).is_empty() && !map.rows(Kind::Watch).is_empty(), "{name}");
+        }
+        assert_eq!(shipped("onos"), None);
+    }
+
+    #[test]
+    fn every_problem_is_told_with_its_line() {
+        let text = r#"
+modes = ["md", "xd"]
+bits = [0, 16]
+restart = "waits"
+[[sink]]
+table = "t"
+action = "a"
+match = { f = "prot", g = "src" }
+params = { p = "dst" }
+[[session]]
+clone_session = 5
+port = "port"
+[[source]]
+family = "ipv4"
+"#;
+        let error = read(text, "m.toml").unwrap_err().to_string();
+        let expected = [
+            "there is no mode `xd`",
+            "packets with INT are marked",
+            "a number from 0 to 15",
+            "a program that waits",
+            "there is no value `prot`; did you mean `proto`?",
+        ];
+        for part in &expected[..4] {
+            // A wrong value hides what follows from it.
+            let text = text.replace("\"prot\"", "\"port\"");
+            assert!(read(&text, "m.toml").unwrap_err().to_string().contains(part), "{part}");
+        }
+        assert!(error.contains(expected[4]), "{error}");
+        let error = read(&text.replace("\"prot\"", "\"port\""), "m.toml").unwrap_err().to_string();
+        for part in [
+            "m.toml:8:",
+            "a rule of `sink` has no value `src`",
+            "a rule of `sink` has no value `dst`",
+            "sends to \"report_port\"",
+            "an entry has either `table` or `clone_session`",
+            "only entries of the watchlist have a `family` and a `mode`",
+        ] {
+            assert!(error.contains(part), "{part}\n{error}");
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! A pipeline map bound to the P4Info of a device: names become numbers, and what does not fit is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use manager::device::{Capabilities, Encoding, MatchKinds, Mode, NodeId, Restart};
+use manager::instruction::Bits;
+
+use crate::map::{FamilyWord, Kind, Map, PriorityWord, RestartWord, RowSettings, Value, Variable};
+use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
+
+/// Problems that are named at most.
+const MAX_PROBLEMS: usize = 20;
+/// Room of a table whose P4Info does not tell its size.
+const UNKNOWN_SIZE: usize = 1024;
+
+/// What the device's settings say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// Its node id.
+    pub node: NodeId,
+    /// How its reports leave.
+    pub report: Option<Report>,
+    /// What it does after a restart, if not as the map says.
+    pub restart: Option<Restart>,
+}
+
+/// How reports leave a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The port.
+    pub port: u32,
+    /// Source address.
+    pub source: Ipv4Addr,
+    /// Source MAC address.
+    pub source_mac: u64,
+    /// MAC address of the collector, or of the next router.
+    pub mac: u64,
+}
+
+/// A map bound to a program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) map: Map,
+    pub(crate) local: Local,
+    pub(crate) rows: Vec<Row>,
+    /// Tables, and whether they count.
+    pub(crate) tables: BTreeMap<u32, TableFacts>,
+    actions: BTreeMap<u32, String>,
+}
+
+/// A table that the map uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableFacts {
+    pub(crate) name: String,
+    fields: BTreeMap<u32, String>,
+    /// Its entries have direct counters.
+    pub(crate) counted: bool,
+    /// Its default entry is used.
+    pub(crate) default: bool,
+    /// Other entries are used.
+    pub(crate) entries: bool,
+    size: usize,
+}
+
+/// An entry of the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) kind: Kind,
+    pub(crate) family: Option<FamilyWord>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) counts_reports: bool,
+    pub(crate) form: Form,
+}
+
+/// What kind of entry it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// An entry of a table.
+    Table {
+        table: u32,
+        default: bool,
+        /// `None`: the key has no priority.
+        priority: Option<PriorityWord>,
+        fields: Vec<Place>,
+        action: u32,
+        params: Vec<Place>,
+    },
+    /// A clone session.
+    Clone { session: u32, port: Value, truncate: i32 },
+}
+
+/// A field or a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// Bits.
+    pub(crate) width: u32,
+    pub(crate) kind: MatchType,
+    pub(crate) value: Value,
+}
+
+impl Program {
+    /// Binds `map` to what a device says about its program.
+    ///
+    /// # Errors
+    /// Each thing that does not fit, in a sentence.
+    pub fn new(map: &Map, info: &P4Info, local: &Local) -> Result<Self, Vec<String>> {
+        let mut binding = Binding { info, local, problems: Vec::new(), tables: BTreeMap::new() };
+        let mut rows = Vec::new();
+        for kind in Kind::ALL {
+            rows.extend(map.rows(kind).iter().filter_map(|row| binding.row(kind, row)));
+        }
+        if !binding.problems.is_empty() {
+            let mut problems = binding.problems;
+            let more = problems.len().saturating_sub(MAX_PROBLEMS);
+            problems.truncate(MAX_PROBLEMS);
+            problems.extend((more > 0).then(|| format!("{more} more things do not fit")));
+            return Err(problems);
+        }
+        let preambles = info.actions.iter().filter_map(|action| action.preamble.as_ref());
+        let actions = preambles.map(|preamble| (preamble.id, preamble.name.clone())).collect();
+        Ok(Self { map: map.clone(), local: local.clone(), rows, tables: binding.tables, actions })
+    }
+
+    /// What the device can do.
+    pub fn capabilities(&self) -> Capabilities {
+        let restart = self.local.restart.unwrap_or(match self.map.settings.restart {
+            RestartWord::Keeps => Restart::Keeps,
+            RestartWord::Waits => Restart::Waits,
+            RestartWord::Forwards => Restart::Forwards,
+        });
+        let has = |kind: Kind| !self.map.rows(kind).is_empty();
+        Capabilities {
+            modes: self.map.modes.clone(),
+            bits: self.map.bits,
+            matches: self.matches(),
+            watch_entries: self.watch_entries(),
+            filter_entries: 0,
+            filters: BTreeSet::new(),
+            sampling: false,
+            sink: has(Kind::Sink),
+            joint_roles: !has(Kind::Source),
+            l4_checksum: [self.map.l4_checksum()].into(),
+            restart,
+        }
+    }
+
+    /// Its map.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Instruction bits that the program fills.
+    pub(crate) fn bits(&self) -> Bits {
+        self.map.bits
+    }
+
+    /// How the program encodes INT.
+    pub(crate) fn encoding(&self) -> Option<Encoding> {
+        self.map.encoding()
+    }
+
+    pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (usize, &Row)> {
+        self.rows.iter().enumerate().filter(move |(_, row)| row.kind == kind)
+    }
+
+    /// Name of a table.
+    pub(crate) fn table_name(&self, table: u32) -> String {
+        self.tables.get(&table).map_or_else(|| format!("table {table}"), |facts| facts.name.clone())
+    }
+
+    /// Name of a field of a key.
+    pub(crate) fn field_name(&self, table: u32, field: u32) -> String {
+        let name = self.tables.get(&table).and_then(|facts| facts.fields.get(&field));
+        name.cloned().unwrap_or_else(|| format!("field {field}"))
+    }
+
+    /// Name of an action.
+    pub(crate) fn action_name(&self, action: u32) -> String {
+        self.actions.get(&action).cloned().unwrap_or_else(|| format!("action {action}"))
+    }
+
+    /// The fields of the watchlist's key.
+    fn watch_fields(&self) -> Vec<&Place> {
+        self.rows(Kind::Watch)
+            .filter_map(|(_, row)| match &row.form {
+                Form::Table { fields, .. } => Some(fields.iter()),
+                Form::Clone { .. } => None,
+            })
+            .flatten()
+            .collect()
+    }
+
+    fn matches(&self) -> MatchKinds {
+        let fields = self.watch_fields();
+        let of = |variables: &[Variable]| -> Vec<&&Place> {
+            let is = |place: &&&Place| variables.iter().any(|one| place.value == Value::Variable(*one));
+            fields.iter().filter(is).collect()
+        };
+        let (addresses, ports) =
+            (of(&[Variable::Src, Variable::Dst]), of(&[Variable::Sport, Variable::Dport]));
+        let is_open = |place: &&Place| place.kind != MatchType::Exact;
+        let key = of(&[Variable::Src, Variable::Dst, Variable::Sport, Variable::Dport, Variable::Proto]);
+        MatchKinds {
+            ipv6: addresses.iter().any(|place| place.width == 128),
+            prefixes: addresses.iter().all(|place| matches!(place.kind, MatchType::Ternary | MatchType::Lpm)),
+            wildcards: key.iter().all(|place| is_open(place)),
+            ranges: ports.iter().all(|place| place.kind == MatchType::Range),
+            dscp: !of(&[Variable::Dscp]).is_empty(),
+            protocol: !of(&[Variable::Proto]).is_empty(),
+            needs_port: self.map.settings.needs_port,
+        }
+    }
+
+    /// Room of the smallest table of the watchlist, without what sessions need in it.
+    fn watch_entries(&self) -> usize {
+        let table = |row: &Row| match row.form {
+            Form::Table { table, .. } => Some(table),
+            Form::Clone { .. } => None,
+        };
+        let tables: BTreeSet<u32> = self.rows(Kind::Watch).filter_map(|(_, row)| table(row)).collect();
+        let room = |of: &u32| {
+            let used = self.rows(Kind::Session).filter(|(_, row)| table(row) == Some(*of)).count();
+            self.tables.get(of).map_or(0, |facts| facts.size).saturating_sub(used)
+        };
+        tables.iter().map(room).min().unwrap_or(0)
+    }
+}
+
+/// Binds rows and collects what does not fit.
+struct Binding<'a> {
+    info: &'a P4Info,
+    local: &'a Local,
+    problems: Vec<String>,
+    tables: BTreeMap<u32, TableFacts>,
+}
+
+fn is_named(preamble: Option<&Preamble>, name: &str) -> bool {
+    preamble.is_some_and(|preamble| preamble.name == name || preamble.alias == name)
+}
+
+impl<'a> Binding<'a> {
+    fn problem<T>(&mut self, text: String) -> Option<T> {
+        if !self.problems.contains(&text) {
+            self.problems.push(text);
+        }
+        None
+    }
+
+    fn row(&mut self, kind: Kind, row: &RowSettings) -> Option<Row> {
+        let form = match (&row.table, row.clone_session) {
+            (Some(table), _) => self.table_row(table, row)?,
+            (None, Some(session)) => {
+                let port = row.port?;
+                self.check_local(port);
+                Form::Clone { session, port, truncate: row.truncate.into() }
+            }
+            (None, None) => return None,
+        };
+        let mode = row.mode.as_deref().and_then(Mode::from_word);
+        let (family, counts_reports) = (row.family, row.counts_reports);
+        Some(Row { kind, family, mode, counts_reports, form })
+    }
+
+    fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {
+        let info = self.info;
+        let found = info.tables.iter().find(|table| is_named(table.preamble.as_ref(), name));
+        let Some(table) = found else { return self.problem(format!("the program has no table `{name}`")) };
+        let id = table.preamble.as_ref()?.id;
+        let fields = self.fields(name, table, row);
+        let (action, params) = self.action(name, table, row)?;
+        let needs = |field: &crate::message::P4MatchField| {
+            matches!(field.match_type(), MatchType::Ternary | MatchType::Range | MatchType::Optional)
+        };
+        let priority = (!row.default && table.match_fields.iter().any(needs)).then_some(row.priority);
+        let facts = self.tables.entry(id).or_insert_with(|| TableFacts {
+            name: name.to_owned(),
+            fields: table.match_fields.iter().map(|field| (field.id, field.name.clone())).collect(),
+            counted: info.direct_counters.iter().any(|counter| counter.direct_table_id == id),
+            default: false,
+            entries: false,
+            size: usize::try_from(table.size).ok().filter(|size| *size > 0).unwrap_or(UNKNOWN_SIZE),
+        });
+        facts.default |= row.default;
+        facts.entries |= !row.default;
+        Some(Form::Table { table: id, default: row.default, priority, fields, action, params })
+    }
+
+    fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (field, value) in &row.r#match {
+            let Some(found) = table.match_fields.iter().find(|one| one.name == *field) else {
+                let names: Vec<&str> = table.match_fields.iter().map(|one| one.name.as_str()).collect();
+                let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                self.problem::<()>(format!("the key of table `{name}` has no field `{field}`; it has {has}"));
+                continue;
+            };
+            let place = Place {
+                id: found.id,
+                name: field.clone(),
+                width: u32::try_from(found.bitwidth).unwrap_or(0),
+                kind: found.match_type(),
+                value: *value,
+            };
+            let what = format!("the field `{field}` of table `{name}`");
+            self.check_place(&place, &what);
+            self.check_kind(&place, &what);
+            places.push(place);
+        }
+        let is_missing = |field: &&crate::message::P4MatchField| {
+            !row.default
+                && matches!(field.match_type(), MatchType::Exact | MatchType::Unspecified)
+                && !row.r#match.contains_key(&field.name)
+        };
+        for field in table.match_fields.iter().filter(is_missing) {
+            self.problem::<()>(format!(
+                "the field `{}` of table `{name}` must have a value, and the map gives none",
+                field.name
+            ));
+        }
+        places
+    }
+
+    fn action(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Option<(u32, Vec<Place>)> {
+        let info = self.info;
+        let found = info.actions.iter().find(|action| is_named(action.preamble.as_ref(), &row.action));
+        let Some(action) = found else {
+            return self.problem(format!("the program has no action `{}`", row.action));
+        };
+        let id = action.preamble.as_ref()?.id;
+        let unusable = if row.default { Scope::TableOnly } else { Scope::DefaultOnly };
+        if !table.action_refs.iter().any(|one| one.id == id && one.scope() != unusable) {
+            let entry = if row.default { "the default entry" } else { "an entry" };
+            return self
+                .problem(format!("{entry} of table `{name}` cannot have the action `{}`", row.action));
+        }
+        Some((id, self.params(&row.action, action, row)))
+    }
+
+    fn params(&mut self, name: &str, action: &P4Action, row: &RowSettings) -> Vec<Place> {
+        let unknown: Vec<&String> =
+            row.params.keys().filter(|param| !action.params.iter().any(|one| one.name == **param)).collect();
+        for param in unknown {
+            let names: Vec<&str> = action.params.iter().map(|one| one.name.as_str()).collect();
+            let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            self.problem::<()>(format!("the action `{name}` has no parameter `{param}`; it has {has}"));
+        }
+        let mut places = Vec::new();
+        for param in &action.params {
+            let Some(value) = row.params.get(&param.name) else {
+                self.problem::<()>(format!(
+                    "the parameter `{}` of action `{name}` must have a value, and the map gives none",
+                    param.name
+                ));
+                continue;
+            };
+            let place = Place {
+                id: param.id,
+                name: param.name.clone(),
+                width: u32::try_from(param.bitwidth).unwrap_or(0),
+                kind: MatchType::Exact,
+                value: *value,
+            };
+            self.check_place(&place, &format!("the parameter `{}` of action `{name}`", param.name));
+            places.push(place);
+        }
+        places
+    }
+
+    /// Checks that a value can have the width of its place.
+    fn check_place(&mut self, place: &Place, what: &str) {
+        self.check_local(place.value);
+        let width = place.width;
+        let fits = match place.value {
+            Value::Number(number) => width >= 64 || number >> width == 0,
+            Value::Variable(Variable::Src | Variable::Dst) => width == 32 || width == 128,
+            Value::Variable(Variable::Collector) => width == 32 || width == 128,
+            Value::Variable(Variable::ReportSource) => width == 32,
+            Value::Variable(Variable::ReportMac | Variable::ReportSourceMac) => width == 48,
+            Value::Variable(Variable::Sport | Variable::Dport | Variable::CollectorPort) => width == 16,
+            Value::Variable(Variable::Proto) => width == 8,
+            Value::Variable(Variable::Dscp) => (6..=8).contains(&width),
+            Value::Variable(Variable::Bits) => width == 16,
+            Value::Variable(variable) if variable.nibble().is_some() => width == 4,
+            // Whether these fit depends on the value.
+            Value::Variable(_) => (1..=128).contains(&width),
+        };
+        if !fits {
+            let value = match place.value {
+                Value::Number(number) => number.to_string(),
+                Value::Variable(variable) => variable.word().to_owned(),
+            };
+            self.problem::<()>(format!("{what} has {width} bits, which do not fit `{value}`"));
+        }
+    }
+
+    /// Checks that the kind of a field can express its value.
+    fn check_kind(&mut self, place: &Place, what: &str) {
+        let is_prefix = matches!(place.value, Value::Variable(Variable::Src | Variable::Dst));
+        match place.kind {
+            MatchType::Unspecified => {
+                self.problem(format!("{what} has a kind that P4Runtime does not define"))
+            }
+            MatchType::Range if is_prefix => self.problem(format!("{what} is a range, which no prefix is")),
+            _ => None::<()>,
+        };
+    }
+
+    /// Checks that the device's settings have a value.
+    fn check_local(&mut self, value: Value) {
+        let needed = matches!(
+            value,
+            Value::Variable(
+                Variable::ReportPort
+                    | Variable::ReportSource
+                    | Variable::ReportSourceMac
+                    | Variable::ReportMac
+            )
+        );
+        if needed && self.local.report.is_none() {
+            self.problem::<()>("the map needs to know how reports leave the device; add `report`".to_owned());
+        }
+    }
+}

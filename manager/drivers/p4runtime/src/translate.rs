@@ -1,0 +1,599 @@
+//! Rules to entries and back.
+//!
+//! Several rules may be one entry (the instructions of a node), a rule may be several entries (a session), and a rule may be none (how
+//! INT is encoded, which the program fixes). What a program cannot express of a rule is lost when its entries are read. So the driver
+//! remembers which rules it was asked for: an entry is read as the remembered rule that it expresses, and otherwise as the plainest
+//! rule that it expresses. What the device has is never taken from memory: a rule is there only if all of its entries are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use detect::Prefix;
+use manager::device::{Change, Encoding, Mode, Rule, Rules, Watch};
+use manager::flows::{ANY_PORT, FlowKey, Ports};
+use manager::instruction::{self, Bits};
+
+use crate::entry::{Bytes, Content, Entry, Field, Key, MARK};
+use crate::map::{FamilyWord, Kind, PriorityWord, Value, Variable};
+use crate::message::{MatchType, UpdateType};
+use crate::program::{Form, Place, Program, Row};
+
+/// Remaining hop count of an entry that has none.
+const DEFAULT_HOPS: u8 = 8;
+/// Updates of one request.
+const MAX_UPDATES: usize = 100;
+
+/// Entries by key.
+pub type Entries = BTreeMap<Key, Entry>;
+
+/// A range of numbers, as a key has it.
+type Span = (u128, u128);
+
+/// What a device's entries mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meaning {
+    /// The rules that the driver installed.
+    pub rules: Rules,
+    /// Its entries: those of the rules, and remains of rules that are not complete.
+    pub ours: Entries,
+    /// Keys of the entries that belong to no rule.
+    pub remains: BTreeSet<Key>,
+    /// Entries of others.
+    pub foreign: Vec<Entry>,
+}
+
+/// Changes of one request: a device may execute them in any order.
+pub type Batch = Vec<(UpdateType, Entry)>;
+
+/// The values that a rule gives.
+enum Given<'a> {
+    Port(u32),
+    Session(SocketAddr),
+    Watch(&'a Watch),
+    Nothing,
+}
+
+/// Priority of a key: of two nested keys, the narrower has the greater one. It depends on the key alone. The watchlist of a device
+/// is closed under intersection, so that no other keys need to be compared.
+fn precedence(key: &FlowKey) -> u32 {
+    let prefix = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u32::from(prefix.len()) + 1);
+    let narrow = |(first, last): Ports| u32::from(u16::MAX) - (u32::from(last) - u32::from(first));
+    let fields = u32::from(key.proto.is_some()) + u32::from(key.dscp.is_some());
+    1 + prefix(key.src) + prefix(key.dst) + narrow(key.sport) + narrow(key.dport) + fields
+}
+
+impl Program {
+    /// The entries of a rule.
+    ///
+    /// # Errors
+    /// The program cannot express it; a sentence says what to do.
+    pub fn encode(&self, rule: &Rule) -> Result<Vec<Entry>, String> {
+        match rule {
+            Rule::Encoding(encoding) => self.check_encoding(*encoding).map(|()| Vec::new()),
+            Rule::Session(collector) => {
+                let narrow = |row: &Row| self.width(row, Variable::Collector) == 32;
+                if collector.is_ipv6() && self.rows(Kind::Session).any(|(_, row)| narrow(row)) {
+                    return Err(
+                        "the program reports over IPv4 only; use a collector with an IPv4 address".to_owned()
+                    );
+                }
+                self.entries(Kind::Session, &Given::Session(*collector))
+            }
+            Rule::Sink(port) => self.entries(Kind::Sink, &Given::Port(*port)),
+            Rule::Source(port) => self.entries(Kind::Source, &Given::Port(*port)),
+            Rule::Forwarding => self.entries(Kind::Forwarding, &Given::Nothing),
+            Rule::Instruction(number) => {
+                if self.bits() & instruction::bit(*number) == 0 {
+                    return Err(format!("the program does not fill {}", instruction::name(*number)));
+                }
+                self.entries(Kind::Transit, &Given::Nothing)
+            }
+            Rule::Filter(_) => Err("the program has no filter; remove `filter` from the intent".to_owned()),
+            Rule::Watch(watch) => {
+                self.check_watch(watch)?;
+                self.entries(Kind::Watch, &Given::Watch(watch))
+            }
+        }
+    }
+
+    fn check_encoding(&self, wanted: Encoding) -> Result<(), String> {
+        match self.encoding() {
+            Some(fixed) if fixed == wanted => Ok(()),
+            Some(fixed) => Err(format!(
+                "the program marks INT by DSCP {} and fixes the L4 checksum; write dscp = {} and l4_checksum = \"{}\" in [manager]",
+                fixed.dscp,
+                fixed.dscp,
+                fixed.l4_checksum.word()
+            )),
+            None => Err("the program has no INT in packets; use mode = \"postcard\"".to_owned()),
+        }
+    }
+
+    fn check_watch(&self, watch: &Watch) -> Result<(), String> {
+        let lacking = watch.bits & !self.bits();
+        if !self.map.modes.contains(&watch.mode) {
+            return Err(format!("the program has no mode \"{}\"", watch.mode.word()));
+        }
+        if lacking != 0 {
+            return Err(format!("the program has no instruction {}", instruction::names(lacking)));
+        }
+        if watch.sample > 1 {
+            return Err("the program cannot sample packets; remove `sample` from the intent".to_owned());
+        }
+        let port = |(first, last): Ports| (first, last) != ANY_PORT && first > 0;
+        if self.map.settings.needs_port && !port(watch.key.sport) && !port(watch.key.dport) {
+            return Err(
+                "the program inserts INT into packets without ports; add a port to the intent".to_owned()
+            );
+        }
+        Ok(())
+    }
+
+    fn entries(&self, kind: Kind, given: &Given<'_>) -> Result<Vec<Entry>, String> {
+        let mut entries = Vec::new();
+        for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, given)) {
+            entries.push(self.entry(row, given)?);
+        }
+        let always = kind == Kind::Transit;
+        if entries.is_empty() && !always {
+            return Err(format!("the program has no `{}` for this", kind.word()));
+        }
+        Ok(entries)
+    }
+
+    fn entry(&self, row: &Row, given: &Given<'_>) -> Result<Entry, String> {
+        match &row.form {
+            Form::Clone { session, port, truncate } => {
+                let port = self.number(*port, given)?.unwrap_or(0);
+                let replicas = vec![(Bytes::from(port), 1)];
+                let content = Content::Clone { replicas, class: 0, truncate: *truncate };
+                Ok(Entry { key: Key::Clone(*session), content, metadata: Vec::new() })
+            }
+            Form::Table { table, default, priority, fields, action, params } => {
+                let place = |place: &Place| {
+                    let value = self.number(place.value, given)?.unwrap_or(0);
+                    fits(place, value).map(|()| (place.id, Bytes::from(value)))
+                };
+                let params: BTreeMap<u32, Bytes> = params.iter().map(place).collect::<Result<_, String>>()?;
+                let mut key = BTreeMap::new();
+                for place in fields {
+                    key.extend(self.field(place, given)?.map(|field| (place.id, field)));
+                }
+                let priority = match (priority, given) {
+                    (None, _) => 0,
+                    (Some(PriorityWord::Precedence), Given::Watch(watch)) => precedence(&watch.key),
+                    (Some(PriorityWord::Precedence), _) => 1,
+                    (Some(PriorityWord::First), _) => self.map.settings.max_priority,
+                };
+                let priority = i32::try_from(priority).unwrap_or(i32::MAX);
+                let key = match default {
+                    true => Key::Default(*table),
+                    false => Key::Table { table: *table, priority, fields: key },
+                };
+                let marked = self.map.settings.metadata && !default;
+                let metadata = if marked { MARK.to_vec() } else { Vec::new() };
+                Ok(Entry { key, content: Content::Action(*action, params), metadata })
+            }
+        }
+    }
+
+    /// The number of a value; `None`: it is a part of a key that is left open.
+    fn number(&self, value: Value, given: &Given<'_>) -> Result<Option<u128>, String> {
+        let variable = match value {
+            Value::Number(number) => return Ok(Some(number.into())),
+            Value::Variable(variable) => variable,
+        };
+        let report = self.local.report;
+        let of_report = |get: &dyn Fn(crate::program::Report) -> u64| {
+            let lacking = || "it is not known how reports leave the device; add `report`".to_owned();
+            report.map(|report| Some(u128::from(get(report)))).ok_or_else(lacking)
+        };
+        match (variable, given) {
+            (Variable::Node, _) => Ok(Some(self.local.node.into())),
+            (Variable::ReportPort, _) => of_report(&|report| report.port.into()),
+            (Variable::ReportSource, _) => of_report(&|report| u32::from(report.source).into()),
+            (Variable::ReportSourceMac, _) => of_report(&|report| report.source_mac),
+            (Variable::ReportMac, _) => of_report(&|report| report.mac),
+            (Variable::Port, Given::Port(port)) => Ok(Some((*port).into())),
+            (Variable::Collector, Given::Session(to)) => Ok(Some(address_number(to.ip()))),
+            (Variable::CollectorPort, Given::Session(to)) => Ok(Some(to.port().into())),
+            (variable, Given::Watch(watch)) => self.watched(variable, watch),
+            (variable, _) => Err(format!("the rule has no `{variable}`")),
+        }
+    }
+
+    fn watched(&self, variable: Variable, watch: &Watch) -> Result<Option<u128>, String> {
+        let bits = watch.bits;
+        Ok(match variable {
+            Variable::Proto => watch.key.proto.map(u128::from),
+            Variable::Dscp => watch.key.dscp.map(u128::from),
+            Variable::Hops => Some(watch.hops.into()),
+            Variable::Words => Some(self.map.words(bits).into()),
+            Variable::Count => Some(bits.count_ones().into()),
+            Variable::Bits => Some(bits.into()),
+            _ => match variable.nibble() {
+                Some(nibble) => Some(u128::from(bits >> (4 * nibble) & 0xf)),
+                None => return Err(format!("the rule has no `{variable}`")),
+            },
+        })
+    }
+
+    /// A field of a key; `None`: every value.
+    fn field(&self, place: &Place, given: &Given<'_>) -> Result<Option<Field>, String> {
+        let span = match (place.value, given) {
+            (Value::Variable(Variable::Src), Given::Watch(watch)) => prefix_span(watch.key.src, place)?,
+            (Value::Variable(Variable::Dst), Given::Watch(watch)) => prefix_span(watch.key.dst, place)?,
+            (Value::Variable(Variable::Sport), Given::Watch(watch)) => port_span(watch.key.sport),
+            (Value::Variable(Variable::Dport), Given::Watch(watch)) => port_span(watch.key.dport),
+            (value, given) => self.number(value, given)?.map(|number| (number, number)),
+        };
+        let Some((low, high)) = span else {
+            return match place.kind {
+                MatchType::Exact => {
+                    Err(format!("the key of the program needs one value for `{}`", place.name))
+                }
+                _ => Ok(None),
+            };
+        };
+        fits(place, high)?;
+        let (all, single) = (ones(place.width), low == high);
+        // Low and high of a prefix differ in the bits that do not count.
+        let is_prefix = (low ^ high) & (low ^ high).wrapping_add(1) == 0 && low & (low ^ high) == 0;
+        let mask = all & !(low ^ high);
+        match place.kind {
+            MatchType::Exact if single => Ok(Some(Field::Exact(low.into()))),
+            MatchType::Optional if single => Ok(Some(Field::Optional(low.into()))),
+            MatchType::Range => Ok(Some(Field::Range(low.into(), high.into()))),
+            MatchType::Ternary if is_prefix && mask == 0 => Ok(None),
+            MatchType::Ternary if is_prefix => Ok(Some(Field::Ternary(low.into(), mask.into()))),
+            MatchType::Lpm if is_prefix && mask == 0 => Ok(None),
+            MatchType::Lpm if is_prefix => {
+                let length = i32::try_from(mask.count_ones()).unwrap_or(0);
+                Ok(Some(Field::Lpm(low.into(), length)))
+            }
+            _ => Err(format!(
+                "the field `{}` of the program cannot match a range; list the values",
+                place.name
+            )),
+        }
+    }
+
+    /// What entries mean. `remembered`: the rules that the driver was asked for.
+    pub fn decode(&self, entries: Vec<Entry>, remembered: &Rules) -> Meaning {
+        let mut meaning = Meaning::default();
+        for entry in entries {
+            match self.is_ours(&entry) {
+                Some(true) => drop(meaning.ours.insert(entry.key.clone(), entry)),
+                Some(false) => meaning.foreign.push(entry),
+                None => {}
+            }
+        }
+        let mut covered: BTreeSet<Key> = BTreeSet::new();
+        let mut take = |rule: &Rule, meaning: &mut Meaning| {
+            let Ok(parts) = self.encode(rule) else { return };
+            if parts.iter().all(|part| meaning.ours.get(&part.key) == Some(part)) {
+                covered.extend(parts.into_iter().map(|part| part.key));
+                meaning.rules.insert(rule.clone());
+            }
+        };
+        remembered.iter().for_each(|rule| take(rule, &mut meaning));
+        let rest: Vec<Entry> = {
+            let known: BTreeSet<Key> = self.covered_by(&meaning.rules);
+            meaning.ours.values().filter(|entry| !known.contains(&entry.key)).cloned().collect()
+        };
+        for entry in rest {
+            for rule in self.candidates(&entry) {
+                let taken = meaning.rules.iter().any(|other| other != &rule && other.same_entry(&rule));
+                if !taken {
+                    take(&rule, &mut meaning);
+                }
+            }
+        }
+        meaning.remains = meaning.ours.keys().filter(|key| !covered.contains(key)).cloned().collect();
+        meaning
+    }
+
+    fn covered_by(&self, rules: &Rules) -> BTreeSet<Key> {
+        let parts = rules.iter().filter_map(|rule| self.encode(rule).ok()).flatten();
+        parts.map(|part| part.key).collect()
+    }
+
+    /// Whether an entry is the driver's; `None`: it is nobody's, such as a default entry of the program.
+    fn is_ours(&self, entry: &Entry) -> Option<bool> {
+        let looks_like_ours = self.rows.iter().any(|row| self.values(row, entry).is_some());
+        match entry.key {
+            Key::Default(_) => looks_like_ours.then_some(true),
+            Key::Table { .. } if self.map.settings.metadata => Some(entry.metadata == MARK),
+            Key::Table { .. } | Key::Clone(_) => Some(looks_like_ours),
+        }
+    }
+
+    /// The plainest rules that an entry may be a part of.
+    fn candidates(&self, entry: &Entry) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for row in &self.rows {
+            let Some(values) = self.values(row, entry) else { continue };
+            let number = |variable: Variable| values.get(&variable).map(|(low, _)| *low);
+            let port = || number(Variable::Port).and_then(|port| u32::try_from(port).ok());
+            match row.kind {
+                Kind::Session => {
+                    let port = number(Variable::CollectorPort).and_then(|port| u16::try_from(port).ok());
+                    let width = self.width(row, Variable::Collector);
+                    let address = number(Variable::Collector).and_then(|number| address(number, width));
+                    rules.extend(address.zip(port).map(|to| Rule::Session(to.into())));
+                }
+                Kind::Sink => rules.extend(port().map(Rule::Sink)),
+                Kind::Source => rules.extend(port().map(Rule::Source)),
+                Kind::Forwarding => rules.push(Rule::Forwarding),
+                Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
+                Kind::Watch => rules.extend(self.watch(row, &values).map(|one| Rule::Watch(Arc::new(one)))),
+            }
+        }
+        rules
+    }
+
+    fn width(&self, row: &Row, variable: Variable) -> u32 {
+        let Form::Table { fields, params, .. } = &row.form else { return 0 };
+        let place = fields.iter().chain(params).find(|place| place.value == Value::Variable(variable));
+        place.map_or(0, |place| place.width)
+    }
+
+    fn watch(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Watch> {
+        let number = |variable: Variable| values.get(&variable).map(|(low, _)| *low);
+        let prefix = |variable: Variable| match values.get(&variable) {
+            None => Some(None),
+            Some((low, high)) => {
+                let width = self.width(row, variable);
+                let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
+                Prefix::new(address(*low, width)?, u8::try_from(length).ok()?).ok().map(Some)
+            }
+        };
+        let ports = |variable: Variable| match values.get(&variable) {
+            None => Some(ANY_PORT),
+            Some((low, high)) => Some((u16::try_from(*low).ok()?, u16::try_from(*high).ok()?)),
+        };
+        let byte = |variable: Variable| number(variable).map(|number| number as u8);
+        let key = FlowKey {
+            src: prefix(Variable::Src)?,
+            dst: prefix(Variable::Dst)?,
+            sport: ports(Variable::Sport)?,
+            dport: ports(Variable::Dport)?,
+            proto: byte(Variable::Proto),
+            dscp: byte(Variable::Dscp),
+        };
+        Some(Watch {
+            key,
+            mode: row.mode.or(self.map.modes.first().copied()).unwrap_or(Mode::Md),
+            bits: read_bits(values).unwrap_or(self.bits()),
+            hops: byte(Variable::Hops).unwrap_or(DEFAULT_HOPS),
+            sample: 1,
+            drops: true,
+        })
+    }
+
+    /// The values of the variables of a row in an entry; `None`: it is not an entry of this row.
+    fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
+        let mut values = BTreeMap::new();
+        let mut set = |value: Value, span: Span| match value {
+            Value::Number(number) => span == (number.into(), number.into()),
+            Value::Variable(variable) => *values.entry(variable).or_insert(span) == span,
+        };
+        match (&row.form, &entry.key, &entry.content) {
+            (Form::Clone { session, port, truncate }, Key::Clone(number), content) => {
+                let Content::Clone { replicas, truncate: found, .. } = content else { return None };
+                let [(to, _)] = replicas.as_slice() else { return None };
+                let to = to.number()?;
+                let expected = self.number(*port, &Given::Nothing).ok().flatten();
+                (session == number && found == truncate && expected == Some(to)).then_some(())?;
+            }
+            (Form::Table { table, default: true, action, params, .. }, Key::Default(found), content) => {
+                (table == found && read_params(*action, params, content, &mut set)).then_some(())?;
+            }
+            (
+                Form::Table { table, default: false, fields, action, params, .. },
+                Key::Table { table: found, fields: key, .. },
+                content,
+            ) => {
+                let known = |id: &u32| fields.iter().any(|place| place.id == *id);
+                let fits = table == found && key.keys().all(known);
+                (fits && read_params(*action, params, content, &mut set)).then_some(())?;
+                for place in fields {
+                    match key.get(&place.id) {
+                        Some(field) => set(place.value, span(field, place)?).then_some(())?,
+                        None => matches!(place.value, Value::Variable(one) if one.is_key()).then_some(())?,
+                    }
+                }
+            }
+            _ => return None,
+        }
+        Some(values)
+    }
+
+    /// The requests that lead from what the device has to `rules`, in their order: removals, modifications, additions.
+    ///
+    /// # Errors
+    /// The program cannot express a rule, or an entry of somebody else is in the way.
+    pub fn plan(&self, meaning: &Meaning, rules: &Rules) -> Result<Vec<Batch>, String> {
+        let mut wanted: BTreeMap<Key, (Entry, (Kind, usize))> = BTreeMap::new();
+        for rule in rules {
+            for entry in self.encode(rule).map_err(|why| format!("`{rule}` is not possible: {why}"))? {
+                let rank = self.rank(&entry);
+                wanted.insert(entry.key.clone(), (entry, rank));
+            }
+        }
+        let in_the_way = meaning
+            .foreign
+            .iter()
+            .find(|entry| wanted.contains_key(&entry.key) && !meaning.ours.contains_key(&entry.key));
+        if let Some(entry) = in_the_way {
+            return Err(format!("{} was installed by somebody else; remove it", self.describe(entry)));
+        }
+        let mut steps: Vec<((u8, i64, i64), UpdateType, Entry)> = Vec::new();
+        for (key, entry) in &meaning.ours {
+            if !wanted.contains_key(key) {
+                let (kind, index) = self.rank(entry);
+                let order = (0, -(kind as i64), -(index as i64));
+                steps.push((order, UpdateType::Delete, entry.clone()));
+            }
+        }
+        for (entry, (kind, index)) in wanted.into_values() {
+            let (phase, update) = match meaning.ours.get(&entry.key) {
+                Some(old) if *old == entry => continue,
+                Some(_) => (1, UpdateType::Modify),
+                None => (2, UpdateType::Insert),
+            };
+            steps.push(((phase, kind as i64, index as i64), update, entry));
+        }
+        steps.sort_by(|a, b| (a.0, &a.2.key).cmp(&(b.0, &b.2.key)));
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut last = None;
+        for (order, update, entry) in steps {
+            match batches.last_mut().filter(|batch| last == Some(order) && batch.len() < MAX_UPDATES) {
+                Some(batch) => batch.push((update, entry)),
+                None => batches.push(vec![(update, entry)]),
+            }
+            last = Some(order);
+        }
+        Ok(batches)
+    }
+
+    /// Its place in the order of additions.
+    fn rank(&self, entry: &Entry) -> (Kind, usize) {
+        let found = self.rows.iter().enumerate().find(|(_, row)| self.values(row, entry).is_some());
+        found.map_or((Kind::Watch, usize::MAX), |(index, row)| (row.kind, index))
+    }
+
+    /// An entry, for people.
+    pub fn describe(&self, entry: &Entry) -> String {
+        let what = match &entry.key {
+            Key::Clone(session) => format!("clone session {session}"),
+            Key::Default(table) => format!("the default entry of {}", self.table_name(*table)),
+            Key::Table { table, fields, .. } => {
+                let field = |(id, field): (&u32, &Field)| format!("{} {field}", self.field_name(*table, *id));
+                let fields: Vec<String> = fields.iter().map(field).collect();
+                let key = if fields.is_empty() { "every packet".to_owned() } else { fields.join(", ") };
+                format!("the entry of {} for {key}", self.table_name(*table))
+            }
+        };
+        match &entry.content {
+            Content::Action(action, _) => format!("{what} ({})", self.action_name(*action)),
+            Content::Clone { replicas, .. } => {
+                let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+                format!("{what} (to port {})", ports.join(", "))
+            }
+            Content::Other => what,
+        }
+    }
+}
+
+/// The rules after `changes`.
+pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
+    let mut rules = rules.clone();
+    for change in changes {
+        match change {
+            Change::Add(rule) => {
+                rules.retain(|other| !other.same_entry(rule));
+                rules.insert(rule.clone());
+            }
+            Change::Remove(rule) => drop(rules.remove(rule)),
+        }
+    }
+    rules
+}
+
+fn applies(row: &Row, given: &Given<'_>) -> bool {
+    let Given::Watch(watch) = given else { return true };
+    let is_v6 = watch.key.src.or(watch.key.dst).map(|prefix| prefix.is_v6());
+    let family = match row.family {
+        Some(FamilyWord::Ipv4) => is_v6 != Some(true),
+        Some(FamilyWord::Ipv6) => is_v6 != Some(false),
+        None => true,
+    };
+    family && row.mode.is_none_or(|mode| mode == watch.mode)
+}
+
+fn fits(place: &Place, value: u128) -> Result<(), String> {
+    if value & !ones(place.width) == 0 {
+        return Ok(());
+    }
+    Err(format!("{value} does not fit into the {} bits of `{}` in the program", place.width, place.name))
+}
+
+/// `width` ones.
+fn ones(width: u32) -> u128 {
+    1_u128.checked_shl(width).map_or(u128::MAX, |one| one - 1)
+}
+
+fn address_number(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => u32::from(v4).into(),
+        IpAddr::V6(v6) => v6.into(),
+    }
+}
+
+fn address(number: u128, width: u32) -> Option<IpAddr> {
+    match width {
+        32 => u32::try_from(number).ok().map(|number| Ipv4Addr::from(number).into()),
+        128 => Some(IpAddr::from(Ipv6Addr::from(number))),
+        _ => None,
+    }
+}
+
+/// The addresses of a prefix.
+fn prefix_span(prefix: Option<Prefix>, place: &Place) -> Result<Option<Span>, String> {
+    let Some(prefix) = prefix else { return Ok(None) };
+    if prefix.is_v6() != (place.width == 128) {
+        let version = if prefix.is_v6() { "IPv6" } else { "IPv4" };
+        return Err(format!("the field `{}` of the program does not hold {version} addresses", place.name));
+    }
+    let low = address_number(prefix.network());
+    Ok(Some((low, low | ones(place.width - u32::from(prefix.len())))))
+}
+
+fn port_span(ports: Ports) -> Option<Span> {
+    (ports != ANY_PORT).then_some((ports.0.into(), ports.1.into()))
+}
+
+/// The values that a field matches; `None`: they are not a range.
+fn span(field: &Field, place: &Place) -> Option<Span> {
+    let all = ones(place.width);
+    match field {
+        Field::Exact(value) | Field::Optional(value) => value.number().map(|number| (number, number)),
+        Field::Range(low, high) => low.number().zip(high.number()),
+        Field::Ternary(value, mask) => {
+            let (value, open) = (value.number()?, all & !mask.number()?);
+            (open & open.wrapping_add(1) == 0 && value & open == 0).then_some((value, value | open))
+        }
+        Field::Lpm(value, length) => {
+            let open = ones(place.width.checked_sub(u32::try_from(*length).ok()?)?);
+            let value = value.number()?;
+            (value & open == 0).then_some((value, value | open))
+        }
+    }
+}
+
+fn read_params(
+    action: u32,
+    params: &[Place],
+    content: &Content,
+    set: &mut impl FnMut(Value, Span) -> bool,
+) -> bool {
+    let Content::Action(found, values) = content else { return false };
+    let mut read = |place: &Place| {
+        let number = values.get(&place.id).and_then(Bytes::number);
+        number.is_some_and(|number| set(place.value, (number, number)))
+    };
+    *found == action && values.len() == params.len() && params.iter().all(&mut read)
+}
+
+/// The instruction bitmap that parameters give.
+fn read_bits(values: &BTreeMap<Variable, Span>) -> Option<Bits> {
+    if let Some((bits, _)) = values.get(&Variable::Bits) {
+        return Bits::try_from(*bits).ok();
+    }
+    let nibbles = values.iter().filter_map(|(variable, (value, _))| Some((variable.nibble()?, *value)));
+    let nibbles: Vec<(u32, u128)> = nibbles.collect();
+    let bits = nibbles.iter().fold(0, |bits, (nibble, value)| bits | (*value as Bits & 0xf) << (4 * nibble));
+    (!nibbles.is_empty()).then_some(bits)
+}

@@ -1,0 +1,322 @@
+//! Rules to entries and back, with the interfaces of published programs.
+
+#![allow(clippy::unwrap_used, reason = "a test panics")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use manager::device::{
+    Change, Encoding, Filter, FilterAlgorithm, L4Checksum, MatchKinds, Mode, Restart, Rule, Rules, Watch,
+};
+use manager::flows::{ANY_PORT, FlowKey};
+use p4runtime::entry::{Bytes, Content, Entry, Field, Key, MARK};
+use p4runtime::message::UpdateType;
+use p4runtime::program::{Local, Program};
+use p4runtime::translate::{Meaning, changed};
+use support::{PROGRAMS, info, local, parse, program, shipped};
+use testkit::rng::Rng;
+
+fn key(src: Option<&str>, dst: Option<&str>, sport: (u16, u16), dport: (u16, u16)) -> FlowKey {
+    let prefix = |text: &str| text.parse().unwrap();
+    FlowKey { src: src.map(prefix), dst: dst.map(prefix), sport, dport, proto: None, dscp: None }
+}
+
+fn watch(key: FlowKey, mode: Mode, bits: u16) -> Rule {
+    Rule::Watch(Arc::new(Watch { key, mode, bits, hops: 6, sample: 1, drops: true }))
+}
+
+/// What a device of a domain gets.
+fn rules(program: &Program) -> Rules {
+    let mut rules = Rules::from([Rule::Session("192.0.2.9:32766".parse().unwrap())]);
+    let one = key(Some("10.0.0.0/8"), Some("10.1.2.3"), ANY_PORT, (4789, 4789));
+    if program.capabilities().sink {
+        let dscp = if shipped("onos-int") == shipped_of(program) { 23 } else { 32 };
+        rules.insert(Rule::Encoding(Encoding { dscp, l4_checksum: L4Checksum::Leave }));
+        rules.extend([1, 2, 3].map(Rule::Sink));
+        rules.extend([0, 2].map(Rule::Instruction));
+        rules.insert(Rule::Source(1));
+        rules.insert(watch(one, Mode::Md, 0xa000));
+    } else {
+        rules.insert(watch(one, Mode::Postcard, 0xa000));
+        let ranges = key(None, Some("10.1.2.0/24"), (1024, 65535), (80, 443));
+        rules.insert(watch(FlowKey { proto: Some(6), ..ranges }, Mode::Postcard, 0x8000));
+    }
+    rules
+}
+
+fn shipped_of(program: &Program) -> p4runtime::map::Map {
+    program.map().clone()
+}
+
+fn entries(program: &Program, rules: &Rules) -> Vec<Entry> {
+    let all = rules.iter().flat_map(|rule| program.encode(rule).unwrap());
+    all.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[test]
+fn rules_come_back_from_their_entries() {
+    for (name, _) in PROGRAMS {
+        let program = program(name);
+        let rules = rules(&program);
+        let meaning = program.decode(entries(&program, &rules), &rules);
+        assert_eq!(meaning.rules, rules, "{name}");
+        assert_eq!((meaning.remains.len(), meaning.foreign.len()), (0, 0), "{name}");
+        // Nothing is to be done.
+        assert_eq!(program.plan(&meaning, &rules), Ok(vec![]), "{name}");
+    }
+}
+
+#[test]
+fn without_memory_entries_are_the_plainest_rules_and_need_no_change() {
+    for (name, _) in PROGRAMS {
+        let program = program(name);
+        let rules = rules(&program);
+        let meaning = program.decode(entries(&program, &rules), &Rules::new());
+        assert_eq!(meaning.remains, BTreeSet::new(), "{name}");
+        // The manager removes and adds what differs, and the entries stay as they are.
+        let wanted: Vec<Change> = meaning.rules.difference(&rules).cloned().map(Change::Remove).collect();
+        let wanted = wanted.into_iter().chain(rules.difference(&meaning.rules).cloned().map(Change::Add));
+        let then = changed(&meaning.rules, &wanted.collect::<Vec<_>>());
+        assert_eq!(then, rules, "{name}");
+        assert_eq!(program.plan(&meaning, &then), Ok(vec![]), "{name}");
+    }
+    let onos = program("onos-int");
+    let wanted = rules(&onos);
+    let meaning = onos.decode(entries(&onos, &wanted), &Rules::new());
+    // The program says neither how INT is encoded nor which instructions were asked for; of the watchlist nothing is lost.
+    let lost: Vec<String> = wanted.difference(&meaning.rules).map(ToString::to_string).collect();
+    assert_eq!(lost, ["INT marked by DSCP 23, L4 checksum leave"]);
+    assert_eq!(meaning.rules.difference(&wanted).count(), 6);
+}
+
+#[test]
+fn an_entry_of_the_watchlist_has_the_values_of_the_program() {
+    let onos = program("onos-int");
+    let one = key(Some("10.0.0.0/8"), None, ANY_PORT, (4789, 4789));
+    let found = onos.encode(&watch(one, Mode::Md, 0xa200)).unwrap();
+    let fields = [
+        (1, Field::Ternary(Bytes::from(0x0a00_0000), Bytes::from(0xff00_0000))),
+        (4, Field::Ternary(Bytes::from(4789), Bytes::from(0xffff))),
+    ];
+    // 9 of the prefix, 65,535 of the port.
+    let key = Key::Table { table: 0x0200_0003, priority: 1 + 9 + 65_535, fields: fields.into() };
+    // Three values, one of two words: four words.
+    let params = [(1, 4), (2, 6), (3, 0xa), (4, 2)].map(|(id, value)| (id, Bytes::from(value)));
+    let content = Content::Action(0x0100_0004, params.into());
+    assert_eq!(found, [Entry { key, content, metadata: MARK.to_vec() }]);
+}
+
+#[test]
+fn capabilities_follow_from_the_program() {
+    let onos = program("onos-int").capabilities();
+    assert_eq!((onos.watch_entries, onos.bits, onos.sink, onos.joint_roles), (1024, 0xff00, true, false));
+    let kinds = MatchKinds {
+        ipv6: false,
+        prefixes: true,
+        wildcards: true,
+        ranges: false,
+        dscp: false,
+        protocol: false,
+        needs_port: true,
+    };
+    assert_eq!(onos.matches, kinds);
+    assert_eq!(onos.l4_checksum, [L4Checksum::Leave].into());
+    assert_eq!(onos.restart, Restart::Forwards);
+    assert_eq!(program("geant-int").capabilities().watch_entries, 127);
+    let tna = program("fabric-tna").capabilities();
+    // One entry excludes the reports.
+    assert_eq!((tna.watch_entries, tna.sink, tna.modes), (63, false, [Mode::Postcard].into()));
+    assert_eq!(tna.matches, MatchKinds { ranges: true, protocol: true, needs_port: false, ..kinds });
+    let kept = Local { restart: Some(Restart::Keeps), ..local() };
+    let kept = Program::new(&shipped("onos-int"), &info("onos-int"), &kept).unwrap();
+    assert_eq!(kept.capabilities().restart, Restart::Keeps);
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let (_, text) = PROGRAMS[0];
+    let broken = text
+        .replace("tb_set_sink 511", "tb_sink 511")
+        .replace("field int_is_valid 1 exact", "field valid 1 exact")
+        .replace("param switch_id 32", "param node 32")
+        .replace("hdr.ipv4.src_addr 32", "hdr.ipv4.src_addr 31")
+        .replace("dst_addr 32 ternary", "dst_addr 32 range");
+    let without = Local { report: None, ..local() };
+    let problems = Program::new(&shipped("onos-int"), &parse(&broken), &without).unwrap_err();
+    let expected = [
+        "the map needs to know how reports leave the device; add `report`",
+        "the key of table `egress.process_int_report.tb_generate_report` has no field `int_is_valid`; it has valid",
+        "the field `valid` of table `egress.process_int_report.tb_generate_report` must have a value, and the map gives none",
+        "the program has no table `ingress.process_int_source_sink.tb_set_sink`",
+        "the key of table `egress.process_int_transit.tb_int_insert` has no field `int_is_valid`; it has valid",
+        "the field `valid` of table `egress.process_int_transit.tb_int_insert` must have a value, and the map gives none",
+        "the action `egress.process_int_transit.init_metadata` has no parameter `switch_id`; it has node",
+        "the parameter `node` of action `egress.process_int_transit.init_metadata` must have a value, and the map gives none",
+        "the field `hdr.ipv4.dst_addr` of table `ingress.process_int_source.tb_int_source` is a range, which no prefix is",
+        "the field `hdr.ipv4.src_addr` of table `ingress.process_int_source.tb_int_source` has 31 bits, which do not fit `src`",
+    ];
+    assert_eq!(problems, expected);
+    // A map for another program: every table is missing, and the list has an end.
+    let other = Program::new(&shipped("fabric-tna"), &info("onos-int"), &local()).unwrap_err();
+    assert!(
+        other.len() <= 21 && other[0].contains("has no table `FabricEgress.int_egress.report`"),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn what_the_program_cannot_do_is_refused_in_one_sentence() {
+    let onos = program("onos-int");
+    let port = key(None, None, ANY_PORT, (80, 80));
+    let encoding = Encoding { dscp: 23, l4_checksum: L4Checksum::Update };
+    let filter = Filter {
+        key: port,
+        algorithm: FilterAlgorithm::Noop,
+        metric: detect::Metric::HopLatency,
+        threshold: 0,
+    };
+    let sampled = Watch { key: port, mode: Mode::Md, bits: 0x8000, hops: 6, sample: 10, drops: true };
+    for (rule, expected) in [
+        (
+            Rule::Encoding(encoding),
+            "the program marks INT by DSCP 23 and fixes the L4 checksum; write dscp = 23 and l4_checksum = \"leave\" in [manager]",
+        ),
+        (Rule::Filter(Arc::new(filter)), "the program has no filter; remove `filter` from the intent"),
+        (Rule::Instruction(8), "the program does not fill buffer"),
+        (Rule::Forwarding, "the program has no `forwarding` for this"),
+        (
+            Rule::Sink(512),
+            "512 does not fit into the 9 bits of `standard_metadata.egress_spec` in the program",
+        ),
+        (
+            Rule::Session("[fd00::1]:32766".parse().unwrap()),
+            "the program reports over IPv4 only; use a collector with an IPv4 address",
+        ),
+        (watch(port, Mode::Postcard, 0x8000), "the program has no mode \"postcard\""),
+        (watch(port, Mode::Md, 0x8080), "the program has no instruction buffer"),
+        (
+            Rule::Watch(Arc::new(sampled)),
+            "the program cannot sample packets; remove `sample` from the intent",
+        ),
+        (
+            watch(FlowKey::default(), Mode::Md, 0x8000),
+            "the program inserts INT into packets without ports; add a port to the intent",
+        ),
+        (
+            watch(key(Some("fd00::/16"), None, ANY_PORT, (80, 80)), Mode::Md, 0x8000),
+            "the field `hdr.ipv4.src_addr` of the program does not hold IPv6 addresses",
+        ),
+        (
+            watch(key(None, None, ANY_PORT, (80, 90)), Mode::Md, 0x8000),
+            "the field `local_metadata.l4_dst_port` of the program cannot match a range; list the values",
+        ),
+    ] {
+        assert_eq!(onos.encode(&rule), Err(expected.to_owned()), "{rule}");
+    }
+}
+
+#[test]
+fn entries_of_others_are_foreign_and_in_the_way() {
+    let onos = program("onos-int");
+    let rules = rules(&onos);
+    let mut all = entries(&onos, &rules);
+    let theirs =
+        all.iter_mut().find(|entry| matches!(entry.key, Key::Table { table: 0x0200_0002, .. })).unwrap();
+    theirs.metadata.clear();
+    let meaning = onos.decode(all, &rules);
+    assert_eq!(rules.difference(&meaning.rules).cloned().collect::<Vec<_>>(), [Rule::Sink(1)]);
+    let described: Vec<String> = meaning.foreign.iter().map(|entry| onos.describe(entry)).collect();
+    let name = "the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 1 (ingress.process_int_source_sink.int_set_sink)";
+    assert_eq!(described, [name]);
+    let expected = format!("{name} was installed by somebody else; remove it");
+    assert_eq!(onos.plan(&meaning, &rules), Err(expected));
+}
+
+#[test]
+fn remains_of_a_rule_are_removed_with_the_next_change() {
+    let onos = program("onos-int");
+    let session = Rule::Session("192.0.2.9:32766".parse().unwrap());
+    let half: Vec<Entry> = onos.encode(&session).unwrap().into_iter().take(1).collect();
+    let meaning = onos.decode(half.clone(), &[session.clone()].into());
+    assert_eq!((meaning.rules.len(), meaning.remains.len()), (0, 1));
+    assert_eq!(onos.plan(&meaning, &Rules::new()), Ok(vec![vec![(UpdateType::Delete, half[0].clone())]]));
+    // Or completed.
+    let batches = onos.plan(&meaning, &[session].into()).unwrap();
+    assert_eq!(batches.len(), 1);
+    assert_eq!(batches[0][0].0, UpdateType::Insert);
+}
+
+#[test]
+fn additions_and_removals_are_in_order() {
+    let onos = program("onos-int");
+    let rules = rules(&onos);
+    let order = |batches: Vec<Vec<(UpdateType, Entry)>>| -> Vec<String> {
+        let text = |(update, entry): &(UpdateType, Entry)| format!("{update:?} {}", onos.describe(entry));
+        let short = |text: String| text.split(" for ").next().unwrap().replace("the entry of ", "");
+        batches.iter().map(|batch| format!("{} x {}", batch.len(), short(text(&batch[0])))).collect()
+    };
+    let added = order(onos.plan(&Meaning::default(), &rules).unwrap());
+    let expected = [
+        "1 x Insert clone session 500 (to port 4)",
+        "1 x Insert egress.process_int_report.tb_generate_report",
+        "3 x Insert ingress.process_int_source_sink.tb_set_sink",
+        "1 x Insert egress.process_int_transit.tb_int_insert",
+        "1 x Insert ingress.process_int_source_sink.tb_set_source",
+        "1 x Insert ingress.process_int_source.tb_int_source",
+    ];
+    assert_eq!(added, expected);
+    let meaning = onos.decode(entries(&onos, &rules), &rules);
+    let removed = order(onos.plan(&meaning, &Rules::new()).unwrap());
+    let expected: Vec<String> = expected.iter().rev().map(|text| text.replace("Insert", "Delete")).collect();
+    assert_eq!(removed, expected);
+}
+
+#[test]
+fn a_change_of_an_entry_is_one_modification() {
+    let onos = program("onos-int");
+    let one = key(None, None, ANY_PORT, (80, 80));
+    let before = Rules::from([watch(one, Mode::Md, 0xa000)]);
+    let meaning = onos.decode(entries(&onos, &before), &before);
+    let changes = [Change::Remove(watch(one, Mode::Md, 0xa000)), Change::Add(watch(one, Mode::Md, 0xf000))];
+    let batches = onos.plan(&meaning, &changed(&meaning.rules, &changes)).unwrap();
+    assert_eq!(batches.len(), 1);
+    assert_eq!(batches[0][0].0, UpdateType::Modify);
+}
+
+#[test]
+fn a_narrower_key_has_the_greater_priority() {
+    let tna = program("fabric-tna");
+    let mut rng = Rng(1);
+    let mut nested = 0;
+    let priority = |key: FlowKey| match &tna.encode(&watch(key, Mode::Postcard, 0x8000)).unwrap()[0].key {
+        Key::Table { priority, .. } => *priority,
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..20_000 {
+        let mut one = || FlowKey {
+            src: [None, Some("0.0.0.0/0"), Some("10.0.0.0/8"), Some("10.1.0.0/16")][rng.below(4)]
+                .map(|text| text.parse().unwrap()),
+            dst: [None, Some("10.0.0.0/8")][rng.below(2)].map(|text| text.parse().unwrap()),
+            sport: [ANY_PORT, (80, 100), (80, 101), (80, 80)][rng.below(4)],
+            dport: [ANY_PORT, (0, 65_534)][rng.below(2)],
+            proto: [None, Some(6)][rng.below(2)],
+            dscp: None,
+        };
+        let (a, b) = (one(), one());
+        if a != b && a.intersection(&b) == Some(a) {
+            assert!(priority(a) > priority(b), "{a} in {b}");
+            nested += 1;
+        }
+    }
+    assert!(nested > 100);
+    // The exclusion of the reports wins over every key.
+    let narrowest = FlowKey { proto: Some(17), ..key(Some("10.0.0.1"), Some("10.0.0.2"), (1, 1), (1, 1)) };
+    let session = tna.encode(&Rule::Session("192.0.2.9:32766".parse().unwrap())).unwrap();
+    let first = session.iter().filter_map(|entry| match entry.key {
+        Key::Table { priority, .. } => Some(priority),
+        _ => None,
+    });
+    assert!(first.max().unwrap() > priority(narrowest));
+}
