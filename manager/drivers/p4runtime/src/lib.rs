@@ -1,9 +1,12 @@
 //! The driver of P4Runtime switches.
 //!
 //! A [`map`] says which entries of a program's tables the manager's rules are. [`program`] compares it with the P4Info that the device
-//! returns; [`translate`] turns rules into [`entry`] values and back. Nothing here does I/O.
+//! returns; [`translate`] turns rules into [`entry`] values and back. [`client`] speaks P4Runtime, and [`driver`] executes what the
+//! manager asks for. Up to `translate` nothing does I/O.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod driver;
 pub mod entry;
 pub mod map;
 pub mod message;

@@ -500,12 +500,14 @@ pub struct GetForwardingPipelineConfigRequest {
     pub response_type: i32,
 }
 
-/// `GetForwardingPipelineConfigRequest.ResponseType`, of which the driver uses one.
+/// `GetForwardingPipelineConfigRequest.ResponseType`, of which the driver uses two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ResponseType {
     /// Everything.
     All = 0,
+    /// Only what a client set to tell programs apart.
+    CookieOnly = 1,
     /// P4Info without the device's own form.
     P4infoAndCookie = 2,
 }

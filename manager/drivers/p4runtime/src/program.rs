@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use manager::device::{Capabilities, Encoding, MatchKinds, Mode, NodeId, Restart};
 use manager::instruction::Bits;
+use prost::Message;
 
 use crate::map::{FamilyWord, Kind, Map, PriorityWord, RestartWord, RowSettings, Value, Variable};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
@@ -126,25 +127,8 @@ impl Program {
 
     /// What the device can do.
     pub fn capabilities(&self) -> Capabilities {
-        let restart = self.local.restart.unwrap_or(match self.map.settings.restart {
-            RestartWord::Keeps => Restart::Keeps,
-            RestartWord::Waits => Restart::Waits,
-            RestartWord::Forwards => Restart::Forwards,
-        });
-        let has = |kind: Kind| !self.map.rows(kind).is_empty();
-        Capabilities {
-            modes: self.map.modes.clone(),
-            bits: self.map.bits,
-            matches: self.matches(),
-            watch_entries: self.watch_entries(),
-            filter_entries: 0,
-            filters: BTreeSet::new(),
-            sampling: false,
-            sink: has(Kind::Sink),
-            joint_roles: !has(Kind::Source),
-            l4_checksum: [self.map.l4_checksum()].into(),
-            restart,
-        }
+        let (matches, watch_entries) = (self.matches(), self.watch_entries());
+        Capabilities { matches, watch_entries, ..capabilities(&self.map, &self.local) }
     }
 
     /// Its map.
@@ -164,6 +148,24 @@ impl Program {
 
     pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (usize, &Row)> {
         self.rows.iter().enumerate().filter(move |(_, row)| row.kind == kind)
+    }
+
+    /// The clone sessions of the map.
+    pub(crate) fn sessions(&self) -> BTreeSet<u32> {
+        let session = |row: &Row| match row.form {
+            Form::Clone { session, .. } => Some(session),
+            Form::Table { .. } => None,
+        };
+        self.rows.iter().filter_map(session).collect()
+    }
+
+    /// Tables whose counters count reports.
+    pub(crate) fn report_tables(&self) -> BTreeSet<u32> {
+        let table = |row: &Row| match row.form {
+            Form::Table { table, .. } if row.counts_reports => Some(table),
+            _ => None,
+        };
+        self.rows.iter().filter_map(table).collect()
     }
 
     /// Name of a table.
@@ -227,6 +229,53 @@ impl Program {
         };
         tables.iter().map(room).min().unwrap_or(0)
     }
+}
+
+/// What a device can do as far as its map says it: until its P4Info is known, keys are those of most programs.
+pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
+    let restart = local.restart.unwrap_or(match map.settings.restart {
+        RestartWord::Keeps => Restart::Keeps,
+        RestartWord::Waits => Restart::Waits,
+        RestartWord::Forwards => Restart::Forwards,
+    });
+    let has = |kind: Kind| !map.rows(kind).is_empty();
+    let proto = Value::Variable(Variable::Proto);
+    Capabilities {
+        modes: map.modes.clone(),
+        bits: map.bits,
+        matches: MatchKinds {
+            ipv6: false,
+            prefixes: true,
+            wildcards: true,
+            ranges: false,
+            dscp: false,
+            protocol: map
+                .rows(Kind::Watch)
+                .iter()
+                .any(|row| row.r#match.values().any(|value| *value == proto)),
+            needs_port: map.settings.needs_port,
+        },
+        watch_entries: UNKNOWN_SIZE,
+        filter_entries: 0,
+        filters: BTreeSet::new(),
+        sampling: false,
+        sink: has(Kind::Sink),
+        joint_roles: !has(Kind::Source),
+        l4_checksum: [map.l4_checksum()].into(),
+        restart,
+    }
+}
+
+/// Whether bytes are P4Info in binary form.
+///
+/// # Errors
+/// They are not; the sentence says what to do.
+pub fn check_info(bytes: &[u8]) -> Result<(), String> {
+    let info = P4Info::decode(bytes).ok().filter(|info| !info.tables.is_empty());
+    info.map(|_| ()).ok_or_else(|| {
+        "its P4Info has no table; write the binary form, as `p4c --p4runtime-files program.bin` does"
+            .to_owned()
+    })
 }
 
 /// Binds rows and collects what does not fit.

@@ -458,6 +458,11 @@ impl Program {
         Ok(batches)
     }
 
+    /// Whether the direct counter of an entry counts reports.
+    pub(crate) fn counts_reports(&self, entry: &Entry) -> bool {
+        self.rows.iter().any(|row| row.counts_reports && self.values(row, entry).is_some())
+    }
+
     /// Its place in the order of additions.
     fn rank(&self, entry: &Entry) -> (Kind, usize) {
         let found = self.rows.iter().enumerate().find(|(_, row)| self.values(row, entry).is_some());

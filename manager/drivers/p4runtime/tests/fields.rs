@@ -154,5 +154,6 @@ fn of_enumerations() {
     let action = "p4.v1.SetForwardingPipelineConfigRequest.Action";
     assert_eq!(published(action, "VERIFY_AND_COMMIT"), ConfigAction::VerifyAndCommit as i32);
     let response = "p4.v1.GetForwardingPipelineConfigRequest.ResponseType";
+    assert_eq!(published(response, "COOKIE_ONLY"), ResponseType::CookieOnly as i32);
     assert_eq!(published(response, "P4INFO_AND_COOKIE"), ResponseType::P4infoAndCookie as i32);
 }

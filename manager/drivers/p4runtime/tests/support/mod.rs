@@ -1,6 +1,9 @@
 //! Interfaces of published programs, for tests: names and widths of the tables and actions that the shipped maps use.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part, and panics")]
 
+pub(crate) mod bench;
+pub(crate) mod server;
+
 use std::collections::BTreeMap;
 
 use p4runtime::map::{self, Map};

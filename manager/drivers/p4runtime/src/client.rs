@@ -1,0 +1,331 @@
+//! A client of P4Runtime: one connection to one device.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use prost::Message;
+use tokio::sync::mpsc;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Streaming};
+use tonic_prost::ProstCodec;
+
+use crate::message::{
+    ConfigAction, Entity, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
+    GetForwardingPipelineConfigResponse, MasterArbitrationUpdate, P4Info, ReadRequest, ReadResponse,
+    ResponseType, Role, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse, Status,
+    StreamMessageRequest, StreamMessageResponse, StreamRequest, Uint128, Update, WriteRequest, WriteResponse,
+};
+
+/// Entries of one answer at most.
+pub const MAX_ENTITIES: usize = 1 << 16;
+/// Longest message of a device: P4Info, or a part of its entries.
+const MAX_MESSAGE: usize = 64 << 20;
+/// Messages to the device that may wait.
+const MAX_QUEUE: usize = 16;
+const CONNECT: Duration = Duration::from_secs(1);
+/// A dead peer is noticed by the kernel after a few of these.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Where a device is, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// `host:port`.
+    pub address: String,
+    /// Its number in P4Runtime.
+    pub device_id: u64,
+    /// The role of the client; empty: the default one.
+    pub role: String,
+    /// TLS; `None`: none.
+    pub tls: Option<Tls>,
+}
+
+/// TLS of a connection.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates of those who may sign the device's, PEM.
+    pub ca: Vec<u8>,
+    /// Certificate and key of the client, PEM.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name in the device's certificate; `None`: that of the address.
+    pub name: Option<String>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the key.
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failure {
+    /// No response.
+    Unreachable(String),
+    /// The device has no program.
+    NoProgram,
+    /// Another client is primary.
+    NotPrimary,
+    /// The device refused. The result of each update, if it told.
+    Refused(String, Vec<Error>),
+}
+
+impl Failure {
+    fn new(status: &tonic::Status) -> Self {
+        let text = match status.message() {
+            "" => format!("{:?}", status.code()),
+            message => message.chars().take(300).collect(),
+        };
+        match status.code() {
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unauthenticated => {
+                Self::Unreachable(text)
+            }
+            Code::PermissionDenied => Self::NotPrimary,
+            _ => Self::Refused(text, errors(status.details())),
+        }
+    }
+}
+
+/// The results of updates in the details of a status.
+fn errors(details: &[u8]) -> Vec<Error> {
+    let status = Status::decode(details).unwrap_or_default();
+    let is_error = |url: &str| url.ends_with("/p4.v1.Error");
+    let all = status.details.iter().filter(|any| is_error(&any.type_url));
+    all.map(|any| Error::decode(any.value.as_slice()).unwrap_or_default()).collect()
+}
+
+/// A connection with the stream that makes it a P4Runtime client.
+#[derive(Debug)]
+pub struct Client {
+    calls: Calls,
+    send: mpsc::Sender<StreamMessageRequest>,
+    /// What the device says by itself.
+    receive: Streaming<StreamMessageResponse>,
+}
+
+/// Calls that need no stream.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    grpc: Grpc<Channel>,
+    device_id: u64,
+    role: String,
+}
+
+/// The queue of a stream.
+struct Queue(mpsc::Receiver<StreamMessageRequest>);
+
+impl Stream for Queue {
+    type Item = StreamMessageRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}
+
+impl Client {
+    /// Connects and opens the stream, with the first request for arbitration: some devices answer nothing before it.
+    ///
+    /// # Errors
+    /// The device cannot be reached; a sentence says why.
+    pub async fn connect(peer: &Peer, election: Uint128) -> Result<Self, Failure> {
+        let channel = channel(peer).await.map_err(Failure::Unreachable)?;
+        let grpc = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
+        let mut calls = Calls { grpc, device_id: peer.device_id, role: peer.role.clone() };
+        let (send, queue) = mpsc::channel(MAX_QUEUE);
+        // It has room.
+        let _ = send.try_send(calls.arbitration(election));
+        calls.ready().await?;
+        let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
+        let opened = calls.grpc.streaming(Request::new(Queue(queue)), path, ProstCodec::default()).await;
+        let receive = opened.map_err(|status| Failure::new(&status))?.into_inner();
+        Ok(Self { calls, send, receive })
+    }
+
+    /// Asks to be primary with another election id.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub fn claim(&self, election: Uint128) -> Result<(), Failure> {
+        self.tell(self.calls.arbitration(election))
+    }
+
+    /// Sends a message on the stream.
+    ///
+    /// # Errors
+    /// The stream has ended, or the device does not take its messages.
+    pub fn tell(&self, message: StreamMessageRequest) -> Result<(), Failure> {
+        let ended = |_| Failure::Unreachable("the stream has ended".to_owned());
+        self.send.try_send(message).map_err(ended)
+    }
+
+    /// The next message on the stream. It may be dropped while it waits.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub async fn next(&mut self) -> Result<StreamMessageResponse, Failure> {
+        match self.receive.message().await {
+            Ok(Some(message)) => Ok(message),
+            Ok(None) => Err(Failure::Unreachable("it closed the stream".to_owned())),
+            Err(status) => Err(Failure::new(&status)),
+        }
+    }
+
+    /// The calls.
+    pub fn calls(&self) -> Calls {
+        self.calls.clone()
+    }
+}
+
+async fn channel(peer: &Peer) -> Result<Channel, String> {
+    let scheme = if peer.tls.is_some() { "https" } else { "http" };
+    let bad = |error: &dyn std::fmt::Display| format!("{} is no address: {error}", peer.address);
+    let endpoint =
+        Endpoint::from_shared(format!("{scheme}://{}", peer.address)).map_err(|error| bad(&error))?;
+    // No keepalive of HTTP/2: gRPC's C++ servers close connections that ping more often than every 5 minutes.
+    let mut endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(KEEPALIVE)).tcp_nodelay(true);
+    if let Some(tls) = &peer.tls {
+        let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.ca));
+        if let Some((certificate, key)) = &tls.identity {
+            config = config.identity(Identity::from_pem(certificate, key));
+        }
+        if let Some(name) = &tls.name {
+            config = config.domain_name(name);
+        }
+        endpoint =
+            endpoint.tls_config(config).map_err(|error| format!("its certificates: {}", causes(&error)))?;
+    }
+    endpoint.connect().await.map_err(|error| format!("{}: {}", peer.address, causes(&error)))
+}
+
+/// An error with its innermost cause, which says what is wrong.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+impl Calls {
+    fn arbitration(&self, election: Uint128) -> StreamMessageRequest {
+        let role = (!self.role.is_empty()).then(|| Role { name: self.role.clone() });
+        let arbitration = MasterArbitrationUpdate {
+            device_id: self.device_id,
+            role,
+            election_id: Some(election),
+            status: None,
+        };
+        StreamMessageRequest { update: Some(StreamRequest::Arbitration(arbitration)) }
+    }
+
+    async fn ready(&mut self) -> Result<(), Failure> {
+        self.grpc.ready().await.map_err(|error| Failure::Unreachable(causes(&error)))
+    }
+
+    async fn call<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Failure>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.ready().await?;
+        let path = PathAndQuery::from_static(path);
+        let response = self.grpc.unary(Request::new(request), path, ProstCodec::default()).await;
+        response.map(tonic::Response::into_inner).map_err(|status| Failure::new(&status))
+    }
+
+    /// The program of the device.
+    ///
+    /// # Errors
+    /// It has none, or refuses.
+    pub async fn program(&mut self) -> Result<P4Info, Failure> {
+        let request = GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: ResponseType::P4infoAndCookie.into(),
+        };
+        let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
+        let response: Result<GetForwardingPipelineConfigResponse, _> = self.call(path, request).await;
+        let response = match response {
+            // FAILED_PRECONDITION, or NOT_FOUND of older devices.
+            Err(Failure::Refused(..)) => return Err(Failure::NoProgram),
+            response => response?,
+        };
+        let bytes = response.config.and_then(|config| config.p4info).filter(|bytes| !bytes.is_empty());
+        let bytes = bytes.ok_or(Failure::NoProgram)?;
+        let info = P4Info::decode(bytes.as_slice());
+        info.map_err(|error| Failure::Refused(format!("its P4Info cannot be read: {error}"), Vec::new()))
+    }
+
+    /// Asks for something short, to see whether the device is there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub async fn alive(&mut self) -> Result<(), Failure> {
+        let request = GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: ResponseType::CookieOnly.into(),
+        };
+        let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
+        let response: Result<GetForwardingPipelineConfigResponse, _> = self.call(path, request).await;
+        match response {
+            Err(failure @ Failure::Unreachable(_)) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Loads a program.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub async fn load(&mut self, election: Uint128, config: ForwardingPipelineConfig) -> Result<(), Failure> {
+        let request = SetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            election_id: Some(election),
+            action: ConfigAction::VerifyAndCommit.into(),
+            config: Some(config),
+            role: self.role.clone(),
+        };
+        let path = "/p4.v1.P4Runtime/SetForwardingPipelineConfig";
+        self.call(path, request).await.map(|_: SetForwardingPipelineConfigResponse| ())
+    }
+
+    /// Executes changes.
+    ///
+    /// # Errors
+    /// The device refuses, or refused some of them.
+    pub async fn write(&mut self, election: Uint128, updates: Vec<Update>) -> Result<(), Failure> {
+        let request = WriteRequest {
+            device_id: self.device_id,
+            election_id: Some(election),
+            updates,
+            atomicity: 0,
+            role: self.role.clone(),
+        };
+        self.call("/p4.v1.P4Runtime/Write", request).await.map(|_: WriteResponse| ())
+    }
+
+    /// The entities that match.
+    ///
+    /// # Errors
+    /// The device refuses, or has too many.
+    pub async fn read(&mut self, entities: Vec<Entity>) -> Result<Vec<Entity>, Failure> {
+        let request = ReadRequest { device_id: self.device_id, entities, role: self.role.clone() };
+        self.ready().await?;
+        let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
+        let codec: ProstCodec<ReadRequest, ReadResponse> = ProstCodec::default();
+        let opened = self.grpc.server_streaming(Request::new(request), path, codec).await;
+        let mut stream = opened.map_err(|status| Failure::new(&status))?.into_inner();
+        let mut all = Vec::new();
+        while let Some(part) = stream.message().await.map_err(|status| Failure::new(&status))? {
+            all.extend(part.entities);
+            if all.len() > MAX_ENTITIES {
+                let text = format!("it has more than {MAX_ENTITIES} entries in the tables of the map");
+                return Err(Failure::Refused(text, Vec::new()));
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,197 @@
+//! The driver against bmv2's `simple_switch_grpc`, which is found on PATH or in `HOPWISE_P4_TOOLS`, with compiled programs in the folder
+//! `HOPWISE_P4_PROGRAMS`: P4Info and JSON of a shipped map as `onos-int.bin` and `onos-int.json`, and likewise.
+
+#![allow(clippy::unwrap_used, reason = "a test panics")]
+
+mod support;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use manager::device::{Answer, Change, Encoding, Mode, Rule, Rules, Watch};
+use manager::flows::FlowKey;
+use p4runtime::client::Client;
+use p4runtime::message::{
+    CloneSessionEntry, Entity, EntityKind, PacketReplicationEngineEntry, Replica, ReplicationKind, Uint128,
+    Update, UpdateType,
+};
+use support::bench::{Bench, settings};
+use support::{PROGRAMS, shipped};
+
+/// The program, and the folder of compiled programs; `None`: a line was written that says what is missing.
+fn tools() -> Option<(PathBuf, PathBuf)> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = std::env::var_os("HOPWISE_P4_TOOLS").into_iter().map(PathBuf::from);
+    let mut folders = std::env::split_paths(&path).chain(more);
+    let found = folders.find_map(|folder| {
+        let file = folder.join("simple_switch_grpc");
+        file.is_file().then_some(file)
+    });
+    let programs: Option<OsString> = std::env::var_os("HOPWISE_P4_PROGRAMS");
+    let missing = match (&found, &programs) {
+        (None, _) => "simple_switch_grpc is not installed",
+        (_, None) => "no compiled programs: set HOPWISE_P4_PROGRAMS",
+        _ => return found.zip(programs.map(PathBuf::from)),
+    };
+    // Not by `println`, which the test harness captures.
+    let line = format!("SKIPPED bmv2: {missing}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    None
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A switch without a program.
+struct Switch(Child);
+
+impl Switch {
+    fn start(program: &PathBuf, port: u16) -> Self {
+        let mut command = Command::new(program);
+        command.args(["--no-p4", "--device-id", "1", "--thrift-port", &free_port().to_string(), "--"]);
+        command.args(["--grpc-server-addr", &format!("127.0.0.1:{port}")]);
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn rules(map: &str) -> Rules {
+    let mut rules = Rules::from([Rule::Session("192.0.2.9:32766".parse().unwrap())]);
+    let key = FlowKey {
+        src: Some("10.0.0.0/8".parse().unwrap()),
+        dst: Some("10.1.2.3".parse().unwrap()),
+        dport: (4789, 4789),
+        ..FlowKey::default()
+    };
+    let watch =
+        |mode| Rule::Watch(Arc::new(Watch { key, mode, bits: 0xa000, hops: 6, sample: 1, drops: true }));
+    match shipped(map).encoding() {
+        Some(Encoding { dscp, l4_checksum }) => {
+            rules.insert(Rule::Encoding(Encoding { dscp, l4_checksum }));
+            rules.extend([1, 2, 3].map(Rule::Sink));
+            rules.extend([0, 2].map(Rule::Instruction));
+            rules.extend([Rule::Source(1), watch(Mode::Md)]);
+        }
+        None => rules.extend([watch(Mode::Postcard)]),
+    }
+    rules
+}
+
+/// Claims until the switch is there and has its program.
+async fn claimed(bench: &mut Bench) {
+    for _ in 0..600 {
+        match bench.claim().await {
+            Answer::Claimed => return,
+            Answer::Unreachable(reason) if reason.contains("refused") || reason.contains("loaded") => {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("the switch does not start");
+}
+
+async fn fill(bench: &mut Bench, wanted: &Rules) {
+    let state = bench.read().await;
+    let removed = state.rules.difference(wanted).cloned().map(Change::Remove);
+    let changes = removed.chain(wanted.difference(&state.rules).cloned().map(Change::Add)).collect();
+    assert_eq!(bench.apply(&state.etag, changes).await, Answer::Applied);
+    let state = bench.read().await;
+    assert_eq!((&state.rules, state.foreign), (wanted, vec![]));
+}
+
+#[tokio::test]
+async fn rules_are_installed_read_back_and_restored() {
+    let Some((program, folder)) = tools() else { return };
+    let mut tried = 0;
+    for (map, _) in PROGRAMS {
+        let file = |end: &str| std::fs::read(folder.join(format!("{map}.{end}")));
+        let (Ok(info), Ok(config)) = (file("bin"), file("json")) else { continue };
+        tried += 1;
+        let port = free_port();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut settings = settings(address, map);
+        settings.load = Some(Arc::new((info, config)));
+        let switch = Switch::start(&program, port);
+        let mut bench = Bench::new(settings.clone());
+        claimed(&mut bench).await;
+        let wanted = rules(map);
+        fill(&mut bench, &wanted).await;
+
+        // A restarted manager knows less, and writes nothing.
+        let mut newer = Bench::new(settings);
+        newer.election.term += 1;
+        claimed(&mut newer).await;
+        assert!(bench.lost().await.contains("another client"), "{map}");
+        assert_eq!(bench.claim().await, Answer::NotPrimary(newer.election), "{map}");
+        drop(bench);
+        fill(&mut newer, &wanted).await;
+
+        // Removed one by one, everything is gone.
+        for rule in wanted.iter().rev() {
+            let state = newer.read().await;
+            assert!(state.rules.contains(rule), "{map}: {rule}");
+            let done = newer.apply(&state.etag, vec![Change::Remove(rule.clone())]).await;
+            assert_eq!(done, Answer::Applied, "{map}: {rule}");
+        }
+        let state = newer.read().await;
+        assert_eq!((state.rules, state.foreign), (Rules::new(), vec![]), "{map}");
+
+        // A restart loses everything, and is noticed.
+        fill(&mut newer, &wanted).await;
+        drop(switch);
+        newer.lost().await;
+        let _switch = Switch::start(&program, port);
+        claimed(&mut newer).await;
+        let left = newer.read().await.rules;
+        assert!(left.iter().all(|rule| matches!(rule, Rule::Encoding(_))), "{map}: {left:?}");
+        fill(&mut newer, &wanted).await;
+    }
+    assert!(tried > 0, "{} has no program of a shipped map", folder.display());
+}
+
+#[tokio::test]
+async fn entries_of_another_client_are_foreign() {
+    let Some((program, folder)) = tools() else { return };
+    let file = |end: &str| std::fs::read(folder.join(format!("onos-int.{end}")));
+    let (Ok(info), Ok(config)) = (file("bin"), file("json")) else { return };
+    let port = free_port();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut settings = settings(address, "onos-int");
+    settings.load = Some(Arc::new((info, config)));
+    let _switch = Switch::start(&program, port);
+    let mut bench = Bench::new(settings.clone());
+    claimed(&mut bench).await;
+
+    let id = Uint128 { high: u64::MAX, low: 1 };
+    let mut other = Client::connect(&settings.peer, id).await.unwrap();
+    other.next().await.unwrap();
+    let replica = Replica { port_kind: Some(p4runtime::message::PortKind::EgressPort(2)), instance: 1 };
+    let session =
+        CloneSessionEntry { session_id: 500, replicas: vec![replica], ..CloneSessionEntry::default() };
+    let session = PacketReplicationEngineEntry { r#type: Some(ReplicationKind::CloneSession(session)) };
+    let entity = Some(Entity { entity: Some(EntityKind::PacketReplication(session)) });
+    let update = Update { r#type: UpdateType::Insert.into(), entity };
+    assert_eq!(other.calls().write(id, vec![update]).await, Ok(()));
+    let Answer::Unreachable(reason) = bench.claim().await else { panic!("claimed") };
+    assert!(reason.starts_with("another controller is primary"), "{reason}");
+    drop(other);
+    claimed(&mut bench).await;
+    let state = bench.read().await;
+    assert_eq!(state.foreign, ["clone session 500 (to port 2)"]);
+    let collector = Rule::Session("192.0.2.9:32766".parse().unwrap());
+    let expected = "clone session 500 (to port 2) was installed by somebody else; remove it";
+    let refused = bench.apply(&state.etag, vec![Change::Add(collector)]).await;
+    assert_eq!(refused, Answer::Refused(expected.to_owned()));
+}
