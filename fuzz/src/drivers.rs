@@ -1,6 +1,7 @@
 //! Fuzz bodies for what drivers of devices read.
 
 use files::Content;
+use p4runtime::map;
 
 /// Reads `bytes` as a file of rules. What is written again is read as the same, and what is no rule is kept as it is.
 pub fn rules_file(bytes: &[u8]) {
@@ -8,4 +9,12 @@ pub fn rules_file(bytes: &[u8]) {
     let content = Content::read(text);
     let lines = content.lines();
     assert_eq!(Content::read(&lines), content, "{lines}");
+}
+
+/// Reads `bytes` as a pipeline map. What is refused has a message.
+pub fn pipeline_map(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Err(error) = map::read(text, "fuzz.toml") {
+        assert!(!error.to_string().is_empty());
+    }
 }

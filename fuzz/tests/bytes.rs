@@ -148,6 +148,11 @@ fn rule() {
 
 /// Files of rules, as the driver `files` writes them and others edit them.
 #[test]
+fn pipeline_map() {
+    texts::fuzz(fuzz::pipeline_map, 13, &p4runtime::map::SHIPPED.map(|(_, text)| text.to_owned()));
+}
+
+#[test]
 fn rules_file() {
     let examples = [
         "# election 7.1\nencoding dscp=23 l4_checksum=update\nsession collector=[fd00::9]:9555\nsink port=1\nsource port=1\n",

@@ -1,6 +1,6 @@
 //! `[manager]`: what a manager drives, and how. Its devices are in `[inventory]`, its intents in `[[intents]]`.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use files::Confirm;
 use manager::{
@@ -14,7 +14,7 @@ use manager::{
 
 use rustls::ClientConfig;
 
-use super::{sections::Clocks, switch::L4ChecksumSetting};
+use super::{p4runtime::P4RuntimeSettings, sections::Clocks, switch::L4ChecksumSetting};
 use crate::tls::{self, Part};
 use settings::{
     choice,
@@ -48,6 +48,8 @@ section! {
         /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
         /// reload, and shown as its intents.
         pub(crate) intents: Option<PathBuf> = None,
+        /// Devices with the driver `p4runtime`, by name.
+        pub(crate) p4runtime: BTreeMap<String, P4RuntimeSettings> = BTreeMap::new(),
         /// Token for the API of the devices, with the role `operate`.
         pub(crate) token: Option<Secret> = None,
         /// PEM file with the authorities of devices whose address begins with `https://`; those of the system are not trusted.
@@ -167,9 +169,36 @@ pub(crate) fn check(
         };
         refuse(&["manager", key], problem.message);
     }
+    check_devices(manager, &inventory, root, &mut refuse);
+}
+
+/// Checks how each device is driven.
+fn check_devices(
+    manager: &ManagerSettings,
+    inventory: &Inventory,
+    root: &Node<'_>,
+    refuse: &mut impl FnMut(&[&str], String),
+) {
     for device in inventory.devices() {
-        if let Err(message) = driver(device).and_then(|()| secure(device, manager)) {
-            refuse(&["inventory", "devices", &index_of(root, &device.name)], message);
+        let at = index_of(root, &device.name);
+        let of_device = ["inventory", "devices", at.as_str()];
+        if device.driver != "p4runtime" {
+            if let Err(message) = driver(device).and_then(|()| secure(device, manager)) {
+                refuse(&of_device, message);
+            }
+            continue;
+        }
+        match p4runtime(manager, device) {
+            Ok(()) => {}
+            Err(("", message)) => refuse(&of_device, message),
+            Err((key, message)) => refuse(&["manager", "p4runtime", &device.name, key], message),
+        }
+    }
+    for name in manager.p4runtime.keys() {
+        if !inventory.devices().any(|device| device.name == *name && device.driver == "p4runtime") {
+            let message =
+                format!("[inventory] has no device `{name}` with driver = \"p4runtime\"; correct the name");
+            refuse(&["manager", "p4runtime", name], message);
         }
     }
 }
@@ -202,6 +231,23 @@ fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
     if named { Ok(()) } else { Err(format!("write the address of `{name}` like https://10.9.0.11:8080")) }
 }
 
+/// Checks the settings of a device with the driver `p4runtime`: a key, and what is wrong with it.
+fn p4runtime(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
+    let Device { name, address, options, .. } = device;
+    if options.confirm.is_some() {
+        return Err(("", format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it")));
+    }
+    if address.is_empty() {
+        return Err((
+            "",
+            format!("where is `{name}`? Add address = \"192.0.2.11:9559\" or the like to the device"),
+        ));
+    }
+    let missing = || ("", format!("how is `{name}` driven? Add [manager.p4runtime.{name}]"));
+    let settings = manager.p4runtime.get(name).ok_or_else(missing)?;
+    settings.driver(device).map(|_| ())
+}
+
 /// Checks the driver of a device, and the keys that only some drivers need.
 fn driver(device: &Device) -> Result<(), String> {
     let Device { name, driver, address, options, .. } = device;
@@ -217,7 +263,9 @@ fn driver(device: &Device) -> Result<(), String> {
             Some(None) => Err(format!("confirm of `{name}` is \"applied\" or \"written\"")),
             _ => Ok(()),
         },
-        _ => Err(format!("there is no driver `{driver}` for `{name}`; use \"hopwise\" or \"files\"")),
+        _ => Err(format!(
+            "there is no driver `{driver}` for `{name}`; use \"hopwise\", \"p4runtime\" or \"files\""
+        )),
     }
 }
 

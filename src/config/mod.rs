@@ -8,6 +8,7 @@ pub(crate) mod filter;
 mod folder;
 pub(crate) mod manager;
 pub(crate) mod memory;
+pub(crate) mod p4runtime;
 pub(crate) mod renamed;
 pub(crate) mod reporter;
 pub(crate) mod sections;

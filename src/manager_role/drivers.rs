@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use files::Confirm;
 use manager::{
-    device::{Capabilities, Command, Restart},
+    device::{Answer, Capabilities, Command, Restart},
     driver::Message,
     inventory::Device,
 };
@@ -34,6 +34,10 @@ pub(super) enum Driver {
     Hopwise(hopwise::Driver),
     /// Files, for those who configure the device.
     Files(files::Driver),
+    /// P4Runtime.
+    P4Runtime(p4runtime::driver::Driver),
+    /// A device whose settings could be read at the start and no longer can: what is wrong.
+    Unusable(String, Arc<dyn Fn(Message) + Send + Sync>),
     /// Inside this process.
     Local(Local, Arc<dyn Fn(Message) + Send + Sync>),
 }
@@ -62,6 +66,9 @@ impl Driver {
             };
             return (Self::Files(files::Driver::start(settings, tell)), files::capabilities());
         }
+        if device.driver == "p4runtime" {
+            return Self::p4runtime(device, settings, tell);
+        }
         let (is_secure, authority) = tls::authority(&device.address);
         let tls = is_secure.then(|| {
             let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
@@ -76,12 +83,34 @@ impl Driver {
         (Self::Hopwise(hopwise::Driver::start(address, tell)), hopwise::capabilities())
     }
 
+    fn p4runtime(
+        device: &Device,
+        settings: &ManagerSettings,
+        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+    ) -> (Self, Capabilities) {
+        let missing = || format!("add [manager.p4runtime.{}]", device.name);
+        let found = settings.p4runtime.get(&device.name).ok_or_else(missing);
+        match found
+            .and_then(|settings| settings.driver(device).map_err(|(key, why)| format!("`{key}`: {why}")))
+        {
+            Ok(settings) => {
+                let can = p4runtime::program::capabilities(&settings.map.1, &settings.local);
+                (Self::P4Runtime(p4runtime::driver::Driver::start(settings, tell)), can)
+            }
+            Err(why) => (Self::Unusable(why, Arc::new(tell)), Capabilities::default()),
+        }
+    }
+
     /// Hands over a command.
     pub(super) fn send(&self, command: Command) {
         match self {
             // A driver that is still busy lets the request time out.
             Self::Hopwise(driver) => _ = driver.send(command),
             Self::Files(driver) => _ = driver.send(command),
+            Self::P4Runtime(driver) => _ = driver.send(command),
+            Self::Unusable(why, tell) => {
+                tell(Message::Answer(command.node, command.id, Answer::Unreachable(why.clone())));
+            }
             Self::Local(local, tell) => {
                 let (tell, node, id) = (Arc::clone(tell), command.node, command.id);
                 // When the devices have ended, so does the program.

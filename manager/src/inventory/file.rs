@@ -30,7 +30,7 @@ section! {
         pub(crate) node: Option<u32> = None,
         /// The driver: `hopwise`, `p4runtime`, `gnmi` or `files`.
         pub(crate) driver: String = "hopwise".to_owned(),
-        /// Where the driver finds the device: `host:port` of its API; a directory, for `files`.
+        /// Where the driver finds the device: `host:port` of its API, or of P4Runtime; a directory, for `files`.
         pub(crate) address: String = String::new(),
         /// For `files`, when a device has what was written: `applied`, when `applied.txt` is a copy of `desired.txt`; `written`, at once, and the order of steps is then not guaranteed.
         pub(crate) confirm: Option<String> = None,

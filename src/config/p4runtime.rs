@@ -1,0 +1,197 @@
+//! `[manager.p4runtime.NAME]`: how the driver `p4runtime` drives a device of `[inventory]`.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use manager::{device::Restart, inventory::Device};
+use p4runtime::{
+    client::{Peer, Tls},
+    driver::Settings as DriverSettings,
+    map::{self, Map},
+    program::{Local, Report},
+};
+use settings::{choice, section};
+
+section! {
+    /// How the driver `p4runtime` drives the device of `[inventory]` with this name.
+    pub(crate) struct P4RuntimeSettings("[manager.p4runtime.NAME]") {
+        /// The pipeline map of the device's program: `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
+        pub(crate) map: String = String::new(),
+        /// Number of the device in P4Runtime.
+        pub(crate) device_id: u64 = 1,
+        /// Role of this client, where the device shares its tables among several controllers. Not set: the manager is the only one.
+        pub(crate) role: Option<String> = None,
+        /// How its reports leave. Programs that find the way themselves need the source only.
+        pub(crate) report: Option<P4ReportSettings> = None,
+        /// What it does after a restart. Not set: as the map says.
+        pub(crate) restart: Option<P4Restart> = None,
+        /// The program that is loaded if the device has none. A program that it has is never replaced.
+        pub(crate) load: Option<P4LoadSettings> = None,
+        /// TLS. Not set: the connection is not encrypted.
+        pub(crate) tls: Option<P4TlsSettings> = None,
+    }
+}
+
+section! {
+    /// How reports leave a device.
+    pub(crate) struct P4ReportSettings("[manager.p4runtime.NAME.report]") {
+        /// The port.
+        pub(crate) port: u32 = 0,
+        /// Their source address, by which the collector tells devices apart.
+        pub(crate) source: Option<IpAddr> = None,
+        /// Their source MAC address.
+        pub(crate) source_mac: Option<String> = None,
+        /// The MAC address to which they are sent: the collector's, or that of the next router.
+        pub(crate) mac: Option<String> = None,
+    }
+}
+
+section! {
+    /// A program, as the compiler made it.
+    pub(crate) struct P4LoadSettings("[manager.p4runtime.NAME.load]") {
+        /// Its P4Info, binary (`p4c --p4runtime-files x.bin`).
+        pub(crate) p4info: Option<PathBuf> = None,
+        /// The form of the device, such as the JSON of bmv2.
+        pub(crate) config: Option<PathBuf> = None,
+    }
+}
+
+section! {
+    /// TLS of the connection to a device.
+    pub(crate) struct P4TlsSettings("[manager.p4runtime.NAME.tls]") {
+        /// File with the certificates that sign the device's, PEM.
+        pub(crate) ca: Option<PathBuf> = None,
+        /// File with the certificate of this client, PEM. Not set: it has none.
+        pub(crate) certificate: Option<PathBuf> = None,
+        /// File with its key, PEM.
+        pub(crate) key: Option<PathBuf> = None,
+        /// The name in the device's certificate. Not set: the host of its address.
+        pub(crate) name: Option<String> = None,
+    }
+}
+
+choice! {
+    /// What a device does after a restart.
+    pub(crate) enum P4Restart("\"keeps\" or \"forwards\"") {
+        /// Its entries survive.
+        Keeps = "keeps",
+        /// It forwards without them.
+        Forwards = "forwards",
+    }
+}
+
+/// Longest file, bytes.
+const MAX_FILE: u64 = 256 << 20;
+
+impl P4RuntimeSettings {
+    /// What the driver needs to know. Files are read.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn driver(&self, device: &Device) -> Result<DriverSettings, (&'static str, String)> {
+        let map = self.map().map_err(|error| ("map", error))?;
+        let report = self.report.as_ref().map(P4ReportSettings::report).transpose();
+        let tls = self.tls.as_ref().map(P4TlsSettings::tls).transpose();
+        let load = self.load.as_ref().map(P4LoadSettings::load).transpose();
+        let restart = self.restart.map(|restart| match restart {
+            P4Restart::Keeps => Restart::Keeps,
+            P4Restart::Forwards => Restart::Forwards,
+        });
+        Ok(DriverSettings {
+            peer: Peer {
+                address: device.address.clone(),
+                device_id: self.device_id,
+                role: self.role.clone().unwrap_or_default(),
+                tls: tls.map_err(|error| ("tls", error))?,
+            },
+            map: (self.map.clone(), Arc::new(map)),
+            local: Local { node: device.node, report: report.map_err(|error| ("report", error))?, restart },
+            load: load.map_err(|error| ("load", error))?.map(Arc::new),
+        })
+    }
+
+    fn map(&self) -> Result<Map, String> {
+        if let Some(text) = map::shipped(&self.map) {
+            return map::read(text, &self.map).map_err(|error| error.to_string());
+        }
+        let names: Vec<&str> = map::SHIPPED.iter().map(|(name, _)| *name).collect();
+        if self.map.is_empty() || !(self.map.contains('.') || self.map.contains('/')) {
+            return Err(format!(
+                "which program does it run? Write {}, or a file with a map",
+                names.join(", ")
+            ));
+        }
+        let text =
+            settings::read::file(Path::new(&self.map)).map_err(|error| format!("{}: {error}", self.map))?;
+        map::read(&text, &self.map).map_err(|error| error.to_string())
+    }
+}
+
+impl P4ReportSettings {
+    fn report(&self) -> Result<Report, String> {
+        let source: Ipv4Addr = match self.source {
+            Some(IpAddr::V4(source)) => source,
+            _ => {
+                return Err(
+                    "what is the source of its reports? Add source = \"192.0.2.1\" or the like".to_owned()
+                );
+            }
+        };
+        let mac = |text: Option<&String>| text.map_or(Ok(0), |text| mac(text));
+        Ok(Report {
+            port: self.port,
+            source,
+            source_mac: mac(self.source_mac.as_ref())?,
+            mac: mac(self.mac.as_ref())?,
+        })
+    }
+}
+
+impl P4LoadSettings {
+    fn load(&self) -> Result<(Vec<u8>, Vec<u8>), String> {
+        let (Some(p4info), Some(config)) = (&self.p4info, &self.config) else {
+            return Err("a program is two files; add `p4info` and `config`".to_owned());
+        };
+        let (p4info, config) = (bytes(p4info)?, bytes(config)?);
+        p4runtime::program::check_info(&p4info)?;
+        Ok((p4info, config))
+    }
+}
+
+impl P4TlsSettings {
+    fn tls(&self) -> Result<Tls, String> {
+        let ca = self.ca.as_ref().ok_or("who signs the device's certificate? Add `ca`")?;
+        let identity = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => Some((bytes(certificate)?, bytes(key)?)),
+            (None, None) => None,
+            _ => return Err("`certificate` and `key` belong together; add the other one".to_owned()),
+        };
+        Ok(Tls { ca: bytes(ca)?, identity, name: self.name.clone() })
+    }
+}
+
+/// The bytes of a file.
+fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let problem = |error: std::io::Error| format!("{}: {error}", path.display());
+    let length = fs::metadata(path).map_err(problem)?.len();
+    if length > MAX_FILE {
+        return Err(format!("{} is longer than {} MiB", path.display(), MAX_FILE >> 20));
+    }
+    fs::read(path).map_err(problem)
+}
+
+/// A MAC address.
+fn mac(text: &str) -> Result<u64, String> {
+    let bytes: Option<Vec<u8>> = text
+        .split(':')
+        .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok()).flatten())
+        .collect();
+    match bytes.filter(|bytes| bytes.len() == 6) {
+        Some(bytes) => Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
+        None => Err(format!("`{text}` is not a MAC address; write it as \"02:00:00:00:00:01\"")),
+    }
+}
