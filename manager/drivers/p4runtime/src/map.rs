@@ -526,6 +526,20 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_names_every_key_and_value() {
+        let page = include_str!("../../../../docs/reference/pipeline-maps.md");
+        let mut chapters = Vec::new();
+        MapSettings::explain("", &mut chapters);
+        RowSettings::explain("", &mut chapters);
+        let keys: BTreeSet<&str> =
+            chapters.iter().flat_map(|chapter| &chapter.keys).map(|key| key.name).collect();
+        assert!(keys.len() > 20, "{keys:?}");
+        let is_missing = |word: &&str| !page.contains(&format!("`{word}`"));
+        let words = Variable::ALL.iter().map(|variable| variable.word());
+        assert_eq!(keys.into_iter().chain(words).filter(is_missing).collect::<Vec<_>>(), Vec::<&str>::new());
+    }
+
+    #[test]
     fn every_problem_is_told_with_its_line() {
         let text = r#"
 modes = ["md", "xd"]

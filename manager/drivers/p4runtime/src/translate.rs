@@ -565,7 +565,7 @@ fn span(field: &Field, place: &Place) -> Option<Span> {
     let all = ones(place.width);
     match field {
         Field::Exact(value) | Field::Optional(value) => value.number().map(|number| (number, number)),
-        Field::Range(low, high) => low.number().zip(high.number()),
+        Field::Range(low, high) => low.number().zip(high.number()).filter(|(low, high)| low <= high),
         Field::Ternary(value, mask) => {
             let (value, open) = (value.number()?, all & !mask.number()?);
             (open & open.wrapping_add(1) == 0 && value & open == 0).then_some((value, value | open))

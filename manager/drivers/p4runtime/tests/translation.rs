@@ -12,9 +12,10 @@ use manager::device::{
 };
 use manager::flows::{ANY_PORT, FlowKey};
 use p4runtime::entry::{Bytes, Content, Entry, Field, Key, MARK};
-use p4runtime::message::UpdateType;
+use p4runtime::message::{ReadResponse, UpdateType};
 use p4runtime::program::{Local, Program};
 use p4runtime::translate::{Meaning, changed};
+use prost::Message;
 use support::{PROGRAMS, info, local, parse, program, shipped};
 use testkit::rng::Rng;
 
@@ -319,4 +320,32 @@ fn a_narrower_key_has_the_greater_priority() {
         _ => None,
     });
     assert!(first.max().unwrap() > priority(narrowest));
+}
+
+/// Whatever a device returns, each rule that is read has all of its entries, and needs no change.
+#[test]
+fn any_bytes_of_a_device_are_entries_or_nothing() {
+    let mut rng = Rng(7);
+    let mut read = 0;
+    for (name, _) in PROGRAMS {
+        let program = program(name);
+        let entities = entries(&program, &rules(&program)).into_iter();
+        let entities = entities.filter_map(|entry| entry.update(UpdateType::Insert).entity).collect();
+        let bytes = ReadResponse { entities }.encode_to_vec();
+        for _ in 0..5_000 {
+            let mut bytes = bytes.clone();
+            rng.corrupt(&mut bytes);
+            let Ok(response) = ReadResponse::decode(bytes.as_slice()) else { continue };
+            let entries = response.entities.iter().filter_map(Entry::read).map(|(entry, _)| entry).collect();
+            let meaning = program.decode(entries, &Rules::new());
+            for rule in &meaning.rules {
+                let parts = program.encode(rule).unwrap();
+                assert!(parts.iter().all(|part| meaning.ours.get(&part.key) == Some(part)), "{rule}");
+            }
+            let batches = program.plan(&meaning, &meaning.rules).unwrap();
+            assert_eq!(batches.iter().map(Vec::len).sum::<usize>(), meaning.remains.len());
+            read += meaning.rules.len();
+        }
+    }
+    assert!(read > 1000, "{read}");
 }
