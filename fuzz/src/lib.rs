@@ -8,7 +8,7 @@ mod intents;
 mod stages;
 
 pub use bytes::{aggregate, headers, packet, reports};
-pub use drivers::{pipeline_map, rules_file};
+pub use drivers::{path_map, pipeline_map, rules_file};
 pub use dta::{dta, memory, roce};
 pub use intents::intents;
 pub use stages::{collect, rule, switch};

@@ -163,6 +163,13 @@ fn rules_file() {
     texts::fuzz(fuzz::rules_file, 12, &examples.map(str::to_owned));
 }
 
+/// Path maps of gNMI.
+#[test]
+fn path_map() {
+    let template = include_str!("../../manager/drivers/gnmi/maps/sonic-tam.toml");
+    texts::fuzz(fuzz::path_map, 14, &[template.to_owned()]);
+}
+
 /// Files of intents: their text is not in `vectors/`.
 #[test]
 fn intents() {

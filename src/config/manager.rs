@@ -14,7 +14,7 @@ use manager::{
 
 use rustls::ClientConfig;
 
-use super::{p4runtime::P4RuntimeSettings, sections::Clocks, switch::L4ChecksumSetting};
+use super::{gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks, switch::L4ChecksumSetting};
 use crate::tls::{self, Part};
 use settings::{
     choice,
@@ -48,6 +48,8 @@ section! {
         /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
         /// reload, and shown as its intents.
         pub(crate) intents: Option<PathBuf> = None,
+        /// Devices with the driver `gnmi`, by name.
+        pub(crate) gnmi: BTreeMap<String, GnmiSettings> = BTreeMap::new(),
         /// Devices with the driver `p4runtime`, by name.
         pub(crate) p4runtime: BTreeMap<String, P4RuntimeSettings> = BTreeMap::new(),
         /// Token for the API of the devices, with the role `operate`.
@@ -181,17 +183,22 @@ fn check_devices(
 ) {
     for device in inventory.devices() {
         let at = index_of(root, &device.name);
-        let of_device = ["inventory", "devices", at.as_str()];
-        if device.driver != "p4runtime" {
-            if let Err(message) = driver(device).and_then(|()| secure(device, manager)) {
-                refuse(&of_device, message);
-            }
-            continue;
-        }
-        match p4runtime(manager, device) {
+        let checked = match device.driver.as_str() {
+            "gnmi" => gnmi(manager, device),
+            "p4runtime" => p4runtime(manager, device),
+            _ => driver(device).and_then(|()| secure(device, manager)).map_err(|message| ("", message)),
+        };
+        match checked {
             Ok(()) => {}
-            Err(("", message)) => refuse(&of_device, message),
-            Err((key, message)) => refuse(&["manager", "p4runtime", &device.name, key], message),
+            Err(("", message)) => refuse(&["inventory", "devices", &at], message),
+            Err((key, message)) => refuse(&["manager", &device.driver, &device.name, key], message),
+        }
+    }
+    for name in manager.gnmi.keys() {
+        if !inventory.devices().any(|device| device.name == *name && device.driver == "gnmi") {
+            let message =
+                format!("[inventory] has no device `{name}` with driver = \"gnmi\"; correct the name");
+            refuse(&["manager", "gnmi", name], message);
         }
     }
     for name in manager.p4runtime.keys() {
@@ -231,6 +238,21 @@ fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
     if named { Ok(()) } else { Err(format!("write the address of `{name}` like https://10.9.0.11:8080")) }
 }
 
+/// Checks the settings of a device with the driver `gnmi`: a key, and what is wrong with it.
+fn gnmi(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
+    let Device { name, address, options, .. } = device;
+    if options.confirm.is_some() {
+        return Err(("", format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it")));
+    }
+    if address.is_empty() {
+        let message =
+            format!("where is `{name}`? Add address = \"192.0.2.11:9339\" or the like to the device");
+        return Err(("", message));
+    }
+    let missing = || ("", format!("how is `{name}` driven? Add [manager.gnmi.{name}]"));
+    manager.gnmi.get(name).ok_or_else(missing)?.driver(device).map(drop)
+}
+
 /// Checks the settings of a device with the driver `p4runtime`: a key, and what is wrong with it.
 fn p4runtime(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
     let Device { name, address, options, .. } = device;
@@ -264,7 +286,7 @@ fn driver(device: &Device) -> Result<(), String> {
             _ => Ok(()),
         },
         _ => Err(format!(
-            "there is no driver `{driver}` for `{name}`; use \"hopwise\", \"p4runtime\" or \"files\""
+            "there is no driver `{driver}` for `{name}`; use \"hopwise\", \"p4runtime\", \"gnmi\" or \"files\""
         )),
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod dta;
 pub(crate) mod filter;
 mod folder;
+pub(crate) mod gnmi;
 pub(crate) mod manager;
 pub(crate) mod memory;
 pub(crate) mod p4runtime;

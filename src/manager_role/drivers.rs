@@ -34,6 +34,8 @@ pub(super) enum Driver {
     Hopwise(hopwise::Driver),
     /// Files, for those who configure the device.
     Files(files::Driver),
+    /// gNMI.
+    Gnmi(gnmi::Driver),
     /// P4Runtime.
     P4Runtime(p4runtime::driver::Driver),
     /// A device whose settings could be read at the start and no longer can: what is wrong.
@@ -66,6 +68,9 @@ impl Driver {
             };
             return (Self::Files(files::Driver::start(settings, tell)), files::capabilities());
         }
+        if device.driver == "gnmi" {
+            return Self::gnmi(device, settings, tell);
+        }
         if device.driver == "p4runtime" {
             return Self::p4runtime(device, settings, tell);
         }
@@ -81,6 +86,25 @@ impl Driver {
             token: settings.token.as_ref().map(|token| token.0.clone()),
         };
         (Self::Hopwise(hopwise::Driver::start(address, tell)), hopwise::capabilities())
+    }
+
+    fn gnmi(
+        device: &Device,
+        settings: &ManagerSettings,
+        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+    ) -> (Self, Capabilities) {
+        let missing = || format!("add [manager.gnmi.{}]", device.name);
+        let found = settings.gnmi.get(&device.name).ok_or_else(missing);
+        let found = found
+            .and_then(|settings| settings.driver(device).map_err(|(key, why)| format!("`{key}`: {why}")));
+        let started = found.and_then(|settings| {
+            let can = settings.map.capabilities().clone();
+            Ok((gnmi::Driver::start(settings, tell.clone())?, can))
+        });
+        match started {
+            Ok((driver, can)) => (Self::Gnmi(driver), can),
+            Err(why) => (Self::Unusable(why, Arc::new(tell)), Capabilities::default()),
+        }
     }
 
     fn p4runtime(
@@ -107,6 +131,7 @@ impl Driver {
             // A driver that is still busy lets the request time out.
             Self::Hopwise(driver) => _ = driver.send(command),
             Self::Files(driver) => _ = driver.send(command),
+            Self::Gnmi(driver) => _ = driver.send(command),
             Self::P4Runtime(driver) => _ = driver.send(command),
             Self::Unusable(why, tell) => {
                 tell(Message::Answer(command.node, command.id, Answer::Unreachable(why.clone())));

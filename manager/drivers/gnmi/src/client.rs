@@ -1,0 +1,238 @@
+//! A client of gNMI: calls over one connection, which is made again when it is lost.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use prost::Message;
+use tokio::time;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use crate::message::{
+    CapabilityRequest, CapabilityResponse, Encoding, GetRequest, GetResponse, Path, SetRequest, SetResponse,
+    SubscribeRequest, SubscribeResponse, Subscription, SubscriptionList, SubscriptionMode,
+};
+use crate::tree::Tree;
+
+/// Longest message of a device, bytes.
+const MAX_MESSAGE: usize = 16 << 20;
+/// Time limit of a call. Two of them are below the core's time limit.
+const CALL: Duration = Duration::from_millis(800);
+const CONNECT: Duration = Duration::from_millis(700);
+/// A dead peer is noticed after a few of these.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Where a device is, and how it is spoken to.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// `host:port`.
+    pub address: String,
+    /// Name and password.
+    pub user: Option<(String, String)>,
+    /// Certificates of those who may sign the device's, PEM; `None`: no TLS.
+    pub ca: Option<Vec<u8>>,
+    /// The name in the device's certificate; `None`: that of the address.
+    pub name: Option<String>,
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the password.
+        f.debug_struct("Peer")
+            .field("address", &self.address)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No response.
+    Unreachable(String),
+    /// Another client has a higher election, or this one may not do it.
+    Denied(String),
+    /// There is no such path.
+    NotFound,
+    /// The device refused.
+    Refused(String),
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let text = match status.message() {
+            "" => format!("{:?}", status.code()),
+            message => message.chars().take(300).collect(),
+        };
+        match status.code() {
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Self::Unreachable(text),
+            Code::Unauthenticated => Self::Unreachable(format!("{text}; correct user and password")),
+            Code::PermissionDenied => Self::Denied(text),
+            Code::NotFound => Self::NotFound,
+            _ => Self::Refused(text),
+        }
+    }
+}
+
+/// A client.
+#[derive(Clone, Debug)]
+pub struct Client {
+    grpc: Grpc<Channel>,
+    user: Option<User>,
+}
+
+impl Client {
+    /// A client that connects when it is used, on the current runtime.
+    ///
+    /// # Errors
+    /// As [`Client::check`].
+    pub fn new(peer: &Peer) -> Result<Self, String> {
+        let grpc = Grpc::new(endpoint(peer)?.connect_lazy()).max_decoding_message_size(MAX_MESSAGE);
+        Ok(Self { grpc, user: user(peer)? })
+    }
+
+    /// Checks the address, the certificates and the user.
+    ///
+    /// # Errors
+    /// They cannot be used; a sentence that says what to do.
+    pub fn check(peer: &Peer) -> Result<(), String> {
+        user(peer)?;
+        endpoint(peer).map(drop)
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some((name, password)) = &self.user {
+            request.metadata_mut().insert("username", name.clone());
+            request.metadata_mut().insert("password", password.clone());
+        }
+        request
+    }
+
+    async fn call<M, R>(&mut self, method: &'static str, message: M) -> Result<R, Failure>
+    where
+        M: Message + Default + Send + Sync + 'static,
+        R: Message + Default + Send + Sync + 'static,
+    {
+        let request = self.request(message);
+        let call = async {
+            self.grpc.ready().await.map_err(|error| Failure::Unreachable(error.to_string()))?;
+            let path = PathAndQuery::from_static(method);
+            let response = self.grpc.unary(request, path, ProstCodec::<M, R>::default()).await?;
+            Ok(response.into_inner())
+        };
+        let late = || Failure::Unreachable("it does not answer in time".to_owned());
+        time::timeout(CALL, call).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// The models and encodings of the device.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn capabilities(&mut self) -> Result<CapabilityResponse, Failure> {
+        self.call("/gnmi.gNMI/Capabilities", CapabilityRequest {}).await
+    }
+
+    /// Adds to `tree` what is at a path; nothing if there is no such path.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn get(&mut self, path: &Path, tree: &mut Tree) -> Result<(), Failure> {
+        let request = GetRequest { path: vec![path.clone()], r#type: 0, encoding: Encoding::JsonIetf.into() };
+        match self.call::<_, GetResponse>("/gnmi.gNMI/Get", request).await {
+            Ok(response) => {
+                response.notification.iter().try_for_each(|one| tree.add(one)).map_err(Failure::Refused)
+            }
+            Err(Failure::NotFound) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Executes a transaction.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn set(&mut self, request: SetRequest) -> Result<(), Failure> {
+        self.call::<_, SetResponse>("/gnmi.gNMI/Set", request).await.map(drop)
+    }
+
+    /// Subscribes to changes below paths.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn subscribe(
+        &mut self,
+        paths: &[Path],
+        mode: SubscriptionMode,
+    ) -> Result<Streaming<SubscribeResponse>, Failure> {
+        let subscription = |path: &Path| Subscription {
+            path: Some(path.clone()),
+            mode: mode.into(),
+            sample_interval: if mode == SubscriptionMode::Sample { SAMPLE } else { 0 },
+        };
+        let list = SubscriptionList {
+            subscription: paths.iter().map(subscription).collect(),
+            mode: 0,
+            encoding: Encoding::JsonIetf.into(),
+        };
+        let request = self.request(Once(Some(SubscribeRequest { subscribe: Some(list) })));
+        let call = async {
+            self.grpc.ready().await.map_err(|error| Failure::Unreachable(error.to_string()))?;
+            let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");
+            let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
+            Ok(self.grpc.streaming(request, path, codec).await?.into_inner())
+        };
+        let late = || Failure::Unreachable("it does not answer in time".to_owned());
+        time::timeout(CALL, call).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+fn endpoint(peer: &Peer) -> Result<Endpoint, String> {
+    let scheme = if peer.ca.is_some() { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{}", peer.address));
+    let endpoint = endpoint
+        .map_err(|_| format!("`{}` is no address; write \"192.0.2.11:9339\" or the like", peer.address))?
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE);
+    let Some(ca) = &peer.ca else { return Ok(endpoint) };
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca));
+    if let Some(name) = &peer.name {
+        tls = tls.domain_name(name);
+    }
+    let failed = |error| format!("the certificates cannot be used: {error}; correct `ca`");
+    endpoint.tls_config(tls).map_err(failed)
+}
+
+type User = (AsciiMetadataValue, AsciiMetadataValue);
+
+fn user(peer: &Peer) -> Result<Option<User>, String> {
+    let value = |text: &str| {
+        AsciiMetadataValue::try_from(text).map_err(|_| "user and password are ASCII; correct them".to_owned())
+    };
+    let user = peer.user.as_ref().map(|(name, password)| Ok((value(name)?, value(password)?)));
+    user.transpose()
+}
+
+/// The requests of a subscription: one, and the stream stays open.
+struct Once(Option<SubscribeRequest>);
+
+impl Stream for Once {
+    type Item = SubscribeRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<SubscribeRequest>> {
+        match self.0.take() {
+            Some(request) => Poll::Ready(Some(request)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Between two samples, ns.
+const SAMPLE: u64 = 10_000_000_000;

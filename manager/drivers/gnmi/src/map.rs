@@ -1,0 +1,341 @@
+//! Path maps: how the manager's rules become objects of a device, and where the device says what its ports are, as data.
+//!
+//! A map is a TOML file. For each kind of rule it lists the objects that the rule stands for: the path of the list, the name of
+//! the entry, and its leaves. Values are texts with at most one placeholder in braces: a key of the rule as the driver `files`
+//! writes it (`{dport}` of `watch`), or one that is derived from it (`{id}`, `{interface}`, `{collector_address}`, `{collector_port}`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use manager::device::{Capabilities, FilterAlgorithm, L4Checksum, MatchKinds, Mode, PortId, Restart, Rule};
+use manager::instruction;
+use settings::read::{ConfigError, Reader, span_of};
+use settings::section;
+use settings::setting::Setting;
+
+use crate::message::Path;
+use crate::path;
+
+/// Objects of a map at most.
+const MAX_OBJECTS: usize = 32;
+/// Leaves of an object at most.
+const MAX_LEAVES: usize = 64;
+
+section! {
+    /// A path map.
+    pub(crate) struct MapSettings("the path map") {
+        /// Which devices it is for, for people.
+        pub(crate) device: String = String::new(),
+        /// The device knows master arbitration (`gnmi_ext.MasterArbitration`). `false`: nothing keeps two managers apart.
+        pub(crate) arbitration: bool = true,
+        /// Modes in which it measures: `md`, `mx`, `postcard`, `sf`.
+        pub(crate) modes: Vec<String> = Vec::new(),
+        /// Numbers of the instruction bits that it fills.
+        pub(crate) bits: Vec<u8> = Vec::new(),
+        /// Entries of its watchlist.
+        pub(crate) watch_entries: u32 = 64,
+        /// What keys of its watchlist can express: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
+        pub(crate) matches: Vec<String> = Vec::new(),
+        /// It can measure one packet of N.
+        pub(crate) sampling: bool = false,
+        /// Treatments of the L4 checksum that it supports: `update`, `leave`, `zero`.
+        pub(crate) l4_checksum: Vec<String> = Vec::new(),
+        /// Source and sink of a port are one setting.
+        pub(crate) joint_roles: bool = false,
+        /// It executes all its instructions always, and needs no object for them.
+        pub(crate) always_instructions: bool = false,
+        /// How it always encodes INT, such as `dscp=23 l4_checksum=update`. Not set: by an object.
+        pub(crate) always_encoding: Option<String> = None,
+        /// Interfaces by number of the port. Without them, the number is `state/ifindex` of the interface.
+        pub(crate) ports: BTreeMap<u32, String> = BTreeMap::new(),
+        /// List of interfaces; empty: none.
+        pub(crate) interfaces: String = "/interfaces/interface".to_owned(),
+        /// List of interfaces with LLDP neighbours; empty: none.
+        pub(crate) lldp: String = "/lldp/interfaces/interface".to_owned(),
+        /// `state/mtu` of an interface is this longer than the longest IP packet, bytes.
+        pub(crate) mtu_overhead: u32 = 14,
+        /// Keys of rules that no object has, and their only value: `drops = "no"`.
+        pub(crate) defaults: BTreeMap<String, String> = BTreeMap::new(),
+        /// The objects.
+        pub(crate) objects: Vec<ObjectSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// An object of a rule.
+    pub(crate) struct ObjectSettings("[[objects]]") {
+        /// The kind of the rule: `encoding`, `session`, `sink`, `instruction`, `source` or `watch`.
+        pub(crate) rule: String = String::new(),
+        /// Path of the list, or of the table.
+        pub(crate) path: String = String::new(),
+        /// The key leaf of the list.
+        pub(crate) key: String = "name".to_owned(),
+        /// The name of the entry. It begins with `hopwise`: by that the driver knows its own.
+        pub(crate) name: String = String::new(),
+        /// Leaves that are texts.
+        pub(crate) texts: BTreeMap<String, String> = BTreeMap::new(),
+        /// Leaves that are numbers.
+        pub(crate) numbers: BTreeMap<String, String> = BTreeMap::new(),
+    }
+}
+
+/// Placeholders that are no keys of a rule: a number made of the rule; the interface of its port; address and UDP port of the collector.
+pub(crate) const DERIVED: [&str; 4] = ["id", "interface", "collector_address", "collector_port"];
+
+/// The keys of each kind of rule that a map can express.
+const KINDS: [(&str, &[&str]); 6] = [
+    ("encoding", &["dscp", "l4_checksum"]),
+    ("session", &["collector"]),
+    ("sink", &["port"]),
+    ("instruction", &["bit"]),
+    ("source", &["port"]),
+    ("watch", &["src", "dst", "sport", "dport", "proto", "dscp", "mode", "bits", "hops", "sample", "drops"]),
+];
+
+/// The keys of a kind of rule; empty: there is no such kind.
+pub(crate) fn keys_of(kind: &str) -> &'static [&'static str] {
+    KINDS.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, keys)| keys)
+}
+
+/// A text with at most one placeholder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template {
+    before: String,
+    pub(crate) placeholder: Option<String>,
+    after: String,
+}
+
+impl Template {
+    fn new(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{text}` needs one placeholder in braces at most, such as \"hopwise_{{id}}\"");
+        let (before, placeholder, after) = match text.split_once('{') {
+            None => (text, None, ""),
+            Some((before, rest)) => {
+                let (name, after) = rest.split_once('}').ok_or_else(wrong)?;
+                (before, Some(name.to_owned()), after)
+            }
+        };
+        if [before, after].iter().any(|part| part.contains(['{', '}'])) {
+            return Err(wrong());
+        }
+        Ok(Self { before: before.to_owned(), placeholder, after: after.to_owned() })
+    }
+
+    /// The text with the value of the placeholder; `None` if it has none.
+    pub(crate) fn fill(&self, values: &BTreeMap<String, String>) -> Option<String> {
+        let value = match &self.placeholder {
+            Some(name) => values.get(name)?,
+            None => "",
+        };
+        Some(format!("{}{value}{}", self.before, self.after))
+    }
+
+    /// The value of the placeholder in a text of this form; empty if there is no placeholder.
+    pub(crate) fn value<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let value = text.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
+        (self.placeholder.is_some() || value.is_empty()).then_some(value)
+    }
+}
+
+/// An object of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Object {
+    pub(crate) kind: String,
+    pub(crate) path: Path,
+    pub(crate) key: String,
+    pub(crate) name: Template,
+    /// Leaves, and whether each is a number.
+    pub(crate) leaves: BTreeMap<String, (Template, bool)>,
+}
+
+/// A checked path map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathMap {
+    pub(crate) arbitration: bool,
+    pub(crate) always_instructions: bool,
+    pub(crate) always_encoding: Option<Rule>,
+    pub(crate) ports: BTreeMap<PortId, String>,
+    pub(crate) interfaces: Option<Path>,
+    pub(crate) lldp: Option<Path>,
+    pub(crate) mtu_overhead: u32,
+    pub(crate) defaults: BTreeMap<String, String>,
+    pub(crate) objects: Vec<Object>,
+    capabilities: Capabilities,
+}
+
+impl PathMap {
+    /// Reads a map; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Every problem with its line and what to do.
+    pub fn read(text: &str, file: &str) -> Result<Self, ConfigError> {
+        let mut reader = Reader::new(text);
+        let mut map = None;
+        if let Some(root) = reader.parse()
+            && let Some(settings) = MapSettings::read(&root, &mut reader)
+        {
+            let mut objects = Vec::new();
+            for (index, object) in settings.objects.iter().enumerate() {
+                match self::object(object) {
+                    Ok(object) => objects.push(object),
+                    Err(message) => {
+                        reader.refuse(span_of(&root, &["objects", &index.to_string()]), message);
+                    }
+                }
+            }
+            if reader.has_no_problems() {
+                map = checked(settings, objects)
+                    .map_err(|(key, message)| reader.refuse(span_of(&root, &[key]), message))
+                    .ok();
+            }
+        }
+        reader.finish(file)?;
+        // Without a problem there is a map.
+        map.map_or_else(|| Self::read("objects = 0", file), Ok)
+    }
+
+    /// What the device can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Whether the device knows master arbitration.
+    pub fn arbitrates(&self) -> bool {
+        self.arbitration
+    }
+}
+
+fn object(settings: &ObjectSettings) -> Result<Object, String> {
+    let ObjectSettings { rule, path, key, name, texts, numbers } = settings;
+    let keys = keys_of(rule);
+    if keys.is_empty() {
+        let kinds: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
+        return Err(format!("there is no rule `{rule}`; use one of: {}", kinds.join(", ")));
+    }
+    if !name.starts_with("hopwise") {
+        return Err("begin `name` with \"hopwise\": by that the driver knows its own".to_owned());
+    }
+    if texts.len() + numbers.len() > MAX_LEAVES {
+        return Err(format!("an object has at most {MAX_LEAVES} leaves; leave some out"));
+    }
+    let check = |text: &String| {
+        let template = Template::new(text)?;
+        match &template.placeholder {
+            Some(name) if !keys.contains(&name.as_str()) && !DERIVED.contains(&name.as_str()) => {
+                Err(format!(
+                    "`{rule}` has no `{{{name}}}`; use one of: {}, {}",
+                    keys.join(", "),
+                    DERIVED.join(", ")
+                ))
+            }
+            _ => Ok(template),
+        }
+    };
+    let mut leaves = BTreeMap::new();
+    for (all, is_number) in [(texts, false), (numbers, true)] {
+        for (leaf, text) in all {
+            if leaf == key || leaves.insert(leaf.clone(), (check(text)?, is_number)).is_some() {
+                return Err(format!("the leaf `{leaf}` is there twice; remove one"));
+            }
+        }
+    }
+    let path = path::parse(path)?;
+    if path.elem.iter().any(|elem| !elem.key.is_empty())
+        && path.elem.last().is_some_and(|last| !last.key.is_empty())
+    {
+        return Err("the path is that of the list: leave the keys of its last step out".to_owned());
+    }
+    Ok(Object { kind: rule.clone(), path, key: key.clone(), name: check(name)?, leaves })
+}
+
+/// The map of settings; an error names its key.
+fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'static str, String)> {
+    if objects.len() > MAX_OBJECTS {
+        return Err(("objects", format!("a map has at most {MAX_OBJECTS} objects; leave some out")));
+    }
+    let always_encoding = match &settings.always_encoding {
+        Some(pairs) => {
+            Some(files::rule(&format!("encoding {pairs}")).map_err(|error| ("always_encoding", error))?)
+        }
+        None => None,
+    };
+    let names: BTreeSet<(&str, &Option<String>)> =
+        objects.iter().map(|object| (object.kind.as_str(), &object.name.placeholder)).collect();
+    for (kind, _) in KINDS {
+        let given = names.iter().filter(|(name, _)| *name == kind).count();
+        let is_needed = match kind {
+            "encoding" => always_encoding.is_none(),
+            "instruction" => !settings.always_instructions,
+            "source" => !settings.joint_roles,
+            _ => true,
+        };
+        if given == 0 && is_needed {
+            return Err(("objects", format!("no object has rule = \"{kind}\"; add one")));
+        }
+        if given > 1 {
+            let message =
+                format!("the names of the objects of `{kind}` need the same placeholder; correct them");
+            return Err(("objects", message));
+        }
+    }
+    let place = |key, text: &str| match text {
+        "" => Ok(None),
+        text => path::parse(text).map(Some).map_err(|error| (key, error)),
+    };
+    Ok(PathMap {
+        arbitration: settings.arbitration,
+        always_instructions: settings.always_instructions,
+        always_encoding,
+        interfaces: place("interfaces", &settings.interfaces)?,
+        lldp: place("lldp", &settings.lldp)?,
+        mtu_overhead: settings.mtu_overhead,
+        capabilities: capabilities(&settings)?,
+        ports: settings.ports,
+        defaults: settings.defaults,
+        objects,
+    })
+}
+
+fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, String)> {
+    fn all<T: Ord>(
+        key: &'static str,
+        words: &[String],
+        of: impl Fn(&str) -> Option<T>,
+    ) -> Result<BTreeSet<T>, (&'static str, String)> {
+        let one =
+            |word: &String| of(word).ok_or_else(|| (key, format!("there is no `{word}` here; correct it")));
+        words.iter().map(one).collect()
+    }
+    let matches = all("matches", &settings.matches, |word| {
+        ["ipv6", "prefixes", "wildcards", "ranges", "dscp"].into_iter().find(|one| *one == word)
+    })?;
+    let checksums = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
+    let l4_checksum = all("l4_checksum", &settings.l4_checksum, |word| {
+        checksums.into_iter().find(|one| one.word() == word)
+    })?;
+    let modes = all("modes", &settings.modes, Mode::from_word)?;
+    if settings.bits.iter().any(|bit| *bit > 15) {
+        return Err(("bits", "an instruction bit is a number from 0 to 15; correct it".to_owned()));
+    }
+    Ok(Capabilities {
+        modes,
+        bits: settings.bits.iter().fold(0, |bits, bit| bits | instruction::bit(*bit)),
+        matches: MatchKinds {
+            ipv6: matches.contains("ipv6"),
+            prefixes: matches.contains("prefixes"),
+            wildcards: matches.contains("wildcards"),
+            ranges: matches.contains("ranges"),
+            dscp: matches.contains("dscp"),
+            needs_port: false,
+            protocol: true,
+        },
+        watch_entries: settings.watch_entries as usize,
+        filter_entries: 0,
+        filters: BTreeSet::<FilterAlgorithm>::new(),
+        sampling: settings.sampling,
+        sink: true,
+        joint_roles: settings.joint_roles,
+        l4_checksum,
+        restart: Restart::Keeps,
+    })
+}

@@ -1,0 +1,261 @@
+//! Rules as objects of a device, and back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use manager::device::{Rule, Rules};
+use serde_json::{Map, Value as Json};
+use sha2::{Digest, Sha256};
+
+use crate::map::{Object, PathMap, keys_of};
+use crate::message::{Path, PathElem};
+use crate::path;
+use crate::tree::{Tree, child, leaf, local};
+
+/// An entry of a list of the device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its path, with its key.
+    pub path: Path,
+    /// Its leaves.
+    pub leaves: Map<String, Json>,
+}
+
+/// What is in the lists of a map.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The rules, and the paths of their objects.
+    pub rules: BTreeMap<Rule, BTreeSet<String>>,
+    /// The paths of all objects by their text.
+    pub paths: BTreeMap<String, Path>,
+    /// Objects that are no rules.
+    pub foreign: Vec<String>,
+}
+
+impl Found {
+    /// The rules.
+    pub fn rules(&self) -> Rules {
+        self.rules.keys().cloned().collect()
+    }
+}
+
+type Values = BTreeMap<String, String>;
+
+/// The kind of a rule, and its keys with their values.
+fn pairs(rule: &Rule) -> (String, Values) {
+    let line = files::line(rule);
+    let mut words = line.split(" #").next().unwrap_or_default().split_whitespace();
+    let kind = words.next().unwrap_or_default().to_owned();
+    let pair = |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    (kind, words.filter_map(pair).collect())
+}
+
+impl PathMap {
+    /// The objects of a rule. Rules that the device always follows have none.
+    ///
+    /// # Errors
+    /// The map cannot express the rule; a sentence that says what to do.
+    pub fn entries(&self, rule: &Rule) -> Result<Vec<Entry>, String> {
+        match (rule, &self.always_encoding) {
+            (Rule::Instruction(_), _) if self.always_instructions => return Ok(Vec::new()),
+            (Rule::Encoding(_), Some(always)) if always == rule => return Ok(Vec::new()),
+            (Rule::Encoding(_), Some(always)) => {
+                return Err(format!(
+                    "this device always has `{always}`; correct `dscp` and `l4_checksum` of [manager]"
+                ));
+            }
+            _ => {}
+        }
+        let (kind, values) = pairs(rule);
+        let objects: Vec<&Object> = self.objects.iter().filter(|object| object.kind == kind).collect();
+        if objects.is_empty() {
+            return Err(format!("the path map has no object for `{kind}`; add one"));
+        }
+        // What cannot be read back would be changed for ever.
+        let known: BTreeSet<&str> = objects.iter().flat_map(|object| self.readable(object)).collect();
+        for (key, value) in &values {
+            let default = self.defaults.get(key);
+            if !known.contains(key.as_str()) && default != Some(value) {
+                return Err(format!(
+                    "the path map has no place for {key}={value} of `{rule}`; add {{{key}}} to an object"
+                ));
+            }
+        }
+        let values = self.derived(rule, values);
+        objects.into_iter().map(|object| entry(object, &values)).collect()
+    }
+
+    /// The keys whose values can be read from an object.
+    fn readable<'o>(&self, object: &'o Object) -> Vec<&'o str> {
+        let templates = object.leaves.values().map(|(template, _)| template).chain([&object.name]);
+        let mut keys: Vec<&str> = templates.filter_map(|template| template.placeholder.as_deref()).collect();
+        if keys.contains(&"interface") {
+            keys.push("port");
+        }
+        if keys.contains(&"collector_address") && keys.contains(&"collector_port") {
+            keys.push("collector");
+        }
+        keys
+    }
+
+    /// The values with those of the derived placeholders.
+    fn derived(&self, rule: &Rule, mut values: Values) -> Values {
+        let digest = Sha256::digest(files::line(rule));
+        values.insert("id".to_owned(), digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect());
+        match rule {
+            Rule::Sink(port) | Rule::Source(port) => {
+                if let Some(interface) = self.ports.get(port) {
+                    values.insert("interface".to_owned(), interface.clone());
+                }
+            }
+            Rule::Session(collector) => {
+                values.insert("collector_address".to_owned(), collector.ip().to_string());
+                values.insert("collector_port".to_owned(), collector.port().to_string());
+            }
+            _ => {}
+        }
+        values
+    }
+
+    /// The keys of a rule from the values of placeholders.
+    fn underived(&self, kind: &str, mut values: Values) -> Values {
+        if let Some(interface) = values.remove("interface") {
+            let port = self.ports.iter().find(|(_, name)| **name == interface);
+            values.extend(port.map(|(port, _)| ("port".to_owned(), port.to_string())));
+        }
+        if let (Some(address), Some(port)) =
+            (values.remove("collector_address"), values.remove("collector_port"))
+        {
+            let address = if address.contains(':') { format!("[{address}]") } else { address };
+            values.insert("collector".to_owned(), format!("{address}:{port}"));
+        }
+        let keys = keys_of(kind);
+        values.retain(|key, _| keys.contains(&key.as_str()));
+        for (key, value) in self.defaults.iter().filter(|(key, _)| keys.contains(&key.as_str())) {
+            values.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        values
+    }
+
+    /// The rules that the lists of a device stand for.
+    pub fn found(&self, tree: &Tree) -> Found {
+        let mut found = Found::default();
+        // What belongs together has one kind and one value in its names.
+        let mut groups: BTreeMap<(&str, String), Vec<(&Object, Entry)>> = BTreeMap::new();
+        for object in &self.objects {
+            for entry in entries_of(object, tree) {
+                found.paths.insert(path::text(&entry.path), entry.path.clone());
+                let name = entry.path.elem.last().and_then(|last| last.key.get(&object.key));
+                if let Some(value) = name.and_then(|name| object.name.value(name)) {
+                    groups.entry((&object.kind, value.to_owned())).or_default().push((object, entry));
+                }
+            }
+        }
+        let mut ours = BTreeSet::new();
+        for ((kind, _), group) in groups {
+            let rule = self.rule(kind, &group);
+            let is_whole = rule.as_ref().is_some_and(|rule| self.is_whole(rule, &group));
+            // An object that was changed may insert INT all the same; a sink that was changed may be none.
+            let counts =
+                |rule: &Rule| is_whole || rule.inserted_bits() != 0 || matches!(rule, Rule::Source(_));
+            if let Some(rule) = rule.filter(counts) {
+                let texts: BTreeSet<String> =
+                    group.iter().map(|(_, entry)| path::text(&entry.path)).collect();
+                ours.extend(texts.clone());
+                found.rules.entry(rule).or_default().extend(texts);
+            }
+        }
+        found.foreign = found.paths.keys().filter(|text| !ours.contains(*text)).cloned().collect();
+        found
+    }
+
+    /// The rule of objects that belong together.
+    fn rule(&self, kind: &str, group: &[(&Object, Entry)]) -> Option<Rule> {
+        let mut values = Values::new();
+        for (object, entry) in group {
+            let name = entry.path.elem.last().and_then(|last| last.key.get(&object.key)).cloned();
+            let leaves = object.leaves.iter().filter_map(|(name, (template, _))| {
+                Some((template, entry.leaves.get(local(name)).and_then(leaf)?))
+            });
+            for (template, text) in leaves.chain(name.map(|name| (&object.name, name))) {
+                if let (Some(key), Some(value)) = (&template.placeholder, template.value(&text)) {
+                    values.insert(key.clone(), value.to_owned());
+                }
+            }
+        }
+        let line = self.underived(kind, values).into_iter().fold(kind.to_owned(), |line, (key, value)| {
+            // A value with a space is no value of a rule.
+            format!("{line} {key}={}", value.replace(char::is_whitespace, "?"))
+        });
+        files::rule(&line).ok()
+    }
+
+    /// Whether the objects are those that the map makes of the rule.
+    fn is_whole(&self, rule: &Rule, group: &[(&Object, Entry)]) -> bool {
+        let Ok(wanted) = self.entries(rule) else { return false };
+        let objects =
+            self.objects.iter().filter(|object| group.iter().any(|(own, _)| own.kind == object.kind));
+        let has = |(object, wanted): (&Object, &Entry)| {
+            group.iter().any(|(own, entry)| {
+                let same = |name: &String| {
+                    let (wanted, actual) = (wanted.leaves.get(name), entry.leaves.get(local(name)));
+                    wanted.and_then(leaf) == actual.and_then(leaf)
+                };
+                *own == object
+                    && entry.path.elem.last().map(|last| &last.key)
+                        == wanted.path.elem.last().map(|last| &last.key)
+                    && object.leaves.keys().all(same)
+            })
+        };
+        wanted.len() == group.len() && objects.zip(&wanted).all(has)
+    }
+}
+
+/// The object of a rule with these values. A leaf whose placeholder has no value is left out.
+fn entry(object: &Object, values: &Values) -> Result<Entry, String> {
+    let name = object.name.fill(values).ok_or_else(|| {
+        let placeholder = object.name.placeholder.as_deref().unwrap_or_default();
+        format!("`{{{placeholder}}}` of `{}` has no value; add the interface of the port to `ports` of the path map", object.kind)
+    })?;
+    let mut path = object.path.clone();
+    if let Some(last) = path.elem.last_mut() {
+        *last = PathElem { name: last.name.clone(), key: [(object.key.clone(), name.clone())].into() };
+    }
+    let mut leaves = Map::from_iter([(object.key.clone(), Json::String(name))]);
+    for (leaf, (template, is_number)) in &object.leaves {
+        let Some(text) = template.fill(values) else { continue };
+        let value = match text.parse::<u64>() {
+            Ok(number) if *is_number => Json::from(number),
+            Err(_) if *is_number => {
+                return Err(format!("`{text}` for `{leaf}` is not a number; write it into `texts`"));
+            }
+            _ => Json::String(text),
+        };
+        leaves.insert(leaf.clone(), value);
+    }
+    Ok(Entry { path, leaves })
+}
+
+/// The entries of the list of an object: of a list with key leaves, or of a table by name.
+fn entries_of(object: &Object, tree: &Tree) -> Vec<Entry> {
+    let made = |name: String, leaves: &Map<String, Json>| {
+        let mut path = object.path.clone();
+        if let Some(last) = path.elem.last_mut() {
+            last.key = [(object.key.clone(), name)].into();
+        }
+        Entry { path, leaves: leaves.clone() }
+    };
+    match tree.at(&object.path) {
+        Some(Json::Array(list)) => {
+            let one = |entry: &Json| {
+                let name = child(entry, local(&object.key)).and_then(leaf)?;
+                Some(made(name, entry.as_object()?))
+            };
+            list.iter().filter_map(one).collect()
+        }
+        Some(Json::Object(table)) => {
+            let one = |(name, entry): (&String, &Json)| Some(made(name.clone(), entry.as_object()?));
+            table.iter().filter_map(one).collect()
+        }
+        _ => Vec::new(),
+    }
+}

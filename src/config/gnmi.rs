@@ -1,0 +1,67 @@
+//! `[manager.gnmi.NAME]`: how the driver `gnmi` drives a device of `[inventory]`.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use gnmi::{PathMap, Peer, Settings as DriverSettings};
+use manager::inventory::Device;
+use settings::{read, section};
+
+section! {
+    /// How the driver `gnmi` drives the device of `[inventory]` with this name.
+    pub(crate) struct GnmiSettings("[manager.gnmi.NAME]") {
+        /// File with the path map: the objects that rules become, and where ports are described.
+        pub(crate) map: Option<PathBuf> = None,
+        /// Name of the user. Not set: none is sent.
+        pub(crate) user: Option<String> = None,
+        /// File with the password of the user, in its first line.
+        pub(crate) password_file: Option<PathBuf> = None,
+        /// File with the certificates that sign the device's, PEM. Not set: the connection is not encrypted.
+        pub(crate) ca: Option<PathBuf> = None,
+        /// The name in the device's certificate. Not set: the host of its address.
+        pub(crate) name: Option<String> = None,
+    }
+}
+
+impl GnmiSettings {
+    /// What the driver needs to know. Files are read.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn driver(&self, device: &Device) -> Result<DriverSettings, (&'static str, String)> {
+        let text = |file: &Path| {
+            read::file(file)
+                .map_err(|error| format!("cannot read {}: {error}; correct the name", file.display()))
+        };
+        let file = self.map.as_deref().ok_or_else(|| {
+            (
+                "map",
+                "which objects do rules become? Add map = \"/etc/hopwise/sonic-tam.toml\" or the like"
+                    .to_owned(),
+            )
+        })?;
+        let map = text(file).map_err(|error| ("map", error))?;
+        let map =
+            PathMap::read(&map, &file.display().to_string()).map_err(|error| ("map", error.to_string()))?;
+        let password = self.password_file.as_deref().map(text).transpose();
+        let password = password.map_err(|error| ("password_file", error))?;
+        let user = match (&self.user, password) {
+            (Some(user), Some(file)) => {
+                Some((user.clone(), file.lines().next().unwrap_or_default().to_owned()))
+            }
+            (None, None) => None,
+            _ => return Err(("user", "write both `user` and `password_file`, or neither".to_owned())),
+        };
+        let ca = self.ca.as_deref().map(text).transpose().map_err(|error| ("ca", error))?;
+        let peer = Peer {
+            address: device.address.clone(),
+            user,
+            ca: ca.map(String::into_bytes),
+            name: self.name.clone(),
+        };
+        gnmi::client::Client::check(&peer).map_err(|error| ("ca", error))?;
+        Ok(DriverSettings { node: device.node, peer, map: Arc::new(map) })
+    }
+}
