@@ -45,6 +45,7 @@ mod lexer;
 mod names;
 mod parser;
 pub mod region;
+pub mod scope;
 pub mod term;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -54,6 +55,7 @@ use std::fmt;
 pub use error::RuleError;
 pub use history::{CELLS, Cell};
 pub use region::{HopQuantity, Region, ReportSummary, Summary};
+pub use scope::TooManyMatches;
 pub use term::Term;
 
 use crate::metric::Metric;
@@ -98,6 +100,8 @@ pub struct RuleSet {
     metrics: u8,
     /// What regions are about.
     needs: region::Needs,
+    /// The flows that rules are for.
+    scopes: scope::Scopes,
 }
 
 #[derive(Clone, Debug)]
@@ -202,11 +206,13 @@ impl RuleSet {
     /// term, and does not allocate.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
-        if self.stateful != 0 {
-            return self.evaluate_with(observation, &mut [EMPTY; CELLS]);
-        }
+        self.evaluate_applicable(u64::MAX, observation, &mut [])
+    }
+
+    #[inline]
+    fn evaluate_stateless(&self, applicable: u64, observation: &Observation<'_>) -> u64 {
         let mut fired = 0;
-        for (index, rule) in self.rules.iter().enumerate() {
+        for (index, rule) in self.rules.iter().enumerate().filter(|(index, _)| applicable >> index & 1 == 1) {
             let fires = (rule.first_clause..rule.end_clause).all(|clause| {
                 self.clause(clause as usize).iter().any(|term| term.truth(observation) == Some(true))
             });
@@ -218,20 +224,33 @@ impl RuleSet {
     /// Like [`RuleSet::evaluate`], with history: call it for each report of a flow in order of arrival. `history` has one
     /// number for each of [`RuleSet::cells`], [`EMPTY`] at the start. If it is too short, each report counts as the first.
     pub fn evaluate_with(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
+        self.evaluate_applicable(u64::MAX, observation, history)
+    }
+
+    /// Like [`RuleSet::evaluate_with`], of the rules that apply to the flow only: see [`RuleSet::applicable`].
+    pub fn evaluate_applicable(
+        &self,
+        applicable: u64,
+        observation: &Observation<'_>,
+        history: &mut [u64],
+    ) -> u64 {
         let cells = self.cells().len();
         match history.get_mut(..cells).filter(|_| self.stateful != 0) {
-            Some(history) => self.evaluate_these(u64::MAX, observation, history),
-            None => self.evaluate(observation),
+            Some(history) => self.evaluate_these(applicable, observation, history),
+            None if self.stateful != 0 => self.evaluate_these(applicable, observation, &mut [EMPTY; CELLS]),
+            None => self.evaluate_stateless(applicable, observation),
         }
     }
 
-    /// Like [`RuleSet::evaluate_with`], of the rules that use history only: for a report whose [`Region`] says which of the
+    /// Like [`RuleSet::evaluate_applicable`], of the rules that use history only: for a report whose [`Region`] says which of the
     /// others are true.
-    pub fn evaluate_stateful(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
-        match history.get_mut(..self.cells().len()) {
-            Some(history) => self.evaluate_these(self.stateful, observation, history),
-            None => self.evaluate(observation) & self.stateful,
-        }
+    pub fn evaluate_stateful(
+        &self,
+        applicable: u64,
+        observation: &Observation<'_>,
+        history: &mut [u64],
+    ) -> u64 {
+        self.evaluate_applicable(applicable & self.stateful, observation, history)
     }
 
     /// The rules of the set `these` that are true. `history` has as many numbers as there are cells.

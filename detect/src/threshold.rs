@@ -6,6 +6,10 @@
 //! 2. then the one that admits fewer pairs of ports (size of the source range times size of the destination range);
 //! 3. then the one that names a protocol;
 //! 4. then the one that comes first in the file.
+//!
+//! # Several that apply together
+//! Where each of several parties wants to see every change above its own threshold ([`Thresholds::with_least`]), the least of
+//! those that match a flow applies. They take precedence over the overrides above.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -221,6 +225,24 @@ impl Thresholds {
         Ok(Self { overrides, sets, sorted })
     }
 
+    /// Thresholds of `defaults` and `overrides`; and of `least`, of which for each metric the least value applies to a flow that
+    /// several of them match, whatever the overrides say.
+    ///
+    /// # Errors
+    /// As [`Thresholds::new`], of all that result: one for each way in which they overlap.
+    pub fn with_least(
+        defaults: Set,
+        overrides: Vec<(Match, Override)>,
+        least: &[(Match, Override)],
+    ) -> Result<Self, ThresholdError> {
+        if let Some(index) = overrides.iter().position(|(flows, _)| flows.mixes_families()) {
+            return Err(ThresholdError::MixedFamilies { index });
+        }
+        let mut joined = overlaps(least, &overrides)?;
+        joined.extend(overrides);
+        Self::new(defaults, joined)
+    }
+
     /// The number of the set that applies to `flow`, for [`Thresholds::get`]. Compares the flow with every override
     /// (a few ns each): call it when a flow is new or the thresholds have changed, not per report.
     pub fn set_for(&self, flow: &FlowKey) -> u16 {
@@ -260,6 +282,46 @@ impl Default for Thresholds {
     fn default() -> Self {
         Self { overrides: Vec::new(), sets: vec![[0; Metric::COUNT]], sorted: vec![0] }
     }
+}
+
+/// The overrides by which the most specific one of a flow has the least values of all of `least` that match it: these are closed
+/// under intersection, and intersected with each of `others`, so that none of those is more specific. The narrower of two comes
+/// first, and so wins if they are equally specific.
+fn overlaps(
+    least: &[(Match, Override)],
+    others: &[(Match, Override)],
+) -> Result<Vec<(Match, Override)>, ThresholdError> {
+    let mut known: HashSet<Match> = HashSet::new();
+    let mut regions: Vec<Match> = Vec::new();
+    for (flows, _) in least {
+        let mut new: Vec<Match> = regions.iter().filter_map(|region| region.intersection(flows)).collect();
+        new.push(*flows);
+        regions.extend(new.into_iter().filter(|region| known.insert(*region)));
+        if regions.len() > MAX_OVERRIDES {
+            return Err(ThresholdError::TooManyOverrides { count: regions.len() });
+        }
+    }
+    for index in 0..regions.len() {
+        let parts = others.iter().filter_map(|(flows, _)| regions[index].intersection(flows));
+        let parts: Vec<Match> = parts.filter(|part| known.insert(*part)).collect();
+        regions.extend(parts);
+        if regions.len() > MAX_OVERRIDES {
+            return Err(ThresholdError::TooManyOverrides { count: regions.len() });
+        }
+    }
+    let value = |region: &Match, metric: usize| {
+        let covering = least.iter().filter(|(flows, _)| flows.covers(region));
+        covering.filter_map(|(_, values)| values[metric]).min()
+    };
+    let mut joined: Vec<(Match, Override)> =
+        regions.iter().map(|region| (*region, std::array::from_fn(|metric| value(region, metric)))).collect();
+    joined.sort_by_key(|(region, _)| std::cmp::Reverse(joined_fields(region)));
+    Ok(joined)
+}
+
+/// How many fields it names: the narrower of two that are equally specific names more, as `::/0` does.
+fn joined_fields(region: &Match) -> usize {
+    [region.src.is_some(), region.dst.is_some(), region.proto.is_some()].into_iter().filter(|is| *is).count()
 }
 
 fn resolve<'a>(mut set: Set, matching: impl Iterator<Item = &'a (Match, Override)>) -> Set {
@@ -503,6 +565,43 @@ mod tests {
             dst_port: random.pick(&ranges).parse().unwrap(),
             proto: (random.below(2) == 0).then(|| random.below(2) as u8),
         }
+    }
+
+    #[test]
+    fn of_several_that_apply_together_the_least_does() {
+        let mut random = Random::new(7);
+        for round in 0..300 {
+            let mut list = |most| -> Vec<(Match, Override)> {
+                let one = |random: &mut Random| {
+                    let flows = random_match(random);
+                    (flows, std::array::from_fn(|_| random.maybe(|r| r.below(100))))
+                };
+                let list = (0..random.below(most)).map(|_| one(&mut random));
+                list.filter(|(flows, _)| !flows.mixes_families()).collect()
+            };
+            let (overrides, least) = (list(5), list(5));
+            let thresholds = Thresholds::with_least(DEFAULTS, overrides.clone(), &least).unwrap();
+            for _ in 0..50 {
+                let v6 = ["2001:db8::1", "2001:db8::2", "::1"];
+                let v4 = ["10.0.0.0", "10.0.0.1", "10.0.0.2", "200.0.0.1"];
+                let addresses: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
+                let ports = random.maybe(|r| (r.below(4) as u16, r.below(4) as u16));
+                let flow = flow(random.pick(addresses), random.pick(addresses), ports, random.below(3) as u8);
+                let mut expected = by_definition(&overrides, &flow);
+                for (metric, value) in expected.iter_mut().enumerate() {
+                    let matching = least.iter().filter(|(flows, _)| flows.matches(&flow));
+                    *value = matching.filter_map(|(_, values)| values[metric]).min().unwrap_or(*value);
+                }
+                let found = thresholds.get(thresholds.set_for(&flow));
+                assert_eq!(*found, expected, "{round}: {flow} under {overrides:?} and {least:?}");
+            }
+        }
+        let many = vec![(Match::default(), [Some(1); Metric::COUNT]); 3000];
+        assert!(Thresholds::with_least(DEFAULTS, Vec::new(), &many).is_ok());
+        let ports = (0..=1024)
+            .map(|n| (Match { dst_port: PortRange { first: n, last: n }, ..Match::default() }, many[0].1));
+        let refused = Thresholds::with_least(DEFAULTS, Vec::new(), &ports.collect::<Vec<_>>()).unwrap_err();
+        assert_eq!(refused, ThresholdError::TooManyOverrides { count: 1025 });
     }
 
     #[test]

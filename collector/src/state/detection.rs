@@ -6,9 +6,11 @@ use detect::{Detection, HopValues, Metric, Observation};
 
 use super::emit::{Emitter, EventCounts};
 use super::rule_history::RuleHistory;
-use super::rule_regions::{AppliedHops, RuleRegions};
+use super::rule_moves::RuleMoves;
+use super::rule_regions::{AppliedHops, RuleRegions, TrueRules};
 use crate::decode::{EventContext, NO_VALUE};
 use crate::event::{Kind, Output};
+use wire::FlowKey;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -16,6 +18,9 @@ pub(crate) struct ActiveDetection {
     active: Arc<Detection>,
     history: RuleHistory,
     regions: RuleRegions,
+    /// For each slot of a flow, the rules that apply to it; empty if every rule is for every flow.
+    applicable: Vec<u64>,
+    moves: RuleMoves,
     /// Counts swaps of `active`.
     generation: u32,
     /// Events emitted, by kind.
@@ -29,6 +34,8 @@ impl ActiveDetection {
             active: Arc::clone(&active),
             history: RuleHistory::default(),
             regions: RuleRegions::default(),
+            applicable: Vec::new(),
+            moves: RuleMoves::default(),
             generation: 0,
             counts: [0; Kind::ALL.len()],
         };
@@ -40,6 +47,12 @@ impl ActiveDetection {
     pub(crate) fn activate(&mut self, detection: Arc<Detection>, flows: usize) {
         self.history.set(&detection.rules, flows);
         self.regions.reset(&detection.rules);
+        let slots = if detection.rules.is_limited() { flows } else { 0 };
+        if slots != self.applicable.len() {
+            // No flow has any before it is brought up to date.
+            self.applicable = vec![0; slots];
+        }
+        self.moves.add(self.generation, &self.active.rules, &detection.rules);
         self.active = detection;
         self.generation = self.generation.wrapping_add(1);
     }
@@ -90,22 +103,48 @@ impl ActiveDetection {
         self.emitter(about, set, out)
     }
 
+    /// Finds out which rules apply to the flow in `slot`, and which of them are true of it: those of `before`, under an earlier
+    /// generation, that still exist.
+    pub(crate) fn resolve(&mut self, slot: u32, flow: &FlowKey, before: (u32, u64)) -> u64 {
+        if let Some(applicable) = self.applicable.get_mut(slot as usize) {
+            *applicable = self.active.rules.applicable(flow);
+        }
+        self.carried(before) & self.applicable(slot)
+    }
+
+    /// The active rules that were true of a flow under `generation`.
+    pub(crate) fn carried(&self, (generation, rules): (u32, u64)) -> u64 {
+        if generation == self.generation { rules } else { self.moves.carry(generation, rules) }
+    }
+
+    #[inline(always)]
+    fn applicable(&self, slot: u32) -> u64 {
+        self.applicable.get(slot as usize).copied().unwrap_or(u64::MAX)
+    }
+
     /// The rules that are true for the next report of the flow in `slot`: bit i is rule i.
     pub(crate) fn evaluate(&mut self, slot: u32, observation: &Observation<'_>) -> u64 {
+        let applicable = self.applicable(slot);
+        if applicable == 0 {
+            return 0;
+        }
         let rules = &self.active.rules;
         let history = self.history.of(slot);
-        let true_rules = rules.evaluate_with(observation, history);
+        let true_rules = rules.evaluate_applicable(applicable, observation, history);
         // With runs, a region is about reports that end them all.
         if !rules.counts_runs_only() || history.iter().all(|run| *run == 0) {
-            self.regions.learn((rules, true_rules & rules.in_regions()), observation);
+            let known = TrueRules { rules: true_rules & rules.in_regions(), applicable };
+            self.regions.learn((rules, known), observation);
         }
         true_rules
     }
 
-    /// Whether a report of this flow latency makes no rule true or false: for sets of rules that compare nothing else.
+    /// Whether a report of this flow latency makes no rule true or false: for flows without rules, and for sets of rules that compare
+    /// nothing else.
     #[inline(always)]
-    pub(crate) fn is_settled_by_latency(&self, true_rules: u64, latency: u64) -> bool {
-        self.regions.contain_latency(true_rules, latency)
+    pub(crate) fn is_settled_by_latency(&self, (slot, true_rules): (u32, u64), latency: u64) -> bool {
+        let known = TrueRules { rules: true_rules, applicable: self.applicable(slot) };
+        known.applicable == 0 || self.regions.contain_latency(known, latency)
     }
 
     /// The same for a report that was applied to its flow's hops, if that can be said without evaluating the rules in
@@ -118,9 +157,11 @@ impl ActiveDetection {
         hops: AppliedHops<'_>,
         scratch: &mut Vec<HopValues>,
     ) -> Option<u64> {
+        let applicable = self.applicable(slot);
         let rules = &self.active.rules;
         let unchanged = before & rules.in_regions();
-        if !self.regions.contain((rules, unchanged), latency, hops) {
+        let known = TrueRules { rules: unchanged, applicable };
+        if !self.regions.contain((rules, known), latency, hops) {
             return None;
         }
         if rules.stateful() == 0 {
@@ -135,7 +176,7 @@ impl ActiveDetection {
         }
         let flow_latency = (latency != NO_VALUE).then_some(latency);
         let observation = Observation { flow_latency, looped: hops.looped, hops: scratch };
-        Some(unchanged | rules.evaluate_stateful(&observation, self.history.of(slot)))
+        Some(unchanged | rules.evaluate_stateful(applicable, &observation, self.history.of(slot)))
     }
 
     /// Clears the rule history of `slot`, for another flow.
@@ -145,6 +186,6 @@ impl ActiveDetection {
 
     /// Bytes of what is remembered for rules.
     pub(crate) fn bytes(&self) -> usize {
-        self.history.bytes() + self.regions.bytes()
+        self.history.bytes() + self.regions.bytes() + self.applicable.capacity() * size_of::<u64>()
     }
 }

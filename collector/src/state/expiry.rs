@@ -81,10 +81,9 @@ impl State {
         if self.flows.is_used(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
             // Indices of rules are valid in their own rule set only.
-            if cold.generation == self.detection.generation() {
-                let about = flow.about(now);
-                flow.apply_rules(0, &mut self.detection.emitter(&about, 0, out));
-            }
+            flow.rules = self.detection.carried((cold.generation, flow.rules));
+            let about = flow.about(now);
+            flow.apply_rules(0, &mut self.detection.emitter(&about, 0, out));
         }
         self.end_minute(slot, out);
         self.emit_row(slot, out);

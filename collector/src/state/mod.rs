@@ -13,6 +13,7 @@ mod path;
 pub(crate) mod pending;
 pub(crate) mod removals;
 mod rule_history;
+mod rule_moves;
 mod rule_regions;
 mod runs;
 pub(crate) mod series;
@@ -369,12 +370,12 @@ impl State {
             states.iter_mut().for_each(HopState::unresolve);
         }
         if cold.generation != self.detection.generation() {
+            flow.rules = self.detection.resolve(slot, &flow.key, (cold.generation, flow.rules));
             cold.generation = self.detection.generation();
             let thresholds = &self.detection.active().thresholds;
             flow.set = thresholds.set_for(&flow.key);
             let thresholds = thresholds.get(flow.set);
             flow.hop_deadband = thresholds[Metric::HopLatency as usize].min(WIDEST_DEADBAND);
-            flow.rules = 0;
             flow.set_deadband(cold, thresholds[Metric::FlowLatency as usize]);
         }
         flow.context = self.context;

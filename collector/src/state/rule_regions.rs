@@ -17,7 +17,23 @@ const REGIONS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Known {
     rules: u64,
+    /// Of these: the rules that apply to the flow.
+    applicable: u64,
     region: Region,
+}
+
+/// The rules that are true of a flow, and those that apply to it. Flows of which both are equal share regions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TrueRules {
+    pub(crate) rules: u64,
+    pub(crate) applicable: u64,
+}
+
+impl Known {
+    #[inline(always)]
+    fn is_of(&self, known: TrueRules) -> bool {
+        self.rules == known.rules && self.applicable == known.applicable
+    }
 }
 
 /// See the module documentation.
@@ -45,30 +61,31 @@ impl RuleRegions {
     /// Forgets all regions; there are others if there are rules.
     pub(crate) fn reset(&mut self, rules: &RuleSet) {
         let count = if rules.is_empty() { 0 } else { REGIONS };
-        self.known = vec![Known { rules: 0, region: Region::EMPTY }; count];
+        self.known = vec![Known { rules: 0, applicable: 0, region: Region::EMPTY }; count];
         self.by_latency = rules.uses_only_flow_latency();
     }
 
     #[inline(always)]
-    fn index(rules: u64, shape: u64) -> usize {
-        fold(rules, shape) as usize % REGIONS
+    fn index(known: TrueRules, shape: u64) -> usize {
+        // All bits are set where every rule is for every flow.
+        fold(known.rules ^ (!known.applicable).rotate_left(32), shape) as usize % REGIONS
     }
 
     /// [`RuleRegions::contain`] for sets of rules that compare flow latencies and nothing else; `false` for others.
     #[inline(always)]
-    pub(crate) fn contain_latency(&self, true_rules: u64, latency: u64) -> bool {
+    pub(crate) fn contain_latency(&self, true_rules: TrueRules, latency: u64) -> bool {
         self.by_latency
             && self
                 .known
                 .get(Self::index(true_rules, 0))
-                .is_some_and(|known| known.rules == true_rules && known.region.contains_latency(latency))
+                .is_some_and(|known| known.is_of(true_rules) && known.region.contains_latency(latency))
     }
 
-    /// Whether a report makes no rule without history true or false, if `true_rules` are true of the flow.
+    /// Whether a report makes no rule without history true or false, if `true_rules` are those of the flow.
     #[inline]
     pub(crate) fn contain(
         &mut self,
-        (rules, true_rules): (&RuleSet, u64),
+        (rules, true_rules): (&RuleSet, TrueRules),
         latency: u64,
         hops: AppliedHops<'_>,
     ) -> bool {
@@ -80,20 +97,21 @@ impl RuleRegions {
         }
         let index = Self::index(true_rules, self.report.shape_hash());
         self.known.get(index).is_some_and(|known| {
-            known.rules == true_rules && known.region.contains(&self.report, quantities.len())
+            known.is_of(true_rules) && known.region.contains(&self.report, quantities.len())
         })
     }
 
     /// Remembers the region around a report that was evaluated.
     pub(crate) fn learn(
         &mut self,
-        (rules, true_rules): (&RuleSet, u64),
+        (rules, true_rules): (&RuleSet, TrueRules),
         observation: &detect::Observation<'_>,
     ) {
         let Some(report) = rules.summarise(observation) else { return };
         let Some(region) = Region::around(rules, &report) else { return };
         if let Some(known) = self.known.get_mut(Self::index(true_rules, report.shape_hash())) {
-            *known = Known { rules: true_rules, region };
+            let TrueRules { rules, applicable } = true_rules;
+            *known = Known { rules, applicable, region };
         }
     }
 

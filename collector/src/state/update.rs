@@ -72,7 +72,7 @@ impl State {
         let latency = flow.apply(cold, (head, hops), total, &mut emitter);
         let (twice, true_rules) = (flow.reports == 2, flow.rules);
         if self.detection.has_rules()
-            && !self.detection.is_settled_by_latency(true_rules, latency)
+            && !self.detection.is_settled_by_latency((slot, true_rules), latency)
             && !self.settles_rules(slot, head, (latency, complete), out)
         {
             self.observe_hops(slot, head, hops, latency, out);

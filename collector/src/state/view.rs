@@ -117,7 +117,7 @@ impl State {
             hop_limit: flow.flags.has(Flags::HOP_LIMIT),
             mtu: flow.flags.has(Flags::MTU),
             path_basis: flow.flags.order(),
-            rules: if cold.generation == self.detection.generation() { flow.rules } else { 0 },
+            rules: self.detection.carried((cold.generation, flow.rules)),
             state: self,
             states,
             values: self.flows.packet_values(slot),

@@ -221,6 +221,58 @@ fn rules_that_were_swapped_are_reported_anew() {
     }
 }
 
+#[test]
+fn rules_that_stay_are_not_reported_again_when_others_come_and_go() {
+    let rules = |rules: &[(&str, &str)]| detection([u64::MAX; 6], rules);
+    let mut bench = Bench::new(Config { detection: rules(&[("a", "hops > 1")]), ..config() });
+    bench.send(&Sent::default());
+    assert!(bench.collected().contains("rule_on flow=1 rule=0\n"));
+    bench.collector.set_detection(rules(&[("b", "hops > 9"), ("a", "hops > 1")]));
+    assert_eq!(bench.collector.flow(&flow(1, false)).unwrap().rules, 0b10);
+    bench.send(&Sent::default());
+    assert_eq!(bench.collected(), "");
+    bench.collector.set_detection(rules(&[("a", "hops > 1"), ("c", "hops > 2")]));
+    bench.send(&Sent::default());
+    assert_eq!(bench.collected(), "rule_on flow=1 rule=1\n");
+    bench.send(&Sent { hops: vec![node(1)], ..Sent::default() });
+    assert!(bench.collected().ends_with("rule_off flow=1 rule=0\nrule_off flow=1 rule=1\n"));
+}
+
+#[test]
+fn a_rule_looks_at_its_flows_only() {
+    let to = |port| Match { src_port: detect::PortRange::new(port, port).unwrap(), ..Match::default() };
+    let limited = |flows: &[(usize, Vec<Match>)]| {
+        let texts = ["max(hop_latency) > 2us", "flow_latency > 6us", "max(hop_latency) > 2us for 2"];
+        let named: Vec<_> = texts.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
+        let rules = detect::RuleSet::compile(&named).unwrap().limited_to(flows).unwrap();
+        let thresholds = Thresholds::new([u64::MAX; 6], Vec::new()).unwrap();
+        Arc::new(Detection { thresholds, rules, generation: 1 })
+    };
+    let scopes = [(0, vec![to(1001), to(1002)]), (1, vec![to(1002)]), (2, vec![to(1003)])];
+    let mut bench = Bench::new(Config { detection: limited(&scopes), ..config() });
+    let mut reported = |latency: u32| {
+        // Twice each: the second report is settled by the region of the first.
+        for flow in [1, 2, 3, 4, 1, 2, 3, 4] {
+            bench.send(&Sent { flow, ..middle(|hop| hop.latency = Some(latency)) });
+        }
+        let all = bench.collected();
+        all.lines().filter(|line| line.starts_with("rule")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(reported(1000), "");
+    let on = "rule_on flow=1 rule=0 rule_on flow=2 rule=0 rule_on flow=2 rule=1 rule_on flow=3 rule=2";
+    assert_eq!(reported(5000), on);
+    assert_eq!(reported(5000), "");
+    assert_eq!(reported(1000), on.replace("rule_on", "rule_off"));
+    assert_eq!(reported(5000), on);
+    // The rules now are for other flows, and the last one for all.
+    bench.collector.set_detection(limited(&[(0, vec![to(1004)]), (1, vec![to(1002)])]));
+    for flow in [1, 2, 3, 4] {
+        bench.send(&Sent { flow, ..middle(|hop| hop.latency = Some(5000)) });
+    }
+    let rules = [1, 2, 3, 4].map(|number| bench.collector.flow(&flow(number, false)).unwrap().rules);
+    assert_eq!(rules, [0b100, 0b110, 0b100, 0b001]);
+}
+
 /// The rule events for these queues of the middle hop in each report; `None`: not reported.
 fn reported_of_queues(bench: &mut Bench, queues: &[Option<u32>]) -> String {
     let mut collected = String::new();
