@@ -1,5 +1,6 @@
 //! What would change, before anything does.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -90,12 +91,11 @@ impl Plan {
             if Arc::ptr_eq(old, new) {
                 return None;
             }
-            let removed = old.difference(new).cloned().map(Change::Remove);
-            let added = new.difference(old).cloned().map(Change::Add);
-            let mut changes: Vec<_> = removed.chain(added).map(|one| (Stage::of(&one), one)).collect();
-            changes.sort();
-            let added = changes.iter().filter(|(_, change)| matches!(change, Change::Add(_))).count();
-            let removed = changes.len() - added;
+            let (mut changes, new) = difference(old, new);
+            let (removed, added) = (changes.len(), new.len());
+            changes.extend(new);
+            // Removals before additions, both in the order of rules: what is left is the order of stages.
+            changes.sort_by_key(|(stage, _)| *stage);
             (!changes.is_empty()).then_some(DevicePlan { node, changes, added, removed })
         });
         Self { devices: devices.collect() }
@@ -152,6 +152,29 @@ impl fmt::Display for Plan {
             format!("{}: {devices} devices, {added} entries added, {removed} removed", stage.text())
         });
         f.write_str(&lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// Changes, each with its stage.
+type Staged = Vec<(Stage, Change)>;
+
+/// Removals and additions that lead from `old` to `new`, in the order of rules.
+fn difference(old: &Rules, new: &Rules) -> (Staged, Staged) {
+    let (mut removed, mut added) = (Vec::new(), Vec::new());
+    let staged = |change: Change| (Stage::of(&change), change);
+    let (mut olds, mut news) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        let order = match (olds.peek(), news.peek()) {
+            (None, None) => return (removed, added),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => old.cmp(new),
+        };
+        let (gone, come) = (olds.next_if(|_| order.is_le()), news.next_if(|_| order.is_ge()));
+        if order.is_ne() {
+            removed.extend(gone.cloned().map(Change::Remove).map(staged));
+            added.extend(come.cloned().map(Change::Add).map(staged));
+        }
     }
 }
 

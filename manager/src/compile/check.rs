@@ -202,7 +202,7 @@ impl Network {
     }
 
     /// The intent's keys, reduced to the flows between two hosts if it says so.
-    fn keys(&self, intent: &Intent) -> Result<Vec<FlowKey>, Refusal> {
+    pub(super) fn keys(&self, intent: &Intent) -> Result<Vec<FlowKey>, Refusal> {
         let keys = intent.entries().map_err(|error| Refusal::Intent(IntentError::Flows(error)))?;
         let Some((a, b)) = &intent.at.between else { return Ok(keys) };
         let host = |name: &String| -> Result<&Host, Refusal> {

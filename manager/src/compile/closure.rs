@@ -1,5 +1,9 @@
 //! The entries of one table, closed under intersection.
+//!
+//! The closed set is kept, and follows a key that comes or goes: a new key is intersected with each member once, and only members
+//! inside a key that goes are looked at. Only after many changes at once is it built anew.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,6 +15,8 @@ use crate::flows::FlowKey;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Closure {
     base: Entries,
+    /// All intersections; `None`: to be built.
+    closed: Option<Entries>,
 }
 
 /// Keys of a table, each with the intents (by slot) that it serves.
@@ -19,20 +25,63 @@ pub(super) type Entries = BTreeMap<FlowKey, BTreeSet<usize>>;
 impl Closure {
     pub(super) fn add(&mut self, key: FlowKey, slot: usize) {
         self.base.entry(key).or_default().insert(slot);
+        let Some(closed) = &mut self.closed else { return };
+        // Every member that contains an intersection adds the intents that it serves.
+        let mut new: Vec<(FlowKey, BTreeSet<usize>)> = vec![(key, BTreeSet::from([slot]))];
+        for (member, slots) in closed.iter_mut() {
+            match member.intersection(&key) {
+                Some(both) if both == *member => drop(slots.insert(slot)),
+                Some(both) => new.push((both, slots.clone())),
+                None => {}
+            }
+        }
+        for (key, slots) in new {
+            let serves = closed.entry(key).or_default();
+            serves.extend(slots);
+            serves.insert(slot);
+        }
     }
 
+    /// Takes a key back from an intent, all of whose keys go.
     pub(super) fn remove(&mut self, key: &FlowKey, slot: usize) {
-        if let Some(slots) = self.base.get_mut(key) {
-            slots.remove(&slot);
-            if slots.is_empty() {
-                self.base.remove(key);
+        let Some(slots) = self.base.get_mut(key) else { return };
+        slots.remove(&slot);
+        let is_gone = slots.is_empty();
+        if is_gone {
+            self.base.remove(key);
+        }
+        let Self { base, closed: Some(closed) } = self else { return };
+        closed.retain(|member, slots| {
+            let is_inside = member.intersection(key).as_ref() == Some(member);
+            if is_inside {
+                slots.remove(&slot);
             }
+            !(is_inside && is_gone) || is_intersection(member, base)
+        });
+    }
+
+    /// Forgets the closed set: it is built anew, which is faster after many changes.
+    pub(super) fn reopen(&mut self) {
+        self.closed = None;
+    }
+
+    /// Builds the closed set if it is not known. It is not kept if it has more than `room` members.
+    pub(super) fn close(&mut self, room: usize) {
+        if self.closed.is_none() && self.base.len() <= room {
+            self.closed = Some(self.build(room));
+        }
+        if self.closed.as_ref().is_some_and(|closed| closed.len() > room) {
+            self.closed = None;
         }
     }
 
     /// All entries, each with the intents that it serves. If there are more than `room`, some of them: as many as needed to see it.
-    pub(super) fn entries(&self, room: usize) -> Entries {
-        if self.base.len() > room { self.base.clone() } else { self.build(room) }
+    pub(super) fn entries(&self, room: usize) -> Cow<'_, Entries> {
+        match &self.closed {
+            Some(closed) => Cow::Borrowed(closed),
+            None if self.base.len() > room => Cow::Borrowed(&self.base),
+            None => Cow::Owned(self.build(room)),
+        }
     }
 
     /// Adds the keys one by one. A set that is closed under intersection stays closed if the intersections of a new key with
@@ -60,6 +109,16 @@ impl Closure {
         complete(&self.base, &mut entries, &index);
         entries
     }
+}
+
+/// Whether `member` is one of the keys, or the intersection of those that contain it.
+fn is_intersection(member: &FlowKey, base: &Entries) -> bool {
+    if base.contains_key(member) {
+        return true;
+    }
+    let containing = base.keys().filter(|key| key.intersection(member).as_ref() == Some(member));
+    let all = containing.copied().reduce(|all, key| all.intersection(&key).unwrap_or(all));
+    all.as_ref() == Some(member)
 }
 
 /// Every entry serves all intents with a key that contains it.
@@ -186,7 +245,33 @@ mod tests {
                     closure.add(key, slot);
                 }
             }
-            assert_eq!(closure.entries(usize::MAX), expected(&closure.base), "seed {seed}");
+            assert_eq!(*closure.entries(usize::MAX), expected(&closure.base), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_closed_set_follows_intents_that_come_and_go() {
+        for seed in 0..300 {
+            let mut rng = Rng(seed);
+            let mut closure = Closure::default();
+            closure.close(usize::MAX);
+            let mut keys: BTreeMap<usize, Vec<FlowKey>> = BTreeMap::new();
+            for _ in 0..30 {
+                let slot = rng.below(6);
+                match keys.remove(&slot) {
+                    Some(keys) => keys.iter().for_each(|key| closure.remove(key, slot)),
+                    None => {
+                        let list = (0..1 + rng.below(3)).map(|_| key(&mut rng));
+                        let list: BTreeSet<_> = list.filter(|key| !key.mixes_families()).collect();
+                        list.iter().for_each(|key| closure.add(*key, slot));
+                        keys.insert(slot, list.into_iter().collect());
+                    }
+                }
+                assert!(closure.closed.is_some());
+                assert_eq!(*closure.entries(usize::MAX), expected(&closure.base), "seed {seed}");
+            }
+            closure.close(closure.entries(usize::MAX).len().saturating_sub(1));
+            assert!(closure.closed.is_none() || closure.base.is_empty());
         }
     }
 
@@ -196,7 +281,7 @@ mod tests {
         closure.add(FlowKey::default(), 1);
         closure.add(FlowKey::default(), 2);
         closure.remove(&FlowKey::default(), 1);
-        assert_eq!(closure.entries(usize::MAX), [(FlowKey::default(), [2].into())].into());
+        assert_eq!(*closure.entries(usize::MAX), [(FlowKey::default(), [2].into())].into());
         closure.remove(&FlowKey::default(), 2);
         assert!(closure.entries(usize::MAX).is_empty());
     }

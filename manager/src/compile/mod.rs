@@ -15,6 +15,7 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,7 +75,8 @@ pub struct Compiler {
     /// By slot; `None`: free.
     placed: Vec<Option<Arc<Placed>>>,
     slots: BTreeMap<String, usize>,
-    devices: BTreeMap<NodeId, DeviceEntries>,
+    /// Shared with copies of this compiler until one of them changes.
+    devices: BTreeMap<NodeId, Arc<DeviceEntries>>,
     /// Number of intents that need each bit in packets.
     bit_users: [u32; 16],
     embedding: usize,
@@ -99,7 +101,7 @@ impl Compiler {
     ) -> Self {
         let network = check::Network::new(inventory, capabilities, settings);
         let nodes = network.topology.devices.keys();
-        let devices = nodes.clone().map(|node| (*node, DeviceEntries::default())).collect();
+        let devices = nodes.clone().map(|node| (*node, Arc::default())).collect();
         let sessions = network.sessions();
         let mut compiler = Self {
             devices,
@@ -149,6 +151,14 @@ impl Compiler {
         Some(Outcome { mode: placed.mode, bits: placed.bits, nodes, notes: placed.notes.clone() })
     }
 
+    /// The flows that an intent is about in this network.
+    ///
+    /// # Errors
+    /// It names a host that there is not, or the like.
+    pub fn flows(&self, intent: &Intent) -> Result<Vec<FlowKey>, Refusal> {
+        self.network.keys(intent)
+    }
+
     /// The intents that the reports of a flow serve: those whose own entries contain `key`.
     pub fn served(&self, key: &FlowKey) -> Vec<&str> {
         let placed = self.slots.iter().filter(|(_, slot)| {
@@ -194,6 +204,11 @@ impl Compiler {
                 Err(refusal) => refused.push((intent.name.clone(), refusal)),
             }
         }
+        for device in self.devices.values_mut() {
+            let DeviceEntries { watched, sunk } = Arc::make_mut(device);
+            watched.reopen();
+            sunk.reopen();
+        }
         for one in &placed {
             self.take(&one.intent.name);
             self.put(one.clone());
@@ -232,10 +247,10 @@ impl Compiler {
             self.placed.iter().position(Option::is_none).filter(|_| self.placed.len() > self.slots.len());
         let slot = free.unwrap_or(self.placed.len());
         for (node, key) in &placed.watched {
-            self.devices.entry(*node).or_default().watched.add(*key, slot);
+            self.device(*node).watched.add(*key, slot);
         }
         for (node, key) in &placed.sunk {
-            self.devices.entry(*node).or_default().sunk.add(*key, slot);
+            self.device(*node).sunk.add(*key, slot);
         }
         self.count(&placed, true);
         self.slots.insert(placed.intent.name.clone(), slot);
@@ -249,13 +264,17 @@ impl Compiler {
         let slot = self.slots.remove(name)?;
         let placed = self.placed[slot].take()?;
         for (node, key) in &placed.watched {
-            self.devices.entry(*node).or_default().watched.remove(key, slot);
+            self.device(*node).watched.remove(key, slot);
         }
         for (node, key) in &placed.sunk {
-            self.devices.entry(*node).or_default().sunk.remove(key, slot);
+            self.device(*node).sunk.remove(key, slot);
         }
         self.count(&placed, false);
         Some(placed)
+    }
+
+    fn device(&mut self, node: NodeId) -> &mut DeviceEntries {
+        Arc::make_mut(self.devices.entry(node).or_default())
     }
 
     fn count(&mut self, placed: &Placed, added: bool) {
@@ -290,50 +309,77 @@ impl Compiler {
         if self.features() != before {
             return self.rebuild_all();
         }
-        self.desired.extend(self.compute(touched)?);
+        let computed = self.compute(touched)?;
+        self.desired.extend(computed);
         Ok(())
     }
 
     fn rebuild_all(&mut self) -> Result<(), Refusal> {
-        self.desired = self.compute(self.devices.keys().copied())?.into_iter().collect();
+        let all: Vec<NodeId> = self.devices.keys().copied().collect();
+        self.desired = self.compute(all)?.into_iter().collect();
         Ok(())
     }
 
-    fn compute(&self, nodes: impl IntoIterator<Item = NodeId>) -> Result<Vec<(NodeId, Arc<Rules>)>, Refusal> {
-        nodes.into_iter().map(|node| Ok((node, Arc::new(self.rules(node)?)))).collect()
+    fn compute(
+        &mut self,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> Result<Vec<(NodeId, Arc<Rules>)>, Refusal> {
+        let compute = |node| {
+            self.close(node);
+            Ok((node, Arc::new(self.rules(node)?)))
+        };
+        nodes.into_iter().map(compute).collect()
+    }
+
+    /// Makes the entries of a device known that its rules need.
+    fn close(&mut self, node: NodeId) {
+        let Some(capabilities) = self.network.capabilities.get(&node) else { return };
+        let (watch, filter) = (capabilities.watch_entries, capabilities.filter_entries);
+        let filtering = self.filtering > 0;
+        let device = self.device(node);
+        device.watched.close(watch);
+        match filtering {
+            true => device.sunk.close(filter),
+            // It is not needed, and would cost time with each change.
+            false => device.sunk.reopen(),
+        }
     }
 
     /// What one device should have.
     fn rules(&self, node: NodeId) -> Result<Rules, Refusal> {
-        let mut rules = Vec::new();
         let Some(capabilities) = self.network.capabilities.get(&node) else { return Ok(Rules::new()) };
-        if capabilities.restart == Restart::Waits {
-            rules.push(Rule::Forwarding);
+        let watched = self.entries(node, "watchlist", capabilities.watch_entries)?;
+        let watched: Vec<Watch> = watched.iter().map(|(key, slots)| self.watch(*key, slots)).collect();
+        let ports = &self.network.topology.devices[&node];
+        // In the order of the set, which is then built without sorting.
+        let mut rules = Vec::with_capacity(watched.len() + 2 * ports.edge.len() + 20);
+        if self.embedding > 0 {
+            rules.push(Rule::Encoding(self.network.settings.encoding));
         }
         if !self.slots.is_empty() {
             rules.extend(self.sessions.get(&node).copied().map(Rule::Session));
         }
-        let ports = &self.network.topology.devices[&node];
         if self.embedding > 0 {
-            rules.push(Rule::Encoding(self.network.settings.encoding));
             rules.extend(ports.border().map(Rule::Sink));
             let bits = instruction::numbers(self.used_bits() & capabilities.bits);
             rules.extend(bits.map(Rule::Instruction));
         }
-        let watched = self.entries(node, "watchlist", capabilities.watch_entries)?;
-        let watched: Vec<Watch> = watched.into_iter().map(|(key, slots)| self.watch(key, &slots)).collect();
+        if self.filtering > 0 {
+            let sunk = self.entries(node, "filter table", capabilities.filter_entries)?;
+            rules.extend(self.filters(&sunk));
+        }
+        if capabilities.restart == Restart::Waits {
+            rules.push(Rule::Forwarding);
+        }
         if !capabilities.joint_roles && watched.iter().any(|watch| watch.mode.embeds()) {
             rules.extend(ports.edge.iter().copied().map(Rule::Source));
         }
         rules.extend(watched.into_iter().map(|watch| Rule::Watch(Arc::new(watch))));
-        if self.filtering > 0 {
-            rules.extend(self.filters(self.entries(node, "filter table", capabilities.filter_entries)?));
-        }
         Ok(Rules::from_iter(rules))
     }
 
     /// The entries of one of a device's tables, if there is room for them.
-    fn entries(&self, node: NodeId, table: &'static str, room: usize) -> Result<Entries, Refusal> {
+    fn entries(&self, node: NodeId, table: &'static str, room: usize) -> Result<Cow<'_, Entries>, Refusal> {
         let device = &self.devices[&node];
         let closure = if table == "watchlist" { &device.watched } else { &device.sunk };
         let entries = closure.entries(room);
@@ -347,33 +393,38 @@ impl Compiler {
         slots.iter().filter_map(|slot| self.placed[*slot].as_deref())
     }
 
-    /// The mode of overlapping intents: that of the greatest priority, then of the first name.
-    fn mode(&self, slots: &BTreeSet<usize>) -> Mode {
-        let first = self.of(slots).min_by(|a, b| {
-            let by_priority = b.intent.priority.cmp(&a.intent.priority);
-            by_priority.then_with(|| a.intent.name.cmp(&b.intent.name))
-        });
-        first.map_or(Mode::Md, |placed| placed.mode)
-    }
-
+    /// An entry of a watchlist. The mode is that of the intent with the greatest priority, then of the first name.
     fn watch(&self, key: FlowKey, slots: &BTreeSet<usize>) -> Watch {
+        let mut first: Option<&Placed> = None;
+        let (mut bits, mut sample) = (0, None);
+        for placed in self.of(slots) {
+            bits |= placed.bits;
+            sample = Some(sample.map_or(placed.intent.sample, |least: u32| least.min(placed.intent.sample)));
+            let decides = first.is_none_or(|first| {
+                let by_priority = first.intent.priority.cmp(&placed.intent.priority);
+                by_priority.then_with(|| placed.intent.name.cmp(&first.intent.name)).is_lt()
+            });
+            if decides {
+                first = Some(placed);
+            }
+        }
         Watch {
             key,
-            mode: self.mode(slots),
-            bits: self.of(slots).fold(0, |bits, placed| bits | placed.bits),
+            mode: first.map_or(Mode::Md, |placed| placed.mode),
+            bits,
             hops: self.network.hops(),
-            sample: self.of(slots).map(|placed| placed.intent.sample).min().unwrap_or(1),
+            sample: sample.unwrap_or(1),
             drops: true,
         }
     }
 
     /// The filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand for.
-    fn filters(&self, sunk: Entries) -> Vec<Rule> {
+    fn filters(&self, sunk: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for (key, slots) in sunk {
+        for (&key, slots) in sunk {
             let mut one: Option<Filter> = None;
             let mut agree = true;
-            for placed in self.of(&slots) {
+            for placed in self.of(slots) {
                 let Some(filter) = placed.filter(key) else {
                     agree = false;
                     break;
