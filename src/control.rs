@@ -2,10 +2,14 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread::{self, JoinHandle},
 };
 
+use detect::{Match, threshold::Override};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
@@ -20,8 +24,30 @@ pub(crate) enum Message {
     Stop,
     /// Read the configuration again; send the result to the requester.
     Reload(Option<oneshot::Sender<Reloaded>>),
+    /// Detect what intents ask for, in addition to what the configuration says.
+    Detect(Arc<Asked>),
     /// A thread failed, for this reason: end with it as the error.
     Failed(String),
+}
+
+/// What intents ask of the collector of this process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    /// Their rules.
+    pub(crate) rules: Vec<AskedRule>,
+    /// Their thresholds: of those that match a flow, the least applies.
+    pub(crate) thresholds: Vec<(Match, Override)>,
+}
+
+/// The rule of an intent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AskedRule {
+    /// The name of the intent, which is that of the rule.
+    pub(crate) name: String,
+    /// The condition.
+    pub(crate) when: String,
+    /// Its flows.
+    pub(crate) flows: Vec<Match>,
 }
 
 /// The result of a reload: the changed settings that take effect only after a restart, or the errors of the new file, which then changes
@@ -56,6 +82,11 @@ impl Control {
         let (reply, result) = oneshot::channel();
         self.send(Message::Reload(Some(reply)));
         result
+    }
+
+    /// Detects what intents ask for, from soon on.
+    pub(crate) fn detect(&self, asked: Arc<Asked>) {
+        self.send(Message::Detect(asked));
     }
 
     /// Starts a thread. If it panics, the main thread ends the program: hopwise does not run without one of its threads.

@@ -13,6 +13,7 @@ use std::{
 };
 
 use collector::{Access, Collector};
+use detect::Detection;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
         memory::{MemoryMode, MemorySettings},
         translator::{TranslatorSettings, TransportMode},
     },
-    control::{Control, Message, Reloaded},
+    control::{Asked, Control, Message, Reloaded},
     exchange::secret::NewSecret,
     fanout::{self, Ledger, LoadSender, Plan},
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
@@ -65,6 +66,8 @@ pub(crate) struct Server {
     api: Option<Api>,
     tls: Arc<tls::Endpoint>,
     generation: u32,
+    /// What intents ask of the collector.
+    asked: Arc<Asked>,
     /// Devices of the manager inside this process.
     devices: Option<manager_role::Local>,
     /// Drops privileges that are no longer needed.
@@ -204,6 +207,7 @@ impl Server {
             api: None,
             tls: Arc::default(),
             generation: 0,
+            asked: Arc::default(),
             devices: None,
             drops_privileges: false,
             lost: false,
@@ -331,7 +335,7 @@ impl Server {
     fn start_dta(&mut self, settings: &Settings, Dta { translator, memory }: Dta) -> Result<(), CliError> {
         if let Some(memory) = memory {
             let events = settings.collects().then(|| outlet(&self.pipeline)).transpose()?;
-            let events = events.map(|outlet| (outlet, rule_names(settings)));
+            let events = events.map(|outlet| (outlet, rule_names(settings, &self.asked)));
             self.memory = Some(memory.start(&self.control, events)?);
         }
         self.translator = translator.map(|translator| translator.start(&self.control)).transpose()?;
@@ -431,8 +435,12 @@ impl Server {
         config.access = Arc::clone(access);
         let recorder = (settings.store.enabled && settings.store.reports)
             .then(|| ReportRecorder::new(build::wire_profiles(settings), Arc::clone(access)));
-        let (worker, handle) =
-            Worker::new(Collector::new(config), outlet(&self.pipeline)?, rule_names(settings), recorder);
+        let (worker, handle) = Worker::new(
+            Collector::new(config),
+            outlet(&self.pipeline)?,
+            rule_names(settings, &self.asked),
+            recorder,
+        );
         Ok((worker.with_aggregate_ports(build::aggregate_ports(settings)), handle))
     }
 
@@ -450,6 +458,7 @@ impl Server {
             match message {
                 Message::Stop => break,
                 Message::Failed(reason) => return Err(CliError::new(reason)),
+                Message::Detect(asked) => self.detect(asked),
                 Message::Reload(asked) => {
                     notify::reloading();
                     let result = self.reload();
@@ -490,19 +499,10 @@ impl Server {
             }
             role.reload(new.clone())?;
         }
-        let generation = self.generation.wrapping_add(1);
-        let detection = build::detection(&merged, generation)?;
-        self.generation = generation;
+        let detection = build::detection(&merged, &self.asked, self.generation.wrapping_add(1))?;
         secrets.into_iter().for_each(NewSecret::activate);
         self.tls.replace(tls);
-        let rules = rule_names(&merged);
-        let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
-        let pending: Vec<_> =
-            workers.map(|worker| worker.set_detection(Arc::clone(&detection), Arc::clone(&rules))).collect();
-        for applied in pending {
-            // A worker that does not answer has ended, and hopwise with it.
-            let _ = applied.recv_timeout(RELOAD_TIMEOUT);
-        }
+        self.activate(&detection, &rule_names(&merged, &self.asked));
         self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
         self.active_config.replace(merged);
@@ -510,6 +510,30 @@ impl Server {
             manager.reload(&self.active_config.settings());
         }
         Ok(unchanged)
+    }
+
+    /// Detects what intents ask for. The manager has checked that it fits beside the rules and thresholds of the configuration.
+    fn detect(&mut self, asked: Arc<Asked>) {
+        let settings = self.active_config.settings();
+        match build::detection(&settings, &asked, self.generation.wrapping_add(1)) {
+            Ok(detection) => {
+                self.activate(&detection, &rule_names(&settings, &asked));
+                self.asked = asked;
+            }
+            Err(error) => tracing::error!(error, "the rules and thresholds of intents are not evaluated"),
+        }
+    }
+
+    /// Activates thresholds and rules in all workers.
+    fn activate(&mut self, detection: &Arc<Detection>, rules: &RuleNames) {
+        self.generation = detection.generation;
+        let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
+        let pending: Vec<_> =
+            workers.map(|worker| worker.set_detection(Arc::clone(detection), Arc::clone(rules))).collect();
+        for applied in pending {
+            // A worker that does not answer has ended, and hopwise with it.
+            let _ = applied.recv_timeout(RELOAD_TIMEOUT);
+        }
     }
 
     /// The secrets of the exchange, as their files have them now.
@@ -598,6 +622,8 @@ fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
     pipeline.outlet().ok_or_else(|| CliError::new("the server was stopped; make a new one"))
 }
 
-fn rule_names(settings: &Settings) -> RuleNames {
-    settings.rules.iter().map(|rule| rule.name.clone()).collect()
+/// The names of the rules of the configuration, then those of intents.
+fn rule_names(settings: &Settings, asked: &Asked) -> RuleNames {
+    let of_intents = asked.rules.iter().map(|rule| rule.name.clone());
+    settings.rules.iter().map(|rule| rule.name.clone()).chain(of_intents).collect()
 }

@@ -160,7 +160,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
         latest_link_utilization: hop.link_latest.map(|latest| shown::fraction(latest.value)),
         latest_link_age_s: hop.link_latest.map(|latest| latest.age),
     });
-    FlowDetail { flow: flow_view(&FlowCopy::of(flow)), hops: hops.collect() }
+    FlowDetail { flow: flow_view(&FlowCopy::of(flow)), hops: hops.collect(), intents: None }
 }
 
 /// One flow, by its id or by its text, hop by hop.
@@ -178,7 +178,11 @@ pub(crate) async fn flow(
 async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
     let found =
         context.monitor.ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow))).await?;
-    Ok(found.into_iter().flatten().next())
+    let mut found = found.into_iter().flatten().next();
+    if let (Some(detail), Some(manager)) = (&mut found, &context.manager) {
+        detail.intents = manager.ask(move |core, _| core.served(&key)).await;
+    }
+    Ok(found)
 }
 
 /// The flow with this id.

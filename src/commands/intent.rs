@@ -175,9 +175,13 @@ struct Written {
     #[arg(long)]
     filter: Option<String>,
 
-    /// A change above this is significant; for the filter
+    /// A change above this is significant: for the filter of sinks, or without one for the events of the collector
     #[arg(long, value_name = "METRIC=VALUE", value_parser = threshold)]
     threshold: Vec<(String, String)>,
+
+    /// A condition over the reports of its flows; an event is emitted when it becomes true or false
+    #[arg(long, value_name = "CONDITION")]
+    rule: Option<String>,
 
     /// Reports per second at most, kept by raising the threshold
     #[arg(long, value_name = "REPORTS/S")]
@@ -230,12 +234,9 @@ impl Written {
             (true, false) => drop(put("at", json!({"between": self.between}))),
             (false, false) => drop(put("at", json!({"edges": self.edges, "between": self.between}))),
         }
-        if let Some(filter) = &self.filter {
-            let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
-            put("tell", json!({"filter": filter, "thresholds": thresholds}));
-        } else if !self.threshold.is_empty() {
-            let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
-            put("tell", json!({"thresholds": thresholds}));
+        let tell = self.tell();
+        if !tell.is_empty() {
+            put("tell", Value::Object(tell));
         }
         if let Some(budget) = self.budget {
             put("budget", json!(format!("{budget} reports/s")));
@@ -247,6 +248,18 @@ impl Written {
             put("priority", json!(self.priority));
         }
         Value::Object(intent)
+    }
+}
+
+impl Written {
+    fn tell(&self) -> Map<String, Value> {
+        let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
+        let keys = [
+            ("filter", self.filter.as_ref().map(|filter| json!(filter))),
+            ("thresholds", (!thresholds.is_empty()).then(|| json!(thresholds))),
+            ("rule", self.rule.as_ref().map(|rule| json!(rule))),
+        ];
+        keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
 }
 
@@ -446,7 +459,7 @@ mod tests {
     fn an_intent_on_the_command_line_is_one_of_the_file() {
         let line = "intent add web --dst 10.0.0.0/8,10.1.0.0/16 --dport 80,8000-8999 --proto tcp --both-directions \
             --watch hop_latency --mode mx --edges leaf* --between h1 h9 --filter per_hop --threshold hop_latency=20us \
-            --until 2h --priority 7";
+            --rule hops>2 --until 2h --priority 7";
         let Line { args } = Line::parse_from(line.split_whitespace());
         let Command::Add(add) = args.command else { panic!() };
         let body = add.intent.to_json();
@@ -455,6 +468,7 @@ mod tests {
         assert_eq!(intent.flows.dport, [(80, 80), (8000, 8999)]);
         assert_eq!(intent.at.between, Some(("h1".to_owned(), "h9".to_owned())));
         assert_eq!(intent.tell.thresholds.values().collect::<Vec<_>>(), [&20_000]);
+        assert_eq!(intent.tell.rule.as_deref(), Some("hops>2"));
         let Line { args } = Line::parse_from(["intent", "add", "all"]);
         let Command::Add(add) = args.command else { panic!() };
         assert_eq!(

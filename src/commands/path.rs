@@ -74,7 +74,7 @@ fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliEr
     if let [flow] = &flows[..] {
         return Ok(vec![fetch(client, &format!("/flows/{}", flow.id))?]);
     }
-    Ok(flows.into_iter().map(|flow| FlowDetail { flow, hops: Vec::new() }).collect())
+    Ok(flows.into_iter().map(|flow| FlowDetail { flow, ..FlowDetail::default() }).collect())
 }
 
 /// Several flows, one line each.

@@ -115,7 +115,7 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
         first_seen: row.number()?,
         last_seen: row.number()?,
     };
-    Some(FlowDetail { flow, hops: Vec::new() })
+    Some(FlowDetail { flow, ..FlowDetail::default() })
 }
 
 /// The latest reported values of each node of the flow's path: its latency for this flow, and the latest

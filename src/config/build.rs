@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use collector::{Access, Grant, Profile, Senders};
-use detect::{Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds};
+use detect::{
+    Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds,
+    threshold::Override,
+};
 use wire::profile::TelemetryPorts;
 
 use super::aggregator::{AggregateSpread, AggregatorSettings};
@@ -12,13 +15,20 @@ use super::sections::{
 };
 use super::settings::Settings;
 use super::values::Listen;
-use crate::datagram::{AggregatePorts, Profiles};
+use crate::{
+    control::Asked,
+    datagram::{AggregatePorts, Profiles},
+};
 
 /// The thresholds.
 ///
 /// # Errors
 /// Overrides that match nothing, or too many of them.
 pub(crate) fn thresholds(settings: &Settings) -> Result<Thresholds, ThresholdError> {
+    thresholds_with(settings, &[])
+}
+
+fn thresholds_with(settings: &Settings, least: &[(Match, Override)]) -> Result<Thresholds, ThresholdError> {
     let defaults = &settings.thresholds;
     let mut set = [0; Metric::COUNT];
     for (metric, amount) in [
@@ -30,10 +40,10 @@ pub(crate) fn thresholds(settings: &Settings) -> Result<Thresholds, ThresholdErr
     ] {
         set[metric as usize] = amount.0;
     }
-    Thresholds::new(set, defaults.r#override.iter().map(one_override).collect())
+    Thresholds::with_least(set, defaults.r#override.iter().map(one_override).collect(), least)
 }
 
-fn one_override(written: &OverrideSettings) -> (Match, [Option<u64>; Metric::COUNT]) {
+fn one_override(written: &OverrideSettings) -> (Match, Override) {
     let mut values = [None; Metric::COUNT];
     for (metric, amount) in [
         (Metric::FlowLatency, written.flow_latency),
@@ -63,13 +73,24 @@ pub(crate) fn rules(settings: &Settings) -> Result<RuleSet, RuleError> {
     RuleSet::compile(&rules)
 }
 
-/// The settings that decide which events are emitted.
+/// What decides which events are emitted: the settings, and what intents ask for.
 ///
 /// # Errors
-/// A sentence; it cannot happen with settings that were checked.
-pub(crate) fn detection(settings: &Settings, generation: u32) -> Result<Arc<Detection>, String> {
-    let thresholds = thresholds(settings).map_err(|error| error.to_string())?;
-    let rules = rules(settings).map_err(|error| error.to_string())?;
+/// A sentence. It cannot happen with settings that were checked, if no intent asks for anything.
+pub(crate) fn detection(
+    settings: &Settings,
+    asked: &Asked,
+    generation: u32,
+) -> Result<Arc<Detection>, String> {
+    let thresholds = thresholds_with(settings, &asked.thresholds).map_err(|error| error.to_string())?;
+    let written = settings.rules.iter().map(|rule| (rule.name.clone(), rule.when.clone()));
+    let of_intents = asked.rules.iter().map(|rule| (rule.name.clone(), rule.when.clone()));
+    let all: Vec<_> = written.chain(of_intents).collect();
+    let rules = RuleSet::compile(&all).map_err(|error| error.to_string())?;
+    let first = settings.rules.len();
+    let flows: Vec<_> =
+        asked.rules.iter().enumerate().map(|(at, rule)| (first + at, rule.flows.clone())).collect();
+    let rules = rules.limited_to(&flows).map_err(|error| error.to_string())?;
     Ok(Arc::new(Detection { thresholds, rules, generation }))
 }
 
@@ -113,7 +134,7 @@ pub(crate) fn collector(
         profiles,
         default_profile,
         node_profiles: node_profiles(settings),
-        detection: detection(settings, generation)?,
+        detection: detection(settings, &Asked::default(), generation)?,
         sequence: workers == 1,
         sf: collector::config::JoinConfig {
             max_flows: written.sf.max_flows.div_ceil(workers),

@@ -58,8 +58,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         super::translator::check(translator, &mut refuse);
         super::translator::check_intercept(translator, settings.switch.is_some(), &mut refuse);
     }
-    let managed = (settings.manager.as_ref(), &settings.inventory, &*settings.intents);
-    super::manager::check(managed, checker.root, checker.reader);
+    super::manager::check(settings, checker.root, checker.reader);
     if let Some(memory) = &settings.collector.memory {
         super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
     }

@@ -19,6 +19,7 @@ const MAX_FILES: usize = 10_000;
 pub(super) fn intents(
     folder: &Path,
     mut names: Vec<(String, String)>,
+    collects: bool,
 ) -> Result<Vec<IntentSettings>, CliError> {
     let now = nic::time::now();
     let (mut all, mut problems) = (Vec::new(), Vec::new());
@@ -39,7 +40,7 @@ pub(super) fn intents(
             }
         };
         for intent in intent::read(&text, &shown, now).unwrap_or_default() {
-            if let Err(message) = supported(&intent) {
+            if let Err(message) = supported(&intent, collects) {
                 problems.push(format!("{shown}: `{}`: {message}", intent.name));
             }
             if let Some((_, place)) = names.iter().find(|(name, _)| *name == intent.name) {

@@ -2,20 +2,28 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use detect::{Match, Metric};
 use files::Confirm;
 use manager::{
     ApplyMode, ManagerSettings as CoreSettings,
     compile::{Collector, DomainSettings},
     device::{Encoding, L4Checksum},
-    intent::{self, Intent, IntentSettings},
-    inventory::{self, Device, Inventory, InventorySettings},
+    flows::FlowKey,
+    intent::{self, Intent},
+    inventory::{self, Device, Inventory},
     reconcile::Timing,
 };
 
 use rustls::ClientConfig;
 
-use super::{gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks, switch::L4ChecksumSetting};
-use crate::tls::{self, Part};
+use super::{
+    build, gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks, settings::Settings,
+    switch::L4ChecksumSetting,
+};
+use crate::{
+    control::{Asked, AskedRule},
+    tls::{self, Part},
+};
 use settings::{
     choice,
     read::{Node, Reader, span_of},
@@ -126,18 +134,24 @@ impl ManagerSettings {
 }
 
 /// Reports inconsistent settings of manager, inventory and intents.
-pub(crate) fn check(
-    (manager, inventory, intents): (Option<&ManagerSettings>, &InventorySettings, &[IntentSettings]),
-    root: &Node<'_>,
-    reader: &mut Reader<'_>,
-) {
+pub(crate) fn check(all: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let Settings { manager, inventory, intents, .. } = all;
     let table = root.get_ref().get("inventory");
     let inventory = table.map_or_else(Inventory::default, |node| inventory::checked(inventory, node, reader));
     let checked = intent::checked(intents, root, reader, nic::time::now());
     for (index, intent) in checked.iter().enumerate() {
-        if let Err(message) = supported(intent) {
+        if let Err(message) = supported(intent, all.collects()) {
             reader.refuse(span_of(root, &["intents", &index.to_string(), "tell"]), message);
         }
+    }
+    let flows = checked.iter().filter_map(|intent| Some((intent, matches(&intent.entries().ok()?))));
+    let asked = asked(flows);
+    // What is wrong without intents is told elsewhere.
+    if asked != Asked::default()
+        && build::detection(all, &Asked::default(), 0).is_ok()
+        && let Err(message) = build::detection(all, &asked, 0)
+    {
+        reader.refuse(span_of(root, &["intents"]), message);
     }
     let Some(manager) = manager else {
         if !intents.is_empty() {
@@ -291,18 +305,57 @@ fn driver(device: &Device) -> Result<(), String> {
     }
 }
 
-/// Refuses what this manager does not execute yet.
+/// Refuses what cannot be executed.
 ///
 /// # Errors
 /// A sentence that says what to do.
-pub(crate) fn supported(intent: &Intent) -> Result<(), String> {
-    let tell = &intent.tell;
-    let what = if tell.rule.is_some() {
-        "`rule`: write the condition as [[rules]] of the collector, and remove it"
-    } else if tell.filter.is_none() && !tell.thresholds.is_empty() {
-        "`thresholds` without `filter`: write them as [thresholds] of the collector, or add a filter"
-    } else {
+pub(crate) fn supported(intent: &Intent, collects: bool) -> Result<(), String> {
+    if intent.tell.then.is_some() {
+        return Err(
+            "this manager does not execute `then`; add an intent by hand when the rule fires".to_owned()
+        );
+    }
+    if !asks(intent) {
         return Ok(());
-    };
-    Err(format!("this manager does not execute {what}"))
+    }
+    if !collects {
+        return Err(
+            "a rule, or thresholds without a filter, are evaluated by a collector in the manager's process, and there is none; run the manager in the collector's process, or remove them"
+                .to_owned(),
+        );
+    }
+    if !intent.flows.dscp.is_empty() {
+        return Err(
+            "reports do not say which DSCP a flow has, so that a rule or thresholds cannot be for some; remove `dscp`, or `tell`"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Whether the collector has to evaluate something for an intent.
+pub(crate) fn asks(intent: &Intent) -> bool {
+    let tell = &intent.tell;
+    tell.rule.is_some() || (tell.filter.is_none() && !tell.thresholds.is_empty())
+}
+
+/// What intents, each with its flows, ask of the collector.
+pub(crate) fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> Asked {
+    let mut asked = Asked::default();
+    for (intent, flows) in intents.into_iter().filter(|(intent, _)| asks(intent)) {
+        let tell = &intent.tell;
+        if tell.filter.is_none() && !tell.thresholds.is_empty() {
+            let values = Metric::ALL.map(|metric| tell.thresholds.get(&metric).copied());
+            asked.thresholds.extend(flows.iter().map(|flows| (*flows, values)));
+        }
+        if let Some(when) = &tell.rule {
+            asked.rules.push(AskedRule { name: intent.name.clone(), when: when.clone(), flows });
+        }
+    }
+    asked
+}
+
+/// The form of an intent's flows in the collector.
+pub(crate) fn matches(keys: &[FlowKey]) -> Vec<Match> {
+    keys.iter().map(FlowKey::to_match).collect()
 }

@@ -60,7 +60,8 @@ impl Settings {
         };
         let place = file.display().to_string();
         let names = self.intents.iter().map(|intent| (name(intent), place.clone())).collect();
-        self.intents.extend(folder::intents(&folder, names)?);
+        let collects = self.collects();
+        self.intents.extend(folder::intents(&folder, names, collects)?);
         Ok(())
     }
 

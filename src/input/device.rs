@@ -17,6 +17,7 @@ use crate::{
         sections::{RxPath, XdpMode, XdpSettings, ZeroCopy},
         values::Listen,
     },
+    control::Asked,
     kernel::{
         KernelSync,
         live::{AttachmentSlot, Live, PROGRAM, Reading},
@@ -184,7 +185,7 @@ impl Device {
         }
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
         let (default, profiles) = build::profiles(&self.settings);
-        let detection = build::detection(&self.settings, 0)?;
+        let detection = build::detection(&self.settings, &Asked::default(), 0)?;
         let reading =
             Reading { ports: &ports, default: &default, profiles: &profiles, detection: &detection };
         let live = Live::load(self.sizes(), &reading).map_err(|error| error.to_string())?;

@@ -2,8 +2,9 @@
 
 mod devices;
 mod intents;
+mod tell;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use manager::{
     Manager,
@@ -27,6 +28,7 @@ use super::{
 };
 use crate::{
     config::{Settings, manager::ManagerSettings, values::Listen},
+    control::Control,
     live::Hub,
 };
 use terminal::CliError;
@@ -56,6 +58,8 @@ pub(crate) struct Core {
     progress: Progress,
     /// The last state of each device in the history.
     noted: BTreeMap<NodeId, &'static str>,
+    /// What intents ask of the collector of this process.
+    asking: tell::Asking,
 }
 
 /// An intent with its origin.
@@ -63,7 +67,16 @@ pub(crate) struct Core {
 struct Held {
     intent: Intent,
     kept: Kept,
-    in_file: bool,
+    origin: Origin,
+}
+
+/// Where an intent is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The configuration.
+    File,
+    /// The API.
+    Api,
 }
 
 /// Why something is refused.
@@ -112,9 +125,9 @@ impl Core {
     /// # Errors
     /// The journal cannot be used; the message says what to do.
     pub(super) fn new(
-        all: &Settings,
-        settings: &ManagerSettings,
+        (all, settings): (&Arc<Settings>, &ManagerSettings),
         local: Option<Local>,
+        control: &Control,
         now: u64,
         tell: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
@@ -141,6 +154,7 @@ impl Core {
             commands: Vec::new(),
             progress: Progress::default(),
             noted: BTreeMap::new(),
+            asking: tell::Asking::new(Arc::clone(all), control.clone()),
         };
         for device in core.inventory.devices() {
             let (driver, can) = Driver::start(device, settings, local.as_ref(), tell.clone());
@@ -149,8 +163,8 @@ impl Core {
         }
         core.manager.set_inventory(core.inventory.clone(), now);
         for (name, kept) in core.journal.intents().map_err(broken)? {
-            match intents::read(&kept.body, now) {
-                Ok(intent) => core.hold(Held { intent, kept, in_file: false }, now),
+            match intents::read(&kept.body, core.asking.collects(), now) {
+                Ok(intent) => core.hold(Held { intent, kept, origin: Origin::Api }, now),
                 // It has ended while the program did not run, or another version wrote it.
                 Err(error) => {
                     tracing::warn!(intent = name, error, "an intent is dropped");
@@ -159,7 +173,7 @@ impl Core {
                 }
             }
         }
-        core.set_file(&all.intents, now);
+        core.set_file(all, now);
         let term = core.journal.next_term(now).map_err(broken)?;
         core.manager.set_term(Some(term), now);
         Ok(core)
@@ -190,6 +204,7 @@ impl Core {
             self.verifier = Verifier::default();
             self.baselines.clear();
             self.controllers.clear();
+            self.asking.is_due = true;
             for (name, held) in &self.intents {
                 if stop {
                     self.manager.remove_intent(name, now);
@@ -252,6 +267,7 @@ impl Core {
             self.tell(notice, now);
         }
         self.end_intents(now);
+        self.ask_collector();
         for name in self.intents.keys() {
             if let Some(status) = self.manager.intent(name) {
                 self.verifier.set_installed(name, status.installed, now);

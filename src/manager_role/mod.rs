@@ -77,6 +77,7 @@ impl Role {
         let (ready, started) = std::sync::mpsc::sync_channel(1);
         let handle = Handle { events };
         let own = handle.clone();
+        let main = control.clone();
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = match runtime {
@@ -89,7 +90,7 @@ impl Role {
                 }
             };
             runtime.block_on(async move {
-                match Core::new(&all, &settings, local, nic::time::now(), teller(&own)) {
+                match Core::new((&all, &settings), local, &main, nic::time::now(), teller(&own)) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         run(core, queue, own, monitor).await;
@@ -115,7 +116,7 @@ impl Role {
     /// Takes over the intents of another version of the file.
     pub(crate) fn reload(&self, settings: &Arc<Settings>) {
         let settings = Arc::clone(settings);
-        let work = move |core: &mut Core, now| core.set_file(&settings.intents, now);
+        let work = move |core: &mut Core, now| core.set_file(&settings, now);
         if self.handle.events.blocking_send(Event::Work(Box::new(work))).is_err() {
             tracing::warn!("the manager has ended; the intents of the file are not changed");
         }

@@ -183,6 +183,9 @@ pub(crate) struct FlowDetail {
     pub(crate) flow: FlowView,
     /// Hops in forwarding order.
     pub(crate) hops: Vec<HopView>,
+    /// The intents that its reports serve; absent without a manager in this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) intents: Option<Vec<String>>,
 }
 
 /// One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its queue and link.

@@ -76,9 +76,10 @@ fn manager(files: &TempDir) -> String {
         )
     };
     format!(
-        "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\nenabled = false\n[collector]\nlisten = [\"udp://*:9555\"]\n\
+        "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\ndir = \"{}\"\n[collector]\nlisten = [\"udp://*:9555\"]\n\
          [manager]\ncollectors = [{{ address = \"127.0.0.9:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\nca = {:?}\n\
          {}{}{}[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n[[inventory.links]]\nbetween = [\"s2:2\", \"s3:1\"]\n",
+        files.join("store").display(),
         files.join("manager.sqlite").display(),
         tls::file("ca.pem"),
         device(0),
@@ -326,6 +327,43 @@ fn a_budget_is_kept_by_raising_the_threshold() {
     assert!(view["text"].as_str().unwrap().contains("by its budget"), "{view:#}");
 }
 
+/// The rules of intents for the same flow, and for others, are evaluated by themselves, and come and go with their intents.
+#[test]
+fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
+    let Some(fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", in_sync);
+    let put = |name: &str, port: u16, rule: &str| {
+        let intent = json!({"name": name, "match": {"dport": port}, "watch": ["hop_latency"], "mode": "md",
+                            "tell": {"rule": rule, "thresholds": {"hop_latency": "1s"}}});
+        assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    };
+    put("web", 5000, "max(hop_latency) > 0");
+    put("long", 5000, "hops > 9");
+    put("other", 5001, "hops > 0");
+    let rules = |kind: &str| {
+        let view = fabric.manager.get(&format!("/api/v1/events?kind={kind}"));
+        let events = view["events"].as_array().unwrap().iter();
+        events.map(|event| event["rule"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let begun = Instant::now();
+    while rules("rule_on").is_empty() {
+        fabric.deliver();
+        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+    }
+    // One that comes does not end the others, nor make them events again.
+    put("short", 5000, "hops < 9");
+    while rules("rule_on").len() < 2 {
+        fabric.deliver();
+        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+    }
+    assert_eq!((rules("rule_on"), rules("rule_off")), (vec!["short".to_owned(), "web".to_owned()], vec![]));
+    let flow = fabric.manager.get("/api/v1/flows")["flows"][0]["id"].as_str().unwrap().to_owned();
+    let flow = fabric.manager.get(&format!("/api/v1/flows/{flow}"));
+    assert_eq!(flow["intents"], json!(["long", "short", "web"]));
+    // The thresholds are those of the intents: no change is as large.
+    assert_eq!(fabric.manager.get("/api/v1/events?kind=change&metric=hop_latency")["events"], json!([]));
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_in_one_sentence() {
     let Some(fabric) = Fabric::start() else { return };
@@ -346,9 +384,10 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
             json!({"name": "a", "watch": ["hop_latency"], "budget": "9 reports/s"}),
             "add a filter per_hop or per_flow",
         ),
+        (json!({"name": "a", "watch": ["hop_latency"], "tell": {"rule": "hops > 5ms"}}), "hops"),
         (
-            json!({"name": "a", "watch": ["hop_latency"], "tell": {"rule": "hops > 1"}}),
-            "does not execute `rule`",
+            json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}, "tell": {"rule": "hops > 1"}}),
+            "remove `dscp`, or `tell`",
         ),
     ];
     for (body, reason) in intents {

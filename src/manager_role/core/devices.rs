@@ -157,6 +157,7 @@ impl Core {
             add_ports(&mut inventory, *node, &facts.ports);
         }
         self.manager.set_inventory(inventory, now);
+        self.asking.is_due = true;
     }
 }
 

@@ -1,12 +1,12 @@
 //! Intents as the manager's thread keeps them: added, replaced, removed, counted, and held to their budgets.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use manager::{
     IntentStatus,
     budget::Controller,
     device::{Mode, NodeId},
-    intent::{self, At, Intent, IntentSettings, Until},
+    intent::{self, At, Intent, Until},
     plan,
     reconcile::Phase,
     verify::{self, IntentCounters, State},
@@ -20,26 +20,29 @@ use super::{
         journal::Kept,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
-    Core, Error, Held, Wanted,
+    Core, Error, Held, Origin, Wanted,
 };
-use crate::config::manager::supported;
+use crate::config::{Settings, manager::supported};
 
 impl Core {
     /// Replaces the intents of the file.
-    pub(in crate::manager_role) fn set_file(&mut self, settings: &[IntentSettings], now: u64) {
+    pub(in crate::manager_role) fn set_file(&mut self, all: &Arc<Settings>, now: u64) {
+        self.asking.set_settings(Arc::clone(all));
+        let in_file = |(_, held): &(&String, &Held)| held.origin == Origin::File;
         let mut old: Vec<String> =
-            self.intents.iter().filter(|(_, held)| held.in_file).map(|(name, _)| name.clone()).collect();
-        for settings in settings {
+            self.intents.iter().filter(in_file).map(|(name, _)| name.clone()).collect();
+        for settings in &all.intents {
             let body = settings.show().to_written();
-            let Ok(intent) = read(&body, now) else { continue };
+            let Ok(intent) = read(&body, all.collects(), now) else { continue };
             let (name, by) = (intent.name.clone(), "file".to_owned());
             old.retain(|old| *old != name);
-            let before = self.intents.get(&name).filter(|held| held.in_file);
+            let before = self.intents.get(&name).filter(|held| held.origin == Origin::File);
             if before.is_none_or(|before| before.kept.body != body) {
                 let until = intent.until.map(|until| Until::At(until.end(now)));
                 let intent = Intent { until, ..intent };
                 self.forget(&name);
-                self.hold(Held { intent, kept: Kept { body, by, added: now }, in_file: true }, now);
+                let kept = Kept { body, by, added: now };
+                self.hold(Held { intent, kept, origin: Origin::File }, now);
                 self.note(now, "file", "add", &name, "");
             }
         }
@@ -52,6 +55,7 @@ impl Core {
     /// Takes over an intent. One that the present network refuses is kept, and compiled again when the network changes.
     pub(super) fn hold(&mut self, held: Held, now: u64) {
         let name = held.intent.name.clone();
+        self.asking.is_due = true;
         if !self.stopped
             && let Err(refusal) = self.manager.add_intent(held.intent.clone(), now)
         {
@@ -61,6 +65,7 @@ impl Core {
     }
 
     fn drop_intent(&mut self, name: &str, now: u64) {
+        self.asking.is_due = true;
         self.intents.remove(name);
         self.manager.remove_intent(name, now);
         self.forget(name);
@@ -79,7 +84,7 @@ impl Core {
     /// The reason; nothing changes.
     pub(crate) fn put(&mut self, wanted: Wanted, now: u64) -> Result<IntentView, Error> {
         let Wanted { body, by, if_match, is_new } = wanted;
-        let intent = read(&body, now).map_err(Error::Wrong)?;
+        let intent = read(&body, self.asking.collects(), now).map_err(Error::Wrong)?;
         let name = intent.name.clone();
         let before = self.intents.get(&name);
         let fits = |etag: &String| before.is_some_and(|held| etag == "*" || *etag == etag_of(held));
@@ -87,10 +92,11 @@ impl Core {
             return Err(Error::Stale);
         }
         let is_replaced = before.is_some();
-        if before.is_some_and(|held| held.in_file) {
+        if before.is_some_and(|held| held.origin == Origin::File) {
             return Err(in_file(&name));
         }
         self.manager.dry_run(&intent, now)?;
+        self.check_asked(&intent)?;
         // `until` counts from now, also after a restart.
         let end = intent.until.map(|until| until.end(now));
         let mut written = body;
@@ -101,7 +107,7 @@ impl Core {
         self.journal.keep(&name, &kept)?;
         self.forget(&name);
         let intent = Intent { until: end.map(Until::At), ..intent };
-        self.hold(Held { intent, kept, in_file: false }, now);
+        self.hold(Held { intent, kept, origin: Origin::Api }, now);
         self.note(now, &by, if is_replaced { "replace" } else { "add" }, &name, "");
         self.intent(&name, now)
     }
@@ -115,7 +121,7 @@ impl Core {
             let entries = intent.entries().ok()?;
             Some(entries.iter().map(manager::flows::FlowKey::to_match).collect())
         };
-        let intent = read(body, now).map_err(Error::Wrong)?;
+        let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
         let measuring = |(name, held): (&String, &Held)| {
             let outcome = self.manager.compiler().outcome(name)?;
             Some(Measuring {
@@ -137,11 +143,12 @@ impl Core {
     /// # Errors
     /// As [`Core::put`].
     pub(crate) fn dry_run(&self, body: &Value, expected: &Expected, now: u64) -> Result<PlanView, Error> {
-        let intent = read(body, now).map_err(Error::Wrong)?;
-        if self.intents.get(&intent.name).is_some_and(|held| held.in_file) {
+        let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
+        if self.intents.get(&intent.name).is_some_and(|held| held.origin == Origin::File) {
             return Err(in_file(&intent.name));
         }
         let (outcome, plan) = self.manager.dry_run(&intent, now)?;
+        self.check_asked(&intent)?;
         let links = self.manager.compiler().longest_path();
         let cost = plan::cost(outcome.mode, outcome.bits, intent.sample, links, None, expected.rate());
         let fewer = intent.tell.filter.is_some()
@@ -160,7 +167,7 @@ impl Core {
     /// There is none, or the file has it.
     pub(crate) fn remove(&mut self, name: &str, by: &str, now: u64) -> Result<(), Error> {
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
-        if held.in_file {
+        if held.origin == Origin::File {
             return Err(in_file(name));
         }
         self.journal.forget(name)?;
@@ -202,6 +209,9 @@ impl Core {
             _ => (0, 0.0),
         };
         let (mut state, mut text) = self.described(status.as_ref(), state);
+        if let Some(reason) = self.asking.left_out(name) {
+            text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
+        }
         if let Some(controller) = self.controllers.get(name) {
             text.push_str(&format!("; threshold {} by its budget", controller.detail().threshold));
         }
@@ -213,7 +223,7 @@ impl Core {
         IntentView {
             name: name.to_owned(),
             etag: etag_of(held),
-            origin: if held.in_file { "file" } else { "api" }.to_owned(),
+            origin: held.origin.word().to_owned(),
             by: held.kept.by.clone(),
             added: held.kept.added,
             end: status.as_ref().and_then(|status| status.end),
@@ -358,7 +368,7 @@ impl Core {
     }
 }
 
-pub(super) fn read(body: &Value, now: u64) -> Result<Intent, String> {
+pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, String> {
     if !body.is_object() {
         return Err(
             "write a table as in [[intents]], such as {\"name\": \"web\", \"watch\": [\"hop_latency\"]}"
@@ -366,7 +376,7 @@ pub(super) fn read(body: &Value, now: u64) -> Result<Intent, String> {
         );
     }
     let intent = intent::read_one(&settings::json::inline(body), now)?;
-    supported(&intent).map(|()| intent)
+    supported(&intent, collects).map(|()| intent)
 }
 
 fn etag_of(held: &Held) -> String {

@@ -438,6 +438,8 @@ export type FlowDetail = {
   id: string;
   /** True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was exhausted. */
   incomplete?: boolean | null;
+  /** The intents that its reports serve; absent without a manager in this process. */
+  intents?: Array<string> | null;
   /** Receive time of the latest report, nanoseconds since the Unix epoch. */
   last_seen: number;
   /** Node ids in forwarding order; null where a node id is unavailable. */
