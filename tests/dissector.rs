@@ -607,3 +607,22 @@ fn hostile_packets_make_no_lua_error() {
         assert!(out.matches("Refused (").count() > 1000, "nothing was refused");
     }
 }
+
+/// tshark's own dissector of LLDP reads what a hopwise switch sends, and every vector without an error, without a warning.
+#[test]
+fn lldp_is_dissected_without_a_warning() {
+    if !has_tshark("LLDP") {
+        return;
+    }
+    let good = |vector: &Vector| vector.kind == "lldp" && vector.expected[0].get("error").is_none();
+    let vectors: Vec<Vector> = vectors().into_iter().filter(good).collect();
+    let dir = TempDir::new();
+    let frames: Vec<Vec<u8>> = vectors.iter().map(|vector| vector.bytes.clone()).collect();
+    let file = dir.capture("lldp.pcap", &frames);
+    let fields =
+        ["lldp.time_to_live", "lldp.tlv.system.name", "lldp.port.desc", "_ws.expert", "_ws.malformed"];
+    let fields: Vec<&str> = fields.iter().flat_map(|field| ["-e", field]).collect();
+    let (out, _) = tshark(&file, &[&["-T", "fields", "-E", "occurrence=f"], &fields[..]].concat());
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines, ["121\ts1\tport 2\t\t", "0\t\t\t\t", "121\ts1\t\t\t", "121\t\t\t\t"]);
+}

@@ -2,6 +2,7 @@
 
 use wire::aggregate::{Aggregate, HEADER_LEN, Header, LONG_POSTCARD_LEN, SUMMARY_LEN};
 use wire::int::{header, shim};
+use wire::lldp::Lldpdu;
 use wire::report::{Report, v05, v10, v20};
 use wire::{Decoder, Hop, Layout, Profile, Refusal, Stack, Version};
 use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
@@ -56,6 +57,21 @@ pub fn aggregate(payload: &[u8], _: &Profile) {
     assert!(read.summaries().eq(aggregate.summaries()));
     let same = Header { record_len: header.record_len, ..*read.header() };
     assert_eq!(same, *header);
+}
+
+/// An LLDPDU, also behind an Ethernet header: its values are inside the bytes, writing them gives an LLDPDU with the same values, and
+/// no part of that is one.
+pub fn lldp(frame: &[u8], _: &Profile) {
+    for bytes in [frame, frame.get(ethernet::HEADER_LEN..).unwrap_or_default()] {
+        let Ok(lldpdu) = Lldpdu::parse(bytes) else { continue };
+        assert!(lldpdu.len() <= bytes.len());
+        let texts = [lldpdu.port_description, lldpdu.system_name].into_iter().flatten();
+        texts.chain([lldpdu.chassis.bytes, lldpdu.port.bytes]).for_each(|part| lies_in(part, bytes));
+        let mut again = vec![0xa5; lldpdu.len()];
+        assert_eq!(lldpdu.emit(&mut again), Ok(again.len()));
+        assert_eq!(Lldpdu::parse(&again), Ok(lldpdu));
+        assert!((0..again.len()).all(|len| Lldpdu::parse(&again[..len]).is_err()));
+    }
 }
 
 fn report_holds_together(report: &Report<'_>, payload: &[u8]) {

@@ -7,7 +7,7 @@ mod dta;
 mod intents;
 mod stages;
 
-pub use bytes::{aggregate, headers, packet, reports};
+pub use bytes::{aggregate, headers, lldp, packet, reports};
 pub use drivers::{path_map, pipeline_map, rules_file};
 pub use dta::{dta, memory, roce};
 pub use intents::intents;

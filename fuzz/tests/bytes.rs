@@ -117,6 +117,11 @@ fn roce() {
 }
 
 #[test]
+fn lldp() {
+    all_and_mutated(fuzz::lldp, 12);
+}
+
+#[test]
 fn memory() {
     all_and_mutated(fuzz::memory, 7);
 }

@@ -10,6 +10,7 @@
 pub mod allocations;
 pub mod datagrams;
 pub mod dta;
+pub mod lldp;
 pub mod meaning;
 pub mod modules;
 pub mod network;

@@ -1,8 +1,8 @@
 //! The expected lines of vectors: JSON with the keys in a fixed order.
 
-use crate::dta;
 use crate::object::{Object, error};
 use crate::vectors::{Kind, Vector};
+use crate::{dta, lldp};
 use wire::aggregate::{Aggregate, PacketFields, Postcard, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
 use wire::ioam::{Node, Trace};
@@ -35,6 +35,7 @@ pub fn meaning(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<String> {
         Kind::Dta => vec![dta::report(bytes)],
         Kind::DtaControl => vec![dta::control(bytes)],
         Kind::Roce => vec![dta::roce(bytes)],
+        Kind::Lldp => vec![lldp::frame(bytes)],
     }
 }
 

@@ -1,8 +1,8 @@
 //! Parses and writes packets: every header is parsed and emitted, every item goes through a hop. Buffers are filled with 0xA5 first,
 //! so that unwritten bytes show up.
 
-use crate::dta;
 use crate::vectors::Kind;
+use crate::{dta, lldp};
 use wire::aggregate::{HEADER_LEN, LONG_POSTCARD_LEN, POSTCARD_LEN, SUMMARY_LEN};
 use wire::ethernet::ethertype;
 use wire::int::shim::{self, Next, Shim1, Shim2};
@@ -28,6 +28,7 @@ pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
         Kind::Dta => dta::report_again(bytes),
         Kind::DtaControl => dta::control_again(bytes),
         Kind::Roce => dta::roce_again(bytes),
+        Kind::Lldp => lldp::again(bytes),
     }
 }
 

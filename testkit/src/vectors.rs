@@ -25,6 +25,8 @@ pub enum Kind {
     DtaControl,
     /// An Ethernet frame with RoCEv2.
     Roce,
+    /// An Ethernet frame with LLDP.
+    Lldp,
 }
 
 /// One vector.
@@ -115,6 +117,7 @@ fn kind(name: &str) -> Kind {
         "dta" => Kind::Dta,
         "dta_control" => Kind::DtaControl,
         "roce" => Kind::Roce,
+        "lldp" => Kind::Lldp,
         _ => panic!("unknown kind {name}"),
     }
 }

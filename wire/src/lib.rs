@@ -40,6 +40,7 @@ pub mod int;
 pub mod ioam;
 pub mod ipv4;
 pub mod ipv6;
+pub mod lldp;
 pub mod mpls;
 pub mod packet;
 pub mod profile;

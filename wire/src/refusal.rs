@@ -121,6 +121,8 @@ pub enum Refusal {
     BadRocePad,
     /// RoCEv2: an opcode that is not supported.
     BadRoceOpcode,
+    /// LLDP: a mandatory TLV is missing, misplaced or repeated, or the length of a TLV is not one that its type allows.
+    BadLldp,
     /// The configuration does not allow this address to report here.
     SenderNotAllowed,
     /// The configuration does not allow this address to report as the node that the header names, or the header names none.
@@ -186,6 +188,7 @@ impl Refusal {
         Self::BadRoceLength,
         Self::BadRocePad,
         Self::BadRoceOpcode,
+        Self::BadLldp,
         Self::SenderNotAllowed,
         Self::NodeNotAllowed,
     ];
@@ -203,6 +206,7 @@ impl Refusal {
     }
 
     /// The cause as a word, for counters and JSON.
+    #[expect(clippy::too_many_lines, reason = "a table")]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -261,6 +265,7 @@ impl Refusal {
             Self::BadRoceLength => "bad_roce_length",
             Self::BadRocePad => "bad_roce_pad",
             Self::BadRoceOpcode => "bad_roce_opcode",
+            Self::BadLldp => "bad_lldp",
             Self::SenderNotAllowed => "sender_not_allowed",
             Self::NodeNotAllowed => "node_not_allowed",
         }

@@ -6,6 +6,7 @@ mod brief_any;
 mod captures;
 mod dta;
 mod headers;
+mod lldp;
 mod roce;
 mod single;
 mod vectors;

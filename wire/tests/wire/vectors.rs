@@ -204,7 +204,7 @@ fn a_truncated_dta_report_or_control_message_is_refused() {
 fn read_all(bytes: &[u8], profile: &Profile) {
     let kinds =
         [Kind::Frame, Kind::Payload, Kind::Packet, Kind::Aggregate, Kind::Dta, Kind::DtaControl, Kind::Roce];
-    for kind in kinds {
+    for kind in kinds.into_iter().chain([Kind::Lldp]) {
         std::hint::black_box(meaning::meaning(kind, bytes, profile));
     }
     let _ = wire::peek(bytes, profile);

@@ -1,0 +1,180 @@
+//! LLDP (IEEE 802.1AB): the LLDPDU by which a port announces itself to its neighbour.
+//!
+//! An LLDPDU is a sequence of TLVs: a word of a 7-bit type and a 9-bit length, and that many bytes. Chassis ID, Port ID and Time To
+//! Live come first, in this order and once each; End Of LLDPDU is last. Without it, an LLDPDU could not be told from a truncated one.
+
+use crate::bytes::{put_u16, try_u16, u16_at};
+use crate::refusal::{EmitError, Refusal};
+
+/// EtherType.
+pub const ETHERTYPE: u16 = 0x88cc;
+/// Destination of frames that no bridge forwards: "nearest bridge".
+pub const NEAREST_BRIDGE: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e];
+/// Longest Chassis ID and Port ID, bytes, without their subtype.
+pub const MAX_ID_LEN: usize = 255;
+/// Longest Port Description and System Name, bytes.
+pub const MAX_TEXT_LEN: usize = 255;
+
+/// Bytes of a TLV's type and length.
+const TLV_HEADER_LEN: usize = 2;
+
+mod tlv {
+    pub(super) const END: u8 = 0;
+    pub(super) const CHASSIS_ID: u8 = 1;
+    pub(super) const PORT_ID: u8 = 2;
+    pub(super) const TIME_TO_LIVE: u8 = 3;
+    pub(super) const PORT_DESCRIPTION: u8 = 4;
+    pub(super) const SYSTEM_NAME: u8 = 5;
+}
+
+/// Subtypes of a Chassis ID that have a form of their own.
+pub mod chassis {
+    /// A MAC address.
+    pub const MAC: u8 = 4;
+    /// A name that the system assigned.
+    pub const LOCAL: u8 = 7;
+}
+
+/// Subtypes of a Port ID that have a form of their own.
+pub mod port {
+    /// A MAC address.
+    pub const MAC: u8 = 3;
+    /// The name of an interface.
+    pub const INTERFACE_NAME: u8 = 5;
+    /// A name that the system assigned.
+    pub const LOCAL: u8 = 7;
+}
+
+/// A Chassis ID or Port ID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Id<'a> {
+    /// What it consists of.
+    pub subtype: u8,
+    /// 1 to 255 bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Id<'a> {
+    fn parse(value: &'a [u8]) -> Result<Self, Refusal> {
+        match value.split_first() {
+            Some((&subtype, bytes)) if (1..=MAX_ID_LEN).contains(&bytes.len()) => Ok(Self { subtype, bytes }),
+            _ => Err(Refusal::BadLldp),
+        }
+    }
+}
+
+/// An LLDPDU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lldpdu<'a> {
+    /// The system.
+    pub chassis: Id<'a>,
+    /// The port from which it was sent.
+    pub port: Id<'a>,
+    /// Seconds for which it is valid; 0: the port is no longer there.
+    pub ttl: u16,
+    /// Port Description.
+    pub port_description: Option<&'a [u8]>,
+    /// System Name.
+    pub system_name: Option<&'a [u8]>,
+}
+
+impl<'a> Lldpdu<'a> {
+    /// Reads the payload of a frame. TLVs of other types are skipped; of several descriptions or names, the first counts. What
+    /// follows the end is padding.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if the bytes end before End Of LLDPDU; [`Refusal::BadLldp`] if one of the first three TLVs is missing,
+    /// misplaced or repeated, or if the length of a TLV is not one that its type allows.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        let mut tlvs = Tlvs(bytes);
+        let chassis = Id::parse(tlvs.expect(tlv::CHASSIS_ID)?)?;
+        let port = Id::parse(tlvs.expect(tlv::PORT_ID)?)?;
+        let ttl = try_u16(tlvs.expect(tlv::TIME_TO_LIVE)?, 0).ok_or(Refusal::BadLldp)?;
+        let mut lldpdu = Self { chassis, port, ttl, port_description: None, system_name: None };
+        loop {
+            let (kind, value) = tlvs.next()?;
+            let text = match kind {
+                tlv::END if value.is_empty() => return Ok(lldpdu),
+                tlv::END | tlv::CHASSIS_ID | tlv::PORT_ID | tlv::TIME_TO_LIVE => {
+                    return Err(Refusal::BadLldp);
+                }
+                tlv::PORT_DESCRIPTION => &mut lldpdu.port_description,
+                tlv::SYSTEM_NAME => &mut lldpdu.system_name,
+                _ => continue,
+            };
+            if value.len() > MAX_TEXT_LEN {
+                return Err(Refusal::BadLldp);
+            }
+            text.get_or_insert(value);
+        }
+    }
+
+    /// Bytes that [`Lldpdu::emit`] writes.
+    pub fn len(&self) -> usize {
+        let texts = [self.port_description, self.system_name];
+        let texts = texts.into_iter().flatten().map(|text| TLV_HEADER_LEN + text.len()).sum::<usize>();
+        let ids = [self.chassis, self.port].map(|id| TLV_HEADER_LEN + 1 + id.bytes.len());
+        ids[0] + ids[1] + TLV_HEADER_LEN + 2 + texts + TLV_HEADER_LEN
+    }
+
+    /// Always false: three TLVs are mandatory.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the LLDPDU and returns its length.
+    ///
+    /// # Errors
+    /// `out` is too short, or an identifier or text is too long or, if an identifier, empty.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
+        let ids = [self.chassis, self.port];
+        let mut texts = [self.port_description, self.system_name].into_iter().flatten();
+        if ids.iter().any(|id| !(1..=MAX_ID_LEN).contains(&id.bytes.len()))
+            || texts.any(|text| text.len() > MAX_TEXT_LEN)
+        {
+            return Err(EmitError::Invalid(Refusal::BadLldp));
+        }
+        let len = self.len();
+        let out = out.get_mut(..len).ok_or(EmitError::Short(len))?;
+        let mut at = 0;
+        let mut put = |kind: u8, parts: [&[u8]; 2]| {
+            let len = parts[0].len() + parts[1].len();
+            put_u16(out, at, u16::from(kind) << 9 | len as u16);
+            at += TLV_HEADER_LEN;
+            for part in parts {
+                out[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+        };
+        put(tlv::CHASSIS_ID, [&[self.chassis.subtype], self.chassis.bytes]);
+        put(tlv::PORT_ID, [&[self.port.subtype], self.port.bytes]);
+        put(tlv::TIME_TO_LIVE, [&self.ttl.to_be_bytes(), &[]]);
+        if let Some(text) = self.port_description {
+            put(tlv::PORT_DESCRIPTION, [text, &[]]);
+        }
+        if let Some(text) = self.system_name {
+            put(tlv::SYSTEM_NAME, [text, &[]]);
+        }
+        put(tlv::END, [&[], &[]]);
+        Ok(len)
+    }
+}
+
+/// The TLVs that have not been read.
+struct Tlvs<'a>(&'a [u8]);
+
+impl<'a> Tlvs<'a> {
+    fn next(&mut self) -> Result<(u8, &'a [u8]), Refusal> {
+        let (header, rest) = self.0.split_at_checked(TLV_HEADER_LEN).ok_or(Refusal::Truncated)?;
+        let word = u16_at(header, 0);
+        let (value, rest) = rest.split_at_checked(usize::from(word & 0x1ff)).ok_or(Refusal::Truncated)?;
+        self.0 = rest;
+        Ok(((word >> 9) as u8, value))
+    }
+
+    /// The value of the next TLV, which must be of this type.
+    fn expect(&mut self, kind: u8) -> Result<&'a [u8], Refusal> {
+        let (found, value) = self.next()?;
+        if found == kind { Ok(value) } else { Err(Refusal::BadLldp) }
+    }
+}
