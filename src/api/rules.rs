@@ -23,11 +23,14 @@ use crate::{
 };
 
 /// The parameters of `GET /switch/rules`.
-pub(super) const RULES: &[Param] = &[Param::new(
-    "wait",
-    "Wait for another version than this `etag`, up to 20 s; the response has the version then in force.",
-    Form::Text,
-)];
+pub(super) const RULES: &[Param] = &[
+    Param::new(
+        "wait",
+        "Wait for another version than this `etag`, up to 20 s; the response has the version then in force.",
+        Form::Text,
+    ),
+    Param::integer("seen", "With `wait`: wait for another number of `neighbour_changes`, too.", 0, u64::MAX),
+];
 
 /// Changes of rules.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,7 +49,7 @@ pub(crate) async fn rules(
     params: Params,
 ) -> Result<Json<RulesView>, Refusal> {
     let params = params.only(RULES)?;
-    Ok(Json(handle(&context)?.rules(params.text("wait")).await?))
+    Ok(Json(handle(&context)?.rules(params.text("wait"), params.number("seen")?).await?))
 }
 
 /// Makes the requester the only writer.

@@ -53,6 +53,8 @@ section! {
         pub(crate) address: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
         /// Source address of ICMPv6 errors. Not set: an address that ends in the node ID.
         pub(crate) address6: Option<IpAddr> = None,
+        /// Announce the ports by LLDP (IEEE 802.1AB), and hear their neighbours: a manager learns the links from it.
+        pub(crate) lldp: bool = true,
         /// Size of the RX ring of each port, frames.
         pub(crate) ring: usize = 1024,
         /// Seed of the random loss and reordering; the same seed selects the same frames.

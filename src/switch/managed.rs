@@ -39,7 +39,16 @@ pub(crate) struct Managed {
     /// Changes since the start.
     changes: u64,
     file: Option<PathBuf>,
-    version: watch::Sender<String>,
+    version: watch::Sender<Version>,
+}
+
+/// What a manager waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// The version of the rules.
+    pub(crate) etag: String,
+    /// Changes of neighbours since the start.
+    pub(crate) neighbours: u64,
 }
 
 /// The contents of the state file.
@@ -99,7 +108,7 @@ impl Managed {
         let (election, rules) = saved.unwrap_or_default();
         let file = settings.state.clone();
         let managed =
-            Self { rules, election, start, changes: 0, file, version: watch::channel(String::new()).0 };
+            Self { rules, election, start, changes: 0, file, version: watch::channel(Version::default()).0 };
         managed.publish();
         if !managed.forwards() {
             tracing::info!("the switch waits for its manager: it forwards nothing until it has its rules");
@@ -123,12 +132,20 @@ impl Managed {
     }
 
     /// Changes with the version.
-    pub(crate) fn versions(&self) -> watch::Receiver<String> {
+    pub(crate) fn versions(&self) -> watch::Receiver<Version> {
         self.version.subscribe()
     }
 
+    /// Takes over how often neighbours have changed.
+    pub(crate) fn set_neighbours(&self, changes: u64) {
+        self.version.send_if_modified(|version| {
+            let before = std::mem::replace(&mut version.neighbours, changes);
+            before != changes
+        });
+    }
+
     fn publish(&self) {
-        self.version.send_replace(self.etag().0);
+        self.version.send_modify(|version| version.etag = self.etag().0);
     }
 
     /// Whether it may forward packets.

@@ -3,6 +3,7 @@
 mod change;
 mod checksum_log;
 pub(crate) mod dta;
+mod lldp;
 mod managed;
 mod ports;
 mod view;
@@ -24,6 +25,7 @@ use tokio::{sync::oneshot, time};
 use crate::{config::switch::SwitchSettings, control::Control, intercept::SwitchEnd, lock::lock};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
+use managed::Version;
 pub(crate) use managed::{Managed, Proposal, Refused};
 pub(crate) use ports::Forwarder;
 use terminal::CliError;
@@ -168,21 +170,26 @@ impl Handle {
         lock(&self.last).clone()
     }
 
-    /// Its rules; `known`: waits for another version than this one, for a while.
+    /// Its rules; `known`: waits for another version than this one, for a while; `seen`: or for another number of changes of
+    /// neighbours than this one.
     ///
     /// # Errors
     /// The switch is overloaded, or has no manager.
-    pub(crate) async fn rules(&self, known: Option<&str>) -> Result<RulesView, RulesError> {
+    pub(crate) async fn rules(
+        &self,
+        known: Option<&str>,
+        seen: Option<u64>,
+    ) -> Result<RulesView, RulesError> {
         let read = |forwarder: &mut Forwarder| {
             let view = forwarder.rules_view()?;
             Some((view, forwarder.managed()?.versions()))
         };
         let (view, mut versions) =
             self.ask(read).await.ok_or(RulesError::Silent)?.ok_or(Refused::NotManaged)?;
-        if known != Some(view.etag()) {
-            return Ok(view);
-        }
-        let other = async { versions.wait_for(|version| Some(version.as_str()) != known).await.is_ok() };
+        let Some(known) = known else { return Ok(view) };
+        let is_other =
+            |version: &Version| version.etag != known || seen.is_some_and(|seen| seen != version.neighbours);
+        let other = async { versions.wait_for(is_other).await.is_ok() };
         match time::timeout(LONGEST_WAIT, other).await {
             // The switch has ended.
             Ok(false) => Err(RulesError::Silent),

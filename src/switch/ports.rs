@@ -20,6 +20,7 @@ use super::{
     Requests, change,
     checksum_log::ChecksumLog,
     dta::{Destinations, Dta},
+    lldp::{self, Lldp},
     managed::{Managed, Prepared, Proposal, Refused},
 };
 use crate::config::{
@@ -41,6 +42,8 @@ pub(crate) struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) reports: Reports,
     pub(super) dta: Option<Dta>,
+    /// `None`: switched off.
+    pub(super) lldp: Option<Lldp>,
     /// The connection to the translator for which reports are intercepted.
     intercept: Option<SwitchEnd>,
     staged: Vec<Staged>,
@@ -125,6 +128,7 @@ pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &Atomi
         }
     }
     forwarder.close_intercepted();
+    forwarder.close_lldp();
 }
 
 impl Forwarder {
@@ -163,6 +167,7 @@ impl Forwarder {
         let dta = settings.dta.as_ref();
         let dta =
             dta.map(|dta| Dta::open(dta, settings.node, clock.now(), router.switch_mut())).transpose()?;
+        let lldp = Lldp::new(&file);
         let mut forwarder = Self {
             file,
             settings,
@@ -171,6 +176,7 @@ impl Forwarder {
             ports,
             reports: Reports::default(),
             dta,
+            lldp,
             intercept,
             staged,
             clock,
@@ -189,6 +195,7 @@ impl Forwarder {
         let pending = self.intercept.as_ref().is_some_and(|end| end.reports.is_pending());
         let retry = if pending { now + RETRY } else { u64::MAX };
         let next = self.router.next().unwrap_or(u64::MAX).min(self.next_check).min(dta).min(retry);
+        let next = next.min(self.lldp.as_ref().map_or(u64::MAX, Lldp::next));
         let rest = next.saturating_sub(now);
         if rest <= AWAKE {
             std::hint::spin_loop();
@@ -236,6 +243,7 @@ impl Forwarder {
             busy |= self.receive(index) > 0;
         }
         self.exchange();
+        self.announce(now);
         self.send();
         self.report();
         if let Some(dta) = &mut self.dta {
@@ -246,14 +254,43 @@ impl Forwarder {
 
     /// Receives a burst of frames from a port.
     fn receive(&mut self, index: usize) -> usize {
-        let Self { router, ports, staged, clock, scratch, intercept, .. } = self;
+        let Self { router, ports, staged, clock, scratch, intercept, lldp, .. } = self;
         let frames = &mut ports[index].frames;
         if !frames.is_ready() {
             return 0;
         }
         let now = clock.now();
         let mut staging = Staging::new(staged, intercept);
-        frames.receive(BURST, &mut |arrived| receive(router, index, now, &arrived, scratch, &mut staging))
+        frames.receive(BURST, &mut |arrived| match lldp {
+            Some(lldp) if lldp::is_lldp(arrived.data) => match lldp.receive(now, index, arrived.data) {
+                Ok(()) => router.consumed(index, arrived.data.len()),
+                Err(_) => router.unreadable(index),
+            },
+            _ => receive(router, index, now, &arrived, scratch, &mut staging),
+        })
+    }
+
+    /// Sends the LLDPDUs that are due, and tells the manager of other neighbours.
+    fn announce(&mut self, now: u64) {
+        let Self { lldp: Some(lldp), router, ports, staged, settings, managed, .. } = self else { return };
+        let works = |index: usize| ports[index].failed.is_none();
+        lldp.poll(now, &settings.ports, &works, &mut |index, frame| {
+            router.originated(index, frame.len());
+            staged[index].push(frame);
+        });
+        if let Some(managed) = managed {
+            managed.set_neighbours(lldp.changes());
+        }
+    }
+
+    /// Announces that the ports are going away.
+    fn close_lldp(&mut self) {
+        let Self { lldp: Some(lldp), router, staged, settings, .. } = self else { return };
+        lldp.close(&settings.ports, &mut |index, frame| {
+            router.originated(index, frame.len());
+            staged[index].push(frame);
+        });
+        self.send();
     }
 
     /// Passes intercepted reports to the translator, and its messages to the router.
@@ -521,14 +558,28 @@ impl<'a> Staging<'a> {
     }
 }
 
+impl Staged {
+    /// The buffer of the next frame.
+    fn next(&mut self) -> &mut Vec<u8> {
+        if self.used == self.frames.len() {
+            self.frames.push(Vec::new());
+        }
+        self.used += 1;
+        &mut self.frames[self.used - 1]
+    }
+
+    fn push(&mut self, frame: &[u8]) {
+        let next = self.next();
+        next.clear();
+        next.extend_from_slice(frame);
+    }
+}
+
 impl Wires for Staging<'_> {
     fn send(&mut self, port: usize, frame: &mut Vec<u8>) {
-        let Some(staged) = self.staged.get_mut(port) else { return };
-        if staged.used == staged.frames.len() {
-            staged.frames.push(Vec::new());
+        if let Some(staged) = self.staged.get_mut(port) {
+            std::mem::swap(staged.next(), frame);
         }
-        std::mem::swap(&mut staged.frames[staged.used], frame);
-        staged.used += 1;
     }
 
     fn deliver(&mut self, to: usize, from: SocketAddr, payload: &[u8]) -> bool {

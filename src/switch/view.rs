@@ -5,7 +5,12 @@ use detect::detector::{Counts, Decision};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DtaView, managed::WATCH_ENTRIES, ports::Forwarder};
+use super::{
+    DtaView,
+    lldp::{Lldp, NeighbourView},
+    managed::WATCH_ENTRIES,
+    ports::Forwarder,
+};
 use crate::config::{filter::FilterSettings, switch::Item};
 use crate::rules::{self, ElectionView, RuleView};
 use crate::view::NamedCounts;
@@ -64,6 +69,9 @@ pub(crate) struct RulesView {
     pub(crate) capabilities: CapabilitiesView,
     /// Its ports.
     pub(crate) ports: Vec<RulesPortView>,
+    /// Changes of the neighbours of ports since the start.
+    #[serde(default)]
+    pub(crate) neighbour_changes: u64,
     /// The rules.
     pub(crate) rules: Vec<RuleView>,
 }
@@ -94,13 +102,9 @@ pub(crate) struct RulesPortView {
     pub(crate) up: bool,
     /// Longest IP packet, bytes.
     pub(crate) mtu: u16,
-}
-
-impl RulesView {
-    /// Version of the rules.
-    pub(crate) fn etag(&self) -> &str {
-        &self.etag
-    }
+    /// The neighbour that announces itself by LLDP; null: none, or `lldp` is false.
+    #[serde(default)]
+    pub(crate) neighbour: Option<NeighbourView>,
 }
 
 /// Every frame: `received + originated = sent + consumed + queued + dropped`.
@@ -109,11 +113,11 @@ impl RulesView {
 pub(crate) struct Totals {
     /// Frames received.
     received: u64,
-    /// ARP, neighbour discovery and ICMP frames that the switch sent itself, and messages of a translator to reporters.
+    /// ARP, neighbour discovery, ICMP and LLDP frames that the switch sent itself, and messages of a translator to reporters.
     pub(crate) originated: u64,
     /// Frames sent.
     sent: u64,
-    /// ARP, neighbour discovery and other frames for the switch itself, and intercepted reports.
+    /// ARP, neighbour discovery, LLDP and other frames for the switch itself, and intercepted reports.
     pub(crate) consumed: u64,
     /// Of those consumed: DTA reports intercepted for the translator of this process.
     pub(crate) intercepted: u64,
@@ -153,6 +157,9 @@ pub(crate) struct PortView {
     settings: Value,
     /// Effective MTU, bytes.
     mtu: u16,
+    /// The neighbour that announces itself by LLDP; null: none, or `lldp` is false.
+    #[serde(default)]
+    neighbour: Option<NeighbourView>,
     /// Frames received.
     pub(crate) received: u64,
     /// Bytes of these frames.
@@ -378,6 +385,7 @@ impl Forwarder {
             failed: self.ports[index].failed.clone(),
             settings: settings.show().to_json(),
             mtu: port.mtu,
+            neighbour: self.neighbour(index),
             received: stats.received,
             received_bytes: stats.received_bytes,
             sent: stats.sent,
@@ -397,14 +405,18 @@ impl Forwarder {
     /// The rules of its manager; `None`: it has none.
     pub(crate) fn rules_view(&self) -> Option<RulesView> {
         let managed = self.managed()?;
-        let ports = self.router.config().ports.iter().zip(&self.settings.ports);
-        let port = |(port, settings): (&dataplane::router::Port, &crate::config::switch::PortSettings)| {
+        let ports = self.router.config().ports.iter().zip(&self.settings.ports).enumerate();
+        let port = |(index, (port, settings)): (
+            usize,
+            (&dataplane::router::Port, &crate::config::switch::PortSettings),
+        )| {
             RulesPortView {
                 number: settings.number,
                 interface: settings.interface.clone(),
                 edge: settings.edge,
                 up: settings.up,
                 mtu: port.mtu,
+                neighbour: self.neighbour(index),
             }
         };
         Some(RulesView {
@@ -419,8 +431,13 @@ impl Forwarder {
                 filter_entries: dataplane::filter::MAX_FILTERS,
             },
             ports: ports.map(port).collect(),
+            neighbour_changes: self.lldp.as_ref().map_or(0, Lldp::changes),
             rules: rules::views(managed.rules()),
         })
+    }
+
+    fn neighbour(&self, index: usize) -> Option<NeighbourView> {
+        self.lldp.as_ref()?.neighbour(index)
     }
 
     /// The settings of a port now.

@@ -344,6 +344,24 @@ impl Router {
         }
     }
 
+    /// Counts a frame of `len` bytes received on the port with index `port` that the caller consumed itself.
+    pub fn consumed(&mut self, port: usize, len: usize) {
+        if let Some(stats) = self.stats.ports.get_mut(port) {
+            stats.received += 1;
+            stats.received_bytes += len as u64;
+            self.stats.consumed += 1;
+        }
+    }
+
+    /// Counts a frame of `len` bytes of the caller's own that it sends by the port with index `port`.
+    pub fn originated(&mut self, port: usize, len: usize) {
+        if let Some(stats) = self.stats.ports.get_mut(port) {
+            self.stats.originated += 1;
+            stats.sent += 1;
+            stats.sent_bytes += len as u64;
+        }
+    }
+
     /// Replaces the watch list.
     ///
     /// # Errors

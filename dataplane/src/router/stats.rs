@@ -143,9 +143,10 @@ pub struct QueueStats {
 pub struct Stats {
     /// Counters of each port, by its index.
     pub ports: Vec<PortStats>,
-    /// Frames originated here: ARP, neighbour discovery, ICMP errors, replies.
+    /// Frames originated here: ARP, neighbour discovery, ICMP errors, replies, and those of the caller.
     pub originated: u64,
-    /// Frames consumed here: ARP, neighbour discovery, packets sent for measurement only, intercepted datagrams.
+    /// Frames consumed here: ARP, neighbour discovery, packets sent for measurement only, intercepted datagrams, and those
+    /// that the caller consumed.
     pub consumed: u64,
     /// Consumed datagrams that were passed to [`Wires::deliver`](super::Wires::deliver).
     pub intercepted: u64,
