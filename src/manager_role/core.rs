@@ -4,7 +4,11 @@ mod devices;
 mod intents;
 mod tell;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use manager::{
     Manager,
@@ -23,6 +27,7 @@ use super::{
     Local,
     drivers::Driver,
     journal::{Entry, Journal, Kept},
+    learn::Link,
     progress::{Progress, States},
     view::{DomainView, EntryView, ManagerHistoryView, PlanView},
 };
@@ -39,6 +44,8 @@ pub(crate) struct Core {
     /// As configured; what devices say is added to it.
     inventory: Inventory,
     facts: BTreeMap<NodeId, Facts>,
+    /// Links that the collector has learned.
+    learned: BTreeSet<Link>,
     drivers: BTreeMap<NodeId, Driver>,
     journal: Journal,
     intents: BTreeMap<String, Held>,
@@ -141,6 +148,7 @@ impl Core {
             manager: Manager::new(settings.core(&inventory)),
             inventory,
             facts: BTreeMap::new(),
+            learned: BTreeSet::new(),
             drivers: BTreeMap::new(),
             journal,
             intents: BTreeMap::new(),

@@ -13,7 +13,7 @@ use manager::{
         Answer, Capabilities, Change, Command, DeviceEvent, Election, Etag, NodeId, Request as Order,
         Restart, State,
     },
-    driver::{Facts, Message, PortFacts},
+    driver::{Facts, Message, Neighbour, PortFacts},
 };
 use rustls::ClientConfig;
 use serde_json::{Value, json};
@@ -185,13 +185,17 @@ pub(super) fn capabilities() -> Capabilities {
 }
 
 fn facts(view: &RulesView) -> Facts {
-    let port = |port: &RulesPortView| PortFacts {
-        port: u32::from(port.number),
-        name: Some(port.interface.clone()),
-        mtu: Some(u32::from(port.mtu)),
-        hosts: port.edge,
-        neighbour: None,
-    };
+    let port =
+        |port: &RulesPortView| PortFacts {
+            port: u32::from(port.number),
+            name: Some(port.interface.clone()),
+            mtu: Some(u32::from(port.mtu)),
+            hosts: port.edge,
+            // Whose link it is, is not known if several systems are heard.
+            neighbour: port.neighbour.as_ref().filter(|neighbour| !neighbour.several).map(|neighbour| {
+                Neighbour { system: neighbour.system.clone(), port: neighbour.port.clone() }
+            }),
+        };
     let CapabilitiesView { bits, watch_entries, filter_entries } = view.capabilities;
     let capabilities = Capabilities { bits, watch_entries, filter_entries, ..capabilities() };
     Facts { capabilities, ports: view.ports.iter().map(port).collect() }
@@ -212,10 +216,12 @@ fn state(view: &RulesView) -> Answer {
 
 /// Tells when the rules change without the driver's doing, when the switch is lost, and what it says about itself.
 async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
-    let (mut last, mut facts): (Option<String>, Option<Facts>) = (None, None);
+    let (mut last, mut seen, mut facts): (Option<String>, u64, Option<Facts>) = (None, 0, None);
     let mut was_there = true;
     loop {
-        let path = last.as_ref().map_or_else(|| "/rules".to_owned(), |etag| format!("/rules?wait={etag}"));
+        let path = last
+            .as_ref()
+            .map_or_else(|| "/rules".to_owned(), |etag| format!("/rules?wait={etag}&seen={seen}"));
         let view = match time::timeout(LONG_POLL, watched(&address, &path)).await {
             Ok(view) => view,
             Err(_) => Err("does not answer in time".to_owned()),
@@ -227,7 +233,7 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
                 if is_new && last.is_some() && lock(&known).etag != view.etag {
                     tell(Message::Event(address.node, DeviceEvent::Changed));
                 }
-                last = Some(view.etag.clone());
+                (last, seen) = (Some(view.etag.clone()), view.neighbour_changes);
                 let now = self::facts(&view);
                 if facts.as_ref() != Some(&now) {
                     facts = Some(now.clone());

@@ -5,6 +5,7 @@ mod count;
 mod drivers;
 mod hopwise;
 mod journal;
+mod learn;
 mod progress;
 pub(crate) mod view;
 
@@ -183,8 +184,12 @@ async fn run(mut core: Core, mut queue: mpsc::Receiver<Event>, own: Handle, moni
 
 /// Counts once a second what the collector knows of the flows of intents.
 async fn count(own: Handle, monitor: Arc<Monitor>) {
+    let mut learning = learn::Learning::default();
     loop {
         time::sleep(COUNT_INTERVAL).await;
+        if let Some(links) = learning.learn(&monitor, nic::time::now()).await {
+            own.ask(move |core, now| core.learn(links, now)).await;
+        }
         let arrived = count::arrivals(&monitor);
         own.ask(move |core, now| core.compare(&arrived, now)).await;
         let watched = own.ask(|core, _| core.watched()).await.unwrap_or_default();

@@ -154,6 +154,21 @@ pub(crate) struct DevicePortView {
     pub(crate) source: bool,
     /// It is an INT sink now.
     pub(crate) sink: bool,
+    /// The neighbour that the device hears by LLDP.
+    #[serde(default)]
+    pub(crate) neighbour: Option<NeighbourView>,
+}
+
+/// A neighbour of a port, as LLDP announces it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceNeighbour"))]
+pub(crate) struct NeighbourView {
+    /// Its system name, or its chassis id.
+    pub(crate) system: String,
+    /// Its port id: the name of an interface, as a rule.
+    pub(crate) port: String,
+    /// Why it is no link, in one sentence; null: it is one.
+    pub(crate) note: Option<String>,
 }
 
 /// Changes that lead from what is to what is wanted.
@@ -232,6 +247,9 @@ pub(crate) struct DomainView {
     pub(crate) contradictions: Vec<String>,
     /// Names of hosts, for `at.between` of intents: the first thousand.
     pub(crate) hosts: Vec<String>,
+    /// Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …` accepts one.
+    #[serde(default)]
+    pub(crate) suggestions: Vec<String>,
 }
 
 /// The history, newest first.
@@ -416,6 +434,7 @@ impl DeviceView {
                 mtu: inventory.mtu((node, port)),
                 source: has(Rule::Source(port)),
                 sink: has(Rule::Sink(port)),
+                neighbour: None,
             }
         };
         let device = inventory.device(node);

@@ -64,7 +64,8 @@ fn switch(index: usize) -> String {
     )
 }
 
-fn manager(files: &TempDir) -> String {
+/// The file of the manager. `links`: those between the switches are written in it.
+fn manager(files: &TempDir, links: bool) -> String {
     let device = |index: usize| {
         let (name, number) = (NAMES[index], index + 1);
         let edge = ["edge = [1]", "", "edge = [2]"][index];
@@ -78,19 +79,27 @@ fn manager(files: &TempDir) -> String {
     format!(
         "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\ndir = \"{}\"\n[collector]\nlisten = [\"udp://*:9555\"]\n\
          [manager]\ncollectors = [{{ address = \"127.0.0.9:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\nca = {:?}\n\
-         {}{}{}[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n[[inventory.links]]\nbetween = [\"s2:2\", \"s3:1\"]\n",
+         {}{}{}{}",
         files.join("store").display(),
         files.join("manager.sqlite").display(),
         tls::file("ca.pem"),
         device(0),
         device(1),
-        device(2)
+        device(2),
+        if links { LINKS } else { "" }
     )
 }
+
+const LINKS: &str = "[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n\
+                     [[inventory.links]]\nbetween = [\"s2:2\", \"s3:1\"]\n";
 
 impl Fabric {
     /// `None`, reported as skipped: not possible on this machine.
     fn start() -> Option<Self> {
+        Self::start_with(true)
+    }
+
+    fn start_with(links_in_file: bool) -> Option<Self> {
         let (fabric, hosts) = match links() {
             Ok(links) => links,
             Err(error) => {
@@ -109,7 +118,7 @@ impl Fabric {
             Program::start_in(Some(fabric.name()), &files.join("."), &format!("{name}.toml"), text)
         };
         let switches = NAMES.iter().enumerate().map(|(index, name)| start(name, &switch(index))).collect();
-        let manager = start("manager", &manager(&files));
+        let manager = start("manager", &manager(&files, links_in_file));
         Some(Self { sender, receiver, manager, switches, files, fabric, _hosts: hosts })
     }
 
@@ -173,7 +182,7 @@ impl Fabric {
             Some(self.fabric.name()),
             &self.files.join("."),
             "manager.toml",
-            &manager(&self.files),
+            &manager(&self.files, true),
         );
         self.wait_for_devices("in sync with another manager", in_sync);
         assert_eq!(self.switches[1].get("/api/v1/switch/rules")["rules"], rules);
@@ -362,6 +371,50 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
     assert_eq!(flow["intents"], json!(["long", "short", "web"]));
     // The thresholds are those of the intents: no change is as large.
     assert_eq!(fabric.manager.get("/api/v1/events?kind=change&metric=hop_latency")["events"], json!([]));
+}
+
+/// Without links in the file, the switches find each other by LLDP, and INT passes where both ends hear each other.
+#[test]
+fn links_are_found_by_lldp() {
+    let Some(mut fabric) = Fabric::start_with(false) else { return };
+    let links = json!([[11, 2, 12, 1], [12, 2, 13, 1]]);
+    let begun = Instant::now();
+    fabric.manager.wait("/api/v1/domain", "both links", |view| view["links"] == links);
+    eprintln!("links after {} ms", begun.elapsed().as_millis());
+    let neighbour = json!({"system": "s1", "port": "s1p2", "chassis": "02:68:00:00:0b:00", "description": "port 2",
+                           "ttl": 121, "several": false});
+    let rules = fabric.switches[1].get("/api/v1/switch/rules");
+    assert_eq!(rules["ports"][0]["neighbour"], neighbour);
+    let ports = fabric.manager.get("/api/v1/devices/s1")["ports"].clone();
+    assert_eq!(ports[0]["neighbour"], Value::Null);
+    assert_eq!(ports[1]["neighbour"], json!({"system": "s2", "port": "s2p1", "note": null}));
+    assert_eq!((&ports[1]["role"], &ports[1]["peer"]), (&json!("fabric"), &json!("s2:1")));
+
+    fabric.wait_for_devices("in sync", in_sync);
+    let intent =
+        json!({"name": "web", "match": {"dport": 5000}, "watch": ["flow_path", "hop_latency"], "mode": "md"});
+    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    fabric.wait_for_intent("complete");
+    assert_eq!(fabric.manager.get("/api/v1/flows")["flows"][0]["path"], json!([11, 12, 13]));
+    fabric.check_schemas();
+
+    // A switch that ends says so: its neighbours close their ports to it, and its place in the history is kept.
+    fabric.switches[2].stop();
+    let gone = json!([[11, 2, 12, 1]]);
+    fabric.manager.wait("/api/v1/domain", "one link", |view| view["links"] == gone);
+    fabric.switches[2] =
+        Program::start_in(Some(fabric.fabric.name()), &fabric.files.join("."), "s3.toml", &switch(2));
+    fabric.manager.wait("/api/v1/domain", "both links again", |view| view["links"] == links);
+    fabric.wait_for_devices("in sync again", in_sync);
+    fabric.wait_for_intent("complete");
+    let history = fabric.manager.get("/api/v1/domain/history?subject=s2:2");
+    let texts: Vec<_> =
+        history["history"].as_array().unwrap().iter().map(|entry| entry["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["leads to s3:1", "no longer leads to s3:1", "leads to s3:1"]);
+    for switch in &fabric.switches {
+        let totals = switch.get("/api/v1/switch")["totals"].clone();
+        assert_eq!(totals["balanced"], true, "{totals:#}");
+    }
 }
 
 #[test]

@@ -4,8 +4,17 @@
 //! Facts of different origins are kept side by side. If they disagree about a port, or the two ends of a link do, the port is
 //! [`PortRole::Disputed`]: it is shown with all claims, and treated as an edge port, because a sink too many costs a report and a
 //! sink too few a host its packet. No origin overrules another in silence.
+//!
+//! # Which facts open a border
+//! A wrong link is a leak: INT would leave by a port that leads to a host. So a port is [`PortRole::Fabric`] only by the file, or if
+//! the devices at both ends claim the link: one device alone may have heard the forged LLDPDU of a host. Such a claim is a
+//! [`Suggestion`] for a person.
+//!
+//! What the collector learns changes no role at all. Reports may be forged, old, or lack a node, so that they neither open a
+//! border nor close a link; what they say is shown as suggestion or contradiction.
 
 mod file;
+mod neighbour;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +23,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 pub use self::file::{InventorySettings, checked, of, read};
+pub use self::neighbour::Unresolved;
 
 use crate::device::{NodeId, PortId};
 
@@ -99,7 +109,7 @@ pub enum PortRole {
     Edge,
     /// Neither a link nor a host is known: it is nobody's. A sink, since a host may be connected at any time; not a source.
     Unused,
-    /// Facts contradict each other. A sink until they agree.
+    /// File and devices contradict each other. A sink until they agree.
     Disputed,
 }
 
@@ -122,6 +132,15 @@ pub struct Contradiction {
     pub port: (NodeId, PortId),
     /// What each origin claims about it; for a link whose ends disagree, the claim of each end.
     pub claims: Vec<(Origin, Peer)>,
+}
+
+/// A link that is claimed, but not by enough to let INT pass: a person may write it into the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    /// Its ends, the lower one first.
+    pub between: [(NodeId, PortId); 2],
+    /// Who claims it, and at which end.
+    pub claims: Vec<(Origin, (NodeId, PortId))>,
 }
 
 /// Why a fact was refused.
@@ -393,10 +412,11 @@ impl Inventory {
         facts.map_or_else(Vec::new, |facts| facts.peers.iter().map(|(o, p)| (*o, p.clone())).collect())
     }
 
-    /// The claim about a port on which all origins agree: `Ok(None)` if there is none.
+    /// The claim about a port on which file and device agree: `Ok(None)` if there is none.
     fn agreed(&self, (node, port): (NodeId, PortId)) -> Result<Option<&Peer>, ()> {
         let Some(facts) = self.ports.get(&node).and_then(|ports| ports.get(&port)) else { return Ok(None) };
-        let mut peers = facts.peers.values();
+        let certain = |(origin, _): &(&Origin, &Peer)| **origin != Origin::Learned;
+        let mut peers = facts.peers.iter().filter(certain).map(|(_, peer)| peer);
         let first = peers.next();
         if peers.all(|peer| Some(peer) == first) { Ok(first) } else { Err(()) }
     }
@@ -408,17 +428,55 @@ impl Inventory {
             Ok(None) => PortRole::Unused,
             Ok(Some(Peer::Hosts)) => PortRole::Edge,
             Ok(Some(&Peer::Port(node, other))) => match self.agreed((node, other)) {
-                // The other end may not know its peer, as where one end alone speaks LLDP.
-                Ok(None) => PortRole::Fabric(node, other),
-                Ok(Some(&Peer::Port(back, end))) if (back, end) == port => PortRole::Fabric(node, other),
+                Ok(Some(&Peer::Port(back, end))) if (back, end) != port => PortRole::Disputed,
+                Ok(None | Some(Peer::Port(..))) if self.is_certain(port, (node, other)) => {
+                    PortRole::Fabric(node, other)
+                }
+                Ok(None | Some(Peer::Port(..))) => PortRole::Unused,
                 _ => PortRole::Disputed,
             },
         }
     }
 
+    /// Whether a link on which all claims agree is one by which INT may leave.
+    fn is_certain(&self, a: (NodeId, PortId), b: (NodeId, PortId)) -> bool {
+        let claims = |(node, port): (NodeId, PortId), origin| {
+            let facts = self.ports.get(&node).and_then(|ports| ports.get(&port));
+            facts.is_some_and(|facts| facts.peers.contains_key(&origin))
+        };
+        claims(a, Origin::File)
+            || claims(b, Origin::File)
+            || (claims(a, Origin::Device) && claims(b, Origin::Device))
+    }
+
+    /// Links that are claimed, but not by enough to let INT pass.
+    pub fn suggestions(&self) -> Vec<Suggestion> {
+        let mut found: BTreeMap<[(NodeId, PortId); 2], Suggestion> = BTreeMap::new();
+        for port in self.all_ports().filter(|port| self.role(*port) == PortRole::Unused) {
+            let claim = self.agreed(port).ok().flatten().or_else(|| self.learned(port));
+            let Some(&Peer::Port(node, other)) = claim else { continue };
+            if self.role((node, other)) != PortRole::Unused {
+                continue;
+            }
+            let between = if port < (node, other) { [port, (node, other)] } else { [(node, other), port] };
+            let new = || Suggestion { between, claims: Vec::new() };
+            let claims = self.claims(port).into_iter().map(|(origin, _)| (origin, port));
+            found.entry(between).or_insert_with(new).claims.extend(claims);
+        }
+        found.into_values().collect()
+    }
+
+    fn learned(&self, (node, port): (NodeId, PortId)) -> Option<&Peer> {
+        self.ports.get(&node)?.get(&port)?.peers.get(&Origin::Learned)
+    }
+
     /// All contradictions, by port.
     pub fn contradictions(&self) -> Vec<Contradiction> {
-        let disputed = |port: &(NodeId, PortId)| self.role(*port) == PortRole::Disputed;
+        let other = |port: (NodeId, PortId)| match (self.learned(port), self.agreed(port)) {
+            (Some(learned), Ok(Some(agreed))) => learned != agreed,
+            _ => false,
+        };
+        let disputed = |port: &(NodeId, PortId)| self.role(*port) == PortRole::Disputed || other(*port);
         let contradiction = |port: (NodeId, PortId)| {
             let mut claims = self.claims(port);
             if let Ok(Some(&Peer::Port(node, other))) = self.agreed(port) {

@@ -1,11 +1,11 @@
 //! Devices as the manager's thread knows them: what they say about themselves, whether their reports arrive, and the domain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use manager::{
-    device::{NodeId, Rule},
-    driver::{Facts, PortFacts},
-    inventory::{Inventory, Origin, Peer},
+    device::{NodeId, PortId, Rule},
+    driver::{Facts, Neighbour, PortFacts},
+    inventory::{Inventory, Origin, Peer, PortRole, Unresolved},
     reconcile::Phase,
     verify::{EdgeCounters, IntentCounters, State},
 };
@@ -14,7 +14,8 @@ use super::{
     super::{
         count::Arrived,
         drivers,
-        view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView},
+        learn::Link,
+        view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView},
     },
     Core, Error,
 };
@@ -27,7 +28,12 @@ impl Core {
         let view = |status: manager::reconcile::DeviceStatus| {
             let can = self.manager.compiler().capabilities(status.node);
             let silence = self.silence(status.node, now);
-            DeviceView::new(status, inventory, can, silence)
+            let node = status.node;
+            let mut view = DeviceView::new(status, inventory, can, silence);
+            for port in &mut view.ports {
+                port.neighbour = self.neighbour(node, port.port);
+            }
+            view
         };
         DevicesView { devices: self.manager.devices().into_iter().map(view).collect() }
     }
@@ -84,6 +90,17 @@ impl Core {
             let claims: Vec<String> = claims.collect();
             format!("{}:{} leads to {}", inventory.name(one.port.0), one.port.1, claims.join(" and to "))
         };
+        let suggestion = |one: manager::inventory::Suggestion| {
+            let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
+            let claims = one.claims.iter().map(|(origin, at)| match origin {
+                Origin::Learned => "by paths that the collector knows".to_owned(),
+                origin => format!("by {} ({})", name(*at), origin.word()),
+            });
+            let mut claims: Vec<String> = claims.collect();
+            claims.dedup();
+            let [a, b] = one.between.map(name);
+            format!("[\"{a}\", \"{b}\"] is claimed {}", claims.join(" and "))
+        };
         DomainView {
             acting: self.manager.is_acting(),
             stopped: self.stopped,
@@ -96,6 +113,7 @@ impl Core {
             links: links.filter(|[a, _, b, _]| a < b).collect(),
             contradictions: inventory.contradictions().into_iter().map(contradiction).collect(),
             hosts: inventory.hosts().take(MAX_HOST_NAMES).map(|host| host.name.clone()).collect(),
+            suggestions: inventory.suggestions().into_iter().map(suggestion).collect(),
         }
     }
 
@@ -152,12 +170,85 @@ impl Core {
     pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
         self.manager.set_capabilities(node, facts.capabilities.clone(), now);
         self.facts.insert(node, facts);
+        self.join_facts(now);
+    }
+
+    /// Takes over the links that the collector has learned.
+    pub(in crate::manager_role) fn learn(&mut self, links: BTreeSet<Link>, now: u64) {
+        if self.learned != links {
+            self.learned = links;
+            self.join_facts(now);
+        }
+    }
+
+    /// What is configured, what devices say and what was learned become the inventory.
+    fn join_facts(&mut self, now: u64) {
         let mut inventory = self.inventory.clone();
         for (node, facts) in &self.facts {
             add_ports(&mut inventory, *node, &facts.ports);
         }
-        self.manager.set_inventory(inventory, now);
-        self.asking.is_due = true;
+        for (node, facts) in &self.facts {
+            add_neighbours(&mut inventory, *node, &facts.ports);
+        }
+        for [a, b] in &self.learned {
+            // Of devices and ports that the inventory does not have, nothing is learned.
+            if [a, b].iter().all(|(node, port)| inventory.ports(*node).any(|known| known == *port)) {
+                // A link from a device to itself is none.
+                let _ = inventory.add_link(*a, *b, Origin::Learned);
+            }
+        }
+        if *self.manager.inventory() != inventory {
+            self.note_links(&inventory, now);
+            self.manager.set_inventory(inventory, now);
+            self.asking.is_due = true;
+        }
+    }
+
+    /// Writes links that come or go into the history.
+    fn note_links(&mut self, inventory: &Inventory, now: u64) {
+        let links = |inventory: &Inventory| -> BTreeSet<Link> {
+            let all = inventory.topology().devices.into_iter();
+            let ends = all.flat_map(|(node, ports)| {
+                ports.links.into_iter().map(move |(port, other)| [(node, port), other])
+            });
+            ends.filter(|[a, b]| a < b).collect()
+        };
+        let (before, after) = (links(self.manager.inventory()), links(inventory));
+        let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
+        let entry = |[a, b]: &Link, text: &str| (name(*a), format!("{text} {}", name(*b)));
+        let appeared = after.difference(&before).map(|link| entry(link, "leads to"));
+        let gone = before.difference(&after).map(|link| entry(link, "no longer leads to"));
+        for (subject, text) in appeared.chain(gone).collect::<Vec<_>>() {
+            tracing::info!(port = subject, text, "the topology changed");
+            self.note(now, "manager", "link", &subject, &text);
+        }
+    }
+
+    /// What the neighbour of a port announces, and what follows from it, for people.
+    fn neighbour(&self, node: NodeId, number: PortId) -> Option<NeighbourView> {
+        let port = self.facts.get(&node)?.ports.iter().find(|port| port.port == number)?;
+        let Neighbour { system, port: end } = port.neighbour.clone()?;
+        let inventory = self.manager.inventory();
+        let role = inventory.role((node, number));
+        let note = match inventory.resolve(&Neighbour { system: system.clone(), port: end.clone() }) {
+            Err(Unresolved::System(system)) => {
+                Some(format!("`{system}` is no device of the inventory; add it, if INT shall pass here"))
+            }
+            Err(Unresolved::Port(other, port)) => Some(format!(
+                "`{}` has no port `{port}` in the inventory; correct its `ports`",
+                inventory.name(other)
+            )),
+            Ok((other, _)) if port.hosts => Some(format!(
+                "the device is configured with hosts at this port, yet `{}` announces itself",
+                inventory.name(other)
+            )),
+            Ok((other, end)) if role == PortRole::Unused => Some(format!(
+                "`{}` does not hear this port: INT does not pass before it does, or the file has the link to its port {end}",
+                inventory.name(other)
+            )),
+            Ok(_) => None,
+        };
+        Some(NeighbourView { system, port: end, note })
     }
 }
 
@@ -171,6 +262,18 @@ fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
         });
         if let Err(error) = added {
             tracing::warn!(node, port = port.port, %error, "what the device says about a port is ignored");
+        }
+    }
+}
+
+/// Adds the links that a device hears. The names of all ports must be known.
+fn add_neighbours(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
+    // What the device is configured with is worth more than what somebody behind the port announces.
+    for port in ports.iter().filter(|port| !port.hosts) {
+        let Some(neighbour) = &port.neighbour else { continue };
+        if let Ok((other, end)) = inventory.resolve(neighbour) {
+            // A port that hears its own device has no link.
+            let _ = inventory.set_peer((node, port.port), Some(Peer::Port(other, end)), Origin::Device);
         }
     }
 }
