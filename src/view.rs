@@ -6,6 +6,7 @@
 
 mod fill;
 mod name;
+mod names;
 mod network;
 #[cfg(test)]
 pub(crate) mod schema;
@@ -19,6 +20,7 @@ use wire::FlowKey;
 
 pub(crate) use fill::fill;
 pub(crate) use name::{Name, NamedCounts};
+pub(crate) use names::{HostNameView, InterfaceNameView, Names, NamesView, NodeNamesView};
 pub(crate) use network::{
     FlowDetail, FlowView, Flows, HistoryView, HopLatency, HopView, LinkView, Links, NodeView, Nodes,
     PathSince, PathView, Paths, PointView, QueueView, Spread,

@@ -6,6 +6,7 @@ mod dta;
 mod flows;
 mod guard;
 mod intents;
+mod names;
 mod openapi;
 mod page;
 pub(crate) mod pages;
@@ -100,6 +101,7 @@ routes! {
     get "/api/v1/flows/{id}" => flows::flow,
     get "/api/v1/flows/{id}/history" => stored::history,
     get "/api/v1/paths" => state::paths,
+    get "/api/v1/names" => names::names,
     get "/api/v1/events" => stored::events,
     get "/api/v1/events/stream" => stream::events,
     get "/api/v1/rollups" => stored::rollups,

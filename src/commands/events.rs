@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::client::{self, Client, Stream};
 use super::event_filter::Filter;
-use super::remote::{Api, fetch, path_text};
-use crate::view::{EventView, Events};
+use super::remote::{Api, fetch, names};
+use crate::view::{EventView, Events, Names};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Terminal, units};
@@ -54,11 +54,19 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     args.filter.check()?;
-    let mut printer = Printer { json: args.json, terminal: Terminal::stdout(), line: String::new() };
+    let mut printer = Printer {
+        json: args.json,
+        terminal: Terminal::stdout(),
+        line: String::new(),
+        names: Names::default(),
+    };
     let events = match &args.dir {
         Some(dir) => super::stored::events(dir, &args.filter, args.limit)?,
         None => {
             let client = args.api.client()?;
+            if !args.json {
+                printer.names = names(&client);
+            }
             if args.follow {
                 return follow(&client, &args, &mut printer);
             }
@@ -198,6 +206,7 @@ struct Printer {
     json: bool,
     terminal: Terminal,
     line: String,
+    names: Names,
 }
 
 impl Printer {
@@ -205,7 +214,7 @@ impl Printer {
         self.line = if self.json {
             serde_json::to_string(event).map_err(|error| CliError::new(error.to_string()))?
         } else {
-            sentence(event, self.terminal)
+            sentence(event, &self.names, self.terminal)
         };
         self.line.push('\n');
         io::stdout().write_all(self.line.as_bytes()).map_err(CliError::output)
@@ -213,7 +222,7 @@ impl Printer {
 }
 
 /// One line: when, what, where, how much.
-pub(super) fn sentence(event: &EventView, terminal: Terminal) -> String {
+fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
     let tone = match &*event.kind {
         "drop" | "loss" | "path_loop" => Tone::Bad,
         "rule_on" | "path_change" | "hop_limit" | "mtu" => Tone::Warn,
@@ -227,14 +236,17 @@ pub(super) fn sentence(event: &EventView, terminal: Terminal) -> String {
         out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
     };
     say(format!("{:<16}", event.metric.as_deref().or(event.rule.as_deref()).unwrap_or("")));
-    if let Some(location) = location(event) {
+    if let Some(location) = location(event, names) {
         say(location);
     }
     if let Some(text) = &event.text {
         say(text.clone());
     }
+    if let Some(hosts) = event.flow.as_ref().and_then(|flow| names.hosts(&flow.src, &flow.dst)) {
+        say(format!("({hosts})"));
+    }
     if !event.path.is_empty() {
-        say(path_text(&event.path));
+        say(names.path(&event.path));
     }
     if let Some(latency) = event.flow_latency {
         let basis = event.latency_basis.as_deref().filter(|basis| *basis != "measured");
@@ -256,13 +268,13 @@ pub(super) fn sentence(event: &EventView, terminal: Terminal) -> String {
     out.trim_end().to_string()
 }
 
-fn location(event: &EventView) -> Option<String> {
-    let mut out = format!("node {}", event.node?);
+fn location(event: &EventView, names: &Names) -> Option<String> {
+    let mut out = format!("node {}", names.node(event.node?));
     if let Some(queue) = event.queue {
         out.push_str(&format!(" queue {queue}"));
     }
     if let Some(interface) = event.interface {
-        out.push_str(&format!(" if {interface}"));
+        out.push_str(&format!(" if {}", names.interface(event.node, interface)));
     }
     Some(out)
 }
@@ -289,9 +301,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::view::NamesView;
 
     fn shown(event: serde_json::Value) -> String {
-        sentence(&serde_json::from_value(event).unwrap(), Terminal::plain())
+        sentence(&serde_json::from_value(event).unwrap(), &Names::default(), Terminal::plain())
+    }
+
+    #[test]
+    fn names_stand_for_ids() {
+        let names: NamesView = serde_json::from_value(json!({
+            "nodes": [{"node": 7, "name": "leaf1", "interfaces": [{"interface": 3, "name": "Ethernet8"}]}],
+            "hosts": [{"address": "10.0.0.1", "name": "h1"}]}))
+        .unwrap();
+        let flow = json!({"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1, "dport": 2, "proto": 6});
+        let event = json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26, "flow": flow,
+            "text": "10.0.0.1:1>10.0.0.2:2/6", "path": [7, 8]});
+        assert_eq!(
+            sentence(&serde_json::from_value(event).unwrap(), &names.into(), Terminal::plain()),
+            "1970-01-01 00:00:00.000  drop                           node leaf1 if Ethernet8  10.0.0.1:1>10.0.0.2:2/6  \
+             (h1>10.0.0.2)  leaf1>8  reason 26"
+        );
     }
 
     #[test]

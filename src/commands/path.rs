@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::client::{Client, escape};
-use super::remote::{Api, fetch, path_text};
-use crate::view::{FlowDetail, FlowView, Flows};
+use super::remote::{Api, fetch, names};
+use crate::view::{FlowDetail, FlowView, Flows, Names};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, plot, units};
@@ -42,9 +42,12 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let flows = match &args.dir {
-        Some(dir) => super::stored::flows(dir, &args.flow, args.limit)?,
-        None => ask(&args.api.client()?, &args.flow, args.limit)?,
+    let (flows, names) = match &args.dir {
+        Some(dir) => (super::stored::flows(dir, &args.flow, args.limit)?, Names::default()),
+        None => {
+            let client = args.api.client()?;
+            (ask(&client, &args.flow, args.limit)?, names(&client))
+        }
     };
     if flows.is_empty() {
         eprintln!("hopwise: no flow matches `{}`; `hopwise top` lists the latest flows", args.flow);
@@ -57,9 +60,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             out.push('\n');
         }
     } else if let [flow] = &flows[..] {
-        out = picture(flow, Terminal::stdout());
+        out = picture(flow, &names, Terminal::stdout());
     } else {
-        out = list(&flows);
+        out = list(&flows, &names);
     }
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
@@ -78,13 +81,13 @@ fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliEr
 }
 
 /// Several flows, one line each.
-fn list(flows: &[FlowDetail]) -> String {
+fn list(flows: &[FlowDetail], names: &Names) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("FLOW", Left), ("PATH", Left), ("LATENCY", Right), ("REPORTS", Right)]);
     for FlowDetail { flow, .. } in flows {
         table.row([
             flow.text.clone(),
-            path_text(&flow.path),
+            names.path(&flow.path),
             flow.flow_latency.map_or("-".into(), units::nanos),
             units::count(flow.reports),
         ]);
@@ -93,10 +96,10 @@ fn list(flows: &[FlowDetail]) -> String {
 }
 
 /// One flow: a drawing of its path, its latency and reports, and a line per hop.
-fn picture(detail: &FlowDetail, terminal: Terminal) -> String {
+fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
     let flow = &detail.flow;
     let mut out = format!("{}\n\n", terminal.paint(Tone::Strong, &flow.text));
-    out.push_str(&format!("  {}\n\n", drawing(flow)));
+    out.push_str(&format!("  {}\n\n", drawing(flow, names)));
     let latency = flow.flow_latency.map_or("unknown".into(), units::nanos);
     let basis = Some(&*flow.basis).filter(|basis| !matches!(*basis, "" | "measured"));
     let basis = basis.filter(|_| flow.flow_latency.is_some());
@@ -113,7 +116,7 @@ fn picture(detail: &FlowDetail, terminal: Terminal) -> String {
             flow.path_length
         ));
     }
-    let table = hops(detail);
+    let table = hops(detail, names);
     if !table.is_empty() {
         out.push('\n');
         out.push_str(&table.indented(2).render());
@@ -121,14 +124,15 @@ fn picture(detail: &FlowDetail, terminal: Terminal) -> String {
     out
 }
 
-/// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`.
-fn drawing(flow: &FlowView) -> String {
+/// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`, with the names of nodes and hosts.
+fn drawing(flow: &FlowView, names: &Names) -> String {
+    let (src, dst) = (names.host(&flow.flow.src), names.host(&flow.flow.dst));
     if flow.path.is_empty() {
-        return format!("{} ─ … ─ {}  (no report with a path)", flow.flow.src, flow.flow.dst);
+        return format!("{src} ─ … ─ {dst}  (no report with a path)");
     }
-    let mut stations = vec![flow.flow.src.to_string()];
-    stations.extend(flow.path.iter().map(|node| node.map_or("?".to_string(), |node| node.to_string())));
-    stations.push(flow.flow.dst.to_string());
+    let mut stations = vec![src];
+    stations.extend(flow.path.iter().map(|node| node.map_or("?".to_string(), |node| names.node(node))));
+    stations.push(dst);
     stations.join(" ─ ")
 }
 
@@ -144,7 +148,7 @@ fn explain(basis: &str) -> &str {
     }
 }
 
-fn hops(flow: &FlowDetail) -> Table {
+fn hops(flow: &FlowDetail, names: &Names) -> Table {
     use Align::{Left, Right};
     let slowest = flow.hops.iter().filter_map(|hop| hop.hop_latency).max().unwrap_or(0);
     let heads = [("NODE", Right), ("IN", Right), ("OUT", Right), ("LATENCY", Right), ("", Left)];
@@ -153,9 +157,9 @@ fn hops(flow: &FlowDetail) -> Table {
     let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for hop in &flow.hops {
         table.row([
-            hop.node.map_or("?".into(), |node| node.to_string()),
-            text(hop.ingress_if.map(|interface| interface.to_string())),
-            text(hop.egress_if.map(|interface| interface.to_string())),
+            hop.node.map_or("?".into(), |node| names.node(node)),
+            text(hop.ingress_if.map(|interface| names.interface(hop.node, interface.into()))),
+            text(hop.egress_if.map(|interface| names.interface(hop.node, interface))),
             text(hop.hop_latency.or(hop.implausible_latency).map(units::nanos)),
             match hop.implausible_latency {
                 Some(_) => "implausible".into(),
@@ -193,7 +197,7 @@ mod tests {
     #[test]
     fn a_path_is_drawn_with_its_latencies() {
         assert_eq!(
-            picture(&flow(), Terminal::plain()),
+            picture(&flow(), &Names::default(), Terminal::plain()),
             "10.0.1.1:5000>10.0.2.2:6000/17
 
   10.0.1.1 ─ 101 ─ 102 ─ ? ─ 10.0.2.2
@@ -213,14 +217,17 @@ mod tests {
     fn a_flow_of_postcards_has_hops_and_no_path() {
         let mut state = flow();
         state.flow.path.clear();
-        assert_eq!(drawing(&state.flow), "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)");
-        assert!(picture(&state, Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
+        assert_eq!(
+            drawing(&state.flow, &Names::default()),
+            "10.0.1.1 ─ … ─ 10.0.2.2  (no report with a path)"
+        );
+        assert!(picture(&state, &Names::default(), Terminal::plain()).contains("\n   101   1    2  1.00 ms"));
     }
 
     #[test]
     fn several_flows_are_listed() {
         assert_eq!(
-            list(&[flow()]),
+            list(&[flow()], &Names::default()),
             "FLOW                            PATH       LATENCY  REPORTS
 10.0.1.1:5000>10.0.2.2:6000/17  101>102>?  14.0 ms      500
 "

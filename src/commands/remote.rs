@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::client::{self, Client};
 use crate::tls;
+use crate::view::{Names, NamesView};
 use terminal::CliError;
 
 /// How to reach a running hopwise.
@@ -73,6 +74,11 @@ pub(crate) fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<
             client.url()
         ))
     })
+}
+
+/// The names that a running hopwise knows: none if it does not answer, because ids say the same.
+pub(crate) fn names(client: &Client) -> Names {
+    fetch::<NamesView>(client, "/names").map(Names::from).unwrap_or_default()
 }
 
 /// `101>102>103`, `?` where a node id is unavailable: the form of the store.

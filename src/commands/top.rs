@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::client::Client;
-use super::remote::{Api, fetch, path_text};
-use crate::view::{Evidence, Flows, Links, NodeView, Nodes, StatusView};
+use super::remote::{self, Api, fetch};
+use crate::view::{Evidence, Flows, Links, Names, NodeView, Nodes, StatusView};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, plot, units};
@@ -77,6 +77,8 @@ struct Snapshot {
     flows: Flows,
     nodes: Nodes,
     links: Links,
+    #[serde(skip)]
+    names: Names,
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -181,6 +183,7 @@ impl Snapshot {
             flows: fetch(client, &format!("/flows?limit=100&sort={sort}"))?,
             nodes: fetch(client, "/nodes")?,
             links: fetch(client, "/links")?,
+            names: remote::names(client),
         })
     }
 
@@ -258,7 +261,7 @@ impl Snapshot {
                 plot::bar(flow.flow_latency.unwrap_or(0) as f64, slowest as f64, 12),
                 units::count(flow.reports),
                 flow.text.clone(),
-                path_text(&flow.path),
+                self.names.path(&flow.path),
             ]);
         }
         table
@@ -329,8 +332,9 @@ impl Snapshot {
         let mut table = Table::new(heads.into_iter().chain([("LATENCY", Right), ("FLOWS", Right)]));
         for link in links {
             table.row([
-                format!("{} > {}", link.from, link.to),
-                link.egress_if.map_or("-".into(), |interface| interface.to_string()),
+                format!("{} > {}", self.names.node(link.from), self.names.node(link.to)),
+                link.egress_if
+                    .map_or("-".into(), |interface| self.names.interface(Some(link.from), interface)),
                 link.utilization.map_or("-".into(), |share| format!("{:.1} %", share * 100.0)),
                 plot::bar(link.utilization.unwrap_or(0.0), 1.0, 12),
                 link.queue_occupancy.map_or("-".into(), units::count),
@@ -420,6 +424,7 @@ mod tests {
             flows: serde_json::from_value(json!({"flows": [flow], "total": 1})).unwrap(),
             nodes: serde_json::from_value(nodes).unwrap(),
             links: serde_json::from_value(links).unwrap(),
+            names: Names::default(),
         }
     }
 

@@ -187,6 +187,11 @@ impl Core {
         Ok(core)
     }
 
+    /// What is known of the network.
+    pub(crate) fn inventory(&self) -> &Inventory {
+        self.manager.inventory()
+    }
+
     /// What waits for a person, or for the calm.
     pub(crate) fn plan(&self) -> PlanView {
         PlanView::new(&self.manager.plan(), self.manager.inventory())

@@ -54,6 +54,7 @@ function read({ fabric, empty }, path, query) {
   if (path === 'session') return { role: 'operate', name: null, needs_token: false };
   // As of a program that was just started: earlier rates come from the store.
   if (path === 'rates') return { rates: [] };
+  if (path === 'names') return { nodes: [], hosts: [] };
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
   // The empty mock has no collector memory.

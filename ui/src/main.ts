@@ -1,8 +1,11 @@
 import './styles/base.css';
 import './styles/parts.css';
 import './styles/pages.css';
-import { adoptTokenFromAddress } from './api/client';
+import { adoptTokenFromAddress, get } from './api/client';
+import { poll } from './api/poll';
+import type { Names } from './api/types';
 import { live } from './live';
+import { names } from './lib/names';
 import { devicesPage } from './pages/devices';
 import { eventsPage } from './pages/events';
 import { flowPage } from './pages/flow';
@@ -32,6 +35,11 @@ adoptTokenFromAddress();
 const frame = shell(Object.entries(PAGES).map(([name, { title }]) => ({ name, title })));
 document.body.append(frame.element);
 live.start();
+poll<Names>({
+  intervalMs: 15_000,
+  request: (signal) => get<Names>('names', {}, signal),
+  show: (answer) => names.set(answer),
+});
 void session.load();
 
 let current: { name: string; page: Page } | undefined;

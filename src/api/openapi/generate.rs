@@ -99,6 +99,7 @@ fn network() -> Vec<Operation> {
             of::<view::HistoryView>,
         ),
         get("/api/v1/paths", "Paths, most used first.", state::PATHS, of::<view::Paths>),
+        get("/api/v1/names", "Names of nodes, interfaces and hosts.", &[], of::<view::NamesView>),
         get("/api/v1/events", "Stored events, newest first.", stored::EVENTS, of::<view::Events>),
         Operation {
             method: "get",

@@ -11,6 +11,7 @@ export type {
   Input,
   Link,
   NamedCounts as Drops,
+  Names,
   Node,
   PathUse,
   Queue,

@@ -1,4 +1,5 @@
 import type { FlowKey } from '../api/types';
+import { names } from './names';
 
 /** Numbers, units and times as people read them. Absent values are an en dash, never a zero. */
 
@@ -154,13 +155,14 @@ function endpoint(host: string, port: number | null): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** A flow as people read it: `10.0.1.5:41000 → 10.0.3.9:443 TCP`. */
+/** A flow as people read it: `10.0.1.5:41000 → db1:443 TCP`. */
 export function flowName(flow: FlowKey): string {
-  return `${endpoint(flow.src, flow.sport)} → ${endpoint(flow.dst, flow.dport)} ${protocol(flow.proto)}`;
+  const [src, dst] = [names.host(flow.src), names.host(flow.dst)];
+  return `${endpoint(src, flow.sport)} → ${endpoint(dst, flow.dport)} ${protocol(flow.proto)}`;
 }
 
 /** Nodes of a path in forwarding order; an unknown one is a query mark. */
 export function pathText(path: readonly (number | null)[] | null): string {
   if (!path || path.length === 0) return NONE;
-  return path.map((node) => (node === null ? '?' : String(node))).join(' › ');
+  return path.map((node) => (node === null ? '?' : names.node(node))).join(' › ');
 }

@@ -1,5 +1,6 @@
 import type { TelemetryEvent } from '../api/types';
 import { metricValue, pathText, plural } from '../lib/format';
+import { names } from '../lib/names';
 
 export const KINDS = [
   'rule_on',
@@ -69,9 +70,9 @@ export function metricLabel(metric: string | null): string {
 /** What the value belongs to, besides the flow: `at 102 queue 3`. */
 function where(event: TelemetryEvent): string {
   const parts: string[] = [];
-  if (event.node !== null) parts.push(`at ${event.node}`);
+  if (event.node !== null) parts.push(`at ${names.node(event.node)}`);
   if (event.queue !== null) parts.push(`queue ${event.queue}`);
-  if (event.interface !== null) parts.push(`interface ${event.interface}`);
+  if (event.interface !== null) parts.push(`interface ${names.interface(event.node, event.interface)}`);
   return parts.join(' ');
 }
 
@@ -120,7 +121,7 @@ function rule(event: TelemetryEvent, became: string): string {
 }
 
 function loss(event: TelemetryEvent): string {
-  const whose = event.node === null ? '' : ` from ${event.node}`;
+  const whose = event.node === null ? '' : ` from ${names.node(event.node)}`;
   if (event.value === null) return `reports${whose} never arrived`;
   return `${plural(event.value, 'report')}${whose} never arrived`;
 }

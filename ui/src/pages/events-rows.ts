@@ -2,6 +2,7 @@ import type { TelemetryEvent } from '../api/types';
 import { code, empty, h } from '../lib/dom';
 import { clock, dateTime, flowName, pathText } from '../lib/format';
 import { basisMark, kindLabel, sentence, tone } from '../model/events';
+import { names } from '../lib/names';
 import { watchEvent } from '../model/watch';
 import { link } from '../router';
 
@@ -110,7 +111,7 @@ function eventDetails(event: TelemetryEvent): HTMLElement {
     event.text ? h('a', { href: link('flow', event.text) }, 'Show the flow') : null,
     event.node === null
       ? null
-      : h('a', { href: link('topology', String(event.node)) }, `Show node ${event.node}`),
+      : h('a', { href: link('topology', String(event.node)) }, `Show node ${names.node(event.node)}`),
     watch && h('a', { href: link('intents', 'new', watch) }, 'watch this'),
   ];
   return h('div', {}, list, h('p', { class: 'links' }, ...links));

@@ -6,6 +6,7 @@ import { LiveTable } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
 import { isImplausible, latencyText } from '../model/hop';
+import { names } from '../lib/names';
 import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
 import { watchFlow } from '../model/watch';
@@ -186,13 +187,18 @@ function station(): HTMLElement {
 function fillStation(element: Element | undefined, hop: FlowHop, most: number): void {
   const [ports, node, latency, meter] = element?.children ?? [];
   if (!ports || !(node instanceof HTMLAnchorElement) || !latency) return;
-  setText(ports, `${hop.ingress_if ?? ''} → ${hop.egress_if ?? ''}`);
-  setText(node, hop.node === null ? '?' : String(hop.node));
+  setText(ports, `${port(hop, hop.ingress_if)} → ${port(hop, hop.egress_if)}`);
+  setText(node, hop.node === null ? '?' : names.node(hop.node));
   if (hop.node !== null) node.href = link('topology', String(hop.node));
   setText(latency, latencyText(hop));
   markImplausible(latency, hop);
   const bar = meter?.firstElementChild;
   if (bar instanceof HTMLElement) bar.style.width = `${(100 * (hop.hop_latency ?? 0)) / most}%`;
+}
+
+/** The name of an interface of a hop, or its number; empty where it is not known. */
+function port(hop: FlowHop, id: number | null): string {
+  return id === null ? '' : names.interface(hop.node, id);
 }
 
 const IMPLAUSIBLE =
@@ -216,10 +222,20 @@ function hopTable() {
       {
         title: 'Node',
         cell: (row) =>
-          row.node === null ? '?' : { text: String(row.node), href: link('topology', String(row.node)) },
+          row.node === null ? '?' : { text: names.node(row.node), href: link('topology', String(row.node)) },
       },
-      { title: 'In', hint: 'Ingress interface', numeric: true, cell: (row) => number(row.ingress_if) },
-      { title: 'Out', hint: 'Egress interface', numeric: true, cell: (row) => number(row.egress_if) },
+      {
+        title: 'In',
+        hint: 'Ingress interface',
+        numeric: true,
+        cell: (row) => port(row, row.ingress_if) || '–',
+      },
+      {
+        title: 'Out',
+        hint: 'Egress interface',
+        numeric: true,
+        cell: (row) => port(row, row.egress_if) || '–',
+      },
       { title: 'Queue', numeric: true, cell: (row) => number(row.queue) },
       {
         title: 'Hop latency',

@@ -5,6 +5,7 @@ import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
 import { dropText, inputState, noFlowsText } from '../model/inputs';
+import { names } from '../lib/names';
 import { link } from '../router';
 
 export function flowTable() {
@@ -80,7 +81,7 @@ export function sourceTable() {
         class: 'mono',
         cell: (row) => (row.name ? { text: row.name, title: row.source } : row.source),
       },
-      { title: 'Node', numeric: true, cell: (row) => (row.node === null ? '–' : String(row.node)) },
+      { title: 'Node', numeric: true, cell: (row) => (row.node === null ? '–' : names.node(row.node)) },
       { title: 'hw', hint: 'Subsystem of the node', numeric: true, cell: (row) => String(row.hw_id ?? '–') },
       { title: 'Version', hint: 'Telemetry Report version', numeric: true, cell: (row) => row.version },
       {

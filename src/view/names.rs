@@ -1,0 +1,126 @@
+//! Names of nodes, their interfaces and hosts: what people call the ids in all other responses.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Names of nodes, interfaces and hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Names"))]
+pub(crate) struct NamesView {
+    /// Nodes with a name, or with interfaces that have one, by id.
+    pub(crate) nodes: Vec<NodeNamesView>,
+    /// Hosts, by address.
+    pub(crate) hosts: Vec<HostNameView>,
+}
+
+/// Names of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NodeNames"))]
+pub(crate) struct NodeNamesView {
+    /// Node id.
+    pub(crate) node: u32,
+    /// Its name; null: it has none.
+    pub(crate) name: Option<String>,
+    /// Its interfaces with a name, by number.
+    pub(crate) interfaces: Vec<InterfaceNameView>,
+}
+
+/// The name of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "InterfaceName"))]
+pub(crate) struct InterfaceNameView {
+    /// Interface id in INT.
+    pub(crate) interface: u32,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+/// The name of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "HostName"))]
+pub(crate) struct HostNameView {
+    /// One of its addresses.
+    pub(crate) address: String,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+/// The names, to be looked up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    nodes: BTreeMap<u32, String>,
+    interfaces: BTreeMap<(u32, u32), String>,
+    hosts: BTreeMap<IpAddr, String>,
+}
+
+impl From<NamesView> for Names {
+    fn from(view: NamesView) -> Self {
+        let mut names = Self::default();
+        for NodeNamesView { node, name, interfaces } in view.nodes {
+            names.nodes.extend(name.map(|name| (node, name)));
+            let interfaces = interfaces.into_iter().map(|one| ((node, one.interface), one.name));
+            names.interfaces.extend(interfaces);
+        }
+        let hosts = view.hosts.into_iter();
+        names.hosts.extend(hosts.filter_map(|host| Some((host.address.parse().ok()?, host.name))));
+        names
+    }
+}
+
+impl Names {
+    /// A node's name, or its id.
+    pub(crate) fn node(&self, node: u32) -> String {
+        self.nodes.get(&node).cloned().unwrap_or_else(|| node.to_string())
+    }
+
+    /// An interface's name, or its number.
+    pub(crate) fn interface(&self, node: Option<u32>, interface: u32) -> String {
+        let named = node.and_then(|node| self.interfaces.get(&(node, interface)));
+        named.cloned().unwrap_or_else(|| interface.to_string())
+    }
+
+    /// A host's name, or its address.
+    pub(crate) fn host(&self, address: &str) -> String {
+        let ip = address.parse::<IpAddr>().ok();
+        let named = ip.and_then(|ip| self.hosts.get(&ip.to_canonical()));
+        named.cloned().unwrap_or_else(|| address.to_owned())
+    }
+
+    /// `leaf1>spine>leaf2`, `?` where a node is not known.
+    pub(crate) fn path(&self, path: &[Option<u32>]) -> String {
+        let node = |node: &Option<u32>| node.map_or_else(|| "?".to_owned(), |node| self.node(node));
+        path.iter().map(node).collect::<Vec<_>>().join(">")
+    }
+
+    /// `h1>h2`, if one of the hosts of a flow has a name.
+    pub(crate) fn hosts(&self, src: &str, dst: &str) -> Option<String> {
+        let (from, to) = (self.host(src), self.host(dst));
+        (from != src || to != dst).then(|| format!("{from}>{to}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_replace_ids_where_they_are_known() {
+        let view: NamesView = serde_json::from_value(serde_json::json!({
+            "nodes": [{"node": 11, "name": "leaf1", "interfaces": [{"interface": 2, "name": "Ethernet4"}]},
+                      {"node": 12, "name": null, "interfaces": []}],
+            "hosts": [{"address": "10.0.0.1", "name": "h1"}, {"address": "fd00::1", "name": "h1"}]}))
+        .unwrap();
+        let names = Names::from(view);
+        assert_eq!(names.path(&[Some(11), Some(12), None]), "leaf1>12>?");
+        let interface = |node, number| names.interface(node, number);
+        assert_eq!(
+            [interface(Some(11), 2), interface(Some(11), 3), interface(None, 2)],
+            ["Ethernet4", "3", "2"]
+        );
+        assert_eq!(names.host("::ffff:10.0.0.1"), "h1");
+        assert_eq!(names.hosts("10.0.0.9", "fd00::1").as_deref(), Some("10.0.0.9>h1"));
+        assert_eq!(names.hosts("10.0.0.9", "10.0.0.8"), None);
+    }
+}

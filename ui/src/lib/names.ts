@@ -1,0 +1,34 @@
+import type { Names } from '../api/types';
+
+/** What people call nodes, interfaces and hosts. Ids stay where there is no name. */
+class NameTable {
+  private nodes = new Map<number, string>();
+  private interfaces = new Map<string, string>();
+  private hosts = new Map<string, string>();
+
+  set(names: Names): void {
+    const named = names.nodes.flatMap(({ node, name }) => (name === null ? [] : [[node, name] as const]));
+    this.nodes = new Map(named);
+    this.interfaces = new Map(
+      names.nodes.flatMap(({ node, interfaces }) =>
+        interfaces.map((one) => [`${node}/${one.interface}`, one.name] as const),
+      ),
+    );
+    this.hosts = new Map(names.hosts.map(({ address, name }) => [address, name]));
+  }
+
+  node(id: number): string {
+    return this.nodes.get(id) ?? String(id);
+  }
+
+  interface(node: number | null, id: number): string {
+    return this.interfaces.get(`${node}/${id}`) ?? String(id);
+  }
+
+  /** The name of a host, or its address. */
+  host(address: string): string {
+    return this.hosts.get(address) ?? address;
+  }
+}
+
+export const names = new NameTable();

@@ -1,0 +1,23 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { flowName, pathText } from '../src/lib/format';
+import { names } from '../src/lib/names';
+
+test('names stand for ids where they are known', () => {
+  const flow = { src: '10.0.1.5', dst: '10.0.3.9', sport: 41_000, dport: 443, proto: 6 };
+  names.set({
+    nodes: [
+      { node: 101, name: 'leaf1', interfaces: [{ interface: 2, name: 'Ethernet4' }] },
+      { node: 102, name: null, interfaces: [] },
+    ],
+    hosts: [{ address: '10.0.3.9', name: 'db1' }],
+  });
+  assert.equal(pathText([101, null, 102]), 'leaf1 › ? › 102');
+  assert.equal(flowName(flow), '10.0.1.5:41000 → db1:443 TCP');
+  assert.deepEqual(
+    [names.interface(101, 2), names.interface(102, 2), names.interface(null, 2)],
+    ['Ethernet4', '2', '2'],
+  );
+  names.set({ nodes: [], hosts: [] });
+  assert.equal(pathText([101]), '101');
+});
