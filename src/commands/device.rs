@@ -1,7 +1,12 @@
 //! `hopwise device`: what the manager drives.
 
+mod csv;
+mod inventory;
+
 use std::{
-    io::{self, Write},
+    fs::File,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -15,12 +20,13 @@ use terminal::{Align, CliError, Table};
 
 /// Show the devices of a manager: state, ports, rules
 ///
-/// Talks to a running hopwise with [manager].
+/// Talks to a running hopwise with [manager]; `import` does not.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise device list            every device and whether it has what it should have
   hopwise device show leaf1      its ports, and their INT roles
-  hopwise device read leaf1      its rules, as the manager last read them from it")]
+  hopwise device read leaf1      its rules, as the manager last read them from it
+  hopwise device import dc1.csv --output dc1.toml")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -47,24 +53,68 @@ enum Command {
         /// Its name or node id
         name: String,
     },
+    /// Turn a CSV file into [[inventory.devices]], [[inventory.links]] and [[inventory.hosts]]
+    ///
+    /// The first row names the columns: kind (device, link or host; default device), name, node, driver, address, labels, ports, edge
+    /// (of devices), a, b, mtu (of links: the ends as DEVICE:PORT), name, addresses, at (of hosts). Lists are separated by
+    /// spaces or semicolons.
+    Import {
+        /// The CSV file (RFC 4180, UTF-8)
+        file: PathBuf,
+        /// File to write, which must not exist; default: standard output
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    if let Command::Import { file, output } = &args.command {
+        return import(file, output.as_deref());
+    }
     let client = args.api.client()?;
     let path = match &args.command {
-        Command::List => "/devices".to_owned(),
+        Command::List | Command::Import { .. } => "/devices".to_owned(),
         Command::Show { name } | Command::Read { name } => format!("/devices/{}", escape(name)),
     };
     let out = match &args.command {
         _ if args.json => pretty(&client.get(&path)?),
-        Command::List => list(&fetch::<DevicesView>(&client, &path)?.devices),
+        Command::List | Command::Import { .. } => list(&fetch::<DevicesView>(&client, &path)?.devices),
         Command::Show { .. } => show(&fetch(&client, &path)?),
         Command::Read { .. } => rules(&fetch(&client, &path)?),
     };
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// Turns a CSV file into tables of the configuration.
+fn import(file: &Path, output: Option<&Path>) -> Result<ExitCode, CliError> {
+    let name = file.display().to_string();
+    let mut text = String::new();
+    let read = File::open(file).and_then(|opened| opened.take(MAX_CSV + 1).read_to_string(&mut text));
+    read.map_err(|error| {
+        CliError::io(&format!("cannot read {name}"), error, "write the path of a CSV file in UTF-8")
+    })?;
+    if text.len() as u64 > MAX_CSV {
+        return Err(CliError::new(format!("{name} is longer than {} MiB; split it", MAX_CSV >> 20)));
+    }
+    let import = csv::read(&text, &name).map_err(CliError::new)?;
+    match output {
+        None => io::stdout().write_all(import.toml().as_bytes()).map_err(CliError::output)?,
+        Some(path) => {
+            let written = File::create_new(path).and_then(|mut out| out.write_all(import.toml().as_bytes()));
+            let shown = path.display();
+            written.map_err(|error| {
+                CliError::io(&format!("cannot write {shown}"), error, "choose a file that does not exist")
+            })?;
+        }
+    }
+    eprintln!("hopwise: {}; `hopwise check` reads the configuration they are added to", import.summary());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Longest CSV file, bytes.
+const MAX_CSV: u64 = 64 << 20;
 
 fn list(devices: &[DeviceView]) -> String {
     use Align::{Left, Right};
@@ -123,6 +173,11 @@ fn show(device: &DeviceView) -> String {
     }
     out.push('\n');
     out.push_str(&table.indented(2).render());
+    for port in &device.ports {
+        if let Some(note) = port.neighbour.as_ref().and_then(|neighbour| neighbour.note.as_ref()) {
+            out.push_str(&format!("\n  port {}: {note}\n", port.port));
+        }
+    }
     out
 }
 

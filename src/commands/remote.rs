@@ -81,13 +81,7 @@ pub(crate) fn names(client: &Client) -> Names {
     fetch::<NamesView>(client, "/names").map(Names::from).unwrap_or_default()
 }
 
-/// `101>102>103`, `?` where a node id is unavailable: the form of the store.
-pub(crate) fn path_text(path: &[Option<u32>]) -> String {
-    let node = |node: &Option<u32>| node.map_or("?".to_string(), |node| node.to_string());
-    path.iter().map(node).collect::<Vec<_>>().join(">")
-}
-
-/// Parses the form of the store.
+/// Parses the path of the store, `101>102>103`, with `?` where a node id is unavailable.
 pub(crate) fn parse_path(text: &str) -> Vec<Option<u32>> {
     text.split('>').filter(|node| !node.is_empty()).map(|node| node.parse().ok()).collect()
 }
@@ -99,7 +93,7 @@ mod tests {
     #[test]
     fn a_path_reads_back_from_its_text() {
         let path = [Some(101), None, Some(103)];
-        assert_eq!(path_text(&path), "101>?>103");
+        assert_eq!(Names::default().path(&path), "101>?>103");
         assert_eq!(parse_path("101>?>103"), path);
         assert_eq!(parse_path(""), []);
     }

@@ -1,0 +1,150 @@
+//! An inventory that is being imported: checked like the one of a file, and written as `[[inventory.…]]` tables.
+
+use std::net::IpAddr;
+
+use manager::{
+    device::{NodeId, PortId},
+    inventory::{Device, DriverOptions, Host, Inventory, Origin, Peer},
+};
+
+/// A device of the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DeviceRow {
+    pub(super) name: String,
+    pub(super) node: Option<NodeId>,
+    pub(super) driver: String,
+    pub(super) address: String,
+    pub(super) labels: Vec<String>,
+    pub(super) ports: PortId,
+    pub(super) edge: Vec<PortId>,
+}
+
+/// What was imported so far.
+#[derive(Debug, Default)]
+pub(super) struct Import {
+    inventory: Inventory,
+    devices: Vec<DeviceRow>,
+    links: Vec<([(String, PortId); 2], Option<u32>)>,
+    hosts: Vec<(Host, Option<(String, PortId)>)>,
+}
+
+impl Import {
+    /// Adds a device.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one sentence.
+    pub(super) fn device(&mut self, row: DeviceRow) -> Result<(), String> {
+        let node = row.node.unwrap_or_else(|| self.inventory.free_node());
+        let DeviceRow { name, driver, address, labels, .. } = row.clone();
+        let device = Device { name, node, driver, address, labels, options: DriverOptions::default() };
+        self.inventory.add_device(device).map_err(|error| error.to_string())?;
+        if let Some(port) = row.edge.iter().find(|port| **port == 0 || **port > row.ports) {
+            return Err(format!("edge port {port} is not one of its {} ports; correct `ports`", row.ports));
+        }
+        for port in 1..=row.ports {
+            self.inventory.add_port((node, port), None, None).map_err(|error| error.to_string())?;
+        }
+        for port in &row.edge {
+            let hosts = self.inventory.set_peer((node, *port), Some(Peer::Hosts), Origin::File);
+            hosts.map_err(|error| error.to_string())?;
+        }
+        self.devices.push(row);
+        Ok(())
+    }
+
+    /// Adds a link between two ports.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one sentence.
+    pub(super) fn link(&mut self, ends: [(String, PortId); 2], mtu: Option<u32>) -> Result<(), String> {
+        let [a, b] = &ends;
+        let (from, to) = (self.at(a)?, self.at(b)?);
+        for (end, name) in [(from, a), (to, b)] {
+            if !self.inventory.claims(end).is_empty() {
+                return Err(format!(
+                    "port {} of `{}` has a link or a host already; remove one",
+                    name.1, name.0
+                ));
+            }
+        }
+        self.inventory.add_link(from, to, Origin::File).map_err(|error| error.to_string())?;
+        self.links.push((ends, mtu));
+        Ok(())
+    }
+
+    /// Adds a host.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one sentence.
+    pub(super) fn host(
+        &mut self,
+        name: String,
+        addresses: Vec<IpAddr>,
+        at: Option<(String, PortId)>,
+    ) -> Result<(), String> {
+        let port = at.as_ref().map(|at| self.at(at)).transpose()?;
+        if port.is_some_and(|port| self.inventory.claims(port).iter().any(|(_, peer)| *peer != Peer::Hosts)) {
+            return Err("its port has a link to a device; a host needs its own port".to_owned());
+        }
+        let host = Host { name, addresses, at: port };
+        self.inventory.add_host(host.clone(), Origin::File).map_err(|error| error.to_string())?;
+        self.hosts.push((host, at));
+        Ok(())
+    }
+
+    fn at(&self, (device, port): &(String, PortId)) -> Result<(NodeId, PortId), String> {
+        Ok((self.inventory.node(device).map_err(|error| error.to_string())?, *port))
+    }
+
+    /// `3 devices, 2 links and 4 hosts`.
+    pub(super) fn summary(&self) -> String {
+        let Self { devices, links, hosts, .. } = self;
+        format!("{} devices, {} links and {} hosts", devices.len(), links.len(), hosts.len())
+    }
+
+    /// The tables for the configuration.
+    pub(super) fn toml(&self) -> String {
+        let mut out = String::new();
+        for row in &self.devices {
+            out.push_str(&format!("[[inventory.devices]]\nname = {}\n", text(&row.name)));
+            if let Some(node) = row.node {
+                out.push_str(&format!("node = {node}\n"));
+            }
+            if row.driver != "hopwise" {
+                out.push_str(&format!("driver = {}\n", text(&row.driver)));
+            }
+            out.push_str(&format!("address = {}\n", text(&row.address)));
+            if !row.labels.is_empty() {
+                out.push_str(&format!("labels = {}\n", list(row.labels.iter().map(|label| text(label)))));
+            }
+            out.push_str(&format!("ports = {}\n", row.ports));
+            if !row.edge.is_empty() {
+                out.push_str(&format!("edge = {}\n", list(row.edge.iter().map(PortId::to_string))));
+            }
+            out.push('\n');
+        }
+        let port = |(device, port): &(String, PortId)| text(&format!("{device}:{port}"));
+        for (ends, mtu) in &self.links {
+            out.push_str(&format!("[[inventory.links]]\nbetween = {}\n", list(ends.iter().map(port))));
+            out.push_str(&mtu.map_or_else(String::new, |mtu| format!("mtu = {mtu}\n")));
+            out.push('\n');
+        }
+        for (host, at) in &self.hosts {
+            let addresses = host.addresses.iter().map(|ip| text(&ip.to_string()));
+            out.push_str(&format!("[[inventory.hosts]]\nname = {}\n", text(&host.name)));
+            out.push_str(&format!("addresses = {}\n", list(addresses)));
+            out.push_str(&at.as_ref().map_or_else(String::new, |at| format!("at = {}\n", port(at))));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// A string of TOML: the escapes of JSON are among those of TOML.
+fn text(value: &str) -> String {
+    serde_json::Value::from(value).to_string().replace('\u{7f}', "\\u007f")
+}
+
+fn list(values: impl Iterator<Item = String>) -> String {
+    format!("[{}]", values.collect::<Vec<_>>().join(", "))
+}
