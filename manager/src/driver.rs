@@ -3,7 +3,7 @@
 //! A driver is a task of the program that executes [`Command`]s of one device, one at a time, as [`crate::device`] describes, and
 //! sends [`Message`]s. It depends on nothing of the program.
 
-use crate::device::{Answer, Capabilities, DeviceEvent, NodeId, PortId, RequestId};
+use crate::device::{Answer, Capabilities, DeviceEvent, Election, NodeId, PortId, RequestId};
 
 /// What a driver reports.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub enum Message {
     Facts(NodeId, Box<Facts>),
     /// Packets that it has reported since its start.
     Reported(NodeId, u64),
+    /// The election that it was claimed with, and how long ago that manager renewed its lease, ns. Drivers whose devices can tell.
+    Lease(NodeId, Election, u64),
 }
 
 /// What a device says about itself.

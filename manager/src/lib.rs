@@ -11,6 +11,7 @@
 //! - [`compile`]: intents and inventory become the desired rules of each device, or one sentence that says why not.
 //! - [`plan`]: what would change, before anything does.
 //! - [`reconcile`]: devices get what they should have, one safe change after another.
+//! - [`lease`]: whether a manager on standby takes over.
 //! - [`Manager`]: these joined, with ends of intents and changes of the topology.
 //! - [`verify`]: whether an intent works, by its reports; [`budget`]: reports kept under a limit; [`drill_down`]: short-lived
 //!   intents where a rule became true.
@@ -64,6 +65,7 @@ pub mod flows;
 pub mod instruction;
 pub mod intent;
 pub mod inventory;
+pub mod lease;
 mod manager;
 pub mod plan;
 pub mod reconcile;

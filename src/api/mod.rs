@@ -115,6 +115,7 @@ routes! {
     get "/api/v1/switch/rules" => rules::rules,
     patch "/api/v1/switch/rules" => rules::change,
     post "/api/v1/switch/claim" => rules::claim,
+    post "/api/v1/switch/renew" => rules::renew,
     get "/api/v1/aggregator" => aggregator::view,
     get "/api/v1/reporter" => reporter::view,
     get "/api/v1/translator" => translator::view,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     rules::{ChangeView, ElectionView},
-    switch::{Proposal, Refused, RulesError, RulesView},
+    switch::{CountersView, Proposal, Refused, RulesError, RulesView},
 };
 
 /// The parameters of `GET /switch/rules`.
@@ -61,6 +61,18 @@ pub(crate) async fn claim(
     params.only(&[])?;
     let election: ElectionView = read(body)?;
     Ok(Json(handle(&context)?.propose(Proposal::Claim(election.into())).await?))
+}
+
+/// Renews the lease of the manager that claimed the switch.
+pub(crate) async fn renew(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<CountersView>, Refusal> {
+    params.only(&[])?;
+    let election: ElectionView = read(body)?;
+    let renewed = handle(&context)?.ask(move |forwarder| forwarder.renew(election.into())).await;
+    Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
 }
 
 /// Changes rules, if they are still those of the version in `If-Match`.

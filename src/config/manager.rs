@@ -51,6 +51,11 @@ section! {
         pub(crate) poll: Duration = Duration::from_secs(10),
         /// The longest time that a packet spends in the domain: the queues and links of the longest path. So long a sink stays after the last source.
         pub(crate) drain: Duration = Duration::from_secs(2),
+        /// Start on standby, and act when no other manager does: when at least half of the devices, and more than tell the opposite, have heard no
+        /// manager for the time of `lease`. Of two managers, at least one needs this.
+        pub(crate) standby: bool = false,
+        /// How long devices have heard no manager before one on standby acts. A manager that acts is heard once a second.
+        pub(crate) lease: Duration = Duration::from_secs(10),
         /// File with the intents that were added while running, and with the history. Not set: both end with the program.
         pub(crate) state: Option<PathBuf> = None,
         /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
@@ -184,6 +189,13 @@ pub(crate) fn check(all: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
             Part::Authorities => "ca",
         };
         refuse(&["manager", key], problem.message);
+    }
+    if !(Duration::from_secs(3)..=Duration::from_secs(3600)).contains(&manager.lease) {
+        refuse(&["manager", "lease"], "write \"3s\" to \"1h\"".to_owned());
+    }
+    if manager.standby && !inventory.devices().any(|device| device.driver == "hopwise") {
+        let message = "no device can tell whether another manager acts: only those with driver = \"hopwise\" do; remove the line";
+        refuse(&["manager", "standby"], message.to_owned());
     }
     check_devices(manager, &inventory, root, &mut refuse);
 }

@@ -18,6 +18,7 @@ use manager::{
     driver::{Facts, Message},
     intent::Intent,
     inventory::Inventory,
+    lease::Standby,
     reconcile::{Notice, Phase},
     verify::{IntentCounters, Verifier},
 };
@@ -41,6 +42,8 @@ use terminal::CliError;
 /// The manager with what it needs.
 pub(crate) struct Core {
     manager: Manager,
+    /// Set if it takes over from another manager, and how many devices can tell when.
+    standby: Option<(Standby, usize)>,
     /// As configured; what devices say is added to it.
     inventory: Inventory,
     facts: BTreeMap<NodeId, Facts>,
@@ -146,6 +149,7 @@ impl Core {
         let stopped = journal.is_stopped().map_err(broken)?;
         let mut core = Self {
             manager: Manager::new(settings.core(&inventory)),
+            standby: None,
             inventory,
             facts: BTreeMap::new(),
             learned: BTreeSet::new(),
@@ -182,8 +186,15 @@ impl Core {
             }
         }
         core.set_file(all, now);
-        let term = core.journal.next_term(now).map_err(broken)?;
-        core.manager.set_term(Some(term), now);
+        if settings.standby {
+            let tells = |driver: &&Driver| matches!(driver, Driver::Hopwise(_));
+            let lease = u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX);
+            core.standby = Some((Standby::new(lease), core.drivers.values().filter(tells).count()));
+            tracing::info!("on standby: acts when the devices have heard no manager for the time of a lease");
+        } else {
+            let term = core.journal.next_term(now, 0).map_err(broken)?;
+            core.manager.set_term(Some(term), now);
+        }
         Ok(core)
     }
 
@@ -254,6 +265,11 @@ impl Core {
     pub(super) fn receive(&mut self, message: Message, now: u64) {
         match message {
             Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now),
+            Message::Lease(node, election, silence) => {
+                if let Some((standby, _)) = self.standby.as_mut().filter(|_| !self.manager.is_acting()) {
+                    standby.observe(node, election, silence, now);
+                }
+            }
             Message::Event(node, event) => self.manager.event(node, event, now),
             Message::Reported(node, packets) => {
                 let before = self.reported.insert(node, packets);
@@ -268,6 +284,10 @@ impl Core {
 
     /// Advances to `now`: commands go to drivers, notices to log and history. Returns when to call it again at the latest.
     pub(super) fn poll(&mut self, now: u64) -> Option<u64> {
+        self.take_over(now);
+        if self.manager.is_acting() {
+            self.drivers.values().for_each(Driver::renew);
+        }
         let mut commands = std::mem::take(&mut self.commands);
         self.manager.poll(now, &mut commands);
         for command in commands.drain(..) {
@@ -287,6 +307,23 @@ impl Core {
             }
         }
         self.manager.next_timeout()
+    }
+
+    /// Acts from now on, if no other manager does.
+    fn take_over(&mut self, now: u64) {
+        let Some((standby, devices)) = self.standby.as_mut().filter(|_| !self.manager.is_acting()) else {
+            return;
+        };
+        let Some(above) = standby.term(*devices, now) else { return };
+        standby.restart();
+        match self.journal.next_term(now, above) {
+            Ok(term) => {
+                tracing::warn!("the devices have heard no manager for the time of a lease; this one acts");
+                self.note(now, "manager", "take over", "", "no other manager acts");
+                self.manager.set_term(Some(term), now);
+            }
+            Err(error) => tracing::error!(%error, "cannot take over; free space for [manager] state"),
+        }
     }
 
     fn tell(&mut self, notice: Notice, now: u64) {
@@ -317,6 +354,9 @@ impl Core {
                 self.note(now, "manager", Phase::Applying.word(), &device, &text);
             }
             Notice::Superseded(node) => {
+                if let Some((standby, _)) = &mut self.standby {
+                    standby.restart();
+                }
                 let device = names(node);
                 tracing::warn!(device, "another manager has claimed the device; this one no longer acts");
                 self.note(now, "manager", "superseded", &device, "another manager acts");

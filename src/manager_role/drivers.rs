@@ -88,6 +88,13 @@ impl Driver {
         (Self::Hopwise(hopwise::Driver::start(address, tell)), hopwise::capabilities())
     }
 
+    /// The manager acts, and renews its lease where that is possible.
+    pub(super) fn renew(&self) {
+        if let Self::Hopwise(driver) = self {
+            driver.renew();
+        }
+    }
+
     fn gnmi(
         device: &Device,
         settings: &ManagerSettings,

@@ -50,6 +50,7 @@ pub(super) struct Address {
 #[derive(Debug)]
 pub(super) struct Driver {
     commands: mpsc::Sender<Command>,
+    known: Known,
     tasks: [tokio::task::AbortHandle; 3],
 }
 
@@ -59,10 +60,15 @@ impl Driver {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         let known = Known::default();
         let work = tokio::spawn(work(address.clone(), queue, known.clone(), tell.clone()));
-        let count = tokio::spawn(count(address.clone(), tell.clone()));
-        let watch = tokio::spawn(watch(address, known, tell));
+        let count = tokio::spawn(count(address.clone(), known.clone(), tell.clone()));
+        let watch = tokio::spawn(watch(address, known.clone(), tell));
         let tasks = [work, watch, count].map(|task| task.abort_handle());
-        Self { commands, tasks }
+        Self { commands, known, tasks }
+    }
+
+    /// The manager acts: its lease is renewed with the next count.
+    pub(super) fn renew(&self) {
+        lock(&self.known).renews = true;
     }
 
     /// Hands over a command. `false`: it still has too many.
@@ -86,6 +92,8 @@ struct Last {
     etag: String,
     /// With which it claimed the switch.
     claimed: Election,
+    /// The manager acts, as of the last count.
+    renews: bool,
 }
 
 /// Why a request has no result.
@@ -251,17 +259,35 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
     }
 }
 
-/// Tells how many packets the switch has reported. Without an answer, nothing: others tell that it is lost.
-async fn count(address: Address, tell: impl Fn(Message)) {
+/// Tells how many packets the switch has reported, and renews the lease of a manager that acts. Without an answer, nothing: others tell that it is lost.
+async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
     loop {
         time::sleep(COUNT_INTERVAL).await;
-        let counted = time::timeout(REQUEST, send(&address, Method::GET, "/int", None, &Value::Null)).await;
+        let counted = time::timeout(REQUEST, counters(&address, &known)).await;
         let counted = counted.ok().and_then(Result::ok);
         let view = counted.and_then(|body| serde_json::from_slice::<CountersView>(&body).ok());
         if let Some(view) = view.filter(|view| view.node == address.node) {
             tell(Message::Reported(address.node, view.int.reported));
+            if let Some(lease) = view.lease {
+                tell(Message::Lease(address.node, lease.election.into(), lease.silence));
+            }
         }
     }
+}
+
+async fn counters(address: &Address, known: &Known) -> Result<Bytes, Failure> {
+    let (renews, claimed) = {
+        let mut last = lock(known);
+        (std::mem::take(&mut last.renews), last.claimed)
+    };
+    if renews && claimed != Election::default() {
+        let renewed = send(address, Method::POST, "/renew", None, &json!(ElectionView::from(claimed))).await;
+        // Another manager has claimed it: the next read tells.
+        if !matches!(renewed, Err(Failure::Refused(..))) {
+            return renewed;
+        }
+    }
+    send(address, Method::GET, "/int", None, &Value::Null).await
 }
 
 async fn watched(address: &Address, path: &str) -> Result<RulesView, String> {

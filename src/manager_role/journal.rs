@@ -66,13 +66,14 @@ impl Journal {
         })
     }
 
-    /// The term of this run: above that of every earlier run, and of other managers that started earlier.
+    /// A term, at least `least`: above that of every earlier run, and of other managers that took theirs earlier. In microseconds, so that
+    /// two managers do not take the same.
     ///
     /// # Errors
     /// It cannot be saved.
-    pub(super) fn next_term(&mut self, now: u64) -> Result<u64, Error> {
+    pub(super) fn next_term(&mut self, now: u64, least: u64) -> Result<u64, Error> {
         let last = self.setting("term")?.unwrap_or(0);
-        let term = (now / 1_000_000).max(last + 1);
+        let term = (now / 1_000).max(last + 1).max(least);
         self.set("term", term)?;
         Ok(term)
     }
@@ -211,7 +212,7 @@ mod tests {
         journal.set_stopped(true).unwrap();
         journal.note(&entry(7, "a")).unwrap();
         journal.note(&entry(8, "b")).unwrap();
-        let first = journal.next_term(9_000_000).unwrap();
+        let first = journal.next_term(9_000, 0).unwrap();
         drop(journal);
         let mut again = Journal::open(Some(&file)).unwrap();
         assert_eq!(again.intents().unwrap(), [("a".to_owned(), kept)]);
@@ -219,7 +220,8 @@ mod tests {
         assert_eq!(again.history(Some("a"), 9).unwrap(), [entry(7, "a")]);
         assert!(again.is_stopped().unwrap());
         // Even when the clock has gone back.
-        assert_eq!((first, again.next_term(0).unwrap()), (9, 10));
+        assert_eq!((first, again.next_term(0, 0).unwrap()), (9, 10));
+        assert_eq!(again.next_term(0, 70).unwrap(), 70);
         drop(again);
         std::fs::write(&file, "this is no database, and long enough to be one").unwrap();
         assert!(Journal::open(Some(&file)).unwrap_err().to_string().contains("remove the file"));

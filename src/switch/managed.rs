@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use detect::PortRange;
@@ -34,6 +35,8 @@ pub(crate) struct Managed {
     rules: Rules,
     /// The highest election that claimed it.
     election: Election,
+    /// When its manager last claimed it, changed its rules, or renewed its lease; at first, the start.
+    renewed: Instant,
     /// Time of the start, ns: no version of an earlier run is one of this run.
     start: u64,
     /// Changes since the start.
@@ -107,8 +110,15 @@ impl Managed {
         let saved = settings.state.as_deref().map(load).transpose()?.flatten();
         let (election, rules) = saved.unwrap_or_default();
         let file = settings.state.clone();
-        let managed =
-            Self { rules, election, start, changes: 0, file, version: watch::channel(Version::default()).0 };
+        let managed = Self {
+            rules,
+            election,
+            renewed: Instant::now(),
+            start,
+            changes: 0,
+            file,
+            version: watch::channel(Version::default()).0,
+        };
         managed.publish();
         if !managed.forwards() {
             tracing::info!("the switch waits for its manager: it forwards nothing until it has its rules");
@@ -124,6 +134,23 @@ impl Managed {
     /// The highest election that claimed it.
     pub(crate) fn election(&self) -> Election {
         self.election
+    }
+
+    /// Renews the lease of the manager that claimed it.
+    ///
+    /// # Errors
+    /// It was another one.
+    pub(crate) fn renew(&mut self, election: Election) -> Result<(), Refused> {
+        if election != self.election {
+            return Err(Refused::NotPrimary(self.election));
+        }
+        self.renewed = Instant::now();
+        Ok(())
+    }
+
+    /// Time since its manager was last heard.
+    pub(crate) fn silence(&self) -> Duration {
+        self.renewed.elapsed()
     }
 
     /// The version of the rules.
@@ -206,6 +233,7 @@ impl Managed {
             return Err(Refused::Stale);
         }
         self.election = prepared.election;
+        self.renewed = Instant::now();
         self.changes += 1;
         let before = std::mem::replace(&mut self.rules, prepared.rules);
         self.publish();

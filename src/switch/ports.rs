@@ -10,6 +10,7 @@ use std::{
 };
 
 use dataplane::router::{Router, Stats, Wires, offload};
+use manager::device::Election;
 use nic::{
     frames::{self, Options, PollFds, ReceivedFrame},
     time,
@@ -22,6 +23,7 @@ use super::{
     dta::{Destinations, Dta},
     lldp::{self, Lldp},
     managed::{Managed, Prepared, Proposal, Refused},
+    view::CountersView,
 };
 use crate::config::{
     filter::{self, FilterSettings},
@@ -433,6 +435,15 @@ impl Forwarder {
     /// The reason; nothing changes.
     pub(super) fn prepare(&self, proposal: Proposal) -> Result<Prepared, Refused> {
         self.managed.as_ref().ok_or(Refused::NotManaged)?.prepare(proposal, &self.file)
+    }
+
+    /// Renews the lease of its manager.
+    ///
+    /// # Errors
+    /// Another one claimed it.
+    pub(crate) fn renew(&mut self, election: Election) -> Result<CountersView, Refused> {
+        self.managed.as_mut().ok_or(Refused::NotManaged)?.renew(election)?;
+        Ok(self.counters_view())
     }
 
     /// Puts in force what was prepared and saved.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     DtaView,
     lldp::{Lldp, NeighbourView},
-    managed::WATCH_ENTRIES,
+    managed::{Managed, WATCH_ENTRIES},
     ports::Forwarder,
 };
 use crate::config::{filter::FilterSettings, switch::Item};
@@ -243,6 +243,18 @@ pub(crate) struct CountersView {
     pub(crate) node: u32,
     /// Its counters.
     pub(crate) int: IntView,
+    /// Who configures it; null without `[switch.managed]`.
+    pub(crate) lease: Option<LeaseView>,
+}
+
+/// The lease of a switch's manager.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchLease"))]
+pub(crate) struct LeaseView {
+    /// The highest election that claimed the switch.
+    pub(crate) election: ElectionView,
+    /// Time since that manager claimed it, changed its rules or renewed the lease, or since the start, ns.
+    pub(crate) silence: u64,
 }
 
 /// INT counters; each packet is in one of the first eight.
@@ -399,7 +411,12 @@ impl Forwarder {
 
     /// Its INT counters.
     pub(crate) fn counters_view(&self) -> CountersView {
-        CountersView { node: self.settings.node, int: (*self.router.switch().stats()).into() }
+        let lease = |managed: &Managed| LeaseView {
+            election: managed.election().into(),
+            silence: u64::try_from(managed.silence().as_nanos()).unwrap_or(u64::MAX),
+        };
+        let lease = self.managed().map(lease);
+        CountersView { node: self.settings.node, int: (*self.router.switch().stats()).into(), lease }
     }
 
     /// The rules of its manager; `None`: it has none.

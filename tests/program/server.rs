@@ -334,7 +334,7 @@ fn a_token_that_may_only_read_changes_nothing() {
         }
     }
     // The paths of other roles are refused before it is known whether this process has the role.
-    assert_eq!(refused.len(), 13, "{refused:#?}");
+    assert_eq!(refused.len(), 14, "{refused:#?}");
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"] {
         let path = if method == "POST" { "/api/v1/query/" } else { "/api/v1/query" };
         assert_eq!(ask(method, path, "anna-reads-0123456", "").status, 403, "{method}");

@@ -233,6 +233,13 @@ fn rules() -> Vec<Operation> {
             Some(of::<ElectionView>),
             of::<RulesView>,
         ),
+        change(
+            "post",
+            "/api/v1/switch/renew",
+            "Renews the lease of the manager that claimed the switch with this election. 409: another one did.",
+            Some(of::<ElectionView>),
+            of::<CountersView>,
+        ),
     ]
 }
 
