@@ -1,8 +1,9 @@
-//! Keeps the reports of an intent at or under its budget: additive increase of detail, multiplicative decrease.
+//! Keeps the reports of an intent at or under its budget: coarser at once, finer in small steps.
 //!
-//! Every interval, the [`Controller`] compares the rate of reports with the budget. Above it, it doubles the threshold, and when
-//! that has reached its bound, it halves the share of packets measured. Well below it, it goes back by one step of a
-//! sixteenth, in the opposite order. It never leaves the bounds of the operator. While a threshold is in force, no
+//! Every interval, the [`Controller`] compares the rate of reports with the budget. Above it, it raises the threshold in proportion, at
+//! least twofold, and when that has reached its bound, it halves the share of packets measured. Well below it, it lowers the threshold in
+//! the opposite order, by an eighth but at most a sixteenth of the bounds: the rate must not grow by more than the room in one step. It
+//! never leaves the bounds of the operator. While a threshold is in force, no
 //! suppressed value differs from the last reported one by more than it: that is what [`Move`] states.
 
 use std::fmt;
@@ -85,6 +86,9 @@ pub const INTERVAL: u64 = 1_000_000_000;
 /// There is room below this share of the budget, percent. The gap keeps the controller from oscillating around the budget.
 const ROOM: u64 = 70;
 
+/// How many times higher the threshold becomes at most in one step: a rate of one second may be an exception.
+const GREATEST_STEP: f64 = 8.0;
+
 /// The controller of one intent or one collector.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -115,7 +119,7 @@ impl Controller {
         let budget = self.budget as f64;
         let from = self.detail;
         let (reason, to) = if rate > budget {
-            (Reason::Above, self.coarser())
+            (Reason::Above, self.coarser(rate / budget.max(1.0)))
         } else if rate < budget * ROOM as f64 / 100.0 {
             (Reason::Room, self.finer())
         } else {
@@ -132,17 +136,14 @@ impl Controller {
         Some(Move { at: now, reason, rate, budget: self.budget, from, to })
     }
 
-    fn step(&self) -> u64 {
-        let Bounds { finest, coarsest } = self.bounds;
-        (coarsest.threshold.saturating_sub(finest.threshold) / 16).max(1)
-    }
-
-    fn coarser(&self) -> Detail {
+    /// `excess`: how many times the budget the rate is. Few reports pass a threshold that is that much higher.
+    fn coarser(&self, excess: f64) -> Detail {
         let Detail { threshold, sample } = self.detail;
         let most = self.bounds.coarsest;
         if threshold < most.threshold {
-            let doubled = threshold.saturating_mul(2).max(threshold.saturating_add(self.step()));
-            Detail { threshold: doubled.min(most.threshold), sample }
+            let times = excess.ceil().clamp(2.0, GREATEST_STEP) as u64;
+            let raised = threshold.saturating_mul(times).max(threshold.saturating_add(1));
+            Detail { threshold: raised.min(most.threshold), sample }
         } else {
             Detail { threshold, sample: sample.saturating_mul(2).min(most.sample).max(sample) }
         }
@@ -156,7 +157,9 @@ impl Controller {
             let finer = u64::from(sample) * 16 / (u64::from(sample) + 16);
             Detail { threshold, sample: (finer as u32).clamp(least.sample, sample - 1) }
         } else {
-            Detail { threshold: threshold.saturating_sub(self.step()).max(least.threshold), sample }
+            let most = self.bounds.coarsest.threshold.saturating_sub(least.threshold) / 16;
+            let step = most.min(threshold / 8).max(1);
+            Detail { threshold: threshold.saturating_sub(step).max(least.threshold), sample }
         }
     }
 }
@@ -172,30 +175,30 @@ mod tests {
     };
 
     #[test]
-    fn detail_is_halved_above_and_grows_by_steps_below() {
+    fn detail_falls_in_proportion_above_and_grows_by_steps_below() {
         let mut controller = Controller::new(1000, BOUNDS);
         let text = |change: Option<Move>| change.map(|change| change.to_string());
-        let first = "5000 reports/s exceed the budget of 1000: threshold 1000 → 4937: suppressed values differ by at most this";
+        let first = "5000 reports/s exceed the budget of 1000: threshold 1000 → 5000: suppressed values differ by at most this";
         assert_eq!(text(controller.observe(5000.0, 0)).as_deref(), Some(first));
         assert_eq!(controller.observe(5000.0, INTERVAL / 2), None);
         let mut details = Vec::new();
         for second in 1..10 {
             let change = controller.observe(5000.0, second * INTERVAL);
             details.push((controller.detail().threshold, controller.detail().sample));
-            if second == 8 {
+            if second == 6 {
                 assert_eq!(change.map(|change| change.reason), Some(Reason::AtBound));
             }
-            if second == 9 {
+            if second > 6 {
                 assert_eq!(change, None);
             }
         }
         let expected = [
-            (9_874, 1),
-            (19_748, 1),
-            (39_496, 1),
+            (25_000, 1),
             (64_000, 1),
             (64_000, 2),
             (64_000, 4),
+            (64_000, 8),
+            (64_000, 8),
             (64_000, 8),
             (64_000, 8),
             (64_000, 8),
