@@ -256,6 +256,7 @@ impl Server {
         let mut dta = Dta::open(&settings, translator_end)?;
         let switch = settings.switch.clone();
         let switch = switch.map(|switch| switch::Ready::open(switch, switch_end)).transpose()?;
+        let namespaces = manager_role::Namespaces::open(&settings, &self.control)?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
         let devices = Dta::has_rdma_devices(&settings);
@@ -280,18 +281,12 @@ impl Server {
         };
         self.start_dta(&settings, dta)?;
         let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
-        let monitor = Monitor::new(
-            gauges.workers,
-            gauges.inputs,
-            gauges.fanouts,
-            self.pipeline.gauge(),
-            Arc::clone(&self.hub),
-        );
-        let monitor = Arc::new(monitor);
+        let monitor = Arc::new(self.monitor(gauges));
         let manager = settings.manager.clone();
         let start = |manager| {
             let (settings, monitor) = (Arc::clone(&settings), Arc::clone(&monitor));
-            manager_role::Role::start(settings, manager, monitor, self.devices.take(), &self.control)
+            let reach = (self.devices.take(), namespaces);
+            manager_role::Role::start(settings, manager, monitor, reach, &self.control)
         };
         self.manager = manager.map(start).transpose()?;
         let context = self.context(&settings, monitor)?;
@@ -306,6 +301,10 @@ impl Server {
         let dta = self.translator.as_ref().map(|role| role.addresses().to_vec()).unwrap_or_default();
         let memory = self.memory.as_ref().map(memory_role::Role::addresses);
         Ok(Addresses { api, inputs, aggregator, dta, memory })
+    }
+
+    fn monitor(&self, Gauges { workers, inputs, fanouts, .. }: Gauges) -> Monitor {
+        Monitor::new(workers, inputs, fanouts, self.pipeline.gauge(), Arc::clone(&self.hub))
     }
 
     /// What the handlers of the API need.

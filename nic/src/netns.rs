@@ -74,18 +74,21 @@ impl Drop for Namespace {
 /// # Panics
 /// When `work` does.
 pub fn within<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    // A thread of its own, so that the caller's thread stays in its namespace.
+    let entered = std::thread::scope(|scope| scope.spawn(|| enter(name).map(|()| work())).join());
+    entered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Moves the calling thread into the network namespace `name`, for good. Sockets that it makes, and threads that it starts, are inside.
+///
+/// # Errors
+/// There is no such namespace, or this process may not enter it.
+pub fn enter(name: &str) -> Result<(), Error> {
     let path = Path::new("/run/netns").join(name);
     let namespace = File::open(&path).map_err(|source| Error::new("open", path.display(), source))?;
-    // A thread of its own, so that the caller's thread stays in its namespace.
-    let entered = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: no pointers; the descriptor is open.
-            let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-            if result < 0 { Err(Error::last("setns", name)) } else { Ok(work()) }
-        });
-        thread.join()
-    });
-    entered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    // SAFETY: no pointers; the descriptor is open.
+    let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+    if result < 0 { Err(Error::last("setns", name)) } else { Ok(()) }
 }
 
 /// Two fresh namespaces with one link between them; removed when dropped.

@@ -29,6 +29,7 @@ use super::{
     drivers::Driver,
     journal::{Entry, Journal, Kept},
     learn::Link,
+    namespaces::Namespaces,
     progress::{Progress, States},
     view::{DomainView, EntryView, ManagerHistoryView, PlanView},
 };
@@ -136,7 +137,7 @@ impl Core {
     /// The journal cannot be used; the message says what to do.
     pub(super) fn new(
         (all, settings): (&Arc<Settings>, &ManagerSettings),
-        local: Option<Local>,
+        (local, namespaces): (Option<Local>, &Namespaces),
         control: &Control,
         now: u64,
         tell: impl Fn(Message) + Clone + Send + Sync + 'static,
@@ -169,7 +170,7 @@ impl Core {
             asking: tell::Asking::new(Arc::clone(all), control.clone()),
         };
         for device in core.inventory.devices() {
-            let (driver, can) = Driver::start(device, settings, local.as_ref(), tell.clone());
+            let (driver, can) = Driver::start(device, settings, (local.as_ref(), namespaces), tell.clone());
             core.manager.set_capabilities(device.node, can, now);
             core.drivers.insert(device.node, driver);
         }

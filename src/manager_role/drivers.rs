@@ -9,7 +9,7 @@ use manager::{
     inventory::Device,
 };
 
-use super::{Local, hopwise};
+use super::{Local, hopwise, namespaces::Namespaces};
 use crate::{config::manager::ManagerSettings, tls};
 
 /// When a device behind files has what was written.
@@ -46,11 +46,12 @@ pub(super) enum Driver {
 
 impl Driver {
     /// Starts the driver of a device, on the current runtime. Returns what the device can do as far as that is known before it was
-    /// reached. `local`: all devices are in this process.
+    /// reached. `local`: all devices are in this process. `namespaces`: those
+    /// of the devices.
     pub(super) fn start(
         device: &Device,
         settings: &ManagerSettings,
-        local: Option<&Local>,
+        (local, namespaces): (Option<&Local>, &Namespaces),
         tell: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
         if let Some(local) = local {
@@ -83,6 +84,7 @@ impl Driver {
             node: device.node,
             authority: authority.to_owned(),
             tls,
+            namespace: namespaces.of(settings, &device.name),
             token: settings.token.as_ref().map(|token| token.0.clone()),
         };
         (Self::Hopwise(hopwise::Driver::start(address, tell)), hopwise::capabilities())

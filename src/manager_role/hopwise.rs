@@ -25,6 +25,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
+use super::namespaces::Namespace;
 use crate::{
     config::switch::Item,
     lock::lock,
@@ -42,6 +43,8 @@ pub(super) struct Address {
     pub(super) authority: String,
     /// TLS to it, or why that is not possible; `None`: without TLS.
     pub(super) tls: Option<Result<Arc<ClientConfig>, String>>,
+    /// The network namespace in which that is; `None`: the own one.
+    pub(super) namespace: Option<Namespace>,
     /// Its token.
     pub(super) token: Option<String>,
 }
@@ -315,7 +318,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 async fn connect(address: &Address) -> Result<Box<dyn Stream>, Failure> {
     let authority = &address.authority;
     let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
-    let stream = time::timeout(CONNECT, TcpStream::connect(authority)).await;
+    let connecting = async {
+        match &address.namespace {
+            Some(namespace) => namespace.connect(authority, CONNECT).await,
+            None => TcpStream::connect(authority).await,
+        }
+    };
+    let stream = time::timeout(CONNECT, connecting).await;
     let stream = stream.map_err(|_| unreachable(&"no answer"))?.map_err(|error| unreachable(&error))?;
     let Some(config) = &address.tls else { return Ok(Box::new(stream)) };
     let config = config.clone().map_err(Failure::Unreachable)?;

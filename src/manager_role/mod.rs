@@ -6,6 +6,7 @@ mod drivers;
 mod hopwise;
 mod journal;
 mod learn;
+mod namespaces;
 mod progress;
 pub(crate) mod view;
 
@@ -19,6 +20,7 @@ use tokio::{
 pub(crate) use self::{
     core::{Core, Error, Wanted},
     count::expect,
+    namespaces::Namespaces,
 };
 use crate::{
     config::{Settings, manager::ManagerSettings},
@@ -63,7 +65,8 @@ pub(crate) struct Handle {
 }
 
 impl Role {
-    /// Starts the manager. `monitor`: of the collector of this process, whose reports verify intents.
+    /// Starts the manager. `monitor`: of the collector of this process, whose reports verify intents. `reach`: devices in this process,
+    /// and the namespaces of the others.
     ///
     /// # Errors
     /// The state cannot be read; the message says what to do.
@@ -71,14 +74,14 @@ impl Role {
         all: Arc<Settings>,
         settings: ManagerSettings,
         monitor: Arc<Monitor>,
-        local: Option<Local>,
+        reach: (Option<Local>, Namespaces),
         control: &Control,
     ) -> Result<Self, CliError> {
         let (events, queue) = mpsc::channel(MAX_EVENTS);
         let (ready, started) = std::sync::mpsc::sync_channel(1);
         let handle = Handle { events };
         let own = handle.clone();
-        let main = control.clone();
+        let (main, (local, namespaces)) = (control.clone(), reach);
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = match runtime {
@@ -91,7 +94,8 @@ impl Role {
                 }
             };
             runtime.block_on(async move {
-                match Core::new((&all, &settings), local, &main, nic::time::now(), teller(&own)) {
+                let reach = (local, &namespaces);
+                match Core::new((&all, &settings), reach, &main, nic::time::now(), teller(&own)) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         run(core, queue, own, monitor).await;
