@@ -303,7 +303,7 @@ impl Server {
         Ok(Addresses { api, inputs, aggregator, dta, memory })
     }
 
-    fn monitor(&self, Gauges { workers, inputs, fanouts, .. }: Gauges) -> Monitor {
+    fn monitor(&self, Gauges { workers, inputs, fanouts }: Gauges) -> Monitor {
         Monitor::new(workers, inputs, fanouts, self.pipeline.gauge(), Arc::clone(&self.hub))
     }
 

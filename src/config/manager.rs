@@ -65,6 +65,8 @@ section! {
         pub(crate) gnmi: BTreeMap<String, GnmiSettings> = BTreeMap::new(),
         /// Devices with the driver `p4runtime`, by name.
         pub(crate) p4runtime: BTreeMap<String, P4RuntimeSettings> = BTreeMap::new(),
+        /// Network namespace from which hopwise switches are reached; `{device}` stands for a device's name. Not set: the own one.
+        pub(crate) namespace: Option<String> = None,
         /// Token for the API of the devices, with the role `operate`.
         pub(crate) token: Option<Secret> = None,
         /// PEM file with the authorities of devices whose address begins with `https://`; those of the system are not trusted.
@@ -143,12 +145,7 @@ pub(crate) fn check(all: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let Settings { manager, inventory, intents, .. } = all;
     let table = root.get_ref().get("inventory");
     let inventory = table.map_or_else(Inventory::default, |node| inventory::checked(inventory, node, reader));
-    let checked = intent::checked(intents, root, reader, nic::time::now());
-    for (index, intent) in checked.iter().enumerate() {
-        if let Err(message) = supported(intent, all.collects()) {
-            reader.refuse(span_of(root, &["intents", &index.to_string(), "tell"]), message);
-        }
-    }
+    let checked = check_intents(intents, all.collects(), root, reader);
     let flows = checked.iter().filter_map(|intent| Some((intent, matches(&intent.entries().ok()?))));
     let asked = asked(flows);
     // What is wrong without intents is told elsewhere.
@@ -315,6 +312,22 @@ fn driver(device: &Device) -> Result<(), String> {
             "there is no driver `{driver}` for `{name}`; use \"hopwise\", \"p4runtime\", \"gnmi\" or \"files\""
         )),
     }
+}
+
+/// Reports inconsistent `[[intents]]` of a file. `collects`: of a process with a collector.
+pub(crate) fn check_intents(
+    intents: &[IntentSettings],
+    collects: bool,
+    root: &Node<'_>,
+    reader: &mut Reader<'_>,
+) -> Vec<Intent> {
+    let checked = intent::checked(intents, root, reader, nic::time::now());
+    for (index, intent) in checked.iter().enumerate() {
+        if let Err(message) = supported(intent, collects) {
+            reader.refuse(span_of(root, &["intents", &index.to_string(), "tell"]), message);
+        }
+    }
+    checked
 }
 
 /// Refuses what cannot be executed.
