@@ -316,7 +316,7 @@ fn driver(device: &Device) -> Result<(), String> {
 
 /// Reports inconsistent `[[intents]]` of a file. `collects`: of a process with a collector.
 pub(crate) fn check_intents(
-    intents: &[IntentSettings],
+    intents: &[intent::IntentSettings],
     collects: bool,
     root: &Node<'_>,
     reader: &mut Reader<'_>,
