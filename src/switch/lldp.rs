@@ -304,9 +304,9 @@ mod tests {
 
     #[test]
     fn a_neighbour_lives_as_long_as_it_says() {
-        let ((mut one, ports), (mut other, _)) = (switch("s1", 11), switch("s2", 12));
+        let ((mut one, ports), (mut other, others)) = (switch("s1", 11), switch("s2", 12));
         sent(&mut one, &ports, 0..50);
-        let frame = sent(&mut other, &ports, 0..1).remove(0).2;
+        let frame = sent(&mut other, &others, 0..1).remove(0).2;
         one.receive(50 * SECOND, 1, &frame).unwrap();
         let seen = one.neighbour(1).unwrap();
         assert_eq!((seen.system.as_str(), seen.port.as_str(), one.changes()), ("s2", "s2p1", 1));
@@ -323,12 +323,11 @@ mod tests {
 
     #[test]
     fn a_port_that_goes_away_says_so() {
-        let ((mut one, ports), (other, _)) = (switch("s1", 11), switch("s2", 12));
-        let (frame, mut last) = (sent(&mut switch("s2", 12).0, &ports, 0..1).remove(0).2, Vec::new());
+        let ((mut one, ports), (mut other, others)) = (switch("s1", 11), switch("s2", 12));
+        let (frame, mut last) = (sent(&mut other, &others, 0..1).remove(0).2, Vec::new());
         one.receive(0, 0, &frame).unwrap();
         assert_eq!(one.neighbour(0).unwrap().system, "s2");
-        let (_, ports) = switch("s2", 12);
-        other.close(&ports, &mut |_, frame| last.push(frame.to_vec()));
+        other.close(&others, &mut |_, frame| last.push(frame.to_vec()));
         one.receive(SECOND, 0, &last[0]).unwrap();
         assert_eq!((one.neighbour(0), one.changes()), (None, 2));
         // So does a port whose interface fails.
