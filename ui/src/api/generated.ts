@@ -228,6 +228,16 @@ export type DeviceEntries = {
   used: number;
 };
 
+/** A neighbour of a port, as LLDP announces it. */
+export type DeviceNeighbour = {
+  /** Why it is no link, in one sentence; null: it is one. */
+  note: string | null;
+  /** Its port id: the name of an interface, as a rule. */
+  port: string;
+  /** Its system name, or its chassis id. */
+  system: string;
+};
+
 /** Changes of one device. */
 export type DevicePlan = {
   /** Rules added. */
@@ -248,6 +258,8 @@ export type DevicePort = {
   mtu: number | null;
   /** Interface. */
   name: string | null;
+  /** The neighbour that the device hears by LLDP. */
+  neighbour: DeviceNeighbour | null;
   /** The other end, if it is a device. */
   peer: string | null;
   /** Number. */
@@ -308,6 +320,8 @@ export type Domain = {
   longest_path: number;
   /** All INT was stopped by hand. */
   stopped: boolean;
+  /** Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …` accepts one. */
+  suggestions: Array<string>;
 };
 
 /** The state of the domain. */
@@ -558,6 +572,14 @@ export type HopLatency = {
   node: number | null;
 };
 
+/** The name of a host. */
+export type HostName = {
+  /** One of its addresses. */
+  address: string;
+  /** Its name. */
+  name: string;
+};
+
 /** A listening socket or an interface. */
 export type Input = {
   /** Bytes of these datagrams, without headers; in kernel mode of those passed to user space. */
@@ -668,6 +690,14 @@ export type IntentState = {
 export type Intents = {
   /** The intents, by name. */
   intents: Array<Intent>;
+};
+
+/** The name of an interface. */
+export type InterfaceName = {
+  /** Interface id in INT. */
+  interface: number;
+  /** Its name. */
+  name: string;
 };
 
 /** Answer to a key. */
@@ -1010,6 +1040,14 @@ export type MemoryXdp = {
 /** Counts by name, for example drops by reason. */
 export type NamedCounts = Record<string, number>;
 
+/** Names of nodes, interfaces and hosts. */
+export type Names = {
+  /** Hosts, by address. */
+  hosts: Array<HostName>;
+  /** Nodes with a name, or with interfaces that have one, by id. */
+  nodes: Array<NodeNames>;
+};
+
 /** A node. */
 export type Node = {
   /** Drop reports of this node. */
@@ -1028,6 +1066,16 @@ export type Node = {
   queues: Array<Queue>;
   /** Reports with a hop of this node. */
   reports: number;
+};
+
+/** Names of a node. */
+export type NodeNames = {
+  /** Its interfaces with a name, by number. */
+  interfaces: Array<InterfaceName>;
+  /** Its name; null: it has none. */
+  name: string | null;
+  /** Node id. */
+  node: number;
 };
 
 /** `/nodes`. */
@@ -1741,6 +1789,22 @@ export type SwitchInt = {
   swapped: number;
 };
 
+/** A neighbour of a port, as LLDP (IEEE 802.1AB) announces it. */
+export type SwitchNeighbour = {
+  /** Its chassis id. */
+  chassis: string;
+  /** The description of its port. */
+  description: string | null;
+  /** Its port id: the name of an interface, as a rule. */
+  port: string;
+  /** Other systems announce themselves on the same link. */
+  several: boolean;
+  /** Its system name; its chassis id if it announces none. */
+  system: string;
+  /** Seconds for which an announcement is valid. */
+  ttl: number;
+};
+
 /** State of a port. */
 export type SwitchPort = {
   /** Drops by reason. */
@@ -1755,6 +1819,8 @@ export type SwitchPort = {
   mac: string;
   /** Effective MTU, bytes. */
   mtu: number;
+  /** The neighbour that announces itself by LLDP; null: none, or `lldp` is false. */
+  neighbour: SwitchNeighbour | null;
   /** Port number. */
   number: number;
   /** Egress queue. */
@@ -1819,6 +1885,8 @@ export type SwitchRules = {
   forwarding: boolean;
   /** Name, as configured. */
   name: string | null;
+  /** Changes of the neighbours of ports since the start. */
+  neighbour_changes: number;
   /** Node id. */
   node: number;
   /** Its ports. */
@@ -1835,6 +1903,8 @@ export type SwitchRulesPort = {
   interface: string;
   /** Longest IP packet, bytes. */
   mtu: number;
+  /** The neighbour that announces itself by LLDP; null: none, or `lldp` is false. */
+  neighbour: SwitchNeighbour | null;
   /** Number. */
   number: number;
   /** It is switched on. */
@@ -1845,7 +1915,7 @@ export type SwitchRulesPort = {
 export type SwitchTotals = {
   /** True while the balance holds. */
   balanced: boolean;
-  /** ARP, neighbour discovery and other frames for the switch itself, and intercepted reports. */
+  /** ARP, neighbour discovery, LLDP and other frames for the switch itself, and intercepted reports. */
   consumed: number;
   /** Frames dropped. */
   dropped: number;
@@ -1855,7 +1925,7 @@ export type SwitchTotals = {
   intercept_tagged: number;
   /** Of those consumed: DTA reports intercepted for the translator of this process. */
   intercepted: number;
-  /** ARP, neighbour discovery and ICMP frames that the switch sent itself, and messages of a translator to reporters. */
+  /** ARP, neighbour discovery, ICMP and LLDP frames that the switch sent itself, and messages of a translator to reporters. */
   originated: number;
   /** In queues, on links, or waiting for address resolution. */
   queued: number;
