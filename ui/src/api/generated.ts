@@ -1661,6 +1661,8 @@ export type SwitchCapabilities = {
 export type SwitchCounters = {
   /** Its counters. */
   int: SwitchInt;
+  /** Who configures it; null without `[switch.managed]`. */
+  lease: SwitchLease | null;
   /** Node id. */
   node: number;
 };
@@ -1787,6 +1789,14 @@ export type SwitchInt = {
   reported: number;
   /** SF-INT: packets with metadata of another switch, received or from a register. */
   swapped: number;
+};
+
+/** The lease of a switch's manager. */
+export type SwitchLease = {
+  /** The highest election that claimed the switch. */
+  election: Election;
+  /** Time since that manager claimed it, changed its rules or renewed the lease, or since the start, ns. */
+  silence: number;
 };
 
 /** A neighbour of a port, as LLDP (IEEE 802.1AB) announces it. */
