@@ -93,7 +93,7 @@ fn import(file: &Path, output: Option<&Path>) -> Result<ExitCode, CliError> {
     let mut text = String::new();
     let read = File::open(file).and_then(|opened| opened.take(MAX_CSV + 1).read_to_string(&mut text));
     read.map_err(|error| {
-        CliError::io(&format!("cannot read {name}"), error, "write the path of a CSV file in UTF-8")
+        CliError::io(format!("cannot read {name}"), error, "write the path of a CSV file in UTF-8")
     })?;
     if text.len() as u64 > MAX_CSV {
         return Err(CliError::new(format!("{name} is longer than {} MiB; split it", MAX_CSV >> 20)));
@@ -105,7 +105,7 @@ fn import(file: &Path, output: Option<&Path>) -> Result<ExitCode, CliError> {
             let written = File::create_new(path).and_then(|mut out| out.write_all(import.toml().as_bytes()));
             let shown = path.display();
             written.map_err(|error| {
-                CliError::io(&format!("cannot write {shown}"), error, "choose a file that does not exist")
+                CliError::io(format!("cannot write {shown}"), error, "choose a file that does not exist")
             })?;
         }
     }

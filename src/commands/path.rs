@@ -158,7 +158,7 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
     for hop in &flow.hops {
         table.row([
             hop.node.map_or("?".into(), |node| names.node(node)),
-            text(hop.ingress_if.map(|interface| names.interface(hop.node, interface.into()))),
+            text(hop.ingress_if.map(|interface| names.interface(hop.node, interface))),
             text(hop.egress_if.map(|interface| names.interface(hop.node, interface))),
             text(hop.hop_latency.or(hop.implausible_latency).map(units::nanos)),
             match hop.implausible_latency {

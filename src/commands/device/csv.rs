@@ -165,8 +165,11 @@ impl Row {
     }
 }
 
-/// The records with the line on which each begins.
-fn records(text: &str) -> Result<Vec<(usize, Vec<String>)>, (usize, String)> {
+/// The line on which a record begins, and its fields.
+type Record = (usize, Vec<String>);
+
+/// The records of a file.
+fn records(text: &str) -> Result<Vec<Record>, (usize, String)> {
     let (mut records, mut record, mut cell) = (Vec::new(), Vec::new(), String::new());
     let (mut line, mut begun, mut quoted) = (1, 1, None);
     let mut chars = text.chars().peekable();

@@ -19,12 +19,15 @@ pub(super) struct DeviceRow {
     pub(super) edge: Vec<PortId>,
 }
 
+/// The ports at both ends of a link, by the names of their devices, and its MTU.
+type Link = ([(String, PortId); 2], Option<u32>);
+
 /// What was imported so far.
 #[derive(Debug, Default)]
 pub(super) struct Import {
     inventory: Inventory,
     devices: Vec<DeviceRow>,
-    links: Vec<([(String, PortId); 2], Option<u32>)>,
+    links: Vec<Link>,
     hosts: Vec<(Host, Option<(String, PortId)>)>,
 }
 
