@@ -1,6 +1,6 @@
 //! What drivers report: answers, events, and what devices say about themselves.
 //!
-//! A driver is a task of the program that executes [`Command`]s of one device, one at a time, as [`crate::device`] describes, and
+//! A driver is a task of the program that executes [`Command`](crate::device::Command)s of one device, one at a time, as [`crate::device`] describes, and
 //! sends [`Message`]s. It depends on nothing of the program.
 
 use crate::device::{Answer, Capabilities, DeviceEvent, Election, NodeId, PortId, RequestId};

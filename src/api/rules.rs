@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     rules::{ChangeView, ElectionView},
-    switch::{CountersView, Proposal, Refused, RulesError, RulesView},
+    switch::{CountersView, Forwarder, Proposal, Refused, RulesError, RulesView},
 };
 
 /// The parameters of `GET /switch/rules`.
@@ -71,7 +71,9 @@ pub(crate) async fn renew(
 ) -> Result<Json<CountersView>, Refusal> {
     params.only(&[])?;
     let election: ElectionView = read(body)?;
-    let renewed = handle(&context)?.ask(move |forwarder| forwarder.renew(election.into())).await;
+    let renew =
+        move |forwarder: &mut Forwarder| forwarder.renew(election.into()).map(|()| forwarder.counters_view());
+    let renewed = handle(&context)?.ask(renew).await;
     Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
 }
 

@@ -11,7 +11,7 @@ use super::{
     settings::Settings,
     values::Listen,
 };
-use crate::tls::Part;
+use crate::{control::Asked, tls::Part};
 use settings::{
     read::{Node, Reader, is_written, nearest, span_of},
     values::Size,
@@ -58,7 +58,16 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         super::translator::check(translator, &mut refuse);
         super::translator::check_intercept(translator, settings.switch.is_some(), &mut refuse);
     }
-    super::manager::check(settings, checker.root, checker.reader);
+    let (root, reader) = (checker.root, &mut *checker.reader);
+    let managed = (settings.manager.as_ref(), &settings.inventory, settings.intents.as_slice());
+    let asked = super::manager::check(managed, settings.collects(), root, reader);
+    // What is wrong without intents is reported elsewhere.
+    if asked != Asked::default()
+        && build::detection(settings, &Asked::default(), 0).is_ok()
+        && let Err(message) = build::detection(settings, &asked, 0)
+    {
+        reader.refuse(span_of(root, &["intents"]), message);
+    }
     if let Some(memory) = &settings.collector.memory {
         super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
     }

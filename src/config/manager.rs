@@ -10,16 +10,13 @@ use manager::{
     device::{Encoding, L4Checksum},
     flows::FlowKey,
     intent::{self, Intent},
-    inventory::{self, Device, Inventory},
+    inventory::{self, Device, Inventory, InventorySettings},
     reconcile::Timing,
 };
 
 use rustls::ClientConfig;
 
-use super::{
-    build, gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks, settings::Settings,
-    switch::L4ChecksumSetting,
-};
+use super::{gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks, switch::L4ChecksumSetting};
 use crate::{
     control::{Asked, AskedRule},
     tls::{self, Part},
@@ -140,27 +137,30 @@ impl ManagerSettings {
     }
 }
 
-/// Reports inconsistent settings of manager, inventory and intents.
-pub(crate) fn check(all: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
-    let Settings { manager, inventory, intents, .. } = all;
+/// Reports inconsistent settings of manager, inventory and intents. `collects`: of a process with a collector. Returns what the intents ask
+/// of it.
+pub(crate) fn check(
+    (manager, inventory, intents): (Option<&ManagerSettings>, &InventorySettings, &[intent::IntentSettings]),
+    collects: bool,
+    root: &Node<'_>,
+    reader: &mut Reader<'_>,
+) -> Asked {
     let table = root.get_ref().get("inventory");
     let inventory = table.map_or_else(Inventory::default, |node| inventory::checked(inventory, node, reader));
-    let checked = check_intents(intents, all.collects(), root, reader);
+    let checked = check_intents(intents, collects, root, reader);
     let flows = checked.iter().filter_map(|intent| Some((intent, matches(&intent.entries().ok()?))));
     let asked = asked(flows);
-    // What is wrong without intents is told elsewhere.
-    if asked != Asked::default()
-        && build::detection(all, &Asked::default(), 0).is_ok()
-        && let Err(message) = build::detection(all, &asked, 0)
-    {
-        reader.refuse(span_of(root, &["intents"]), message);
-    }
     let Some(manager) = manager else {
         if !intents.is_empty() {
             reader.refuse(span_of(root, &["intents"]), "intents need a manager; add [manager]");
         }
-        return;
+        return asked;
     };
+    check_manager(manager, &inventory, root, reader);
+    asked
+}
+
+fn check_manager(manager: &ManagerSettings, inventory: &Inventory, root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut refuse = |path: &[&str], message: String| reader.refuse(span_of(root, path), message);
     if !(1..=63).contains(&manager.dscp) {
         refuse(&["manager", "dscp"], "write a number from 1 to 63".to_owned());
@@ -194,7 +194,7 @@ pub(crate) fn check(all: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         let message = "no device can tell whether another manager acts: only those with driver = \"hopwise\" do; remove the line";
         refuse(&["manager", "standby"], message.to_owned());
     }
-    check_devices(manager, &inventory, root, &mut refuse);
+    check_devices(manager, inventory, root, &mut refuse);
 }
 
 /// Checks how each device is driven.

@@ -23,7 +23,6 @@ use super::{
     dta::{Destinations, Dta},
     lldp::{self, Lldp},
     managed::{Managed, Prepared, Proposal, Refused},
-    view::CountersView,
 };
 use crate::config::{
     filter::{self, FilterSettings},
@@ -441,9 +440,8 @@ impl Forwarder {
     ///
     /// # Errors
     /// Another one claimed it.
-    pub(crate) fn renew(&mut self, election: Election) -> Result<CountersView, Refused> {
-        self.managed.as_mut().ok_or(Refused::NotManaged)?.renew(election)?;
-        Ok(self.counters_view())
+    pub(crate) fn renew(&mut self, election: Election) -> Result<(), Refused> {
+        self.managed.as_mut().ok_or(Refused::NotManaged)?.renew(election)
     }
 
     /// Puts in force what was prepared and saved.

@@ -92,7 +92,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     assert_eq!(json!(nodes), path[0]["path"]);
     suggested_queries_of_the_demo_are_answered(&demo);
     let drawn = hopwise(["path", "--api", &demo.api, text]).stdout;
-    assert!(drawn.lines().nth(2).unwrap().contains(" ─ 10"), "{drawn}");
+    assert!(drawn.lines().nth(2).unwrap().contains(" ─ leaf"), "{drawn}");
     for view in ["flows", "nodes", "links"] {
         let shown = hopwise(["top", "--once", "--view", view, "--api", &demo.api]);
         assert!(shown.stdout.starts_with("hopwise ") && shown.stdout.lines().count() > 5, "{}", shown.stdout);
@@ -292,7 +292,8 @@ fn without_a_running_hopwise_the_message_says_how_to_start_one() {
         let run = hopwise(args.iter().copied().chain(["--api", &format!("http://{free}")]));
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?}");
         assert!(
-            run.stderr.starts_with(&format!("hopwise: cannot reach hopwise at http://{free}: ")),
+            run.stderr.starts_with("hopwise: cannot reach hopwise at ")
+                && run.stderr.contains(&free.to_string()),
             "{}",
             run.stderr
         );
