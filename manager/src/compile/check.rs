@@ -27,8 +27,13 @@ pub(super) struct Network {
     inventory: Inventory,
     /// Devices with edge ports.
     edges: BTreeSet<NodeId>,
-    /// Bits that at least one device can fill.
+    /// Bits that at least one device can fill, and those that all can.
     bits: Bits,
+    common: Bits,
+    /// For each of [`Mode::ALL`], a device that must support it and does not.
+    lacking: [Option<NodeId>; 4],
+    /// A device that does not treat the L4 checksum as the domain does.
+    checksum: Option<NodeId>,
     /// Longest packet of a host and smallest MTU between devices, bytes.
     packet: Option<u32>,
     mtu: Option<u32>,
@@ -90,9 +95,19 @@ impl Network {
         let leak = capabilities.iter().find(|(node, can)| !can.sink && has_border(node));
         let open =
             capabilities.iter().filter(|(node, can)| can.restart == Restart::Forwards && has_border(node));
+        let lacking = Mode::ALL.map(|mode| {
+            let needs = |node: &NodeId| mode == Mode::Postcard || edges.contains(node);
+            let lacks = capabilities.iter().find(|(node, can)| needs(node) && !can.modes.contains(&mode));
+            lacks.map(|(node, _)| *node)
+        });
+        let wanted = settings.encoding.l4_checksum;
+        let differs = capabilities.iter().find(|(_, can)| !can.l4_checksum.contains(&wanted));
         Self {
             longest_path: topology.longest_path(),
             bits: capabilities.values().fold(0, |bits, can| bits | can.bits),
+            common: capabilities.values().fold(Bits::MAX, |bits, can| bits & can.bits),
+            lacking,
+            checksum: differs.map(|(node, _)| *node),
             leak: leak.map(|(node, _)| inventory.name(*node)),
             open: open.map(|(node, _)| Note::OpenAfterRestart(inventory.name(*node))).collect(),
             inventory: inventory.clone(),
@@ -160,7 +175,7 @@ impl Network {
         if bits & !self.bits != 0 {
             return Err(Refusal::Bits(bits & !self.bits));
         }
-        let mode = self.mode(intent, bits, &edges)?;
+        let mode = self.mode(intent, bits)?;
         let mut watched = Vec::new();
         for key in &keys {
             let nodes = if mode.embeds() { self.ends(key.src, &edges) } else { self.all() };
@@ -184,7 +199,9 @@ impl Network {
     }
 
     fn notes(&self, bits: Bits, mode: Mode) -> Vec<Note> {
-        let lacking = self.capabilities.iter().filter(|(_, can)| bits & !can.bits != 0);
+        // Most intents ask for what every device fills: then there is nothing to look for.
+        let fill = self.capabilities.iter().filter(|_| bits & !self.common != 0);
+        let lacking = fill.filter(|(_, can)| bits & !can.bits != 0);
         let mut notes: Vec<Note> = lacking
             .map(|(node, can)| Note::Incomplete {
                 node: *node,
@@ -263,15 +280,15 @@ impl Network {
     }
 
     /// The mode: the one that the intent names, or the cheapest that works.
-    fn mode(&self, intent: &Intent, bits: Bits, edges: &BTreeSet<NodeId>) -> Result<Mode, Refusal> {
+    fn mode(&self, intent: &Intent, bits: Bits) -> Result<Mode, Refusal> {
         if let Some(mode) = intent.mode {
-            return self.check_mode(mode, intent, bits, edges).map(|()| mode);
+            return self.check_mode(mode, intent, bits).map(|()| mode);
         }
         let mut modes = Mode::ALL;
         modes.sort_by_key(|mode| self.cost(*mode, bits));
         let mut why = Vec::new();
         for mode in modes {
-            match self.check_mode(mode, intent, bits, edges) {
+            match self.check_mode(mode, intent, bits) {
                 Ok(()) => return Ok(mode),
                 Err(refusal) => why.push((mode, refusal)),
             }
@@ -302,18 +319,11 @@ impl Network {
         }
     }
 
-    fn check_mode(
-        &self,
-        mode: Mode,
-        intent: &Intent,
-        bits: Bits,
-        edges: &BTreeSet<NodeId>,
-    ) -> Result<(), Refusal> {
+    fn check_mode(&self, mode: Mode, intent: &Intent, bits: Bits) -> Result<(), Refusal> {
         let not = |why: String| Err(Refusal::NoMode(vec![(mode, why)]));
-        let needs = if mode == Mode::Postcard { self.all() } else { self.edges.iter().copied().collect() };
-        let lacking = needs.iter().chain(edges).find(|node| !self.capabilities[node].modes.contains(&mode));
-        if let Some(node) = lacking {
-            return not(format!("{} does not support it", self.name(*node)));
+        let of_modes = Mode::ALL.into_iter().zip(self.lacking);
+        if let Some((_, Some(node))) = of_modes.into_iter().find(|(one, _)| *one == mode) {
+            return not(format!("{} does not support it", self.name(node)));
         }
         if mode == Mode::Sf && intent.watch.contains(&detect::Metric::FlowLatency) {
             return not("its packets do not have the latency of the flow".to_owned());
@@ -327,10 +337,8 @@ impl Network {
         if let Some(device) = &self.leak {
             return Err(Refusal::Leak(device.clone()));
         }
-        let wanted = self.settings.encoding.l4_checksum;
-        let differs = self.capabilities.iter().find(|(_, can)| !can.l4_checksum.contains(&wanted));
-        if let Some((node, _)) = differs {
-            return Err(Refusal::Checksum(self.name(*node), wanted.word()));
+        if let Some(node) = self.checksum {
+            return Err(Refusal::Checksum(self.name(node), self.settings.encoding.l4_checksum.word()));
         }
         let int = int_bytes(mode, bits, self.longest_path);
         match (self.packet, self.mtu) {

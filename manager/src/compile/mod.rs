@@ -74,6 +74,8 @@ pub struct Compiler {
     network: check::Network,
     /// By slot; `None`: free.
     placed: Vec<Option<Arc<Placed>>>,
+    /// By slot, what an entry of a watchlist needs of it: thousands of entries read it, so it lies together.
+    asked: Vec<Asked>,
     slots: BTreeMap<String, usize>,
     /// Shared with copies of this compiler until one of them changes.
     devices: BTreeMap<NodeId, Arc<DeviceEntries>>,
@@ -83,6 +85,14 @@ pub struct Compiler {
     filtering: usize,
     sessions: BTreeMap<NodeId, SocketAddr>,
     desired: BTreeMap<NodeId, Arc<Rules>>,
+}
+
+/// What an intent asks for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    mode: Mode,
+    bits: Bits,
+    sample: u32,
 }
 
 /// What intents ask of one device.
@@ -107,6 +117,7 @@ impl Compiler {
             devices,
             sessions,
             placed: Vec::new(),
+            asked: Vec::new(),
             slots: BTreeMap::new(),
             bit_users: [0; 16],
             embedding: 0,
@@ -254,9 +265,12 @@ impl Compiler {
         }
         self.count(&placed, true);
         self.slots.insert(placed.intent.name.clone(), slot);
+        let asked = Asked { mode: placed.mode, bits: placed.bits, sample: placed.intent.sample };
         if slot == self.placed.len() {
             self.placed.push(None);
+            self.asked.push(asked);
         }
+        self.asked[slot] = asked;
         self.placed[slot] = Some(placed);
     }
 
@@ -395,27 +409,24 @@ impl Compiler {
 
     /// An entry of a watchlist. The mode is that of the intent with the greatest priority, then of the first name.
     fn watch(&self, key: FlowKey, slots: &BTreeSet<usize>) -> Watch {
-        let mut first: Option<&Placed> = None;
-        let (mut bits, mut sample) = (0, None);
-        for placed in self.of(slots) {
-            bits |= placed.bits;
-            sample = Some(sample.map_or(placed.intent.sample, |least: u32| least.min(placed.intent.sample)));
-            let decides = first.is_none_or(|first| {
-                let by_priority = first.intent.priority.cmp(&placed.intent.priority);
-                by_priority.then_with(|| placed.intent.name.cmp(&first.intent.name)).is_lt()
-            });
-            if decides {
-                first = Some(placed);
-            }
-        }
-        Watch {
-            key,
-            mode: first.map_or(Mode::Md, |placed| placed.mode),
-            bits,
-            hops: self.network.hops(),
-            sample: sample.unwrap_or(1),
-            drops: true,
-        }
+        let nothing = Asked { mode: Mode::Md, bits: 0, sample: 1 };
+        let mut asked = slots.iter().map(|slot| self.asked[*slot]);
+        let first = asked.next().unwrap_or(nothing);
+        let mut differ = false;
+        let all = asked.fold(first, |all, one| {
+            differ |= one.mode != all.mode;
+            Asked { mode: all.mode, bits: all.bits | one.bits, sample: all.sample.min(one.sample) }
+        });
+        let mode = if differ { self.mode_of(slots).unwrap_or(all.mode) } else { all.mode };
+        Watch { key, mode, bits: all.bits, hops: self.network.hops(), sample: all.sample, drops: true }
+    }
+
+    fn mode_of(&self, slots: &BTreeSet<usize>) -> Option<Mode> {
+        let decides = self.of(slots).max_by(|a, b| {
+            let by_priority = a.intent.priority.cmp(&b.intent.priority);
+            by_priority.then_with(|| b.intent.name.cmp(&a.intent.name))
+        });
+        decides.map(|placed| placed.mode)
     }
 
     /// The filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand for.
