@@ -209,7 +209,11 @@ impl Managed {
         let prepared =
             |rules, election| Prepared { rules, election, before: self.etag(), file: self.file.clone() };
         match proposal {
-            Proposal::Claim(election) | Proposal::Apply { election, .. } if election < self.election => {
+            // A claim has an election of its own: if two managers had the same one, neither could fence the other off.
+            Proposal::Claim(election) if election <= self.election => {
+                Err(Refused::NotPrimary(self.election))
+            }
+            Proposal::Apply { election, .. } if election < self.election => {
                 Err(Refused::NotPrimary(self.election))
             }
             Proposal::Claim(election) => Ok(prepared(self.rules.clone(), election)),
@@ -509,6 +513,8 @@ mod tests {
         assert_eq!(managed.etag().0, "7-0");
         claim(&mut managed, 2).unwrap();
         assert_eq!(claim(&mut managed, 1), Err(Refused::NotPrimary(election(2))));
+        // Another manager with the same election is not heard either.
+        assert_eq!(claim(&mut managed, 2), Err(Refused::NotPrimary(election(2))));
         assert_eq!(apply(&mut managed, 1, &[]), Err(Refused::NotPrimary(election(2))));
         // An election that never claimed does not know the version either.
         assert_eq!(apply(&mut managed, 3, &[]), Err(Refused::Stale));
