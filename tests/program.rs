@@ -18,6 +18,7 @@ mod program {
     mod doctor;
     mod ground_truth;
     mod layers;
+    mod netbox;
     mod schema_client;
     mod server;
     mod sf_truth;

@@ -19,7 +19,10 @@ pub(crate) struct Client {
     authority: String,
     /// With TLS.
     tls: Option<Arc<ClientConfig>>,
-    token: Option<String>,
+    /// Value of the header `Authorization`.
+    authorization: Option<String>,
+    /// Path below which everything is.
+    base: String,
 }
 
 /// One HTTP request.
@@ -116,7 +119,17 @@ impl Client {
         if is_secure && tls::server_name(rest).is_none() {
             return Err(bad());
         }
-        Ok(Self { authority: rest.to_string(), tls: tls.filter(|_| is_secure), token })
+        Ok(Self {
+            authority: rest.to_string(),
+            tls: tls.filter(|_| is_secure),
+            authorization: token.map(|token| format!("Bearer {token}")),
+            base: "/api/v1".to_owned(),
+        })
+    }
+
+    /// This client for another program's API: everything is below `base`, and `authorization` is the value of that header.
+    pub(crate) fn for_other(self, base: String, authorization: Option<String>) -> Self {
+        Self { base, authorization, ..self }
     }
 
     /// `http://host:port`, or with `https`.
@@ -124,7 +137,7 @@ impl Client {
         format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.authority)
     }
 
-    /// The JSON response to `GET /api/v1{path}`.
+    /// The JSON response to `GET {path}`, below the path of the API.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
         let request = Request { method: "GET", path, accept: "application/json", body: None };
         let start = Instant::now();
@@ -146,8 +159,12 @@ impl Client {
     fn json(&self, request: Request<'_>) -> Result<Value, Error> {
         let mut body = Vec::new();
         self.request(request, Some(RESPONSE_WITHIN))?
+            .take(RESPONSE_LIMIT + 1)
             .read_to_end(&mut body)
             .map_err(|source| self.unreachable(source))?;
+        if body.len() as u64 > RESPONSE_LIMIT {
+            return Err(Error::Protocol("the response is longer than 256 MiB"));
+        }
         if body.is_empty() {
             return Ok(Value::Null);
         }
@@ -164,11 +181,11 @@ impl Client {
         let Request { method, path, accept, body } = request;
         let mut connection = self.connect().map_err(|source| self.unreachable(source))?;
         let mut head = format!(
-            "{method} /api/v1{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
-            self.authority
+            "{method} {}{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
+            self.base, self.authority
         );
-        if let Some(token) = &self.token {
-            head.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        if let Some(authorization) = &self.authorization {
+            head.push_str(&format!("Authorization: {authorization}\r\n"));
         }
         if method != "GET" {
             head.push_str(&format!("X-Requested-By: {}\r\n", requester()));
@@ -243,6 +260,8 @@ const BUSY: Duration = Duration::from_secs(5);
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const RESPONSE_WITHIN: Duration = Duration::from_secs(60);
+/// Longest JSON response, bytes.
+const RESPONSE_LIMIT: u64 = 256 << 20;
 /// A stream without data for this time is broken: the server sends at least a comment every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Limit of the response head; hopwise sends less.
@@ -333,13 +352,16 @@ impl Read for Body {
             }
         };
         let wanted = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+        // At the end of the body the connection is not read: it may stay open, or end without a closure alert of TLS.
+        if wanted == 0 {
+            return Ok(0);
+        }
         let got = self.reader.read(&mut buffer[..wanted])?;
-        if got == 0 && wanted > 0 {
+        if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         *left -= got as u64;
         if *left == 0
-            && got > 0
             && let Length::Chunk(chunk) = &mut self.length
         {
             if !line(&mut self.reader)?.is_empty() {

@@ -1,7 +1,9 @@
 //! `hopwise device`: what the manager drives.
 
+mod cabling;
 mod csv;
 mod inventory;
+mod netbox;
 
 use std::{
     fs::File,
@@ -10,6 +12,7 @@ use std::{
     process::ExitCode,
 };
 
+use self::inventory::Import;
 use super::{
     client::escape,
     intent::pretty,
@@ -20,13 +23,14 @@ use terminal::{Align, CliError, Table};
 
 /// Show the devices of a manager: state, ports, rules
 ///
-/// Talks to a running hopwise with [manager]; `import` does not.
+/// Talks to a running hopwise with [manager]; `import` reads a CSV file or NetBox.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise device list            every device and whether it has what it should have
   hopwise device show leaf1      its ports, and their INT roles
   hopwise device read leaf1      its rules, as the manager last read them from it
-  hopwise device import dc1.csv --output dc1.toml")]
+  hopwise device import dc1.csv --output dc1.toml
+  hopwise device import --netbox https://netbox.example.org --ca ca.pem --filter role=leaf --filter role=spine")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -53,14 +57,20 @@ enum Command {
         /// Its name or node id
         name: String,
     },
-    /// Turn a CSV file into [[inventory.devices]], [[inventory.links]] and [[inventory.hosts]]
+    /// Turn a CSV file, or what NetBox has, into [[inventory.devices]], [[inventory.links]] and [[inventory.hosts]]
     ///
-    /// The first row names the columns: kind (device, link or host; default device), name, node, driver, address, labels, ports, edge
-    /// (of devices), a, b, mtu (of links: the ends as DEVICE:PORT), name, addresses, at (of hosts). Lists are separated by
-    /// spaces or semicolons.
+    /// The first row of the file names the columns: kind (device, link or host; default device), name, node, driver, address,
+    /// labels, ports, edge (of devices), a, b, mtu (of links: the ends as DEVICE:PORT), name, addresses, at (of hosts). Lists are
+    /// separated by spaces or semicolons.
+    ///
+    /// Of NetBox, the devices that match --filter become devices, and their physical interfaces ports. What their cables lead to
+    /// becomes a link, or hosts with their addresses.
     Import {
         /// The CSV file (RFC 4180, UTF-8)
-        file: PathBuf,
+        #[arg(required_unless_present = "netbox", conflicts_with = "netbox")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        netbox: netbox::Options,
         /// File to write, which must not exist; default: standard output
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -69,8 +79,13 @@ enum Command {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    if let Command::Import { file, output } = &args.command {
-        return import(file, output.as_deref());
+    if let Command::Import { file, netbox, output } = &args.command {
+        let (import, notes) = match (&netbox.netbox, file) {
+            (Some(url), _) => netbox::read(url, netbox, &args.api)?,
+            (None, Some(file)) => (from_csv(file)?, Vec::new()),
+            (None, None) => return Err(CliError::new("name a CSV file, or NetBox by --netbox")),
+        };
+        return write(&import, &notes, output.as_deref());
     }
     let client = args.api.client()?;
     let path = match &args.command {
@@ -87,8 +102,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Turns a CSV file into tables of the configuration.
-fn import(file: &Path, output: Option<&Path>) -> Result<ExitCode, CliError> {
+/// Reads a CSV file.
+fn from_csv(file: &Path) -> Result<Import, CliError> {
     let name = file.display().to_string();
     let mut text = String::new();
     let read = File::open(file).and_then(|opened| opened.take(MAX_CSV + 1).read_to_string(&mut text));
@@ -98,7 +113,11 @@ fn import(file: &Path, output: Option<&Path>) -> Result<ExitCode, CliError> {
     if text.len() as u64 > MAX_CSV {
         return Err(CliError::new(format!("{name} is longer than {} MiB; split it", MAX_CSV >> 20)));
     }
-    let import = csv::read(&text, &name).map_err(CliError::new)?;
+    csv::read(&text, &name).map_err(CliError::new)
+}
+
+/// Writes what was imported as tables of the configuration.
+fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<ExitCode, CliError> {
     match output {
         None => io::stdout().write_all(import.toml().as_bytes()).map_err(CliError::output)?,
         Some(path) => {
@@ -108,6 +127,9 @@ fn import(file: &Path, output: Option<&Path>) -> Result<ExitCode, CliError> {
                 CliError::io(format!("cannot write {shown}"), error, "choose a file that does not exist")
             })?;
         }
+    }
+    for note in notes {
+        eprintln!("hopwise: {note}");
     }
     eprintln!("hopwise: {}; `hopwise check` reads the configuration they are added to", import.summary());
     Ok(ExitCode::SUCCESS)

@@ -38,8 +38,12 @@ impl Api {
     /// A client for this API.
     pub(crate) fn client(&self) -> Result<Client, CliError> {
         let token = self.token.clone().or_else(|| std::env::var("HOPWISE_TOKEN").ok());
-        let tls = if tls::authority(&self.url).0 { self.tls()? } else { None };
-        Client::with_tls(&self.url, token, tls).map_err(CliError::from)
+        Client::with_tls(&self.url, token, self.tls_for(&self.url)?).map_err(CliError::from)
+    }
+
+    /// What TLS to `url` needs, if it has TLS.
+    pub(crate) fn tls_for(&self, url: &str) -> Result<Option<Arc<ClientConfig>>, CliError> {
+        if tls::authority(url).0 { self.tls() } else { Ok(None) }
     }
 
     /// What TLS needs; `None` without authorities.

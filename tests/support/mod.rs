@@ -50,7 +50,12 @@ pub(crate) fn hopwise<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = 
 /// The real program with these arguments, not started yet.
 pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hopwise"));
-    command.args(args).env_remove("HOPWISE_TOKEN").env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+        .args(args)
+        .env_remove("HOPWISE_TOKEN")
+        .env_remove("NETBOX_TOKEN")
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null());
     command
 }
 

@@ -152,6 +152,7 @@ impl Row {
                 labels: self.list("labels", "labels")?,
                 ports: self.parsed("ports")?.unwrap_or(0),
                 edge: self.list("edge", "numbers of ports")?,
+                comment: String::new(),
             }),
             "link" => {
                 let end = |column| self.needed(column).and(self.port(column)).map(Option::unwrap_or_default);

@@ -17,6 +17,8 @@ pub(super) struct DeviceRow {
     pub(super) labels: Vec<String>,
     pub(super) ports: PortId,
     pub(super) edge: Vec<PortId>,
+    /// A line for people, without line breaks; empty: none.
+    pub(super) comment: String,
 }
 
 /// The ports at both ends of a link, by the names of their devices, and its MTU.
@@ -109,6 +111,9 @@ impl Import {
     pub(super) fn toml(&self) -> String {
         let mut out = String::new();
         for row in &self.devices {
+            if !row.comment.is_empty() {
+                out.push_str(&format!("# {}\n", row.comment));
+            }
             out.push_str(&format!("[[inventory.devices]]\nname = {}\n", text(&row.name)));
             if let Some(node) = row.node {
                 out.push_str(&format!("node = {node}\n"));

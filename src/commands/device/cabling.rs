@@ -1,0 +1,381 @@
+//! What NetBox has, as an inventory: which interfaces are ports, and what is at the other end of each.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use manager::{
+    device::{NodeId, PortId},
+    inventory::{MAX_PORTS, is_name},
+};
+use serde_json::Value;
+
+use super::{
+    inventory::{DeviceRow, Import},
+    netbox::{Address, Device, Interface, Options},
+};
+
+/// Problems that are shown; more only with their number.
+const MAX_PROBLEMS: usize = 20;
+/// Interfaces of these kinds are no ports.
+const NO_PORTS: [&str; 3] = ["virtual", "bridge", "lag"];
+/// Addresses of these roles belong to several hosts.
+const SHARED: [&str; 6] = ["anycast", "vip", "vrrp", "hsrp", "glbp", "carp"];
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The devices that are to be managed.
+    pub(super) devices: Vec<Device>,
+    /// Their interfaces.
+    pub(super) interfaces: Vec<Interface>,
+    /// The addresses of their neighbours.
+    pub(super) addresses: Vec<Address>,
+}
+
+/// The devices that are connected to these, and not among them: by id, ascending.
+pub(super) fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
+    let managed: BTreeSet<u64> = devices.iter().copied().collect();
+    let all = interfaces.iter().flat_map(Interface::ends).filter_map(|(_, device)| device);
+    let others: BTreeSet<u64> = all.filter(|device| !managed.contains(device)).collect();
+    others.into_iter().collect()
+}
+
+impl Interface {
+    /// The interfaces at the other end, with their devices.
+    fn ends(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
+        let leads = self.connected_endpoints_reachable != Some(false)
+            && self.connected_endpoints_type.as_deref() == Some("dcim.interface");
+        let ends = self.connected_endpoints.iter().flatten().filter(move |_| leads);
+        ends.map(|end| (end.id, end.device.as_ref().map(|device| device.id)))
+    }
+
+    fn is_port(&self) -> bool {
+        !self.mgmt_only && !NO_PORTS.contains(&self.kind.value.as_str())
+    }
+
+    /// Whether a cable leads somewhere, if only to a circuit.
+    fn is_connected(&self) -> bool {
+        let ends = self.connected_endpoints.as_ref().is_some_and(|ends| !ends.is_empty());
+        ends && self.connected_endpoints_reachable != Some(false)
+    }
+}
+
+/// The inventory, and what was left out of it.
+///
+/// # Errors
+/// Each problem in a sentence.
+pub(super) fn import(found: &Found, options: &Options) -> Result<(Import, Vec<String>), String> {
+    let mut work = Work { options, import: Import::default(), ports: BTreeMap::new(), problems: Vec::new() };
+    let mut interfaces: BTreeMap<u64, Vec<&Interface>> = BTreeMap::new();
+    for interface in found.interfaces.iter().filter(|one| one.is_port()) {
+        interfaces.entry(interface.device.id).or_default().push(interface);
+    }
+    let mut devices = Vec::new();
+    for device in &found.devices {
+        match work.number(device, interfaces.remove(&device.id).unwrap_or_default()) {
+            Ok(ports) => {
+                work.ports.extend(ports.iter().map(|port| (port.interface.id, port.clone())));
+                devices.push((device, ports));
+            }
+            Err(problem) => work.problems.push(problem),
+        }
+    }
+    // A link whose other end is missing only because of these problems is no problem of its own.
+    if work.problems.is_empty() {
+        for (device, ports) in &devices {
+            work.device(device, ports).unwrap_or_else(|problem| work.problems.push(problem));
+        }
+    }
+    if work.problems.is_empty() {
+        work.links();
+    }
+    let notes = if work.problems.is_empty() { work.hosts(found) } else { Vec::new() };
+    let Work { import, mut problems, .. } = work;
+    if problems.is_empty() {
+        return Ok((import, notes));
+    }
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
+    problems.extend((more > 0).then(|| format!("and {more} more")));
+    Err(problems.join("\n"))
+}
+
+/// A port, and the interface that it is.
+#[derive(Clone, Debug)]
+struct Port<'a> {
+    device: &'a str,
+    number: PortId,
+    interface: &'a Interface,
+}
+
+impl Port<'_> {
+    fn end(&self) -> (String, PortId) {
+        (self.device.to_owned(), self.number)
+    }
+}
+
+/// The name of a device that is not managed, and the ports that lead to it.
+type Neighbour<'a> = (Option<&'a str>, Vec<(String, PortId)>);
+
+struct Work<'a> {
+    options: &'a Options,
+    import: Import,
+    /// All ports, by the id of their interface.
+    ports: BTreeMap<u64, Port<'a>>,
+    problems: Vec<String>,
+}
+
+impl<'a> Work<'a> {
+    /// The ports of a device, with their numbers, ascending.
+    fn number(
+        &self,
+        device: &'a Device,
+        mut interfaces: Vec<&'a Interface>,
+    ) -> Result<Vec<Port<'a>>, String> {
+        let name = device.name.as_deref().unwrap_or_default();
+        if !is_name(name) {
+            return Err(format!(
+                "device {} has the name `{name}`; give it 1 to 63 letters, digits, `.`, `_` and `-`, or leave it out by --filter",
+                device.id
+            ));
+        }
+        interfaces.sort_by_cached_key(|one| natural(&one.name));
+        let mut ports = Vec::new();
+        for (place, interface) in interfaces.into_iter().enumerate() {
+            let number = match &self.options.port_field {
+                None => PortId::try_from(place + 1).ok(),
+                Some(field) => match interface.custom_fields.get(field) {
+                    None | Some(Value::Null) => continue,
+                    Some(value) => number(value),
+                },
+            };
+            let number =
+                number.filter(|number| (1..=MAX_PORTS).contains(&(*number as usize))).ok_or_else(|| {
+                    format!(
+                        "interface `{}` of `{name}` has no port number from 1 to {MAX_PORTS}; correct it",
+                        shown(&interface.name)
+                    )
+                })?;
+            ports.push(Port { device: name, number, interface });
+        }
+        ports.sort_by_key(|port| port.number);
+        match ports.windows(2).find(|pair| pair[0].number == pair[1].number) {
+            Some(pair) => Err(format!(
+                "two interfaces of `{name}` are port {}: `{}` and `{}`; correct one",
+                pair[0].number,
+                shown(&pair[0].interface.name),
+                shown(&pair[1].interface.name)
+            )),
+            None => Ok(ports),
+        }
+    }
+
+    fn device(&mut self, device: &'a Device, ports: &[Port<'a>]) -> Result<(), String> {
+        let name = device.name.clone().unwrap_or_default();
+        let field = self.options.node_field.as_ref().and_then(|field| device.custom_fields.get(field));
+        let node = match field.filter(|value| !value.is_null()) {
+            Some(value) => number(value),
+            None => NodeId::try_from(device.id).ok(),
+        };
+        let node =
+            node.ok_or_else(|| format!("`{name}` has a node id that is not a number from 1; correct it"))?;
+        let ip = device.primary_ip.as_ref().and_then(|ip| address(&ip.address));
+        let address = match (ip, self.options.address.contains("{ip}")) {
+            (None, true) => {
+                return Err(format!(
+                    "`{name}` has no primary address; set it, or write --address with {{name}}"
+                ));
+            }
+            (Some(IpAddr::V6(ip)), _) => self.options.address.replace("{ip}", &format!("[{ip}]")),
+            (Some(ip), _) => self.options.address.replace("{ip}", &ip.to_string()),
+            (None, false) => self.options.address.clone(),
+        };
+        let tags = device.site.iter().chain(&device.role).chain(&device.tags);
+        let mut labels: Vec<String> = Vec::new();
+        for slug in tags.map(|tag| shown(&tag.slug)) {
+            if !labels.contains(&slug) {
+                labels.push(slug);
+            }
+        }
+        let names = ports.iter().map(|port| format!("{} {}", port.number, shown(&port.interface.name)));
+        let edge = ports.iter().filter(|port| self.is_edge(port)).map(|port| port.number);
+        self.import.device(DeviceRow {
+            address: address.replace("{name}", &name),
+            node: Some(node),
+            driver: self.options.driver.clone(),
+            labels,
+            ports: ports.last().map_or(0, |port| port.number),
+            edge: edge.collect(),
+            comment: format!("ports: {}", names.collect::<Vec<_>>().join(", ")),
+            name,
+        })?;
+        Ok(())
+    }
+
+    /// Whether a port leads to something that is not managed.
+    fn is_edge(&self, port: &Port<'_>) -> bool {
+        port.interface.is_connected() && !port.interface.ends().any(|(end, _)| self.ports.contains_key(&end))
+    }
+
+    fn links(&mut self) {
+        for port in self.ports.values() {
+            let ends: Vec<u64> = port.interface.ends().map(|(end, _)| end).collect();
+            let Some(other) = ends.iter().find_map(|end| self.ports.get(end)) else { continue };
+            let problem = if ends.len() > 1 {
+                format!(
+                    "{} leads to {} interfaces; make an interface of each of its lanes",
+                    port.shown(),
+                    ends.len()
+                )
+            } else if !other.interface.ends().any(|(end, _)| end == port.interface.id) {
+                format!(
+                    "{} leads to {}, which does not lead back; correct the cable",
+                    port.shown(),
+                    other.shown()
+                )
+            } else if port.interface.id > other.interface.id {
+                continue;
+            } else {
+                let mtu = port.interface.mtu.into_iter().chain(other.interface.mtu).min();
+                match self.import.link([port.end(), other.end()], mtu) {
+                    Ok(()) => continue,
+                    Err(problem) => problem,
+                }
+            };
+            self.problems.push(problem);
+        }
+    }
+
+    /// Adds the neighbours that are not managed and have addresses; returns what was left out.
+    fn hosts(&mut self, found: &Found) -> Vec<String> {
+        let mut at: BTreeMap<u64, Neighbour<'_>> = BTreeMap::new();
+        for port in self.ports.values().filter(|port| self.is_edge(port)) {
+            for end in port.interface.connected_endpoints.iter().flatten() {
+                let Some(device) = &end.device else { continue };
+                let host = at.entry(device.id).or_insert((device.name.as_deref(), Vec::new()));
+                host.1.push(port.end());
+            }
+        }
+        let (mut owned, shared) = owned(&found.addresses);
+        let (mut hosts, mut names) = (Vec::new(), BTreeMap::new());
+        for (id, (name, mut ports)) in at {
+            let addresses = owned.remove(&id).unwrap_or_default();
+            if addresses.is_empty() {
+                continue;
+            }
+            let name = host_name(name, id);
+            *names.entry(name.clone()).or_insert(0) += 1;
+            ports.dedup();
+            // A host with several links is at none of them in particular.
+            let port = if ports.len() == 1 { ports.pop() } else { None };
+            hosts.push((name, id, addresses, port));
+        }
+        for (name, id, addresses, port) in hosts {
+            let name = if names[&name] > 1 { host_name(None, id) } else { name };
+            self.import.host(name, addresses, port).unwrap_or_else(|problem| self.problems.push(problem));
+        }
+        let note = format!("{shared} addresses that several hosts have were left out");
+        (shared > 0).then_some(note).into_iter().collect()
+    }
+}
+
+impl Port<'_> {
+    /// For messages.
+    fn shown(&self) -> String {
+        format!("`{}` of `{}`", shown(&self.interface.name), self.device)
+    }
+}
+
+/// The addresses that only one device has, by its id; and the number of the others.
+fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
+    let (mut owners, mut shared) = (BTreeMap::new(), BTreeSet::new());
+    for one in addresses {
+        let device = one.assigned_object.as_ref().and_then(|object| object.device.as_ref());
+        let (Some(ip), Some(device)) = (address(&one.address), device) else { continue };
+        let is_shared = one.role.as_ref().is_some_and(|role| SHARED.contains(&role.value.as_str()));
+        if is_shared || owners.insert(ip, device.id).is_some_and(|other| other != device.id) {
+            shared.insert(ip);
+        }
+    }
+    let mut owned: BTreeMap<u64, Vec<IpAddr>> = BTreeMap::new();
+    for (ip, owner) in owners.into_iter().filter(|(ip, _)| !shared.contains(ip)) {
+        owned.entry(owner).or_default().push(ip);
+    }
+    (owned, shared.len())
+}
+
+/// The name of a host: `-` for what no name may have.
+fn host_name(name: Option<&str>, id: u64) -> String {
+    let name = name.map_or_else(|| format!("device-{id}"), str::to_owned);
+    let letter = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(letter).take(63).collect();
+    if name.is_empty() { format!("device-{id}") } else { name }
+}
+
+/// An address without its prefix length.
+fn address(text: &str) -> Option<IpAddr> {
+    text.split('/').next()?.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+}
+
+/// A number from 1 in a custom field, which may be a text.
+fn number(value: &Value) -> Option<u32> {
+    let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    u32::try_from(number).ok().filter(|number| *number > 0)
+}
+
+/// What is written by others, in one line.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(64).collect()
+}
+
+/// Orders names as people do: numbers in them by their value.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = vec![(String::new(), 0_u64)];
+    let mut in_number = false;
+    for c in name.chars() {
+        if in_number && !c.is_ascii_digit() {
+            parts.push((String::new(), 0));
+        }
+        in_number = c.is_ascii_digit();
+        if let Some((text, value)) = parts.last_mut() {
+            match c.to_digit(10) {
+                Some(digit) => *value = value.saturating_mul(10).saturating_add(u64::from(digit)),
+                None => text.push(c),
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        let mut names = [
+            "Ethernet1/10",
+            "Ethernet1/9",
+            "xe-0/0/1:3",
+            "Ethernet2/1",
+            "xe-0/0/1:0",
+            "Ethernet1/9/2",
+            "swp1",
+        ];
+        names.sort_by_cached_key(|name| natural(name));
+        assert_eq!(
+            names,
+            [
+                "Ethernet1/9",
+                "Ethernet1/9/2",
+                "Ethernet1/10",
+                "Ethernet2/1",
+                "swp1",
+                "xe-0/0/1:0",
+                "xe-0/0/1:3"
+            ]
+        );
+    }
+}
