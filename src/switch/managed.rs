@@ -210,9 +210,7 @@ impl Managed {
             |rules, election| Prepared { rules, election, before: self.etag(), file: self.file.clone() };
         match proposal {
             // A claim has an election of its own: if two managers had the same one, neither could fence the other off.
-            Proposal::Claim(election) if election <= self.election => {
-                Err(Refused::NotPrimary(self.election))
-            }
+            Proposal::Claim(election) if election <= self.election => Err(Refused::NotPrimary(self.election)),
             Proposal::Apply { election, .. } if election < self.election => {
                 Err(Refused::NotPrimary(self.election))
             }
