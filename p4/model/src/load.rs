@@ -317,6 +317,9 @@ impl Names {
                 size: value(3)?,
             },
             "count" => Primitive::Count(named(0, &self.counters)?, value(1)?),
+            "clone_ingress_pkt_to_egress" => {
+                Primitive::CloneIngress { session: value(0)?, fields: target(1)? }
+            }
             "clone_egress_pkt_to_egress" => Primitive::CloneEgress { session: value(0)?, fields: target(1)? },
             "mark_to_drop" => Primitive::MarkToDrop,
             op => return wrong(format_args!("primitive `{op}`")),

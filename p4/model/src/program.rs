@@ -51,6 +51,7 @@ pub(crate) enum Primitive {
     Truncate(Expression),
     Hash { target: Field, base: Expression, calculation: usize, size: Expression },
     Count(usize, Expression),
+    CloneIngress { session: Expression, fields: usize },
     CloneEgress { session: Expression, fields: usize },
     MarkToDrop,
 }

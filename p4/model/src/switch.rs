@@ -1,4 +1,5 @@
-//! The target: parser, ingress, a queue that the caller describes, egress, deparser; copies made at egress pass egress again.
+//! The target: parser, ingress, a queue that the caller describes, egress, deparser. Copies pass egress: those made at ingress as they
+//! arrived, those made at egress as they are then.
 
 use std::collections::BTreeMap;
 
@@ -46,12 +47,16 @@ struct Packet {
     phv: Phv,
     payload: Vec<u8>,
     truncated: Option<usize>,
-    /// Clone session and field list.
+    /// Of its last clone: session and field list.
     copy: Option<(u128, u128)>,
 }
 
+/// A packet in a queue, its port and its instance type.
+type Queued = (Packet, u128, u128);
+
 /// The port of packets that are dropped.
 const DROP_PORT: u128 = 511;
+const INGRESS_CLONE: u128 = 1;
 const EGRESS_CLONE: u128 = 2;
 /// Copies of copies at most.
 const MAX_COPIES: usize = 8;
@@ -146,11 +151,11 @@ impl Switch {
         self.verify_checksums(&mut packet);
         let ingress = self.program.ingress.clone();
         self.run(&ingress, &mut packet);
+        let mut queue: Vec<Queued> = self.copied_at_ingress(&mut packet, frame).into_iter().collect();
         let port = packet.phv.get(standard.egress_spec);
-        if port == DROP_PORT {
-            return Vec::new();
+        if port != DROP_PORT {
+            queue.push((packet, port, 0));
         }
-        let mut queue = vec![(packet, port, 0)];
         let mut sent = Vec::new();
         while let Some((mut packet, port, instance)) = queue.pop() {
             set(&mut packet, standard.egress_port, port);
@@ -174,6 +179,18 @@ impl Switch {
             }
         }
         sent
+    }
+
+    /// The copy that ingress made: parsed again, with only these metadata.
+    fn copied_at_ingress(&self, packet: &mut Packet, frame: &[u8]) -> Option<Queued> {
+        let (session, fields) = packet.copy.take()?;
+        let port = *self.sessions.get(&session)?;
+        let mut copy = self.parse(frame);
+        copy.phv.set(self.program.standard.ingress_port, packet.phv.get(self.program.standard.ingress_port));
+        for field in self.program.field_lists.get(&fields).into_iter().flatten() {
+            copy.phv.set(*field, packet.phv.get(*field));
+        }
+        Some((copy, u128::from(port), INGRESS_CLONE))
     }
 
     /// A copy with the headers as they are now, and only these metadata.
@@ -387,7 +404,7 @@ impl Switch {
                     *count += 1;
                 }
             }
-            Primitive::CloneEgress { session, fields } => {
+            Primitive::CloneIngress { session, fields } | Primitive::CloneEgress { session, fields } => {
                 packet.copy = Some((of(session, phv), *fields as u128))
             }
             Primitive::MarkToDrop => phv.set(self.program.standard.egress_spec, DROP_PORT),
