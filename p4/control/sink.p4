@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Sink: keeps the packet as it arrived for its report, removes INT, and restores DSCP, lengths and checksums.
-//
-// The control plane installs: ports to hosts in `sink_port`.
 
 #ifndef SINK_P4
 #define SINK_P4
 
-control Sink(inout headers_t hdr, inout local_t local) {
-    action see() {
-        hdr.seen_ipv4 = hdr.ipv4;
-        hdr.seen_ipv6 = hdr.ipv6;
-        hdr.seen_udp = hdr.udp;
-        hdr.seen_tcp = hdr.tcp;
-        hdr.seen_shim_10 = hdr.shim_10;
-        hdr.seen_shim_2 = hdr.shim_2;
-        hdr.seen_md_10 = hdr.md_10;
-        hdr.seen_md_2 = hdr.md_2;
-        hdr.seen_stack = hdr.stack;
-    }
+/// Keeps the packet for its report.
+action see(inout headers_t hdr) {
+    hdr.seen_ipv4 = hdr.ipv4;
+    hdr.seen_ipv6 = hdr.ipv6;
+    hdr.seen_udp = hdr.udp;
+    hdr.seen_tcp = hdr.tcp;
+    hdr.seen_shim_10 = hdr.shim_10;
+    hdr.seen_shim_2 = hdr.shim_2;
+    hdr.seen_md_10 = hdr.md_10;
+    hdr.seen_md_2 = hdr.md_2;
+    hdr.seen_stack = hdr.stack;
+}
 
+control Sink(inout headers_t hdr, inout local_t local) {
     action strip(bit<6> dscp) {
         hdr.ipv4.dscp = dscp;
         hdr.ipv6.dscp = dscp;
@@ -30,7 +29,7 @@ control Sink(inout headers_t hdr, inout local_t local) {
     }
 
     apply {
-        see();
+        see(hdr);
         if (hdr.shim_10.isValid()) {
             local.grown = 0 - (bit<16>)hdr.shim_10.length * 4;
             strip(hdr.shim_10.dscp);

@@ -27,7 +27,13 @@ control StackShape(inout headers_t hdr, inout local_t local) {
         bit<1> is_domain = 0;
         if (hdr.md_2.isValid() && hdr.md_2.ds_id != 0 && hdr.md_2.ds_instruction != 0) { is_domain = 1; }
         bit<16> words = (bit<16>)local.record_words;
-        if (local.record_words != local.item_words || (words == 0 && left != 0)) {
+        if (local.is_mx == 1) {
+            // Only words of the source, if the domain has such.
+            if (hdr.md_2.ds_instruction == 0 && left != 0) {
+                local.carries_int = 0;
+                local.refused = 1;
+            }
+        } else if (local.record_words != local.item_words || (words == 0 && left != 0)) {
             local.carries_int = 0;
             local.refused = 1;
         } else if (words != 0 && is_domain == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Headers: Ethernet to TCP, INT-MD 1.0 and 2.1 (INT data plane specification, sections 5.6 and 5.7), Telemetry Report 2.0 (section 3).
+// Headers: Ethernet to TCP, INT-MD 1.0 and 2.1 (INT data plane specification, sections 5.6 and 5.7), Telemetry Report 1.0 and 2.0.
 
 #ifndef HEADERS_P4
 #define HEADERS_P4
@@ -25,6 +25,7 @@ const bit<4> INT_VERSION_10 = 1;
 const bit<4> INT_VERSION_2 = 2;
 const bit<8> SHIM_10_HOP_BY_HOP = 1;
 const bit<4> SHIM_2_MD = 1;
+const bit<4> SHIM_2_MX = 3;
 /// In the reserved bits of the metadata header: SF-INT.
 const bit<12> SF_FLAG = 0x800;
 /// Words of shim and metadata header that the shim's length covers.
@@ -204,6 +205,31 @@ header report_t {
     bit<16> ds_md_status;
 }
 
+/// Report 1.0, up to its optional metadata.
+header report_10_t {
+    bit<4> version;
+    /// Words of this header and of the metadata.
+    bit<4> length;
+    /// 1 IPv4, 2 IPv6; 0 Ethernet, or nothing.
+    bit<3> next_proto;
+    /// Ports, hop latency, queue, egress timestamp, drop reason, utilization.
+    bit<6> md_bits;
+    bit<6> rsvd;
+    bit<1> drop;
+    bit<1> queue;
+    bit<1> flow;
+    bit<6> hw_id;
+    bit<32> node;
+    bit<32> seq;
+    bit<32> ingress_ts;
+}
+
+/// The first four bytes of UDP or TCP, with which the packet in a report of a drop or a queue ends.
+header ports_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+}
+
 /// A payload shorter than what a report includes of it, so that padding can follow it.
 header short_payload_t {
     varbit<56> bytes;
@@ -220,13 +246,17 @@ struct headers_t {
     udp_t report_udp;
     group_t group;
     report_t report;
+    report_10_t report_10;
     record_t metadata;
+    /// Domain-specific metadata of a postcard.
+    word_t flow_id;
 
     ethernet_t ethernet;
     vlan_t[4] vlan;
     ipv4_t ipv4;
     ipv4_options_t ipv4_options;
     ipv6_t ipv6;
+    ports_t ports;
     udp_t udp;
     tcp_t tcp;
     shim_10_t shim_10;
@@ -240,7 +270,11 @@ struct headers_t {
     pad_t pad2;
     pad_t pad3;
 
-    // The packet as it arrived at a sink, for its report; not emitted.
+    // The IP header as it arrived at this node, for a report of its queue; not emitted.
+    ipv4_t arrived_ipv4;
+    ipv6_t arrived_ipv6;
+
+    // The packet of a flow's report; not emitted.
     ipv4_t seen_ipv4;
     ipv6_t seen_ipv6;
     udp_t seen_udp;

@@ -18,15 +18,52 @@ struct visit_t {
     @field_list(1) bit<8> queue_id;
     @field_list(1) bit<24> queue_occupancy;
     /// It arrived from outside the domain.
-    bit<1> from_edge;
+    @field_list(1) bit<1> from_edge;
     /// It leaves the domain.
-    bit<1> to_edge;
+    @field_list(1) bit<1> to_edge;
     /// MTU of the egress link, bytes.
     bit<16> mtu;
 }
 
+/// How a flow is measured.
+const bit<3> WATCH_NOTHING = 0;
+const bit<3> WATCH_MD_21 = 1;
+const bit<3> WATCH_MD_10 = 2;
+const bit<3> WATCH_MX_21 = 3;
+const bit<3> WATCH_POSTCARD = 4;
+
+/// An entry of the watchlist.
+struct watch_t {
+    bit<3> mode;
+    bit<8> hops;
+    bit<16> bitmap;
+    /// Words of the items of `bitmap`.
+    bit<5> words;
+    /// Report dropped packets of the flow.
+    bit<1> drops;
+    /// No entry matches.
+    bit<1> is_missing;
+}
+
+/// Reports of a queue that a packet causes.
+const bit<2> QUEUE_NOTHING = 0;
+/// It became congested, or has recovered.
+const bit<2> QUEUE_CHANGED = 1;
+/// The packet passes it while it is congested.
+const bit<2> QUEUE_CONGESTED = 2;
+
+/// Reports about a flow.
+const bit<2> FLOW_NOTHING = 0;
+/// A sink's, with the packet's path.
+const bit<2> FLOW_PATH = 1;
+/// A node's, of a packet of INT-MX.
+const bit<2> FLOW_RECORD = 2;
+/// A node's, of a packet without INT.
+const bit<2> FLOW_POSTCARD = 3;
+
 struct local_t {
     visit_t visit;
+    watch_t watch;
     /// The switch's id, and the instruction bits that it supports.
     bit<32> node;
     bit<16> available;
@@ -38,6 +75,8 @@ struct local_t {
     bit<1> is_ip;
     /// The packet has a DSCP, version and type of INT that this switch supports, and its lengths fit.
     bit<1> carries_int;
+    /// That is INT-MX: instructions without records.
+    bit<1> is_mx;
     /// It claims to carry INT, and does not or in another form.
     bit<1> refused;
     /// A stack that contradicts itself behind a valid header: a sink removes it.
@@ -70,7 +109,15 @@ struct local_t {
     /// Bytes by which the packet grew or, as a negative number, shrank.
     bit<16> grown;
 
-    /// Items of the report of this node, and bytes of its packet.
+    /// Why the packet was dropped: a code of Telemetry Report; 0: it was not.
+    @field_list(1) bit<8> drop_reason;
+    /// Reports that are due.
+    @field_list(1) bit<2> queue_report;
+    @field_list(1) bit<2> flow_report;
+    /// Of a postcard.
+    @field_list(1) bit<32> flow_id;
+
+    /// Items of the flow's report of this node, and bytes of its packet.
     @field_list(1) bit<16> report_bits;
     @field_list(1) bit<16> report_bytes;
 }

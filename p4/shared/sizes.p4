@@ -18,6 +18,9 @@ const bit<32> COUNT_MTU_EXCEEDED = 4;
 const bit<32> COUNT_NOT_RESTORABLE = 5;
 const bit<32> COUNT_REPORTED = 6;
 const bit<32> COUNT_MALFORMED_STRIPPED = 7;
-const int COUNTS = 8;
+const bit<32> COUNT_QUEUES_REPORTED = 8;
+const bit<32> COUNT_CONGESTED_REPORTED = 9;
+const bit<32> COUNT_DROPS_REPORTED = 10;
+const int COUNTS = 16;
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// INT-MD on v1model: source, transit and sink with reports. All of it takes place at egress, after the queue, because latency and
-// occupancy are known only there.
+// INT on v1model: source, transit and sink of INT-MD, INT-MX and postcards, and reports of flows, drops and queues. All of it takes place
+// at egress, after the queue, because latency and occupancy are known only there; dropped packets pass egress as a copy.
 //
 // BMv2 counts time in microseconds since its start and queues in packets; `INT_DSCP` is set when the program is compiled.
 
@@ -12,18 +12,28 @@
 #include "../shared/local.p4"
 #include "../control/record.p4"
 #include "../control/stack_shape.p4"
+#include "../control/edges.p4"
+#include "../control/watchlist.p4"
+#include "../control/queue.p4"
+#include "../control/flow_id.p4"
 #include "../control/source.p4"
 #include "../control/transit.p4"
 #include "../control/sink.p4"
 #include "../control/lengths.p4"
 #include "../control/report.p4"
 
-/// Instance type of what `clone_preserving_field_list` made at egress.
+/// Instance types of what `clone_preserving_field_list` made at ingress and at egress.
+const bit<32> INGRESS_CLONE = 1;
 const bit<32> EGRESS_CLONE = 2;
 /// Bytes of the packet after INT that a report includes.
 const bit<16> SNAP_BYTES = 8;
 /// The clone session whose port leads to the collector.
 const bit<32> REPORT_SESSION = 500;
+/// Where `mark_to_drop` sends packets.
+const bit<9> DROP_PORT = 511;
+/// Drop reasons, as in the switch in Rust.
+const bit<8> DROP_HOP_LIMIT = 26;
+const bit<8> DROP_NO_ROUTE = 29;
 
 parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
     bit<16> int_words = 0;
@@ -192,6 +202,7 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
         transition select(head[39:32], head[7:4]) {
             (SHIM_10_HOP_BY_HOP, INT_VERSION_10): parse_10;
             (0x10 &&& 0xfc, INT_VERSION_2): parse_2;
+            (0x30 &&& 0xfc, INT_VERSION_2): parse_mx;
             default: accept;
         }
     }
@@ -206,6 +217,19 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
         transition select(hdr.shim_10.length, (int_words * 4 - 1 < local.body_bytes) ? 1w1 : 1w0) {
             (0 .. 2, _): accept;
             (_, 1): parse_stack_10;
+            default: accept;
+        }
+    }
+
+    state parse_mx {
+        local.is_mx = 1;
+        packet.extract(hdr.shim_2);
+        packet.extract(hdr.md_2);
+        int_words = (bit<16>)hdr.shim_2.length + 1;
+        local.bitmap = hdr.md_2.bitmap;
+        transition select(hdr.shim_2.length, (int_words * 4 - 1 < local.body_bytes) ? 1w1 : 1w0) {
+            (0 .. 2, _): accept;
+            (_, 1): parse_stack_2;
             default: accept;
         }
     }
@@ -272,6 +296,7 @@ control IntVerifyChecksum(inout headers_t hdr, inout local_t local) {
 }
 
 control IntIngress(inout headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
+    @name("drop") @id(0x01000015)
     action drop() {
         mark_to_drop(meta);
     }
@@ -299,29 +324,47 @@ control IntIngress(inout headers_t hdr, inout local_t local, inout standard_meta
         size = ROUTES_SIZE;
     }
 
+    action report_drop(bit<8> reason) {
+        local.drop_reason = reason;
+        local.visit.ingress_if = (bit<16>)meta.ingress_port;
+        local.visit.ingress_ts = (bit<64>)meta.ingress_global_timestamp * 1000;
+        clone_preserving_field_list(CloneType.I2E, REPORT_SESSION, REPORT_FIELDS);
+        mark_to_drop(meta);
+    }
+
     apply {
         if (meta.parser_error != error.NoError || local.is_ip == 0 || (bit<32>)local.link_bytes + (bit<32>)local.ip_bytes > meta.packet_length) {
             // Headers or a packet that the frame does not hold.
             drop();
-        } else if (hdr.ipv4.isValid() && hdr.ipv4.ttl > 1 && meta.checksum_error == 0) {
-            if (route_v4.apply().hit) {
+        } else if (hdr.ipv4.isValid() && meta.checksum_error == 1) {
+            drop();
+        } else if ((hdr.ipv4.isValid() && hdr.ipv4.ttl <= 1) || (hdr.ipv6.isValid() && hdr.ipv6.hop_limit <= 1)) {
+            report_drop(DROP_HOP_LIMIT);
+        } else if (hdr.ipv4.isValid()) {
+            if (!route_v4.apply().hit) {
+                report_drop(DROP_NO_ROUTE);
+            } else if (meta.egress_spec != DROP_PORT) {
                 hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
                 // RFC 1141: the hop limit is the high byte of its word.
                 bit<32> sum = (bit<32>)hdr.ipv4.checksum + 0x0100;
                 hdr.ipv4.checksum = sum[15:0] + sum[31:16];
             }
-        } else if (hdr.ipv6.isValid() && hdr.ipv6.hop_limit > 1) {
-            if (route_v6.apply().hit) {
+        } else {
+            if (!route_v6.apply().hit) {
+                report_drop(DROP_NO_ROUTE);
+            } else if (meta.egress_spec != DROP_PORT) {
                 hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
             }
-        } else {
-            drop();
         }
     }
 }
 
 control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
     StackShape() shape;
+    Edges() edges;
+    Watchlist() watchlist;
+    Queue() queue;
+    FlowId() flow_id;
     Source() source;
     Transit() transit;
     Sink() sink;
@@ -345,31 +388,6 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
         default_action = NoAction();
     }
 
-    @name("set_mtu") @id(0x01000012)
-    action set_mtu(@id(1) bit<16> mtu) {
-        local.visit.mtu = mtu;
-    }
-
-    @name("port_mtu") @id(0x02000013)
-    table port_mtu {
-        key = { meta.egress_port : exact @name("egress_port"); }
-        actions = { set_mtu; }
-        default_action = set_mtu(1500);
-        size = PORTS_SIZE;
-    }
-
-    action to_edge() {
-        local.visit.to_edge = 1;
-    }
-
-    @name("sink_port") @id(0x02000004)
-    table sink_port {
-        key = { meta.egress_port : exact @name("egress_port"); }
-        actions = { to_edge; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = PORTS_SIZE;
-    }
-
     action measure() {
         local.visit.ingress_if = (bit<16>)meta.ingress_port;
         local.visit.egress_if = (bit<16>)meta.egress_port;
@@ -379,76 +397,121 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
         local.visit.queue_occupancy = (bit<24>)meta.deq_qdepth;
     }
 
+    /// What the report of a flow has.
+    action report_flow(bit<2> kind) {
+        bit<16> snap = local.body_bytes < SNAP_BYTES ? local.body_bytes : SNAP_BYTES;
+        local.flow_report = kind;
+        local.report_bytes = local.ip_bytes - local.body_bytes + snap;
+        local.report_bits = local.bitmap & local.available & REPORTABLE;
+    }
+
     apply {
         bit<32> frame_bytes = 0;
+        bit<1> is_report = 0;
         node.apply();
         if (meta.instance_type == EGRESS_CLONE) {
-            report.apply(hdr, local, frame_bytes);
-            if (frame_bytes == 0) {
-                mark_to_drop(meta);
-            } else {
-                truncate(frame_bytes);
-            }
+            is_report = 1;
         } else {
-            measure();
-            port_mtu.apply();
-            sink_port.apply();
-            local.outcome = COUNT_PLAIN;
             if (local.carries_int == 1) { shape.apply(hdr, local); }
             if (local.bad_l4 == 1 && local.carries_int == 1) {
                 local.carries_int = 0;
                 local.malformed_stack = 0;
                 local.refused = 1;
             }
-            if (local.refused == 1) { local.outcome = COUNT_REFUSED; }
-            bit<6> dscp = local.dscp;
-            bit<16> l4_checksum = hdr.udp.isValid() ? hdr.udp.checksum : hdr.tcp.checksum;
-            source.apply(hdr, local, meta.ingress_port);
-            if (local.carries_int == 1 && local.visit.to_edge == 1 && local.grown != 0) {
-                // This switch is source and sink: its report has the packet with INT.
-                lengths.apply(hdr, local, dscp);
-                dscp = INT_DSCP;
-            }
-            if (local.malformed_stack == 1) {
-                local.outcome = COUNT_REFUSED;
-            } else if (local.carries_int == 1 && local.visit.to_edge == 0) {
-                transit.apply(hdr, local);
-            }
-            if (local.carries_int == 1 && local.visit.to_edge == 1) {
-                bit<32> removed;
-                if (hdr.shim_10.isValid()) {
-                    hash(removed, HashAlgorithm.csum16, 32w0,
-                        { hdr.shim_10.type, hdr.shim_10.rsvd, hdr.shim_10.length, hdr.shim_10.dscp, hdr.shim_10.rsvd2,
-                          hdr.md_10.version, hdr.md_10.replication, hdr.md_10.copy, hdr.md_10.hops_exceeded, hdr.md_10.mtu_exceeded,
-                          hdr.md_10.rsvd, hdr.md_10.hop_ml, hdr.md_10.remaining, hdr.md_10.bitmap, hdr.md_10.rsvd2, hdr.stack.records },
-                        32w0x10000);
-                } else {
-                    hash(removed, HashAlgorithm.csum16, 32w0,
-                        { hdr.shim_2.type, hdr.shim_2.npt, hdr.shim_2.rsvd, hdr.shim_2.length, hdr.shim_2.rsvd2, hdr.shim_2.dscp, hdr.shim_2.rsvd3,
-                          hdr.md_2.version, hdr.md_2.discard, hdr.md_2.hops_exceeded, hdr.md_2.mtu_exceeded, hdr.md_2.rsvd, hdr.md_2.hop_ml,
-                          hdr.md_2.remaining, hdr.md_2.bitmap, hdr.md_2.ds_id, hdr.md_2.ds_instruction, hdr.md_2.ds_flags, hdr.stack.records },
-                        32w0x10000);
-                }
-                // A checksum is the complement of the sum: what is removed is added as its complement.
-                local.sum = local.sum + removed;
-                local.report_bits = local.bitmap & local.available & REPORTABLE;
-                bit<16> snap = local.body_bytes < SNAP_BYTES ? local.body_bytes : SNAP_BYTES;
-                local.report_bytes = local.ip_bytes - local.body_bytes + snap;
-                bit<1> discard = hdr.md_2.isValid() ? hdr.md_2.discard : hdr.md_10.copy;
-                sink.apply(hdr, local);
-                if (local.malformed_stack == 1) {
-                    packets.count(COUNT_MALFORMED_STRIPPED);
-                } else {
+            bit<1> is_flow = local.refused == 0 && local.malformed_stack == 0 && local.bad_l4 == 0
+                && (hdr.udp.isValid() || hdr.tcp.isValid()) ? 1w1 : 1w0;
+            if (is_flow == 1 && (local.carries_int == 0 || meta.instance_type == INGRESS_CLONE)) { watchlist.apply(hdr, local); }
+            if (meta.instance_type == INGRESS_CLONE) {
+                // A node without an entry of its own reports what its source watches: packets with INT.
+                is_report = is_flow == 1 && (local.watch.drops == 1 || (local.watch.is_missing == 1 && local.carries_int == 1)) ? 1w1 : 1w0;
+                if (is_report == 1) { packets.count(COUNT_DROPS_REPORTED); }
+                report_flow(FLOW_NOTHING);
+            } else {
+                measure();
+                edges.apply(local, meta.ingress_port, meta.egress_port);
+                queue.apply(hdr, local, meta.egress_port);
+                if (local.queue_report == QUEUE_CHANGED) { packets.count(COUNT_QUEUES_REPORTED); }
+                if (local.queue_report == QUEUE_CONGESTED) { packets.count(COUNT_CONGESTED_REPORTED); }
+                local.outcome = local.refused == 1 ? COUNT_REFUSED : COUNT_PLAIN;
+                bit<6> dscp = local.dscp;
+                bit<16> l4_checksum = hdr.udp.isValid() ? hdr.udp.checksum : hdr.tcp.checksum;
+                if (local.watch.mode == WATCH_POSTCARD) {
                     local.outcome = COUNT_REPORTED;
-                    clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
+                    local.bitmap = local.watch.bitmap;
+                    report_flow(FLOW_POSTCARD);
+                    flow_id.apply(hdr, local, local.flow_id);
+                    see(hdr);
+                } else if (local.watch.mode != WATCH_NOTHING && local.visit.from_edge == 1) {
+                    source.apply(hdr, local);
                 }
-                if (discard == 1) { mark_to_drop(meta); }
+                if (local.grown != 0 && (local.visit.to_edge == 1 || local.is_mx == 1)) {
+                    // This switch reports what it has inserted itself.
+                    lengths.apply(hdr, local, dscp);
+                    dscp = INT_DSCP;
+                }
+                if (local.malformed_stack == 1) {
+                    local.outcome = COUNT_REFUSED;
+                } else if (local.carries_int == 1 && local.is_mx == 1) {
+                    local.outcome = COUNT_REPORTED;
+                    report_flow(FLOW_RECORD);
+                    see(hdr);
+                } else if (local.carries_int == 1 && local.visit.to_edge == 0) {
+                    transit.apply(hdr, local);
+                }
+                if (local.carries_int == 1 && local.visit.to_edge == 1) {
+                    bit<32> removed;
+                    if (hdr.shim_10.isValid()) {
+                        hash(removed, HashAlgorithm.csum16, 32w0,
+                            { hdr.shim_10.type, hdr.shim_10.rsvd, hdr.shim_10.length, hdr.shim_10.dscp, hdr.shim_10.rsvd2,
+                              hdr.md_10.version, hdr.md_10.replication, hdr.md_10.copy, hdr.md_10.hops_exceeded, hdr.md_10.mtu_exceeded,
+                              hdr.md_10.rsvd, hdr.md_10.hop_ml, hdr.md_10.remaining, hdr.md_10.bitmap, hdr.md_10.rsvd2, hdr.stack.records },
+                            32w0x10000);
+                    } else {
+                        hash(removed, HashAlgorithm.csum16, 32w0,
+                            { hdr.shim_2.type, hdr.shim_2.npt, hdr.shim_2.rsvd, hdr.shim_2.length, hdr.shim_2.rsvd2, hdr.shim_2.dscp,
+                              hdr.shim_2.rsvd3, hdr.md_2.version, hdr.md_2.discard, hdr.md_2.hops_exceeded, hdr.md_2.mtu_exceeded,
+                              hdr.md_2.rsvd, hdr.md_2.hop_ml, hdr.md_2.remaining, hdr.md_2.bitmap, hdr.md_2.ds_id, hdr.md_2.ds_instruction,
+                              hdr.md_2.ds_flags, hdr.stack.records },
+                            32w0x10000);
+                    }
+                    // A checksum is the complement of the sum: what is removed is added as its complement.
+                    local.sum = local.sum + removed;
+                    if (local.is_mx == 0) { report_flow(FLOW_PATH); }
+                    bit<1> discard = hdr.md_2.isValid() ? hdr.md_2.discard : hdr.md_10.copy;
+                    sink.apply(hdr, local);
+                    if (local.malformed_stack == 1) {
+                        packets.count(COUNT_MALFORMED_STRIPPED);
+                        local.flow_report = FLOW_NOTHING;
+                    } else {
+                        local.outcome = COUNT_REPORTED;
+                    }
+                    if (discard == 1) { mark_to_drop(meta); }
+                }
+                packets.count(local.outcome);
+                if (local.grown != 0 || local.sum != 0) {
+                    lengths_of_sink.apply(hdr, local, dscp);
+                }
+                if (local.leave_l4_checksum == 1) { leave.apply(hdr, l4_checksum); }
             }
-            packets.count(local.outcome);
-            if (local.grown != 0 || local.sum != 0) {
-                lengths_of_sink.apply(hdr, local, dscp);
+        }
+        if (is_report == 1) {
+            report.apply(hdr, local, frame_bytes);
+            if (frame_bytes == 0) {
+                mark_to_drop(meta);
+            } else {
+                truncate(frame_bytes);
             }
-            if (local.leave_l4_checksum == 1) { leave.apply(hdr, l4_checksum); }
+            // A packet may cause two reports: that of its queue is copied again for that of its flow.
+            if (local.queue_report != QUEUE_NOTHING && local.drop_reason == 0) {
+                local.queue_report = QUEUE_NOTHING;
+            } else {
+                local.flow_report = FLOW_NOTHING;
+            }
+        } else if (meta.instance_type == INGRESS_CLONE) {
+            mark_to_drop(meta);
+        }
+        if (local.queue_report != QUEUE_NOTHING || local.flow_report != FLOW_NOTHING) {
+            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
         }
     }
 }
@@ -470,12 +533,15 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report_udp);
         packet.emit(hdr.group);
         packet.emit(hdr.report);
+        packet.emit(hdr.report_10);
         packet.emit(hdr.metadata);
+        packet.emit(hdr.flow_id);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);
         packet.emit(hdr.ipv6);
+        packet.emit(hdr.ports);
         packet.emit(hdr.udp);
         packet.emit(hdr.tcp);
         packet.emit(hdr.shim_10);

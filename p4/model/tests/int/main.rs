@@ -6,6 +6,7 @@ mod bmv2;
 mod packets;
 mod pair;
 
+use dataplane::switch::Stats;
 use p4_model::Program;
 use testkit::rng::Rng;
 
@@ -23,7 +24,7 @@ fn seeds() -> u64 {
 #[test]
 fn packets_and_reports_are_the_same() {
     let program = Program::read(PROGRAM).unwrap();
-    let (mut sent, mut reported) = (0, 0);
+    let (mut sent, mut counts) = (0, [0; 4]);
     for seed in 0..seeds() {
         let mut rng = Rng(seed);
         let roles = [(true, false), (false, false), (false, false), (false, true), (true, true)];
@@ -50,7 +51,13 @@ fn packets_and_reports_are_the_same() {
                 }
             }
         }
-        reported += path.iter().map(|pair| pair.rust.stats().reported).sum::<u64>();
+        for stats in path.iter().map(|pair| pair.rust.stats()) {
+            let Stats { reported, queues_reported, congested_reported, drops_reported, .. } = *stats;
+            let now = [reported, queues_reported, congested_reported, drops_reported];
+            counts.iter_mut().zip(now).for_each(|(count, now)| *count += now);
+        }
     }
-    assert!(sent >= 10_000 && reported > 500, "{sent} packets, {reported} reports: the test has become idle");
+    let least = [1500, 800, 400, 400];
+    let enough = counts.iter().zip(least).all(|(count, least)| *count > least);
+    assert!(sent >= 10_000 && enough, "{sent} packets, reports {counts:?}: the test has become idle");
 }

@@ -56,58 +56,112 @@ pub(crate) fn packet(rng: &mut Rng) -> Vec<u8> {
     frame
 }
 
-/// The packet as a router sends it on: hop limit and addresses. `None`: it does not.
-pub(crate) fn routed(frame: &[u8]) -> Option<Vec<u8>> {
-    let mut frame = frame.to_vec();
+/// What a router does with a packet.
+#[derive(Debug)]
+pub(crate) enum Routed {
+    /// It sends it on, with another hop limit and other addresses.
+    To(Vec<u8>),
+    /// It drops it, and reports that with this reason.
+    Dropped(u8),
+    /// It drops a malformed packet.
+    Lost,
+}
+
+/// The offset of the IP header, and whether that is of IPv6, if it and its packet are whole.
+fn ip(frame: &[u8]) -> Option<(usize, bool)> {
     let mut at = 14;
-    let mut kind = frame.get(12..14)?.to_vec();
+    let mut kind = frame.get(12..14)?;
     for _ in 0..4 {
         if [[0x81, 0], [0x88, 0xa8], [0x91, 0]].iter().any(|tag| kind == tag) {
-            kind = frame.get(at + 2..at + 4)?.to_vec();
+            kind = frame.get(at + 2..at + 4)?;
             at += 4;
         }
     }
-    let ip = frame.get_mut(at..)?;
-    match (kind.as_slice(), ip.first().map(|first| first >> 4)) {
+    let ip = frame.get(at..)?;
+    match (kind, ip.first().map(|first| first >> 4)) {
         ([0x08, 0x00], Some(4)) => {
             let len = usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?]));
             let head = usize::from(ip[0] & 15) * 4;
-            if head < 20 || len < head || len > ip.len() || wire::checksum::of(&ip[..head]) != 0 || ip[8] < 2
-            {
-                return None;
-            }
-            let sum = u32::from(u16::from_be_bytes([ip[10], ip[11]])) + 0x100;
-            let sum = (sum as u16).wrapping_add((sum >> 16) as u16);
-            ip[8] -= 1;
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            let whole = head >= 20 && len >= head && len <= ip.len() && wire::checksum::of(&ip[..head]) == 0;
+            whole.then_some((at, false))
         }
         ([0x86, 0xdd], Some(6)) => {
             let len = usize::from(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?])) + 40;
-            if ip.len() < 40 || len > ip.len() || ip[7] < 2 {
-                return None;
-            }
-            ip[7] -= 1;
+            (len <= ip.len()).then_some((at, true))
         }
-        _ => return None,
+        _ => None,
     }
-    frame[..12].copy_from_slice(&[2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1, 1]);
-    Some(frame)
 }
 
-/// What the program leaves alone and the switch in Rust reads: INT-MX and SF-INT, records with words of a domain, INT 1.0 with
-/// ONOS' and GÉANT's lengths, and destination headers.
+/// Whether a packet has a whole header of UDP or TCP. The program reports no queue and no drop of others; the switch in Rust does, with
+/// their first 64 bytes.
+pub(crate) fn has_l4(frame: &[u8]) -> bool {
+    let Some((at, v6)) = ip(frame) else { return true };
+    let packet = &frame[at..];
+    let (proto, head, end) = if v6 {
+        (packet[6], 40, usize::from(u16::from_be_bytes([packet[4], packet[5]])) + 40)
+    } else {
+        let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
+        let end = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+        (if fragment { 0 } else { packet[9] }, usize::from(packet[0] & 15) * 4, end)
+    };
+    let l4 = packet.get(head..end).unwrap_or_default();
+    match proto {
+        17 => wire::udp::Packet::new_checked(l4).is_ok(),
+        6 => l4.len() >= 20 && wire::tcp::Packet::new_checked(l4).is_ok(),
+        _ => false,
+    }
+}
+
+/// What a router does that has a route only to addresses whose first bit is 0, or to all.
+pub(crate) fn routed(frame: &[u8], routes_half: bool) -> Routed {
+    let Some((at, v6)) = ip(frame) else { return Routed::Lost };
+    let mut frame = frame.to_vec();
+    let ip = &mut frame[at..];
+    let (hops, dst) = if v6 { (7, 24) } else { (8, 16) };
+    if ip[hops] < 2 {
+        return Routed::Dropped(26);
+    }
+    if routes_half && ip[dst] & 0x80 != 0 {
+        return Routed::Dropped(29);
+    }
+    ip[hops] -= 1;
+    if !v6 {
+        let sum = u32::from(u16::from_be_bytes([ip[10], ip[11]])) + 0x100;
+        let sum = (sum as u16).wrapping_add((sum >> 16) as u16);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1, 1]);
+    Routed::To(frame)
+}
+
+/// What the program leaves alone and the switch in Rust reads: SF-INT, records with words of a domain, INT 1.0 with
+/// ONOS' and GÉANT's lengths, destination headers, flows inside tunnels, and
+/// malformed TCP.
 pub(crate) fn is_beyond(frame: &[u8]) -> bool {
     use wire::int::{Mode, Version, layout};
     let profile = wire::Profile::default();
     let Ok(contents) = wire::packet::contents(frame, &profile) else { return false };
-    let Some(int) = contents.int else { return contents.destination };
+    let Some(int) = contents.int else { return contents.destination || contents.tunnel.is_some() };
+    if contents.location.is_some_and(|location| has_options_without_bytes(frame, &location)) {
+        return true;
+    }
     match (int.version, int.mode) {
         (Version::V10, Mode::Md) => {
             let header = contents.location.map_or(0, |location| location.header);
             frame.get(header).is_none_or(|first| first >> 4 == 0)
                 || int.hop_ml != layout::words_10(int.bitmap)
         }
+        (Version::V2, Mode::Mx) => false,
         (Version::V2, Mode::Md) => int.sf.is_some() || int.hop_ml != layout::words_2(int.bitmap),
         _ => true,
     }
+}
+
+/// Whether the data offset of TCP points beyond the packet when INT is removed: whether the checksum is then updated depends, in the
+/// switch in Rust, on the path through its code.
+fn has_options_without_bytes(frame: &[u8], location: &wire::packet::Location) -> bool {
+    let offset = frame.get(location.l4 + 12).map_or(0, |byte| usize::from(byte >> 4) * 4);
+    location.encapsulation == wire::packet::Encapsulation::Tcp
+        && location.l4 + offset > frame.len() - (location.end - location.start)
 }

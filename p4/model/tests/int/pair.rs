@@ -1,14 +1,14 @@
 //! The program and the switch in Rust, with the same tables.
 
-use dataplane::report::Outbox;
-use dataplane::switch::{Config, L4Checksum, Stats, Switch, Verdict, Visit};
+use dataplane::report::{Outbox, Version};
+use dataplane::switch::{Config, Congestion, L4Checksum, Stats, Switch, Verdict, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Watch, Watchlist};
 use detect::Match;
 use p4_model::{Arrival, Entry, Key, Program};
 use testkit::rng::Rng;
 
-use crate::packets::routed;
+use crate::packets::{Routed, has_l4, routed};
 
 /// Items that the program has: node id, interfaces, latency, queue and timestamps.
 pub(crate) const AVAILABLE: u16 = 0xfc00;
@@ -21,15 +21,19 @@ pub(crate) struct Pair {
     pub(crate) p4: p4_model::Switch,
     mtu: u16,
     edges: (bool, bool),
+    routes_half: bool,
     pub(crate) setup: Vec<Setup>,
 }
 
 fn watch(rng: &mut Rng) -> Watch {
     let bits = [0xfc00, 0x9000, 0xa000, 0xff81, 0x8000, 0xfd01, (rng.roll() as u16 & 0xff80) | 0x8000];
+    let mode = [Mode::Md10, Mode::Md21, Mode::Md21, Mode::Mx21, Mode::Postcard][rng.below(5)];
+    let on_stack = matches!(mode, Mode::Md10 | Mode::Md21);
     Watch {
-        mode: if rng.below(2) == 0 { Mode::Md10 } else { Mode::Md21 },
-        bitmap: bits[rng.below(bits.len())],
+        mode,
+        bitmap: bits[rng.below(bits.len())] & if on_stack { 0xffff } else { 0xfffe },
         hops: [0, 1, 8, 255][rng.below(4)],
+        drops: rng.below(2) == 0,
         ..Watch::new(Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() })
     }
 }
@@ -40,7 +44,13 @@ fn words(watch: &Watch) -> u128 {
     u128::from(watch.bitmap.count_ones() + wide.count_ones())
 }
 
-fn setup(watch: &Watch, (node, config): (u32, &Config), mtu: u16, edges: (bool, bool)) -> Vec<Setup> {
+fn setup(
+    watch: &Watch,
+    (node, config): (u32, &Config),
+    mtu: u16,
+    edges: (bool, bool),
+    route_bits: u32,
+) -> Vec<Setup> {
     let leaves = u128::from(config.l4_checksum == L4Checksum::Leave);
     let entry = |table, keys: Vec<Key>, action: &str, parameters: Vec<u128>| {
         let priority = if keys.len() > 1 { 10 } else { 0 };
@@ -50,10 +60,19 @@ fn setup(watch: &Watch, (node, config): (u32, &Config), mtu: u16, edges: (bool, 
     let any = Key::Ternary(0, 0);
     let proto = watch.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
     let ports = Key::Range(0, 0xffff);
-    let action = if watch.mode == Mode::Md10 { "watch_md_10" } else { "watch_md_21" };
+    let drops = u128::from(watch.drops);
+    let instructions = u128::from(watch.bitmap);
+    let record = vec![u128::from(watch.hops), instructions, words(watch), drops];
+    let (action, parameters) = match watch.mode {
+        Mode::Md10 => ("watch_md_10", record),
+        Mode::Mx21 => ("watch_mx_21", vec![instructions, drops]),
+        Mode::Postcard => ("watch_postcard", vec![instructions, drops]),
+        _ => ("watch_md_21", record),
+    };
+    let report = if config.format.version == Version::V10 { "report_to_10" } else { "report_to" };
     let mut setup = vec![
         Setup::Default("node", "set_node", vec![u128::from(node), u128::from(config.available), leaves]),
-        Setup::Default("report_session", "report_to", vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766]),
+        Setup::Default("report_session", report, vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766]),
         Setup::Session(SESSION, COLLECTOR),
         entry("port_mtu", vec![out_port], "set_mtu", vec![u128::from(mtu)]),
     ];
@@ -63,14 +82,17 @@ fn setup(watch: &Watch, (node, config): (u32, &Config), mtu: u16, edges: (bool, 
     if edges.1 {
         setup.push(entry("sink_port", vec![out_port], "to_edge", vec![]));
     }
+    if let Some(Congestion { rise, fall, quota }) = config.congestion {
+        let limits = [rise, fall, quota].map(u128::from).to_vec();
+        setup.push(entry("queue_limits", vec![out_port], "watch_queue", limits));
+    }
     for table in ["watchlist_v4", "watchlist_v6"] {
-        let parameters = vec![u128::from(watch.hops), u128::from(watch.bitmap), words(watch)];
-        setup.push(entry(table, vec![any, any, proto, any, ports, ports], action, parameters));
+        setup.push(entry(table, vec![any, any, proto, any, ports, ports], action, parameters.clone()));
     }
     for table in ["route_v4", "route_v6"] {
         setup.push(entry(
             table,
-            vec![Key::Lpm(0, 0)],
+            vec![Key::Lpm(0, route_bits)],
             "next_hop",
             vec![2, 0x0200_0000_0101, 0x0200_0000_0202],
         ));
@@ -90,9 +112,17 @@ impl Pair {
         let watch = watch(rng);
         let node = 1 + rng.below(1000) as u32;
         let l4_checksum = if rng.below(3) == 0 { L4Checksum::Leave } else { L4Checksum::Update };
-        let config = Config { available, l4_checksum, ..Config::default() };
+        let mut config = Config { available, l4_checksum, ..Config::default() };
+        let needs_20 = matches!(watch.mode, Mode::Mx21 | Mode::Postcard);
+        if !needs_20 && rng.below(3) == 0 {
+            config.format.version = Version::V10;
+        }
+        if available == AVAILABLE && rng.below(2) == 0 {
+            config.congestion = Some(Congestion { rise: 1 << 17, fall: 1 << 16, quota: rng.below(3) as u32 });
+        }
         let mtu = [1500, 1500, 1500, 100, 60, 9000][rng.below(6)];
-        let setup = setup(&watch, (node, &config), mtu, edges);
+        let routes_half = rng.below(4) == 0;
+        let setup = setup(&watch, (node, &config), mtu, edges, u32::from(routes_half));
         let mut p4 = p4_model::Switch::new(program.clone());
         for one in &setup {
             match one {
@@ -104,11 +134,16 @@ impl Pair {
             }
         }
         let rust = Switch::new(node, config, Watchlist::new(vec![watch])).unwrap();
-        Self { rust, p4, mtu, edges, setup }
+        Self { rust, p4, mtu, edges, routes_half, setup }
     }
 
     /// Sends a packet through both. Returns it as it leaves, or why they differ.
     pub(crate) fn send(&mut self, rng: &mut Rng, frame: &[u8]) -> Result<Vec<u8>, String> {
+        let next = routed(frame, self.routes_half);
+        let is_reported = self.rust.config().congestion.is_some() || matches!(next, Routed::Dropped(_));
+        if is_reported && !has_l4(frame) {
+            return Ok(Vec::new());
+        }
         let ingress_ts = rng.roll() & 0xffff_ffff;
         let arrival = Arrival {
             port: 1,
@@ -131,16 +166,19 @@ impl Pair {
             to_edge: self.edges.1,
         };
         let sent = self.p4.process(frame, &arrival);
-        let Some(mut routed) = routed(frame) else {
-            return if sent.is_empty() {
-                Ok(Vec::new())
-            } else {
-                Err("not forwarded by a router".to_owned())
-            };
-        };
         let mut outbox = Outbox::default();
-        let step = self.rust.forward(&mut routed, &visit, &mut outbox);
-        if step.verdict == Verdict::Discard {
+        let mut routed = match next {
+            Routed::To(packet) => packet,
+            Routed::Dropped(reason) => {
+                let visit = Visit { egress_if: 0, ..visit };
+                self.rust.dropped(frame, &visit, reason, &mut outbox);
+                Vec::new()
+            }
+            Routed::Lost => Vec::new(),
+        };
+        if !routed.is_empty()
+            && self.rust.forward(&mut routed, &visit, &mut outbox).verdict == Verdict::Discard
+        {
             routed.clear();
         }
         let packet = sent.iter().find(|sent| sent.port == 2).map_or(&[][..], |sent| &sent.frame);
@@ -171,6 +209,9 @@ impl Pair {
             not_restorable,
             reported,
             malformed_stripped,
+            queues_reported,
+            congested_reported,
+            drops_reported,
             ..
         } = *self.rust.stats();
         let rust = [
@@ -182,8 +223,11 @@ impl Pair {
             not_restorable,
             reported,
             malformed_stripped,
+            queues_reported,
+            congested_reported,
+            drops_reported,
         ];
-        let p4 = self.p4.counter("packets").unwrap();
+        let p4 = &self.p4.counter("packets").unwrap()[..rust.len()];
         if rust == p4 { Ok(()) } else { Err(format!("counters differ: rust {rust:?}, p4 {p4:?}")) }
     }
 }
