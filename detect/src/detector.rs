@@ -23,9 +23,11 @@
 //! All numbers are integers of at most 64 bits. Values and sums saturate at [`MAX_VALUE`] (48 bits). `v` is the value of a
 //! packet, `T` the threshold; `last` (the last value reported) and `A` are registers.
 //!
-//! - **per-hop**: for each hop, in forwarding order: report if `|v − last| > T`, and only then `last ← v`. All hops are
-//!   processed, as in an unrolled loop. One register for each node, shared by all flows, as in the paper; or one for each node
-//!   and flow, so that flows through different queues of a node are not compared with each other.
+//! - **per-hop**: report if `|v − last| > T` for any hop, and only then `last ← v` for **every** hop: the report shows all of them.
+//!   Hops are compared first and stored afterwards, in forwarding order. One register for each node, shared by all flows, as in the
+//!   paper; or one for each node and flow, so that flows through different queues of a node are not compared with each other. (The
+//!   paper stores only the values that exceed the threshold. A value that was reported because of another hop then stays uncompared,
+//!   and a later one could differ from it by `2·T` and be suppressed.)
 //! - **per-flow**: `v` is the sum over the hops that gave the value (or the flow's own latency). Report if `|v − last| > T`,
 //!   and only then `last ← v`.
 //! - **moving average**: `v` as per-flow; `A ← A + k·v − ⌊k·A / 256⌋`, the weight `k` in 256ths, `A` with 8 fractional
@@ -327,13 +329,7 @@ impl Monitor {
             Algorithm::Noop => Decision::Event,
             Algorithm::PerHop | Algorithm::PerHopOfFlow => {
                 let of_flow = matches!(self.detector.algorithm, Algorithm::PerHopOfFlow);
-                let crc = of_flow.then(|| flow_crc(flow));
-                let mut keys = observation.hops.iter().map(|hop| hop_key(crc, hop.node));
-                let known = keys.any(|(index, tag)| self.holds(index, tag));
-                match self.per_hop(observation, crc) {
-                    decision @ Decision::MissingValue => is_known(decision, known),
-                    decision => decision,
-                }
+                self.per_hop_implausible(observation, of_flow.then(|| flow_crc(flow)))
             }
             Algorithm::PerFlow if measured => self.per_flow(observation, flow),
             Algorithm::MovingAverage { alpha } if measured => self.moving_average(observation, flow, alpha),
@@ -366,29 +362,63 @@ impl Monitor {
     }
 
     fn per_hop(&mut self, observation: &Observation<'_>, flow: Option<Crc>) -> Decision {
+        let (compared, anonymous) = self.compare_hops(observation, flow);
+        let missing = if anonymous { Decision::MissingValue } else { Decision::Suppressed };
+        let decision = compared.map_or(Decision::MissingValue, |decision| decision.max(missing));
+        if decision.is_reported() {
+            self.store_hops(observation, flow);
+        }
+        decision
+    }
+
+    /// The same for a packet with an implausible latency: missing values are no reason to report a node that is known.
+    fn per_hop_implausible(&mut self, observation: &Observation<'_>, flow: Option<Crc>) -> Decision {
+        let mut keys = observation.hops.iter().map(|hop| hop_key(flow, hop.node));
+        if !keys.any(|(index, tag)| self.holds(index, tag)) {
+            return self.per_hop(observation, flow);
+        }
+        let decision = self.compare_hops(observation, flow).0.unwrap_or(Decision::Suppressed);
+        if decision.is_reported() {
+            self.store_hops(observation, flow);
+        }
+        decision
+    }
+
+    /// Compares each hop with its register, and changes none. `None` if no hop has a value and a node id; also whether one has a value
+    /// without an id.
+    fn compare_hops(&self, observation: &Observation<'_>, flow: Option<Crc>) -> (Option<Decision>, bool) {
         let (metric, threshold) = (self.detector.metric, self.detector.threshold);
-        let (mut decision, mut judged) = (Decision::Suppressed, false);
+        let (mut compared, mut anonymous) = (None, false);
         for hop in observation.hops {
             let Some(value) = hop.value(metric).map(saturate) else { continue };
             if hop.node == NO_NODE {
-                decision = decision.max(Decision::MissingValue);
+                anonymous = true;
                 continue;
             }
-            judged = true;
             let (index, tag) = hop_key(flow, hop.node);
-            decision = decision.max(match self.find(index, tag) {
-                Lookup::New(register) => {
-                    register.last_reported = value;
-                    Decision::First
-                }
-                Lookup::Known(register) if register.last_reported.abs_diff(value) > threshold => {
-                    register.last_reported = value;
-                    Decision::Event
-                }
-                Lookup::Known(_) => Decision::Suppressed,
-            });
+            let register = &self.registers[index as usize & self.mask];
+            let decision = if register.tag != OCCUPIED | u64::from(tag) {
+                Decision::First
+            } else if register.last_reported.abs_diff(value) > threshold {
+                Decision::Event
+            } else {
+                Decision::Suppressed
+            };
+            compared = compared.max(Some(decision));
         }
-        if judged { decision } else { Decision::MissingValue }
+        (compared, anonymous)
+    }
+
+    /// Stores the values of all hops of a packet that is reported: its report shows them all.
+    fn store_hops(&mut self, observation: &Observation<'_>, flow: Option<Crc>) {
+        let metric = self.detector.metric;
+        for hop in observation.hops.iter().filter(|hop| hop.node != NO_NODE) {
+            let Some(value) = hop.value(metric).map(saturate) else { continue };
+            let (index, tag) = hop_key(flow, hop.node);
+            match self.find(index, tag) {
+                Lookup::Known(register) | Lookup::New(register) => register.last_reported = value,
+            }
+        }
     }
 
     fn per_flow(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {

@@ -151,13 +151,8 @@ fn suppressed_values_are_within_the_threshold_of_the_last_report() {
                         assert!(is_reported || near, "{algorithm:?} at {sink}: {key:?} {known:?} {value}");
                         match algorithm {
                             _ if !is_reported => {}
-                            // The next values are compared with the reported one.
-                            Algorithm::PerFlow => *known = vec![value],
-                            // Another hop may be the reason for the report; this one is then still compared with its earlier value.
-                            Algorithm::PerHop if near => {}
-                            Algorithm::PerHop => *known = vec![value],
-                            // The same, except that a register that another key used in between starts anew.
-                            _ => known.push(value),
+                            // The next values are compared with the reported one, whichever hop was the reason for the report.
+                            _ => *known = vec![value],
                         }
                     }
                 }

@@ -129,6 +129,24 @@ impl Naive {
         }
     }
 
+    fn per_hop(&mut self, flow: &str, values: &[(u32, u64)], threshold: u64) -> Decision {
+        let key = |node| (flow.to_owned(), node);
+        let named = || values.iter().filter(|(node, _)| *node != NO_NODE);
+        let compared = named().map(|&(node, value)| match self.reported.get(&key(node)) {
+            None => Decision::First,
+            Some(reported) if (reported - i128::from(value)).abs() > threshold.into() => Decision::Event,
+            Some(_) => Decision::Suppressed,
+        });
+        let worst = compared.max().unwrap_or(Decision::MissingValue);
+        let anonymous = values.iter().any(|(node, _)| *node == NO_NODE);
+        let worst = if anonymous { worst.max(Decision::MissingValue) } else { worst };
+        // A reader of the report sees all hops of the packet.
+        if worst.is_reported() {
+            self.reported.extend(named().map(|&(node, value)| (key(node), value.into())));
+        }
+        worst
+    }
+
     fn decide(
         &mut self,
         detector: &Detector,
@@ -147,13 +165,7 @@ impl Naive {
             Algorithm::Noop | Algorithm::Rule(_) => Decision::Event,
             Algorithm::PerHop | Algorithm::PerHopOfFlow => {
                 let of_flow = detector.algorithm == Algorithm::PerHopOfFlow;
-                let mut worst = Decision::Suppressed;
-                for &(node, value) in values.iter().filter(|(node, _)| *node != NO_NODE) {
-                    let key = (if of_flow { flow.clone() } else { String::new() }, node);
-                    worst = worst.max(self.compare(key, value.into(), detector.threshold));
-                }
-                let anonymous = values.iter().any(|(node, _)| *node == NO_NODE);
-                if anonymous || values.is_empty() { worst.max(Decision::MissingValue) } else { worst }
+                self.per_hop(if of_flow { &flow } else { "" }, &values, detector.threshold)
             }
             Algorithm::PerFlow => match total {
                 Some(total) => self.compare((flow, 0), total, detector.threshold),
@@ -309,6 +321,77 @@ fn a_flood_of_flows_hides_nothing_beyond_the_threshold() {
             "each takes a register over, but the first 64"
         );
     }
+}
+
+/// What a reader of the reports knows of a node is the value in the last report that shows it, whichever hop caused that report.
+#[test]
+fn a_suppressed_hop_is_within_the_threshold_of_what_the_last_report_shows() {
+    // Node 2 has 15 when node 1 causes a report: then 25 is within 10 of what was reported, and 4 is not.
+    let packets: [&[(u32, u64)]; 5] = [
+        &[(1, 5), (2, 5)],
+        &[(1, 30), (2, 15)],
+        &[(1, 30), (2, 25)],
+        &[(1, 30), (2, 4)],
+        &[(1, 40), (2, 14)],
+    ];
+    let queue = Metric::QueueOccupancy;
+    for algorithm in [Algorithm::PerHop, Algorithm::PerHopOfFlow] {
+        assert_eq!(course(&mut monitor(algorithm, queue, 10), &packets), "f!.!.");
+    }
+    let mut random = Random::new(41);
+    for registers in [2, LARGE] {
+        let (threshold, mut suppressed) = (20, 0);
+        let mut monitor = Monitor::new(detector(Algorithm::PerHop, queue, threshold), registers).unwrap();
+        let mut shown = BTreeMap::new();
+        for _ in 0..50_000 {
+            // Some nodes twice in a path, some without an id.
+            let path = 1 + random.below(4);
+            let hops: Vec<_> = (0..path)
+                .map(|_| {
+                    hop(
+                        if random.below(50) == 0 { NO_NODE } else { random.below(5) as u32 },
+                        1,
+                        random.below(30),
+                    )
+                })
+                .collect();
+            let observation = Observation { hops: &hops, ..Observation::default() };
+            // Now and then a latency was implausible.
+            let decision = match random.below(8) {
+                0 => monitor.decide_implausible(&observation, &flow(1)),
+                _ => monitor.decide(&observation, &flow(1), 0),
+            };
+            for hop in hops.iter().filter(|hop| hop.node != NO_NODE) {
+                if decision.is_reported() {
+                    shown.insert(hop.node, hop.queue_occupancy);
+                } else if let Some(last) = shown.get(&hop.node) {
+                    assert!(hop.queue_occupancy.abs_diff(*last) <= threshold, "{hops:?}, shown {last}");
+                    suppressed += 1;
+                }
+            }
+        }
+        assert!(suppressed > 1_000, "{suppressed} with {registers} registers");
+    }
+}
+
+/// A value that is missing beside an implausible one is no reason to report a known node, nor to suppress the first value of another.
+#[test]
+fn an_implausible_latency_suppresses_no_first_value_of_another_node() {
+    let mut monitor = monitor(Algorithm::PerHop, Metric::HopLatency, 10);
+    let mut decide = |implausible, hops: &[(u32, u64)]| {
+        let hops: Vec<_> = hops.iter().map(|&(node, latency)| hop(node, latency, 0)).collect();
+        let observation = Observation { hops: &hops, ..Observation::default() };
+        match implausible {
+            true => monitor.decide_implausible(&observation, &flow(1)),
+            false => monitor.decide(&observation, &flow(1), 0),
+        }
+    };
+    assert_eq!(decide(true, &[(1, ABSENT), (NO_NODE, 5)]), Decision::MissingValue);
+    assert_eq!(decide(false, &[(1, 5)]), Decision::First);
+    assert_eq!(decide(true, &[(1, ABSENT), (NO_NODE, 5)]), Decision::Suppressed);
+    assert_eq!(decide(true, &[(1, ABSENT), (2, 500), (NO_NODE, 5)]), Decision::First);
+    assert_eq!(decide(true, &[(1, ABSENT), (2, 510), (NO_NODE, 5)]), Decision::Suppressed);
+    assert_eq!(decide(true, &[(1, ABSENT), (2, 511), (NO_NODE, 5)]), Decision::Event);
 }
 
 #[test]
