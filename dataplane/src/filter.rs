@@ -138,6 +138,19 @@ struct Entry {
     needs: Needs,
 }
 
+impl Entry {
+    fn is_equal(&self, before: &Self) -> bool {
+        self.filter == before.filter && self.registers == before.registers
+    }
+
+    /// The registers of both mean the same. Also true of equal filters.
+    fn differs_in_threshold(&self, before: &Self) -> bool {
+        let (now, then) = (&self.filter.detector, &before.filter.detector);
+        let is_same_detector = now.algorithm == then.algorithm && now.metric == then.metric;
+        is_same_detector && self.filter.flows == before.filter.flows && self.registers == before.registers
+    }
+}
+
 /// Which values a detector uses; others are not read.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
@@ -225,18 +238,23 @@ impl Filters {
         self.entries.iter_mut().for_each(|entry| entry.monitor.wipe());
     }
 
-    /// Continues with the registers and counts of `old`, for each filter that `old` also has (the first of equal ones for the
-    /// first), if the units are the same.
+    /// Continues with the registers and counts of `old`, for each filter that `old` also has, if the units are the same. The threshold may
+    /// differ: what was reported last remains so. Equal filters come before those that differ in it, and the first before others.
     #[must_use]
     pub fn continuing(mut self, mut old: Self) -> Self {
         if self.units != old.units {
             return self;
         }
-        for entry in &mut self.entries {
-            let same = |before: &Entry| before.filter == entry.filter && before.registers == entry.registers;
-            if let Some(at) = old.entries.iter().position(same) {
-                entry.monitor = old.entries.swap_remove(at).monitor;
-            }
+        let mut left: Vec<&mut Entry> = self.entries.iter_mut().collect();
+        for is_same in [Entry::is_equal, Entry::differs_in_threshold] {
+            left.retain_mut(|entry| {
+                let Some(at) = old.entries.iter().position(|before| is_same(entry, before)) else {
+                    return true;
+                };
+                let threshold = entry.filter.detector.threshold;
+                entry.monitor = old.entries.remove(at).monitor.with_threshold(threshold);
+                false
+            });
         }
         self
     }

@@ -296,6 +296,13 @@ impl Monitor {
         &self.counts
     }
 
+    /// The same monitor with another threshold. Its registers hold what was reported last, whatever the threshold was then.
+    #[must_use]
+    pub fn with_threshold(mut self, threshold: u64) -> Self {
+        self.detector.threshold = threshold;
+        self
+    }
+
     /// Empties all registers: the next packet of each key is its first.
     pub fn wipe(&mut self) {
         self.registers.fill(Register { tag: 0, last_reported: 0, extra: 0 });
