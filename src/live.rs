@@ -4,9 +4,12 @@
 //! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event is serialised
 //! only if its text can be queued for a client whose filter it passes.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use collector::{
@@ -16,7 +19,10 @@ use collector::{
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
-use crate::view::{EventView, ReasonNames, StreamsView};
+use crate::{
+    lock::lock,
+    view::{EventView, ReasonNames, StreamsView},
+};
 
 /// A client's filter. Absent fields match everything.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -58,10 +64,41 @@ pub(crate) struct Message {
     pub(crate) text: Arc<str>,
 }
 
+/// A followed rule that became true.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct RuleOn {
+    /// Its name.
+    pub(crate) rule: String,
+    /// For which flow.
+    pub(crate) flow: FlowKey,
+}
+
+/// Who is told when rules become true.
+#[derive(Debug, Default)]
+struct Follower {
+    rules: BTreeSet<String>,
+    queue: Option<mpsc::Sender<RuleOn>>,
+    missed: u64,
+}
+
+impl Follower {
+    fn publish(&mut self, batch: &Batch, rules: &[String]) {
+        let Some(queue) = self.queue.as_ref().filter(|_| !self.rules.is_empty()) else { return };
+        for (event, _) in batch.events().filter(|(event, _)| event.kind == Kind::RuleOn) {
+            let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
+            let Some((rule, flow)) = rule.filter(|rule| self.rules.contains(*rule)).zip(event.flow) else {
+                continue;
+            };
+            self.missed += u64::from(queue.try_send(RuleOn { rule: rule.clone(), flow }).is_err());
+        }
+    }
+}
+
 /// Passes events to the clients of the live streams.
 #[derive(Debug)]
 pub(crate) struct Hub {
     clients: Mutex<Clients>,
+    follower: Mutex<Follower>,
     max_clients: usize,
     queue: usize,
     reasons: ReasonNames,
@@ -127,7 +164,13 @@ impl Subscription {
 impl Hub {
     /// A hub for `max_clients`, each with a queue of `queue` events; `reasons` are names of drop reasons.
     pub(crate) fn new(max_clients: usize, queue: usize, reasons: ReasonNames) -> Self {
-        Self { clients: Mutex::default(), max_clients, queue: queue.max(1), reasons }
+        Self {
+            clients: Mutex::default(),
+            follower: Mutex::default(),
+            max_clients,
+            queue: queue.max(1),
+            reasons,
+        }
     }
 
     /// A new client, or `None` when there are too many.
@@ -146,6 +189,7 @@ impl Hub {
 
     /// Offers the events of a batch to all clients. `rules` are the active names when the batch was filled. Never blocks.
     pub(crate) fn publish(&self, batch: &Batch, rules: &[String]) {
+        lock(&self.follower).publish(batch, rules);
         let mut clients = self.clients();
         if clients.list.is_empty() {
             return;
@@ -163,6 +207,23 @@ impl Hub {
             }
         }
         list.retain(|client| !client.queue.is_closed());
+    }
+
+    /// Follows rules from now on: of those of [`Hub::set_followed`], each that becomes true is queued. One follower at a time.
+    pub(crate) fn follow_rules(&self, queue: usize) -> mpsc::Receiver<RuleOn> {
+        let (sender, receiver) = mpsc::channel(queue);
+        lock(&self.follower).queue = Some(sender);
+        receiver
+    }
+
+    /// Which rules are followed.
+    pub(crate) fn set_followed(&self, rules: BTreeSet<String>) {
+        lock(&self.follower).rules = rules;
+    }
+
+    /// Rules that became true and found the queue full since the last call.
+    pub(crate) fn take_missed_rules(&self) -> u64 {
+        std::mem::take(&mut lock(&self.follower).missed)
     }
 
     /// The number of clients that the manager has had so far, if there is one now.
@@ -189,6 +250,7 @@ impl Hub {
     /// Ends every client's stream, after what is already queued for it.
     pub(crate) fn close(&self) {
         self.clients().list.clear();
+        lock(&self.follower).queue = None;
     }
 
     /// The counters.
@@ -245,6 +307,23 @@ mod tests {
         let mut batch = Batch::with_capacity(16);
         events.iter().for_each(|event| batch.event(event, &[7, u32::MAX]));
         batch
+    }
+
+    #[test]
+    fn followed_rules_that_become_true_are_queued_and_others_are_not() {
+        let hub = Hub::new(0, 1, ReasonNames::default());
+        let mut queue = hub.follow_rules(1);
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17);
+        let of = |kind, rule| Event { flow: Some(flow), rule: Some(rule), ..event(kind, 7) };
+        let rules = ["a".to_owned(), "b".to_owned()];
+        hub.publish(&batch(&[of(Kind::RuleOn, 1)]), &rules);
+        hub.set_followed(["b".to_owned()].into());
+        // The second one finds the queue full; one of another name, or that became false, is nothing.
+        let kinds = [(Kind::RuleOn, 0), (Kind::RuleOff, 1), (Kind::RuleOn, 1), (Kind::RuleOn, 1)];
+        hub.publish(&batch(&kinds.map(|(kind, rule)| of(kind, rule))), &rules);
+        assert_eq!(queue.try_recv(), Ok(RuleOn { rule: "b".to_owned(), flow }));
+        assert_eq!((hub.take_missed_rules(), hub.take_missed_rules()), (1, 0));
+        assert!(queue.try_recv().is_err());
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
+use crate::compile::Refusal;
+use crate::device::NodeId;
 use crate::flows::{FlowKey, Flows};
-use crate::intent::{At, Intent, Scope, Tell, Until};
+use crate::intent::{At, Intent, Scope, Tell, Then};
 
 /// How many, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,46 +27,68 @@ impl Default for Limits {
     }
 }
 
+/// A queue: node, egress interface, and number where the node reports it.
+pub type Queue = (NodeId, u32, Option<u8>);
+
 /// A rule that became true.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firing {
     /// The flow of the report.
     pub flow: FlowKey,
+    /// The edge devices at which the flows enter; empty: not known.
+    pub at: Vec<NodeId>,
+    /// For [`Scope::Queue`]: the queue; `None`: not known.
+    pub queue: Option<Queue>,
     /// For [`Scope::Queue`]: the flows that pass the queue, those with the most packets first.
-    pub queue: Vec<FlowKey>,
+    pub through: Vec<FlowKey>,
 }
 
 /// Why there is no drill-down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// The intent has none.
+    /// The intent has none, or there is no such intent, or another manager acts.
     NotAsked,
-    /// The same one is active: its end was postponed.
-    Prolonged,
+    /// This one is active for the same reason: its end was postponed.
+    Prolonged(String),
     /// [`Limits::at_once`] are active.
     TooMany,
     /// [`Limits::per_minute`] have started.
     TooOften,
+    /// The network refuses it.
+    Refused(Refusal),
 }
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAsked => "the intent has no `then`",
-            Self::Prolonged => "the same drill-down is active and was prolonged",
-            Self::TooMany => "too many drill-downs are active; they end by themselves, or raise the limit",
-            Self::TooOften => {
-                "too many drill-downs started within a minute; make the rule rarer, or raise the limit"
+        match self {
+            Self::NotAsked => f.write_str("the intent has no `then`"),
+            Self::Prolonged(name) => write!(f, "{name} is active for the same reason and was prolonged"),
+            Self::TooMany => {
+                f.write_str("too many drill-downs are active; they end by themselves, or raise the limit")
             }
-        })
+            Self::TooOften => f.write_str(
+                "too many drill-downs started within a minute; make the rule rarer, or raise the limit",
+            ),
+            Self::Refused(refusal) => write!(f, "{refusal}"),
+        }
     }
+}
+
+/// For which reason a drill-down is active: the same reason prolongs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
+    /// A rule of these flows.
+    Flows(Flows),
+    /// A rule of a flow through this queue.
+    Queue(Queue),
 }
 
 /// An active drill-down.
 #[derive(Clone, Debug)]
 struct Active {
     end: u64,
-    cause: (String, Flows),
+    parent: String,
+    cause: Cause,
 }
 
 /// The active drill-downs.
@@ -84,19 +108,17 @@ impl DrillDown {
         Self { limits, ..Self::default() }
     }
 
-    /// A rule of `intent` became true. Returns the intent to install.
+    /// Whether a rule of `intent` that became true leads to a drill-down. [`Firing::through`] need not be known yet.
     ///
     /// # Errors
-    /// None is to be installed. Each such case is counted by the caller and shown.
-    pub fn fire(&mut self, intent: &Intent, firing: &Firing, now: u64) -> Result<Intent, Denied> {
+    /// As [`DrillDown::fire`].
+    pub fn admit(&mut self, intent: &Intent, firing: &Firing, now: u64) -> Result<(), Denied> {
         let then = intent.tell.then.as_ref().ok_or(Denied::NotAsked)?;
-        let length = then.length.min(self.limits.longest);
-        let (flows, both_directions) = self.flows(then.scope, firing);
-        let cause = (intent.name.clone(), flows.clone());
-        let end = now.saturating_add(length);
-        if let Some(active) = self.active.values_mut().find(|active| active.cause == cause) {
-            active.end = end;
-            return Err(Denied::Prolonged);
+        let cause = cause(then.scope, firing);
+        let same = |active: &&mut Active| active.parent == intent.name && active.cause == cause;
+        if let Some((name, active)) = self.active.iter_mut().find(|(_, active)| same(active)) {
+            active.end = active.end.max(self.limits.end(then, now));
+            return Err(Denied::Prolonged(name.clone()));
         }
         while self.starts.front().is_some_and(|start| *start + MINUTE <= now) {
             self.starts.pop_front();
@@ -107,11 +129,34 @@ impl DrillDown {
         if self.starts.len() >= self.limits.per_minute {
             return Err(Denied::TooOften);
         }
-        self.count += 1;
+        Ok(())
+    }
+
+    /// A rule of `intent` became true. Returns the intent to install. `at`: the names of [`Firing::at`]; `is_free`: no intent has this name.
+    ///
+    /// # Errors
+    /// None is to be installed. Each such case is counted by the caller and shown.
+    pub fn fire(
+        &mut self,
+        intent: &Intent,
+        (firing, at): (&Firing, Vec<String>),
+        is_free: impl Fn(&str) -> bool,
+        now: u64,
+    ) -> Result<Intent, Denied> {
+        self.admit(intent, firing, now)?;
+        let then = intent.tell.then.as_ref().ok_or(Denied::NotAsked)?;
+        let (flows, both_directions) = self.flows(then.scope, firing);
         let base: String = intent.name.chars().take(40).collect();
-        let name = format!("{base}.drill-{}", self.count);
+        let name = loop {
+            self.count += 1;
+            let name = format!("{base}.drill-{}", self.count);
+            if is_free(&name) {
+                break name;
+            }
+        };
         self.starts.push_back(now);
-        self.active.insert(name.clone(), Active { end, cause });
+        let (end, parent) = (self.limits.end(then, now), intent.name.clone());
+        self.active.insert(name.clone(), Active { end, parent, cause: cause(then.scope, firing) });
         Ok(Intent {
             name,
             flows,
@@ -119,10 +164,10 @@ impl DrillDown {
             watch: then.watch.clone(),
             mode: intent.mode,
             sample: 1,
-            at: At::default(),
+            at: At { edges: at, between: None },
             tell: Tell::default(),
             budget: None,
-            until: Some(Until::At(end)),
+            until: None,
             priority: intent.priority,
         })
     }
@@ -131,8 +176,23 @@ impl DrillDown {
     pub fn expire(&mut self, now: u64) -> Vec<String> {
         let ended = self.active.iter().filter(|(_, active)| active.end <= now).map(|(name, _)| name.clone());
         let ended: Vec<String> = ended.collect();
-        ended.iter().for_each(|name| drop(self.active.remove(name)));
+        ended.iter().for_each(|name| self.remove(name));
         ended
+    }
+
+    /// Ends one by hand.
+    pub fn remove(&mut self, name: &str) {
+        self.active.remove(name);
+    }
+
+    /// The active drill-downs, each with the intent that led to it.
+    pub fn active(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.active.iter().map(|(name, active)| (name.as_str(), active.parent.as_str()))
+    }
+
+    /// When one ends, ns; `None`: there is none of this name.
+    pub fn end(&self, name: &str) -> Option<u64> {
+        self.active.get(name).map(|active| active.end)
     }
 
     /// When the next one ends, ns.
@@ -141,27 +201,46 @@ impl DrillDown {
     }
 
     fn flows(&self, scope: Scope, firing: &Firing) -> (Flows, bool) {
-        let of = |key: &FlowKey, ports: bool| Flows {
-            src: key.src.into_iter().collect(),
-            dst: key.dst.into_iter().collect(),
-            sport: if ports { vec![key.sport] } else { Vec::new() },
-            dport: if ports { vec![key.dport] } else { Vec::new() },
-            proto: key.proto.filter(|_| ports).into_iter().collect(),
-            dscp: Vec::new(),
-        };
         match scope {
-            Scope::Flow => (of(&firing.flow, true), false),
-            Scope::Path => (of(&firing.flow, false), true),
+            Scope::Flow => (only(&firing.flow, true), false),
+            Scope::Path => (only(&firing.flow, false), true),
             Scope::Queue => {
                 // An intent is a product of lists: the destinations of the flows through the queue.
                 let mut dst: Vec<_> =
-                    firing.queue.iter().take(self.limits.flows).filter_map(|key| key.dst).collect();
+                    firing.through.iter().take(self.limits.flows).filter_map(|key| key.dst).collect();
                 dst.sort_unstable();
                 dst.dedup();
                 let whole = Flows { dst, ..Flows::default() };
-                (if whole.dst.is_empty() { of(&firing.flow, false) } else { whole }, false)
+                (if whole.dst.is_empty() { only(&firing.flow, false) } else { whole }, false)
             }
         }
+    }
+}
+
+impl Limits {
+    /// When a drill-down ends that begins now.
+    fn end(&self, then: &Then, now: u64) -> u64 {
+        now.saturating_add(then.length.min(self.longest))
+    }
+}
+
+fn cause(scope: Scope, firing: &Firing) -> Cause {
+    match (scope, firing.queue) {
+        (Scope::Queue, Some(queue)) => Cause::Queue(queue),
+        (Scope::Queue | Scope::Path, _) => Cause::Flows(only(&firing.flow, false)),
+        (Scope::Flow, _) => Cause::Flows(only(&firing.flow, true)),
+    }
+}
+
+/// The flows of a key, with its ports and protocol or without them.
+fn only(key: &FlowKey, ports: bool) -> Flows {
+    Flows {
+        src: key.src.into_iter().collect(),
+        dst: key.dst.into_iter().collect(),
+        sport: if ports { vec![key.sport] } else { Vec::new() },
+        dport: if ports { vec![key.dport] } else { Vec::new() },
+        proto: key.proto.filter(|_| ports).into_iter().collect(),
+        dscp: Vec::new(),
     }
 }
 
@@ -170,7 +249,6 @@ mod tests {
     use detect::Metric;
 
     use super::*;
-    use crate::intent::Then;
 
     const S: u64 = 1_000_000_000;
 
@@ -189,18 +267,29 @@ mod tests {
             proto: Some(6),
             ..FlowKey::default()
         };
-        Firing { flow, queue: vec![flow] }
+        Firing { flow, through: vec![flow], ..Firing::default() }
+    }
+
+    fn fire(
+        drill_down: &mut DrillDown,
+        intent: &Intent,
+        firing: &Firing,
+        now: u64,
+    ) -> Result<Intent, Denied> {
+        drill_down.fire(intent, (firing, Vec::new()), |name| name != "slow.drill-9", now)
     }
 
     #[test]
     fn a_rule_that_fires_installs_detail_for_a_while() {
         let mut drill_down = DrillDown::new(Limits::default());
-        let made = drill_down.fire(&intent(Scope::Flow), &firing(1), S).unwrap();
-        assert_eq!((made.name.as_str(), made.until), ("slow.drill-1", Some(Until::At(31 * S))));
+        let made = fire(&mut drill_down, &intent(Scope::Flow), &firing(1), S).unwrap();
+        assert_eq!((made.name.as_str(), drill_down.end("slow.drill-1")), ("slow.drill-1", Some(31 * S)));
+        assert_eq!(drill_down.active().collect::<Vec<_>>(), [("slow.drill-1", "slow")]);
         assert_eq!(made.entries().unwrap(), [firing(1).flow]);
         assert_eq!(made.check(S), Ok(()));
         // The same again prolongs it.
-        assert_eq!(drill_down.fire(&intent(Scope::Flow), &firing(1), 11 * S), Err(Denied::Prolonged));
+        let again = fire(&mut drill_down, &intent(Scope::Flow), &firing(1), 11 * S);
+        assert_eq!(again, Err(Denied::Prolonged("slow.drill-1".to_owned())));
         assert_eq!(drill_down.expire(31 * S), Vec::<String>::new());
         assert_eq!(drill_down.next_timeout(), Some(41 * S));
         assert_eq!(drill_down.expire(41 * S), ["slow.drill-1"]);
@@ -209,27 +298,33 @@ mod tests {
     #[test]
     fn scopes_widen_the_flows() {
         let mut drill_down = DrillDown::new(Limits::default());
-        let path = drill_down.fire(&intent(Scope::Path), &firing(1), S).unwrap();
+        let path = fire(&mut drill_down, &intent(Scope::Path), &firing(1), S).unwrap();
         assert_eq!((path.entries().unwrap().len(), path.flows.dport), (2, vec![]));
-        let queue = drill_down.fire(&intent(Scope::Queue), &firing(1), S).unwrap();
+        let full = Firing { queue: Some((7, 1, None)), ..firing(1) };
+        let queue = fire(&mut drill_down, &intent(Scope::Queue), &full, S).unwrap();
         assert_eq!((queue.flows.src, queue.flows.dst.len()), (vec![], 1));
+        // Another flow through the same queue is the same reason.
+        let other = Firing { queue: Some((7, 1, None)), ..firing(2) };
+        let again = fire(&mut drill_down, &intent(Scope::Queue), &other, S);
+        assert_eq!(again, Err(Denied::Prolonged("slow.drill-2".to_owned())));
     }
 
     #[test]
     fn there_are_limits() {
         let limits = Limits { at_once: 2, per_minute: 3, ..Limits::default() };
-        let mut drill_down = DrillDown::new(limits);
-        let mut fire =
-            |host, now| drill_down.fire(&intent(Scope::Flow), &firing(host), now).map(|made| made.name);
-        assert_eq!([fire(1, 0), fire(2, 0)], [Ok("slow.drill-1".to_owned()), Ok("slow.drill-2".to_owned())]);
-        assert_eq!(fire(3, 0), Err(Denied::TooMany));
+        let mut drill_down = DrillDown { count: 7, ..DrillDown::new(limits) };
+        let name = |drill_down: &mut DrillDown, host, now| {
+            fire(drill_down, &intent(Scope::Flow), &firing(host), now).map(|made| made.name)
+        };
+        let named = |number| Ok(format!("slow.drill-{number}"));
+        // An intent of somebody else has the second name.
+        assert_eq!([name(&mut drill_down, 1, 0), name(&mut drill_down, 2, 0)], [named(8), named(10)]);
+        assert_eq!(name(&mut drill_down, 3, 0), Err(Denied::TooMany));
         drill_down.expire(30 * S);
-        let mut fire =
-            |host, now| drill_down.fire(&intent(Scope::Flow), &firing(host), now).map(|made| made.name);
-        assert_eq!(fire(3, 30 * S), Ok("slow.drill-3".to_owned()));
-        assert_eq!(fire(4, 31 * S), Err(Denied::TooOften));
-        assert_eq!(fire(4, 61 * S), Ok("slow.drill-4".to_owned()));
+        assert_eq!(name(&mut drill_down, 3, 30 * S), named(11));
+        assert_eq!(name(&mut drill_down, 4, 31 * S), Err(Denied::TooOften));
+        assert_eq!(name(&mut drill_down, 4, 61 * S), named(12));
         let plain = Intent { tell: Tell::default(), ..intent(Scope::Flow) };
-        assert_eq!(drill_down.fire(&plain, &firing(1), 61 * S), Err(Denied::NotAsked));
+        assert_eq!(fire(&mut drill_down, &plain, &firing(1), 61 * S), Err(Denied::NotAsked));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::compile::{Compiler, DomainSettings, Outcome, Refusal};
 use crate::device::{Answer, Capabilities, Command, DeviceEvent, NodeId, PortId, RequestId, Rule, Rules};
+use crate::drill_down::{Denied, DrillDown, Firing, Limits};
 use crate::intent::{Intent, MAX_INTENTS};
 use crate::inventory::{Inventory, Topology};
 use crate::plan::Plan;
@@ -32,6 +33,8 @@ pub struct ManagerSettings {
     pub apply: ApplyMode,
     /// How long the topology must be unchanged before a plan is applied, ns.
     pub calm: u64,
+    /// How many drill-downs, and how often.
+    pub drill_downs: Limits,
 }
 
 impl Default for ManagerSettings {
@@ -42,6 +45,7 @@ impl Default for ManagerSettings {
             order: Order::default(),
             apply: ApplyMode::Auto,
             calm: 1_000_000_000,
+            drill_downs: Limits::default(),
         }
     }
 }
@@ -69,6 +73,7 @@ pub struct Manager {
     /// Intents that the present network refuses: kept, and compiled again when the network changes.
     refused: BTreeMap<String, Refusal>,
     compiler: Compiler,
+    drill_down: DrillDown,
     /// What devices should have, as last approved.
     approved: BTreeMap<NodeId, Arc<Rules>>,
     reconciler: Reconciler,
@@ -84,6 +89,7 @@ impl Manager {
         Self {
             compiler: Compiler::new(&inventory, &capabilities, settings.domain.clone()),
             reconciler: Reconciler::new(settings.timing, settings.order),
+            drill_down: DrillDown::new(settings.drill_downs),
             settings,
             inventory,
             capabilities,
@@ -121,6 +127,14 @@ impl Manager {
     /// # Errors
     /// One sentence that says what is wrong and what to do; nothing changes.
     pub fn add_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
+        let name = intent.name.clone();
+        let outcome = self.put_intent(intent, now)?;
+        // In place of a drill-down, it does not end with that.
+        self.drill_down.remove(&name);
+        Ok(outcome)
+    }
+
+    fn put_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let is_new = !self.intents.contains_key(&intent.name);
         if is_new && self.intents.len() >= MAX_INTENTS {
@@ -128,14 +142,62 @@ impl Manager {
         }
         let outcome = self.compiler.add(&intent)?;
         self.refused.remove(&intent.name);
+        let differs = |(old, _): &(Intent, _)| old.tell.then != intent.tell.then || old.flows != intent.flows;
+        if self.intents.get(&intent.name).is_some_and(differs) {
+            self.end_drill_downs(&intent.name, now);
+        }
         let end = intent.until.map(|until| until.end(now));
         self.intents.insert(intent.name.clone(), (intent, end));
         self.approve_intents(now);
         Ok(outcome)
     }
 
-    /// Removes an intent; `false` if there is none of this name.
+    /// Whether a rule of an intent that became true leads to a drill-down; see [`DrillDown::admit`].
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn admit(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<(), Denied> {
+        let (intent, _) = self.intents.get(parent).filter(|_| self.is_acting()).ok_or(Denied::NotAsked)?;
+        self.drill_down.admit(intent, firing, now)
+    }
+
+    /// A rule of an intent became true: installs an intent with more detail where it happened, which ends by itself. Returns it.
+    ///
+    /// # Errors
+    /// None is installed. Each case but the first two of [`Denied`] is to be shown.
+    pub fn fire(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<Intent, Denied> {
+        let (intent, _) = self.intents.get(parent).filter(|_| self.is_acting()).ok_or(Denied::NotAsked)?;
+        let is_edge = |node: &&NodeId| {
+            self.compiler.topology().devices.get(node).is_some_and(|ports| !ports.edge.is_empty())
+        };
+        let at = firing.at.iter().filter(is_edge).map(|node| self.inventory.name(*node)).collect();
+        let is_free = |name: &str| !self.intents.contains_key(name);
+        let child = self.drill_down.fire(intent, (firing, at), is_free, now)?;
+        match self.put_intent(child.clone(), now) {
+            Ok(_) => Ok(child),
+            Err(refusal) => {
+                self.drill_down.remove(&child.name);
+                Err(Denied::Refused(refusal))
+            }
+        }
+    }
+
+    /// The active drill-downs, each with the intent that led to it.
+    pub fn drill_downs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.drill_down.active()
+    }
+
+    fn end_drill_downs(&mut self, parent: &str, now: u64) {
+        let of = self.drill_down.active().filter(|(_, of)| *of == parent).map(|(name, _)| name.to_owned());
+        for name in of.collect::<Vec<_>>() {
+            self.remove_intent(&name, now);
+        }
+    }
+
+    /// Removes an intent, with its drill-downs; `false` if there is none of this name.
     pub fn remove_intent(&mut self, name: &str, now: u64) -> bool {
+        self.drill_down.remove(name);
+        self.end_drill_downs(name, now);
         let existed = self.intents.remove(name).is_some();
         self.refused.remove(name);
         if self.compiler.remove(name) {
@@ -191,7 +253,8 @@ impl Manager {
     /// Advances to `now`, and appends the requests to hand to drivers.
     pub fn poll(&mut self, now: u64, out: &mut Vec<Command>) {
         let ended = self.intents.iter().filter(|(_, (_, end))| end.is_some_and(|end| end <= now));
-        let ended: Vec<String> = ended.map(|(name, _)| name.clone()).collect();
+        let mut ended: Vec<String> = ended.map(|(name, _)| name.clone()).collect();
+        ended.extend(self.drill_down.expire(now));
         for name in ended {
             self.remove_intent(&name, now);
         }
@@ -207,7 +270,7 @@ impl Manager {
         let ends = self.intents.values().filter_map(|(_, end)| *end);
         let auto = self.settings.apply == ApplyMode::Auto;
         let calm = self.changed.filter(|_| auto).map(|changed| changed.saturating_add(self.settings.calm));
-        ends.chain(calm).chain(self.reconciler.next_timeout()).min()
+        ends.chain(calm).chain(self.drill_down.next_timeout()).chain(self.reconciler.next_timeout()).min()
     }
 
     /// Takes what happened since the last call.
@@ -233,6 +296,7 @@ impl Manager {
     /// An intent, for people; `None` if there is none of this name.
     pub fn intent(&self, name: &str) -> Option<IntentStatus> {
         let (intent, end) = self.intents.get(name)?.clone();
+        let end = end.or_else(|| self.drill_down.end(name));
         let outcome = match (self.refused.get(name), self.compiler.outcome(name)) {
             (None, Some(outcome)) => Ok(outcome),
             (refused, _) => Err(refused.cloned().unwrap_or(Refusal::NoEdge)),

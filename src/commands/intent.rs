@@ -183,6 +183,18 @@ struct Written {
     #[arg(long, value_name = "CONDITION")]
     rule: Option<String>,
 
+    /// When the rule becomes true: metrics to watch in addition, for a while
+    #[arg(long, value_name = "METRIC", value_delimiter = ',', requires = "rule")]
+    then: Vec<String>,
+
+    /// Of which flows: "this flow", "this queue" or "this path"
+    #[arg(long, value_name = "FLOWS", default_value = "this flow", requires = "then")]
+    then_match: String,
+
+    /// For how long
+    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "then")]
+    then_for: String,
+
     /// Reports per second at most, kept by raising the threshold
     #[arg(long, value_name = "REPORTS/S")]
     budget: Option<u64>,
@@ -258,6 +270,11 @@ impl Written {
             ("filter", self.filter.as_ref().map(|filter| json!(filter))),
             ("thresholds", (!thresholds.is_empty()).then(|| json!(thresholds))),
             ("rule", self.rule.as_ref().map(|rule| json!(rule))),
+            (
+                "then",
+                (!self.then.is_empty())
+                    .then(|| json!({"watch": self.then, "match": self.then_match, "for": self.then_for})),
+            ),
         ];
         keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
@@ -394,6 +411,9 @@ fn show(intent: &IntentView) -> String {
     line("devices", intent.devices.join(", "));
     let end = intent.end.map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
     line("added", format!("{} by {}{end}", units::date_time(intent.added), intent.by));
+    if let Some(parent) = &intent.parent {
+        line("of", format!("{parent}, whose rule became true"));
+    }
     intent.notes.iter().for_each(|note| line("note", note.clone()));
     out
 }
@@ -459,7 +479,7 @@ mod tests {
     fn an_intent_on_the_command_line_is_one_of_the_file() {
         let line = "intent add web --dst 10.0.0.0/8,10.1.0.0/16 --dport 80,8000-8999 --proto tcp --both-directions \
             --watch hop_latency --mode mx --edges leaf* --between h1 h9 --filter per_hop --threshold hop_latency=20us \
-            --rule hops>2 --until 2h --priority 7";
+            --rule hops>2 --then queue_occupancy --then-for 1m --until 2h --priority 7";
         let Line { args } = Line::parse_from(line.split_whitespace());
         let Command::Add(add) = args.command else { panic!() };
         let body = add.intent.to_json();
@@ -469,6 +489,8 @@ mod tests {
         assert_eq!(intent.at.between, Some(("h1".to_owned(), "h9".to_owned())));
         assert_eq!(intent.tell.thresholds.values().collect::<Vec<_>>(), [&20_000]);
         assert_eq!(intent.tell.rule.as_deref(), Some("hops>2"));
+        let then = intent.tell.then.unwrap();
+        assert_eq!((then.scope.word(), then.length), ("this flow", 60_000_000_000));
         let Line { args } = Line::parse_from(["intent", "add", "all"]);
         let Command::Add(add) = args.command else { panic!() };
         assert_eq!(

@@ -8,6 +8,7 @@ use manager::{
     ApplyMode, ManagerSettings as CoreSettings,
     compile::{Collector, DomainSettings},
     device::{Encoding, L4Checksum},
+    drill_down::Limits,
     flows::FlowKey,
     intent::{self, Intent},
     inventory::{self, Device, Inventory, InventorySettings},
@@ -53,6 +54,8 @@ section! {
         pub(crate) standby: bool = false,
         /// How long devices have heard no manager before one on standby acts. A manager that acts is heard once a second.
         pub(crate) lease: Duration = Duration::from_secs(10),
+        /// Bounds of what `tell.then` of intents may install.
+        pub(crate) drill_downs: DrillDownSettings = DrillDownSettings::default(),
         /// File with the intents that were added while running, and with the history. Not set: both end with the program.
         pub(crate) state: Option<PathBuf> = None,
         /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
@@ -72,6 +75,20 @@ section! {
         pub(crate) certificate: Option<PathBuf> = None,
         /// PEM file with its key.
         pub(crate) key: Option<PathBuf> = None,
+    }
+}
+
+section! {
+    /// Bounds of what `tell.then` of intents may install. What exceeds them is not installed, and told in the history.
+    pub(crate) struct DrillDownSettings("[manager.drill_downs]") {
+        /// Drill-downs at a time, up to 1,000; 0: none.
+        pub(crate) at_once: u32 = 16,
+        /// Drill-downs that start within a minute, up to 10,000.
+        pub(crate) per_minute: u32 = 30,
+        /// The longest duration of one, `"1s"` to `"1h"`; a longer `for` is cut.
+        pub(crate) longest: Duration = Duration::from_secs(600),
+        /// Flows of one with `match = "this queue"`, up to 1,000: those with the most reports.
+        pub(crate) flows: u32 = 64,
     }
 }
 
@@ -132,6 +149,12 @@ impl ManagerSettings {
                 ApplySetting::Manual => ApplyMode::Manual,
             },
             calm: ns(self.calm),
+            drill_downs: Limits {
+                at_once: self.drill_downs.at_once as usize,
+                per_minute: self.drill_downs.per_minute as usize,
+                longest: ns(self.drill_downs.longest),
+                flows: self.drill_downs.flows as usize,
+            },
             ..CoreSettings::default()
         }
     }
@@ -178,6 +201,18 @@ fn check_manager(manager: &ManagerSettings, inventory: &Inventory, root: &Node<'
         if duration > Duration::from_secs(3600) || (key == "poll" && duration < Duration::from_millis(100)) {
             refuse(&["manager", key], "write \"100ms\" to \"1h\"".to_owned());
         }
+    }
+    let DrillDownSettings { at_once, per_minute, longest, flows } = manager.drill_downs;
+    for (key, value, range) in
+        [("at_once", at_once, 0..=1_000), ("per_minute", per_minute, 1..=10_000), ("flows", flows, 1..=1_000)]
+    {
+        if !range.contains(&value) {
+            let message = format!("write a number from {} to {}", range.start(), range.end());
+            refuse(&["manager", "drill_downs", key], message);
+        }
+    }
+    if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&longest) {
+        refuse(&["manager", "drill_downs", "longest"], "write \"1s\" to \"1h\"".to_owned());
     }
     if let Err(problem) = manager.client() {
         let key = match problem.file {
@@ -335,11 +370,6 @@ pub(crate) fn check_intents(
 /// # Errors
 /// A sentence that says what to do.
 pub(crate) fn supported(intent: &Intent, collects: bool) -> Result<(), String> {
-    if intent.tell.then.is_some() {
-        return Err(
-            "this manager does not execute `then`; add an intent by hand when the rule fires".to_owned()
-        );
-    }
     if !asks(intent) {
         return Ok(());
     }

@@ -1,8 +1,11 @@
 //! The state of the manager's thread: the core, its drivers, its journal, and what the API asks.
 
 mod devices;
+mod drill_down;
 mod intents;
 mod tell;
+
+pub(super) use self::tell::key_of;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,6 +74,7 @@ pub(crate) struct Core {
     noted: BTreeMap<NodeId, &'static str>,
     /// What intents ask of the collector of this process.
     asking: tell::Asking,
+    drills: drill_down::Drills,
 }
 
 /// An intent with its origin.
@@ -88,6 +92,8 @@ enum Origin {
     File,
     /// The API.
     Api,
+    /// The rule of this intent became true.
+    DrillDown(String),
 }
 
 /// Why something is refused.
@@ -168,6 +174,7 @@ impl Core {
             progress: Progress::default(),
             noted: BTreeMap::new(),
             asking: tell::Asking::new(Arc::clone(all), control.clone()),
+            drills: drill_down::Drills::default(),
         };
         for device in core.inventory.devices() {
             let (driver, can) = Driver::start(device, settings, (local.as_ref(), namespaces), tell.clone());
@@ -233,7 +240,9 @@ impl Core {
             for (name, held) in &self.intents {
                 if stop {
                     self.manager.remove_intent(name, now);
-                } else if let Err(refusal) = self.manager.add_intent(held.intent.clone(), now) {
+                } else if held.origin.is_asked()
+                    && let Err(refusal) = self.manager.add_intent(held.intent.clone(), now)
+                {
                     tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
                 }
             }
@@ -252,6 +261,7 @@ impl Core {
 
     /// Tells the clients of `hub` what has changed. Returns after which time to call it again at the latest.
     pub(super) fn publish(&mut self, hub: &Hub, now: u64) -> Option<Duration> {
+        self.tell_hub(hub);
         let mut progress = std::mem::take(&mut self.progress);
         let next = progress.publish(hub, now, || States {
             devices: self.device_states(now),
@@ -301,6 +311,7 @@ impl Core {
             self.tell(notice, now);
         }
         self.end_intents(now);
+        self.end_drill_downs(now);
         self.ask_collector();
         for name in self.intents.keys() {
             if let Some(status) = self.manager.intent(name) {

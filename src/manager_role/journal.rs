@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) time: u64,
     /// Who.
     pub(super) by: String,
-    /// What was done: `add`, `replace`, `remove`, `end`, `apply`, `stop`, `start`; or what happened to a device.
+    /// What was done: `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; or what happened to a device.
     pub(super) action: String,
     /// The intent or the device.
     pub(super) subject: String,

@@ -3,6 +3,7 @@
 mod core;
 mod count;
 mod drivers;
+mod firing;
 mod hopwise;
 mod journal;
 mod learn;
@@ -163,7 +164,8 @@ fn teller(handle: &Handle) -> impl Fn(Message) + Clone + Send + Sync + 'static {
 }
 
 async fn run(mut core: Core, mut queue: mpsc::Receiver<Event>, own: Handle, monitor: Arc<Monitor>) {
-    let counting = tokio::spawn(count(own, Arc::clone(&monitor)));
+    let counting = tokio::spawn(count(own.clone(), Arc::clone(&monitor)));
+    let firing = tokio::spawn(firing::follow(own, Arc::clone(&monitor)));
     loop {
         let now = nic::time::now();
         let next = core.poll(now).map_or(LONGEST_REST, |next| Duration::from_nanos(next.saturating_sub(now)));
@@ -178,6 +180,7 @@ async fn run(mut core: Core, mut queue: mpsc::Receiver<Event>, own: Handle, moni
                 Event::Work(work) => work(&mut core, now),
                 Event::Stop => {
                     counting.abort();
+                    firing.abort();
                     return;
                 }
             }

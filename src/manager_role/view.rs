@@ -27,8 +27,12 @@ pub(crate) struct IntentView {
     pub(crate) name: String,
     /// Its version, for `If-Match`.
     pub(crate) etag: String,
-    /// `file`: in the configuration, and changed only there; `api`: added while running.
+    /// `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed for a while by the rule
+    /// of another one.
     pub(crate) origin: String,
+    /// That other one, of a drill-down.
+    #[serde(default)]
+    pub(crate) parent: Option<String>,
     /// Who added it.
     pub(crate) by: String,
     /// When, nanoseconds since the Unix epoch.
@@ -268,7 +272,7 @@ pub(crate) struct EntryView {
     pub(crate) time: u64,
     /// Who: a person as the request says, `file` or `manager`.
     pub(crate) by: String,
-    /// `add`, `replace`, `remove`, `end`, `apply`, `stop`, `start`, or the state of a device.
+    /// `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`, or the state of a device.
     pub(crate) action: String,
     /// The intent or device.
     pub(crate) subject: String,

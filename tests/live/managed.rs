@@ -79,6 +79,7 @@ fn manager(files: &TempDir, links: bool) -> String {
     format!(
         "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\ndir = \"{}\"\n[collector]\nlisten = [\"udp://*:9555\"]\n\
          [manager]\ncollectors = [{{ address = \"127.0.0.9:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\nca = {:?}\n\
+         drill_downs = {{ at_once = 1 }}\n\
          {}{}{}{}",
         files.join("store").display(),
         files.join("manager.sqlite").display(),
@@ -371,6 +372,74 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
     assert_eq!(flow["intents"], json!(["long", "short", "web"]));
     // The thresholds are those of the intents: no change is as large.
     assert_eq!(fabric.manager.get("/api/v1/events?kind=change&metric=hop_latency")["events"], json!([]));
+}
+
+/// A rule that becomes true leads to more detail of its flow for a while, within the limits.
+#[test]
+fn a_rule_that_becomes_true_is_followed_by_more_detail() {
+    let Some(fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", in_sync);
+    let intent = json!({"name": "web", "match": {"dport": "5000-5001"}, "watch": ["flow_path", "hop_latency"], "mode": "md",
+                        "tell": {"rule": "max(hop_latency) > 0",
+                                 "then": {"watch": ["queue_occupancy"], "match": "this flow", "for": "4s"}}});
+    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    let child = || fabric.manager.get("/api/v1/intents")["intents"].as_array().unwrap().get(1).cloned();
+    let begun = Instant::now();
+    let view = loop {
+        fabric.deliver();
+        if let Some(child) = child() {
+            break child;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+    };
+    eprintln!("followed after {} ms", begun.elapsed().as_millis());
+    assert_eq!(
+        (&view["name"], &view["origin"], &view["parent"]),
+        (&json!("web.drill-1"), &json!("drill_down"), &json!("web"))
+    );
+    // Only where the flow enters.
+    let flow = json!({"src": ["10.0.1.5/32"], "dst": ["10.0.2.6/32"], "sport": ["4000"], "dport": ["5000"], "proto": [17]});
+    assert_eq!((&view["intent"]["match"], &view["intent"]["at"]), (&flow, &json!({"edges": ["s1"]})));
+    fabric.check_schemas();
+    let (status, answer) = fabric.manager.ask(
+        "PUT",
+        "/api/v1/intents",
+        &json!({"name": "web.drill-1", "watch": ["hop_latency"]}).to_string(),
+    );
+    assert!(status == 409 && answer["error"].as_str().unwrap().contains("drill-down of `web`"), "{answer}");
+
+    // The queues of this flow are measured, and the limit holds for another one.
+    let id = fabric.manager.get("/api/v1/flows")["flows"][0]["id"].as_str().unwrap().to_owned();
+    let texts = || -> Vec<String> {
+        let view = fabric.manager.get("/api/v1/domain/history?subject=web");
+        let entries = view["history"].as_array().unwrap().iter().rev();
+        let texts = entries.filter(|entry| entry["action"] != "add").map(|entry| entry["text"].clone());
+        texts.map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let (mut measured, mut denied) = (false, false);
+    while !(measured && denied) {
+        fabric.deliver();
+        let _ = fabric.sender.send_to(&[7; 100], "10.0.2.6:5001");
+        let flow = fabric.manager.get(&format!("/api/v1/flows/{id}"));
+        measured |= flow["hops"].as_array().unwrap().iter().any(|hop| !hop["queue_occupancy"].is_null());
+        denied |= texts().iter().any(|text| text.contains("too many drill-downs are active"));
+        assert!(begun.elapsed() < TIMEOUT, "{measured} {denied} {:#}", fabric.manager.get("/api/v1/intents"));
+    }
+    // It ends by itself, and leaves nothing.
+    while child().is_some() {
+        fabric.deliver();
+        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+    }
+    fabric.wait_for_devices("in sync without it", |device| {
+        let rules = device["rules"].as_array().unwrap().iter().filter_map(Value::as_str);
+        in_sync(device) && !rules.clone().any(|rule| rule.contains("queue"))
+    });
+    let texts = texts();
+    assert_eq!(
+        texts[0],
+        "web.drill-1 watches queue_occupancy for 4 s: the rule became true for from 10.0.1.5/32, to 10.0.2.6/32, protocol 17, source port 4000, port 5000"
+    );
+    assert!(texts.iter().any(|text| text == "web.drill-1 has ended"), "{texts:#?}");
 }
 
 /// Without links in the file, the switches find each other by LLDP, and INT passes where both ends hear each other.

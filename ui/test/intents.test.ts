@@ -5,6 +5,7 @@ import {
   choices,
   costRows,
   deviceRows,
+  drillDownRows,
   EMPTY,
   fromKept,
   fromQuery,
@@ -30,6 +31,9 @@ test('a form becomes an intent with the keys of the file', () => {
     filter: 'per_hop',
     threshold: '20us',
     rule: ' max(queue_occupancy) > 50 ',
+    then: 'queue_occupancy, link_utilization',
+    thenMatch: 'this queue',
+    thenFor: ' 1m ',
     budget: '2000',
     until: '2h',
     priority: '7',
@@ -47,6 +51,7 @@ test('a form becomes an intent with the keys of the file', () => {
       filter: 'per_hop',
       thresholds: { hop_latency: '20us' },
       rule: 'max(queue_occupancy) > 50',
+      then: { watch: ['queue_occupancy', 'link_utilization'], match: 'this queue', for: '1m' },
     },
     budget: '2000 reports/s',
     until: '2h',
@@ -56,6 +61,18 @@ test('a form becomes an intent with the keys of the file', () => {
   assert.deepEqual(toIntent({ ...EMPTY, threshold: '5us' })['tell'], { thresholds: { hop_latency: '5us' } });
   assert.deepEqual(toIntent({ ...EMPTY, name: 'all' }), { name: 'all', watch: EMPTY.watch });
   assert.deepEqual(toIntent({ ...EMPTY, filter: 'change', threshold: '5' })['tell'], { filter: 'change' });
+});
+
+test('a drill-down names its intent, and the intent its drill-downs', () => {
+  const web = { name: 'web', parent: null, text: '' };
+  const child = { name: 'web.drill-1', parent: 'web', text: '' };
+  const other = { name: 'other.drill-2', parent: 'other', text: '' };
+  assert.deepEqual(drillDownRows(web, [web, child, other]), [
+    { name: 'Drill-down', text: 'web.drill-1', to: 'web.drill-1' },
+  ]);
+  assert.deepEqual(drillDownRows(child, [web, child, other]), [
+    { name: 'Drill-down of', text: 'web, whose rule became true', to: 'web' },
+  ]);
 });
 
 test('a link fills the form, and what is kept survives', () => {

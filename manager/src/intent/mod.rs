@@ -24,6 +24,9 @@ pub const MAX_INTENTS: usize = 1 << 16;
 /// How many times a threshold the budget may raise it to, unless the intent says it.
 pub const COARSER: u64 = 64;
 
+/// Shortest duration of a drill-down, ns.
+pub const SHORTEST_DRILL_DOWN: u64 = 1_000_000_000;
+
 /// When an intent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
@@ -171,6 +174,8 @@ pub enum IntentError {
     Rule(String),
     /// `then` without `rule`.
     ThenWithoutRule,
+    /// A drill-down shorter than [`SHORTEST_DRILL_DOWN`].
+    ThenTooShort,
     /// The end lies in the past.
     Expired,
     /// A budget of 0.
@@ -202,6 +207,7 @@ impl fmt::Display for IntentError {
             }
             Self::Rule(message) => write!(f, "{message}"),
             Self::ThenWithoutRule => f.write_str("`then` needs a condition; add `rule`"),
+            Self::ThenTooShort => f.write_str("`for` of `then` is too short for reports to arrive; write \"1s\" or more"),
             Self::Expired => f.write_str("`until` lies in the past; write a later time or a duration such as \"2h\""),
             Self::BudgetWithoutThreshold => f.write_str(
                 "a budget is kept by raising a threshold; add a filter per_hop or per_flow with a threshold above 0, or remove it",
@@ -271,6 +277,9 @@ impl Intent {
         }
         if then.as_ref().is_some_and(|then| then.watch.is_empty()) {
             return Err(IntentError::NothingWatched);
+        }
+        if then.as_ref().is_some_and(|then| then.length < SHORTEST_DRILL_DOWN) {
+            return Err(IntentError::ThenTooShort);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@ use detect::Metric;
 
 use super::*;
 use crate::device::{Mode, Request, State};
-use crate::intent::Until;
+use crate::intent::{Tell, Then, Until};
 use crate::inventory::{self, Origin, Peer};
 
 const S: u64 = 1_000_000_000;
@@ -140,4 +140,90 @@ fn an_intent_that_a_new_network_refuses_is_kept_and_shown() {
     assert!(matches!(status.outcome, Err(Refusal::Leak(_))) && !status.installed);
     bench.manager.set_capabilities(2, Capabilities::default(), 5 * S);
     assert!(bench.manager.intent("a").unwrap().outcome.is_ok());
+}
+
+/// An intent whose rule leads to a drill-down of half a minute.
+fn with_then(name: &str) -> Intent {
+    let then =
+        Then { watch: [Metric::QueueOccupancy].into(), scope: crate::intent::Scope::Flow, length: 30 * S };
+    let tell = Tell { rule: Some("hops > 1".to_owned()), then: Some(then), ..Tell::default() };
+    Intent { tell, ..intent(name) }
+}
+
+fn firing(port: u16, at: &[NodeId]) -> Firing {
+    let flow = crate::flows::FlowKey { dport: (port, port), ..Default::default() };
+    Firing { flow, at: at.to_vec(), ..Firing::default() }
+}
+
+#[test]
+fn a_rule_that_fires_installs_detail_where_it_happened_and_removes_it() {
+    let mut bench = Bench::new(ApplyMode::Manual);
+    bench.manager.add_intent(with_then("a"), S).unwrap();
+    bench.run(3 * S);
+    let before = bench.rules.clone();
+    // Leaf 2 does not see the flow enter; a node that is unknown, or has no hosts, is no place.
+    let child = bench.manager.fire("a", &firing(80, &[1, 9]), 4 * S).unwrap();
+    assert_eq!((child.name.as_str(), &child.at.edges), ("a.drill-1", &vec!["leaf1".to_owned()]));
+    bench.run(4 * S);
+    let status = bench.manager.intent("a.drill-1").unwrap();
+    assert!(status.installed && status.end == Some(34 * S) && bench.manager.plan().is_empty());
+    let watches =
+        |bench: &Bench, node| bench.rules[&node].iter().filter(|rule| matches!(rule, Rule::Watch(_))).count();
+    assert_eq!((watches(&bench, 1), watches(&bench, 2)), (2, 1));
+    assert!(bench.has(1, &Rule::Instruction(3)) && bench.has(2, &Rule::Instruction(3)));
+    // The same reason prolongs it. The manager is asked again when it ends.
+    let again = bench.manager.fire("a", &firing(80, &[1]), 10 * S);
+    assert_eq!(again, Err(Denied::Prolonged("a.drill-1".to_owned())));
+    bench.run(34 * S);
+    assert!(bench.manager.intent("a.drill-1").is_some());
+    assert!(bench.manager.next_timeout().is_some_and(|next| next <= 40 * S));
+    for second in 40..50 {
+        bench.run(second * S);
+    }
+    assert_eq!(bench.manager.intents().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(bench.rules, before);
+}
+
+#[test]
+fn drill_downs_end_with_their_intent_and_are_refused_like_others() {
+    let mut bench = Bench::new(ApplyMode::Auto);
+    bench.manager.add_intent(with_then("a"), S).unwrap();
+    bench.manager.add_intent(intent("a.drill-1"), S).unwrap();
+    bench.run(3 * S);
+    let fire =
+        |bench: &mut Bench, port| bench.manager.fire("a", &firing(port, &[]), 4 * S).map(|child| child.name);
+    // An operator's intent keeps its name.
+    assert_eq!(fire(&mut bench, 80), Ok("a.drill-2".to_owned()));
+    assert_eq!(fire(&mut bench, 81), Ok("a.drill-3".to_owned()));
+    assert_eq!(bench.manager.drill_downs().count(), 2);
+    // A budget that moves a threshold ends none; another `then` does.
+    let mut moved = with_then("a");
+    moved.tell.thresholds.insert(Metric::HopLatency, 9);
+    bench.manager.add_intent(moved.clone(), 5 * S).unwrap();
+    assert_eq!(bench.manager.drill_downs().count(), 2);
+    moved.tell.then.as_mut().unwrap().length = 9 * S;
+    bench.manager.add_intent(moved, 5 * S).unwrap();
+    assert_eq!(bench.manager.intents().collect::<Vec<_>>(), ["a", "a.drill-1"]);
+    assert_eq!(fire(&mut bench, 80), Ok("a.drill-4".to_owned()));
+    bench.manager.remove_intent("a", 6 * S);
+    assert_eq!(bench.manager.intents().collect::<Vec<_>>(), ["a.drill-1"]);
+    // One that an operator puts in place of a drill-down is the operator's.
+    bench.manager.add_intent(with_then("a"), 6 * S).unwrap();
+    assert_eq!(fire(&mut bench, 80), Ok("a.drill-5".to_owned()));
+    bench.manager.add_intent(intent("a.drill-5"), 6 * S).unwrap();
+    bench.run(100 * S);
+    assert!(bench.manager.intent("a.drill-5").is_some());
+    bench.manager.remove_intent("a.drill-5", 6 * S);
+    // What the network cannot do is denied, and not kept.
+    bench.manager.add_intent(with_then("a"), 7 * S).unwrap();
+    let small = Capabilities { watch_entries: 2, ..Capabilities::default() };
+    bench.manager.set_capabilities(1, small, 7 * S);
+    bench.run(7 * S);
+    assert!(bench.manager.fire("a", &firing(80, &[]), 7 * S).is_ok());
+    let full = bench.manager.fire("a", &firing(81, &[]), 7 * S);
+    assert!(matches!(full, Err(Denied::Refused(Refusal::Full { .. }))), "{full:?}");
+    assert_eq!(bench.manager.drill_downs().count(), 1);
+    // A manager on standby installs nothing.
+    bench.manager.set_term(None, 8 * S);
+    assert_eq!(bench.manager.fire("a", &firing(82, &[]), 8 * S), Err(Denied::NotAsked));
 }

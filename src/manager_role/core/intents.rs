@@ -55,7 +55,7 @@ impl Core {
     /// Takes over an intent. One that the present network refuses is kept, and compiled again when the network changes.
     pub(super) fn hold(&mut self, held: Held, now: u64) {
         let name = held.intent.name.clone();
-        self.asking.is_due = true;
+        (self.asking.is_due, self.drills.is_told) = (true, false);
         if !self.stopped
             && let Err(refusal) = self.manager.add_intent(held.intent.clone(), now)
         {
@@ -64,8 +64,8 @@ impl Core {
         self.intents.insert(name, held);
     }
 
-    fn drop_intent(&mut self, name: &str, now: u64) {
-        self.asking.is_due = true;
+    pub(super) fn drop_intent(&mut self, name: &str, now: u64) {
+        (self.asking.is_due, self.drills.is_told) = (true, false);
         self.intents.remove(name);
         self.manager.remove_intent(name, now);
         self.forget(name);
@@ -76,6 +76,7 @@ impl Core {
         self.verifier.remove(name);
         self.baselines.remove(name);
         self.controllers.remove(name);
+        self.drills.forget(name);
     }
 
     /// Adds or replaces an intent.
@@ -92,8 +93,8 @@ impl Core {
             return Err(Error::Stale);
         }
         let is_replaced = before.is_some();
-        if before.is_some_and(|held| held.origin == Origin::File) {
-            return Err(in_file(&name));
+        if let Some(held) = before {
+            may_be_replaced(&name, held)?;
         }
         self.manager.dry_run(&intent, now)?;
         self.check_asked(&intent)?;
@@ -144,8 +145,8 @@ impl Core {
     /// As [`Core::put`].
     pub(crate) fn dry_run(&self, body: &Value, expected: &Expected, now: u64) -> Result<PlanView, Error> {
         let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
-        if self.intents.get(&intent.name).is_some_and(|held| held.origin == Origin::File) {
-            return Err(in_file(&intent.name));
+        if let Some(held) = self.intents.get(&intent.name) {
+            may_be_replaced(&intent.name, held)?;
         }
         let (outcome, plan) = self.manager.dry_run(&intent, now)?;
         self.check_asked(&intent)?;
@@ -215,6 +216,13 @@ impl Core {
         if let Some(controller) = self.controllers.get(name) {
             text.push_str(&format!("; threshold {} by its budget", controller.detail().threshold));
         }
+        let drill_downs = self.drill_downs_of(name);
+        if !drill_downs.is_empty() {
+            text.push_str(&format!("; its rule became true: see {}", drill_downs.join(", ")));
+        }
+        if let Some(reason) = self.drills.denied(name, now) {
+            text.push_str(&format!("; a drill-down was not installed: {reason}"));
+        }
         let broken = self.silent_devices(name, &state, now);
         if !broken.is_empty() {
             (state, text) = ("silent".to_owned(), broken.join("; "));
@@ -224,6 +232,10 @@ impl Core {
             name: name.to_owned(),
             etag: etag_of(held),
             origin: held.origin.word().to_owned(),
+            parent: match &held.origin {
+                Origin::DrillDown(parent) => Some(parent.clone()),
+                Origin::File | Origin::Api => None,
+            },
             by: held.kept.by.clone(),
             added: held.kept.added,
             end: status.as_ref().and_then(|status| status.end),
@@ -385,6 +397,17 @@ fn etag_of(held: &Held) -> String {
 
 fn unknown(name: &str) -> Error {
     Error::Unknown(format!("there is no intent `{name}`; /api/v1/intents lists them"))
+}
+
+/// Whether somebody may write another intent in place of this one.
+fn may_be_replaced(name: &str, held: &Held) -> Result<(), Error> {
+    match &held.origin {
+        Origin::Api => Ok(()),
+        Origin::File => Err(in_file(name)),
+        Origin::DrillDown(parent) => Err(Error::Conflict(format!(
+            "`{name}` is a drill-down of `{parent}` and ends by itself; give the intent another name"
+        ))),
+    }
 }
 
 fn in_file(name: &str) -> Error {

@@ -119,7 +119,7 @@ impl Core {
 }
 
 /// The entry that is for this flow only.
-pub(super) fn key_of(flow: &wire::FlowKey) -> FlowKey {
+pub(in crate::manager_role) fn key_of(flow: &wire::FlowKey) -> FlowKey {
     let port = |port: Option<u16>| port.map_or(ANY_PORT, |port| (port, port));
     FlowKey {
         src: Some(flow.src().into()),
@@ -132,11 +132,17 @@ pub(super) fn key_of(flow: &wire::FlowKey) -> FlowKey {
 }
 
 impl Origin {
+    /// Somebody asked for it; otherwise it is a drill-down, which ends by itself.
+    pub(super) fn is_asked(&self) -> bool {
+        !matches!(self, Self::DrillDown(_))
+    }
+
     /// The word in the API.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Api => "api",
+            Self::DrillDown(_) => "drill_down",
         }
     }
 }

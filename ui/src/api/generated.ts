@@ -642,8 +642,10 @@ export type Intent = {
   name: string;
   /** What the operator should know. */
   notes: Array<string>;
-  /** `file`: in the configuration, and changed only there; `api`: added while running. */
+  /** `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed for a while by the rule of another one. */
   origin: string;
+  /** That other one, of a drill-down. */
+  parent: string | null;
   /** Reports per second. */
   rate: number;
   /** `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`. */
@@ -833,7 +835,7 @@ export type ManagerHistory = {
 
 /** What happened. */
 export type ManagerHistoryEntry = {
-  /** `add`, `replace`, `remove`, `end`, `apply`, `stop`, `start`, or the state of a device. */
+  /** `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`, or the state of a device. */
   action: string;
   /** Who: a person as the request says, `file` or `manager`. */
   by: string;

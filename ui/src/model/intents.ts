@@ -20,6 +20,10 @@ export interface Draft {
   metric: string;
   threshold: string;
   rule: string;
+  /** Metrics of a drill-down; empty: none. */
+  then: string;
+  thenMatch: string;
+  thenFor: string;
   budget: string;
   until: string;
   priority: string;
@@ -56,6 +60,9 @@ export const EMPTY: Draft = {
   metric: 'hop_latency',
   threshold: '',
   rule: '',
+  then: '',
+  thenMatch: 'this flow',
+  thenFor: '',
   budget: '',
   until: '',
   priority: '',
@@ -94,11 +101,24 @@ export function toIntent(draft: Draft): Record<string, unknown> {
   return intent;
 }
 
-function toTell({ filter, metric, threshold, rule }: Draft): Record<string, unknown> {
+function toTell({
+  filter,
+  metric,
+  threshold,
+  rule,
+  then,
+  thenMatch,
+  thenFor,
+}: Draft): Record<string, unknown> {
   const tell: Record<string, unknown> = {};
   if (filter !== '') tell['filter'] = filter;
   if (filter !== 'change' && threshold.trim() !== '') tell['thresholds'] = { [metric]: threshold.trim() };
   if (rule.trim() !== '') tell['rule'] = rule.trim();
+  const watch = list(then);
+  if (watch.length > 0) {
+    const length = thenFor.trim() === '' ? {} : { for: thenFor.trim() };
+    tell['then'] = { watch, match: thenMatch, ...length };
+  }
   return tell;
 }
 
@@ -154,6 +174,18 @@ export function deviceRows(
     const text = [device.text, ...rest].join('; ');
     return { name, text, tone: tone(device.state) };
   });
+}
+
+/** The intent that a drill-down belongs to, or the drill-downs of an intent, as rows for people; `to` names an intent. */
+export function drillDownRows(
+  intent: Pick<Intent, 'name' | 'parent'>,
+  intents: readonly Pick<Intent, 'name' | 'parent' | 'text'>[],
+): { name: string; text: string; to: string }[] {
+  const { name, parent } = intent;
+  if (parent !== null)
+    return [{ name: 'Drill-down of', text: `${parent}, whose rule became true`, to: parent }];
+  const own = intents.filter((one) => one.parent === name);
+  return own.map((one) => ({ name: 'Drill-down', text: one.name, to: one.name }));
 }
 
 /** What a device can do, as rows for people. */

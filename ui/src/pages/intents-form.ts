@@ -175,6 +175,13 @@ function controls() {
     metric: select(METRICS.filter((one) => one !== 'flow_path').map((one) => [one, one])),
     threshold: text('threshold', 'any change'),
     rule: text('rule', 'none'),
+    then: text('then', 'nothing more'),
+    thenMatch: select([
+      ['this flow', 'of its flow'],
+      ['this path', 'of its hosts'],
+      ['this queue', 'of its fullest queue'],
+    ]),
+    thenFor: text('thenFor', '30s'),
     budget: text('budget', 'unlimited'),
     until: text('until', 'never'),
     priority: text('priority', '100'),
@@ -189,10 +196,14 @@ function inputs() {
   const complete = completion(all);
   const of = field('Of', all.metric);
   const by = field('By more than', all.threshold, 'as 20us');
+  const thenMatch = field('Of', all.thenMatch);
+  const thenFor = field('For', all.thenFor, 'as 30s');
   const compares = (): void => {
     for (const one of [of, by]) show(one, all.filter.value !== 'change');
+    for (const one of [thenMatch, thenFor]) show(one, all.then.value.trim() !== '');
   };
   all.filter.addEventListener('change', compares);
+  all.then.addEventListener('input', compares);
   const metrics = watch.map(({ metric, box }) => h('label', { class: 'check' }, box, metric));
   const group = (title: string, ...children: Child[]): HTMLElement =>
     h('fieldset', {}, h('legend', {}, title), h('div', { class: 'fields' }, ...children));
@@ -217,6 +228,9 @@ function inputs() {
       of,
       by,
       field('Rule', all.rule, 'as max(queue_occupancy) > 50', 'wide'),
+      field('When true, watch', all.then, 'as queue_occupancy'),
+      thenMatch,
+      thenFor,
       field('Budget', all.budget, 'reports/s at most'),
       field('Until', all.until, 'as 2h'),
       field('Priority', all.priority, 'greatest decides'),

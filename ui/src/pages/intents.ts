@@ -6,7 +6,7 @@ import { code, empty, h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, NONE } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { followManager, type Following } from '../manager';
-import { deviceRows, fromQuery, tone } from '../model/intents';
+import { deviceRows, drillDownRows, fromQuery, tone } from '../model/intents';
 import { derive, passes, placeOf, type Place } from '../model/watch';
 import { link, type Page, type Route } from '../router';
 import { session } from '../session';
@@ -108,7 +108,7 @@ class IntentsPage implements Page {
   private draw(): void {
     const { intents, devices, domain } = this.manager.known;
     this.table.update(intents);
-    this.detail.update(intents.find((intent) => intent.name === this.name) ?? null, devices);
+    this.detail.update(intents.find((intent) => intent.name === this.name) ?? null, intents, devices);
     this.map.update(devices, domain, this.plan);
     this.form.know(devices, domain);
     this.control.update(domain);
@@ -202,7 +202,7 @@ function intentDetail(remove: (name: string) => void) {
       ended();
       note.stop();
     },
-    update(intent: Intent | null, devices: readonly Device[]): void {
+    update(intent: Intent | null, intents: readonly Intent[], devices: readonly Device[]): void {
       show(element, intent !== null);
       if (intent?.name !== shown?.name) {
         button.disarm();
@@ -210,7 +210,7 @@ function intentDetail(remove: (name: string) => void) {
       }
       shown = intent;
       button.update();
-      show(button.element, intent?.origin === 'api');
+      show(button.element, intent !== null && intent.origin !== 'file');
       if (!intent) return;
       setText(title, intent.name);
       // Figures change every second: they are not read aloud each time.
@@ -226,17 +226,21 @@ function intentDetail(remove: (name: string) => void) {
           h('span', { class: `state ${tone}` }, text),
         ),
       );
-      const rows: { name: string; text: string }[] = [
+      const rows: { name: string; text: string; to?: string }[] = [
         { name: 'Flows', text: flowsText(intent.intent) },
         { name: 'Each node adds', text: intent.instructions ?? NONE },
         { name: 'Added', text: `${dateTime(intent.added)} by ${intent.by}` },
         { name: 'Ends', text: intent.end === null ? 'never' : dateTime(intent.end) },
+        ...drillDownRows(intent, intents),
         ...intent.notes.map((text) => ({ name: 'Note', text })),
         ...(intent.origin === 'file'
           ? [{ name: 'Origin', text: 'configuration file: change it there, and reload' }]
           : []),
       ];
-      replace(facts, rows, ({ name, text }) => [h('dt', {}, name), h('dd', {}, text)]);
+      replace(facts, rows, ({ name, text, to }) => [
+        h('dt', {}, name),
+        h('dd', {}, to === undefined ? text : h('a', { href: link('intents', to) }, text)),
+      ]);
     },
   };
 }
