@@ -5,6 +5,9 @@
 mod bmv2;
 mod packets;
 mod pair;
+#[path = "../../../../dataplane/tests/dataplane/reader.rs"]
+mod reader;
+mod vectors;
 
 use dataplane::switch::Stats;
 use p4_model::Program;

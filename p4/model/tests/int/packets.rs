@@ -82,8 +82,10 @@ fn ip(frame: &[u8]) -> Option<(usize, bool)> {
         ([0x08, 0x00], Some(4)) => {
             let len = usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?]));
             let head = usize::from(ip[0] & 15) * 4;
-            let whole = head >= 20 && len >= head && len <= ip.len() && wire::checksum::of(&ip[..head]) == 0;
-            whole.then_some((at, false))
+            let whole = head >= 20 && len >= head && len <= ip.len();
+            // BMv2 compares checksums, for which all-ones, the other form of zero, is wrong.
+            let correct = whole && ip[10..12] != [0xff; 2] && wire::checksum::of(&ip[..head]) == 0;
+            correct.then_some((at, false))
         }
         ([0x86, 0xdd], Some(6)) => {
             let len = usize::from(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?])) + 40;
@@ -136,14 +138,24 @@ pub(crate) fn routed(frame: &[u8], routes_half: bool) -> Routed {
 }
 
 /// What the program leaves alone and the switch in Rust reads: SF-INT, records with words of a domain, INT 1.0 with
-/// ONOS' and GÉANT's lengths, destination headers, flows inside tunnels, and
+/// ONOS' and GÉANT's lengths, destination headers, tunnels, IPv6 options, and
 /// malformed TCP.
 pub(crate) fn is_beyond(frame: &[u8]) -> bool {
     use wire::int::{Mode, Version, layout};
+    use wire::packet::{Encapsulation, Location, Mark};
     let profile = wire::Profile::default();
-    let Ok(contents) = wire::packet::contents(frame, &profile) else { return false };
-    let Some(int) = contents.int else { return contents.destination || contents.tunnel.is_some() };
-    if contents.location.is_some_and(|location| has_options_without_bytes(frame, &location)) {
+    let Ok(contents) = wire::packet::contents(frame, &profile) else { return is_refused_elsewhere(frame) };
+    let Some(int) = contents.int.filter(|_| contents.tunnel.is_none()) else {
+        return contents.destination || contents.tunnel.is_some();
+    };
+    let elsewhere = |location: &Location| {
+        !matches!(location.encapsulation, Encapsulation::Udp | Encapsulation::Tcp)
+            || location.mark != Mark::Dscp
+    };
+    if contents
+        .location
+        .is_some_and(|location| elsewhere(&location) || has_options_without_bytes(frame, &location))
+    {
         return true;
     }
     match (int.version, int.mode) {
@@ -164,4 +176,13 @@ fn has_options_without_bytes(frame: &[u8], location: &wire::packet::Location) ->
     let offset = frame.get(location.l4 + 12).map_or(0, |byte| usize::from(byte >> 4) * 4);
     location.encapsulation == wire::packet::Encapsulation::Tcp
         && location.l4 + offset > frame.len() - (location.end - location.start)
+}
+
+/// Whether what the switch in Rust refuses lies behind another header than UDP or TCP, or in a tunnel.
+fn is_refused_elsewhere(frame: &[u8]) -> bool {
+    let Some((at, v6)) = ip(frame) else { return false };
+    let (proto, head) = if v6 { (6, 40) } else { (9, usize::from(frame[at] & 15) * 4) };
+    let port = frame.get(at + head + 2..at + head + 4).unwrap_or_default();
+    let is_tunnel = [4789_u16, 4790, 6081].iter().any(|tunnel| tunnel.to_be_bytes() == *port);
+    !matches!(frame[at + proto], 6 | 17) || frame[at + proto] == 17 && is_tunnel
 }

@@ -44,19 +44,24 @@ fn words(watch: &Watch) -> u128 {
     u128::from(watch.bitmap.count_ones() + wide.count_ones())
 }
 
-fn setup(
-    watch: &Watch,
-    (node, config): (u32, &Config),
-    mtu: u16,
-    edges: (bool, bool),
-    route_bits: u32,
-) -> Vec<Setup> {
-    let leaves = u128::from(config.l4_checksum == L4Checksum::Leave);
-    let entry = |table, keys: Vec<Key>, action: &str, parameters: Vec<u128>| {
-        let priority = if keys.len() > 1 { 10 } else { 0 };
-        Setup::Entry(table, Entry { keys, priority, action: action.to_owned(), parameters })
-    };
-    let (in_port, out_port) = (Key::Exact(1), Key::Exact(2));
+/// The tables of a switch.
+pub(crate) struct Tables<'a> {
+    pub(crate) node: u32,
+    pub(crate) config: &'a Config,
+    pub(crate) watches: &'a [Watch],
+    pub(crate) mtu: u16,
+    /// Packets come from a host, and go to one.
+    pub(crate) edges: (bool, bool),
+    /// There is a route only to addresses whose first bit is 0.
+    pub(crate) routes_half: bool,
+}
+
+fn entry(table: &'static str, keys: Vec<Key>, action: &str, parameters: Vec<u128>) -> Setup {
+    Setup::Entry(table, Entry { keys, priority: 0, action: action.to_owned(), parameters })
+}
+
+/// The entries of a watch, which comes before those of lower priority.
+fn watched(watch: &Watch, priority: i32) -> [Setup; 2] {
     let any = Key::Ternary(0, 0);
     let proto = watch.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
     let ports = Key::Range(0, 0xffff);
@@ -69,6 +74,17 @@ fn setup(
         Mode::Postcard => ("watch_postcard", vec![instructions, drops]),
         _ => ("watch_md_21", record),
     };
+    ["watchlist_v4", "watchlist_v6"].map(|table| {
+        let keys = vec![any, any, proto, any, ports, ports];
+        let (action, parameters) = (action.to_owned(), parameters.clone());
+        Setup::Entry(table, Entry { keys, priority, action, parameters })
+    })
+}
+
+fn setup(tables: &Tables<'_>) -> Vec<Setup> {
+    let Tables { node, config, mtu, edges, .. } = *tables;
+    let leaves = u128::from(config.l4_checksum == L4Checksum::Leave);
+    let (in_port, out_port) = (Key::Exact(1), Key::Exact(2));
     let report = if config.format.version == Version::V10 { "report_to_10" } else { "report_to" };
     let mut setup = vec![
         Setup::Default("node", "set_node", vec![u128::from(node), u128::from(config.available), leaves]),
@@ -86,16 +102,12 @@ fn setup(
         let limits = [rise, fall, quota].map(u128::from).to_vec();
         setup.push(entry("queue_limits", vec![out_port], "watch_queue", limits));
     }
-    for table in ["watchlist_v4", "watchlist_v6"] {
-        setup.push(entry(table, vec![any, any, proto, any, ports, ports], action, parameters.clone()));
+    for (place, watch) in tables.watches.iter().enumerate() {
+        setup.extend(watched(watch, 1000 - place as i32));
     }
+    let prefix = Key::Lpm(0, u32::from(tables.routes_half));
     for table in ["route_v4", "route_v6"] {
-        setup.push(entry(
-            table,
-            vec![Key::Lpm(0, route_bits)],
-            "next_hop",
-            vec![2, 0x0200_0000_0101, 0x0200_0000_0202],
-        ));
+        setup.push(entry(table, vec![prefix], "next_hop", vec![2, 0x0200_0000_0101, 0x0200_0000_0202]));
     }
     setup
 }
@@ -122,7 +134,14 @@ impl Pair {
         }
         let mtu = [1500, 1500, 1500, 100, 60, 9000][rng.below(6)];
         let routes_half = rng.below(4) == 0;
-        let setup = setup(&watch, (node, &config), mtu, edges, u32::from(routes_half));
+        let watches = [watch];
+        Self::with(program, &Tables { node, config: &config, watches: &watches, mtu, edges, routes_half })
+    }
+
+    /// Both switches with these tables.
+    pub(crate) fn with(program: &Program, tables: &Tables<'_>) -> Self {
+        let Tables { node, config, mtu, edges, routes_half, watches } = *tables;
+        let setup = setup(tables);
         let mut p4 = p4_model::Switch::new(program.clone());
         for one in &setup {
             match one {
@@ -133,17 +152,12 @@ impl Pair {
                 Setup::Session(session, port) => p4.set_session(*session, *port),
             }
         }
-        let rust = Switch::new(node, config, Watchlist::new(vec![watch])).unwrap();
+        let rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
         Self { rust, p4, mtu, edges, routes_half, setup }
     }
 
     /// Sends a packet through both. Returns it as it leaves, or why they differ.
     pub(crate) fn send(&mut self, rng: &mut Rng, frame: &[u8]) -> Result<Vec<u8>, String> {
-        let next = routed(frame, self.routes_half);
-        let is_reported = self.rust.config().congestion.is_some() || matches!(next, Routed::Dropped(_));
-        if is_reported && !has_l4(frame) {
-            return Ok(Vec::new());
-        }
         let ingress_ts = rng.roll() & 0xffff_ffff;
         let arrival = Arrival {
             port: 1,
@@ -151,6 +165,16 @@ impl Pair {
             egress_ts: ingress_ts + rng.roll() % 5000,
             deq_qdepth: rng.below(1 << 19) as u32,
         };
+        self.pass(frame, arrival)
+    }
+
+    /// The same with this measurement.
+    pub(crate) fn pass(&mut self, frame: &[u8], arrival: Arrival) -> Result<Vec<u8>, String> {
+        let next = routed(frame, self.routes_half);
+        let is_reported = self.rust.config().congestion.is_some() || matches!(next, Routed::Dropped(_));
+        if is_reported && !has_l4(frame) {
+            return Ok(Vec::new());
+        }
         let visit = Visit {
             ingress_if: 1,
             egress_if: 2,
