@@ -66,6 +66,15 @@ impl Mode {
     pub fn embeds(self) -> bool {
         self != Self::Postcard
     }
+
+    /// The instruction bits that it needs besides those of the metrics. Where each node reports by itself, the interfaces show
+    /// which node comes next, and prove that none is missing; without them the collector may know no path.
+    pub fn bits(self) -> Bits {
+        match self {
+            Self::Md | Self::Sf => 0,
+            Self::Mx | Self::Postcard => instruction::bit(1),
+        }
+    }
 }
 
 /// Treatment of the L4 checksum of packets with INT. All devices of a domain must agree: the sink undoes what the source did.

@@ -176,6 +176,7 @@ impl Network {
             return Err(Refusal::Bits(bits & !self.bits));
         }
         let mode = self.mode(intent, bits)?;
+        let bits = bits | (mode.bits() & self.bits);
         let mut watched = Vec::new();
         for key in &keys {
             let nodes = if mode.embeds() { self.ends(key.src, &edges) } else { self.all() };

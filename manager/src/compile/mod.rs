@@ -293,9 +293,8 @@ impl Compiler {
 
     fn count(&mut self, placed: &Placed, added: bool) {
         let step = |count: &mut u32| *count = if added { *count + 1 } else { *count - 1 };
+        instruction::numbers(placed.bits).for_each(|number| step(&mut self.bit_users[usize::from(number)]));
         if placed.mode.embeds() {
-            instruction::numbers(placed.bits)
-                .for_each(|number| step(&mut self.bit_users[usize::from(number)]));
             self.embedding = if added { self.embedding + 1 } else { self.embedding - 1 };
         }
         if placed.intent.tell.filter.is_some() {
@@ -308,7 +307,7 @@ impl Compiler {
         (self.used_bits(), self.embedding > 0, self.filtering > 0, self.slots.is_empty())
     }
 
-    /// Bits that packets may ask for.
+    /// Bits that packets or watchlists may ask for.
     fn used_bits(&self) -> Bits {
         let used = (0_u8..16).filter(|number| self.bit_users[usize::from(*number)] > 0);
         used.fold(0, |bits, number| bits | instruction::bit(number))
@@ -375,9 +374,9 @@ impl Compiler {
         }
         if self.embedding > 0 {
             rules.extend(ports.border().map(Rule::Sink));
-            let bits = instruction::numbers(self.used_bits() & capabilities.bits);
-            rules.extend(bits.map(Rule::Instruction));
         }
+        // A node executes them for its postcards, too.
+        rules.extend(instruction::numbers(self.used_bits() & capabilities.bits).map(Rule::Instruction));
         if self.filtering > 0 {
             let sunk = self.entries(node, "filter table", capabilities.filter_entries)?;
             rules.extend(self.filters(&sunk));

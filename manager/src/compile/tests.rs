@@ -88,6 +88,24 @@ fn roles_follow_from_the_topology() {
 }
 
 #[test]
+fn nodes_that_report_by_themselves_execute_instructions_and_give_interfaces() {
+    let mut compiler = compiler(&able(|_, can| can.bits |= 0x4000));
+    compiler.add(&Intent { mode: Some(Mode::Postcard), ..intent("a") }).unwrap();
+    let expected = [
+        "reports to 192.0.2.1:32766",
+        "instruction node_id",
+        "instruction interfaces",
+        "instruction hop_latency",
+        "watch all flows: postcard with node_id, interfaces, hop_latency",
+    ];
+    assert_eq!([2, 3].map(|node| texts(&compiler, node)), [expected; 2]);
+    // Where no node gives them, postcards are still reported.
+    let mut compiler = super::tests::compiler(&able(|_, can| can.bits &= !0x4000));
+    compiler.add(&Intent { mode: Some(Mode::Postcard), ..intent("a") }).unwrap();
+    assert_eq!(texts(&compiler, 3)[3], "watch all flows: postcard with node_id, hop_latency");
+}
+
+#[test]
 fn overlapping_intents_share_entries_with_the_union() {
     let mut compiler = compiler(&able(|_, can| can.sampling = true));
     compiler.add(&Intent { sample: 10, ..intent("all") }).unwrap();
