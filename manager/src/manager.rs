@@ -152,6 +152,25 @@ impl Manager {
         Ok(outcome)
     }
 
+    /// As [`Manager::add_intent`]; one that the present network refuses is kept without effect, and compiled again when the network
+    /// changes.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn keep_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
+        let added = self.add_intent(intent.clone(), now);
+        if let Err(refusal) = &added {
+            // An earlier version of it is not what is wanted.
+            self.remove_intent(&intent.name, now);
+            if !matches!(refusal, Refusal::Intent(_) | Refusal::TooMany(_)) {
+                let end = intent.until.map(|until| until.end(now));
+                self.refused.insert(intent.name.clone(), refusal.clone());
+                self.intents.insert(intent.name.clone(), (intent, end));
+            }
+        }
+        added
+    }
+
     /// Whether a rule of an intent that became true leads to a drill-down; see [`DrillDown::admit`].
     ///
     /// # Errors

@@ -241,7 +241,7 @@ impl Core {
                 if stop {
                     self.manager.remove_intent(name, now);
                 } else if held.origin.is_asked()
-                    && let Err(refusal) = self.manager.add_intent(held.intent.clone(), now)
+                    && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
                 {
                     tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
                 }

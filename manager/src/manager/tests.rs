@@ -130,6 +130,30 @@ fn a_plan_of_the_topology_can_wait_for_a_person() {
 }
 
 #[test]
+fn a_version_that_is_refused_ends_the_one_before() {
+    let mut bench = Bench::new(ApplyMode::Auto);
+    bench.manager.keep_intent(intent("a"), S).unwrap();
+    bench.run(3 * S);
+    let cannot = Capabilities { modes: [Mode::Md, Mode::Sf].into(), ..Capabilities::default() };
+    for node in [1, 2] {
+        bench.manager.set_capabilities(node, cannot.clone(), 4 * S);
+    }
+    let mx = Intent { mode: Some(Mode::Mx), ..intent("a") };
+    let refusal = bench.manager.keep_intent(mx.clone(), 5 * S).unwrap_err();
+    let status = bench.manager.intent("a").unwrap();
+    assert_eq!((status.outcome, status.installed), (Err(refusal), false));
+    assert!(bench.manager.compiler().desired().values().all(|rules| rules.is_empty()));
+    // It is compiled again with the next network.
+    for node in [1, 2] {
+        bench.manager.set_capabilities(node, Capabilities::default(), 6 * S);
+    }
+    assert_eq!(bench.manager.intent("a").unwrap().outcome.map(|outcome| outcome.mode), Ok(Mode::Mx));
+    // One without sense is not kept, nor is its earlier version.
+    assert!(bench.manager.keep_intent(Intent { watch: [].into(), ..mx }, 7 * S).is_err());
+    assert!(bench.manager.intent("a").is_none());
+}
+
+#[test]
 fn an_intent_that_a_new_network_refuses_is_kept_and_shown() {
     let mut bench = Bench::new(ApplyMode::Auto);
     bench.manager.add_intent(intent("a"), S).unwrap();

@@ -57,7 +57,7 @@ impl Core {
         let name = held.intent.name.clone();
         (self.asking.is_due, self.drills.is_told) = (true, false);
         if !self.stopped
-            && let Err(refusal) = self.manager.add_intent(held.intent.clone(), now)
+            && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
         {
             tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
         }
