@@ -260,9 +260,10 @@ fn iperf(lab: &Lab, words: &str, server: &mut Child) -> f64 {
 
 /// The collector finds the path in every mode. INT-MX and postcards: every node of the path reports every packet.
 fn every_mode_finds_the_path(lab: &Lab, collector: &Collector) {
-    for (port, mode) in (9101..).zip(["md", "md10", "sf", "mx", "postcard"]) {
+    for (port, mode) in (9101..).zip(["md", "sf", "mx", "postcard"]) {
         let set = lab.try_run(&format!("mode {mode}"));
         assert_eq!(set.code, Some(0), "{}", set.stderr);
+        assert_eq!(collector.get("/intents/all")["mode"], mode);
         // From one end to the other by IPv4, and two hops by IPv6.
         for (words, port, nodes) in [("h1 h3", port, &[11, 12, 13][..]), ("h3 h2 -6", port + 100, &[13, 12])]
         {
@@ -408,8 +409,9 @@ fn a_lab_leaves_l4_checksums_and_a_switch_that_differs_is_logged() {
     assert_eq!(figures(&lab.run(flow))["lost"], 0, "the sink restores the packet");
     assert_eq!(right_checksums(&lab), 0, "the checksum is that of the packet without INT");
     lab.down();
-    // The switch in the middle leaves the checksum that the others update.
-    fs::write(&lab.file, text.replace("node = 12", "node = 12\nl4_checksum = \"leave\"")).unwrap();
+    // The switch in the middle leaves the checksum that the others update: without a manager, which would not let it.
+    let text = without_manager(&text).replace("node = 12", "node = 12\nl4_checksum = \"leave\"");
+    fs::write(&lab.file, text).unwrap();
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let sent = figures(&lab.try_run(flow));
@@ -426,6 +428,108 @@ fn a_lab_leaves_l4_checksums_and_a_switch_that_differs_is_logged() {
     };
     assert!(line.contains("WARN") && line.contains("node=13"), "{line}");
     lab.down();
+}
+
+/// The file with a watchlist for all switches instead of intents.
+fn without_manager(text: &str) -> String {
+    let start = text.find("[[intents]]").unwrap();
+    let end = start + text[start..].find("\n\n").unwrap();
+    format!("{}[[watch]]\nmode = \"md\"{}", &text[..start], &text[end..])
+}
+
+#[test]
+fn a_lab_without_a_manager_measures_as_its_watchlist_says() {
+    let Some(lab) = Lab::new("u", "three-switches.toml") else { return };
+    let text = fs::read_to_string(&lab.file).unwrap();
+    fs::write(&lab.file, without_manager(&text)).unwrap();
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let collector = Collector::of(&lab.status());
+    for (port, mode) in (9111..).zip(["md10", "sf", "file"]) {
+        lab.run(&format!("mode {mode}"));
+        lab.run(&format!("traffic flow h1 h3 --rate 2Mbit/s --size 500 --for 0.8 --port {port} --json"));
+        collector.wait_for_path(port, &[11, 12, 13]);
+    }
+    let restarted = lab.run("fault restart s2");
+    assert!(restarted.stdout.starts_with("s2 was killed and started again in "), "{}", restarted.stdout);
+    lab.run("traffic flow h1 h3 --rate 2Mbit/s --size 500 --for 0.5 --port 9121 --json");
+    lab.down();
+}
+
+/// The switches start without rules: the manager fills them, also after they were killed, and no host sees INT.
+#[test]
+fn a_killed_switch_is_filled_again_and_an_intent_changes_reports() {
+    let Some(lab) = Lab::new("m", "three-switches.toml") else { return };
+    let made = lab.up();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let status = lab.status();
+    let collector = Collector::of(&status);
+    let state = |wanted: &str| {
+        collector.wait_for(wanted, "/intents/all", |intent| intent["state"] == wanted);
+    };
+    let send = |port: u16| {
+        let words = format!("traffic flow h1 h3 --rate 2Mbit/s --size 500 --for 0.5 --port {port} --json");
+        // What arrives is what was sent: packets with INT would be refused by the receiver.
+        assert_eq!(figures(&lab.run(&words))["lost"], 0);
+    };
+    send(9131);
+    state("complete");
+    let refused = lab.try_run("mode md10");
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("write [[watch]] mode = \"md10\" instead"), "{}", refused.stderr);
+
+    // At an edge and in the middle. Meanwhile packets flow, and a capture at the host watches for INT.
+    for switch in ["s2", "s3"] {
+        let directory = TempDir::new();
+        let file = directory.join("host.pcap");
+        let words = format!("lab capture h3-s3 {} --for 3 --lab {}", file.display(), lab.name);
+        let capture = command(words.split(' ')).stdout(Stdio::piped()).spawn().unwrap();
+        let words = format!("lab traffic flow h1 h3 --rate 1Mbit/s --for 2.5 --port 9132 --lab {}", lab.name);
+        let traffic = command(words.split(' ')).stdout(Stdio::null()).spawn().unwrap();
+        let restarted = lab.run(&format!("fault restart {switch} --after 100ms"));
+        let filled = "ms later its manager had given it its rules.";
+        assert!(restarted.stdout.contains(filled), "{}", restarted.stdout);
+        traffic.wait_with_output().unwrap();
+        assert!(capture.wait_with_output().unwrap().status.success());
+        assert_eq!(packets_with_int(&file), 0, "{switch}");
+        let status = hopwise(["lab", "status", &lab.name]);
+        assert!(
+            status.stdout.contains("intent all: ") && !status.stdout.contains("s2: "),
+            "{}",
+            status.stdout
+        );
+        send(9133);
+        state("complete");
+    }
+
+    // Nothing is measured; then a flow is, by an intent from the shell.
+    lab.run("mode off");
+    send(9134);
+    assert_eq!(collector.get("/flows?filter=:9134/17")["flows"].as_array().map(Vec::len), Some(0));
+    let begun = Instant::now();
+    let words = "intent add one --dport 9135 --watch flow_path,hop_latency --mode md --wait 0 --api";
+    let added = hopwise(words.split(' ').chain([status["api"].as_str().unwrap()]));
+    assert_eq!(added.code, Some(0), "{}", added.stderr);
+    collector.wait_for("on the switches", "/intents/one", |intent| intent["state"] != "pending");
+    eprintln!("installed {} ms after it was added", begun.elapsed().as_millis());
+    send(9135);
+    collector.wait_for_path(9135, &[11, 12, 13]);
+    lab.down();
+    assert_eq!(lab.is_gone(), Ok(()));
+}
+
+/// Packets of a capture that are marked with the DSCP of INT; at least 20 others are there.
+fn packets_with_int(file: &Path) -> usize {
+    let mut reader = nic::capture::Reader::open(file).unwrap();
+    let (mut marked, mut others) = (0, 0);
+    while let Some(frame) = reader.next() {
+        let frame = frame.unwrap().data;
+        if frame[12..14] == [8, 0] && frame[23] == 17 {
+            *(if frame[15] >> 2 == 23 { &mut marked } else { &mut others }) += 1;
+        }
+    }
+    assert!(others >= 20, "{others} packets");
+    marked
 }
 
 fn lab_traffic(lab: &Lab) -> Child {

@@ -12,7 +12,7 @@ use clap::{Subcommand, ValueEnum};
 use crate::program::Program;
 use crate::remote::Lab;
 use crate::traffic::{Ends, Pattern, Traffic};
-use crate::{capture, down, exec, fault, state, traffic, up};
+use crate::{capture, down, exec, fault, restart, state, traffic, up};
 use settings::values::{Rate, nanoseconds};
 use terminal::CliError;
 
@@ -227,6 +227,7 @@ Examples (as root):
   hopwise lab fault cut s1-s2             all packets are lost
   hopwise lab fault loss s1-s2 2%         2 of 100 packets are lost, in each direction
   hopwise lab fault slow s2-s3 5Mbit/s    the queue in front of it fills
+  hopwise lab fault restart s2            s2 crashes, starts again, and gets its rules from the manager
   hopwise lab fault clear                 remove all faults
 A link is named by its two ends, as `hopwise lab status` lists them."
 )]
@@ -290,6 +291,16 @@ enum FaultCommand {
         link: String,
         /// Rate: 5Mbit/s
         rate: Rate,
+        #[command(flatten)]
+        which: LabSelector,
+    },
+    /// Kill a switch and start it again: its manager fills it
+    Restart {
+        /// The switch
+        switch: String,
+        /// How long it stays away
+        #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = delay)]
+        after: u64,
         #[command(flatten)]
         which: LabSelector,
     },
@@ -424,6 +435,11 @@ fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<()
             let mut lab = Lab::open(which.lab.as_deref(), program)?;
             let link = fault::restore(&mut lab, &link)?;
             return show::line(&format!("{link}: link restored."));
+        }
+        FaultCommand::Restart { switch, after, which } => {
+            let lab = Lab::open(which.lab.as_deref(), program)?;
+            let restarted = restart::restart(&lab, &switch, Duration::from_nanos(after))?;
+            return show::restarted(&switch, restarted);
         }
         FaultCommand::Wipe { switch, which } => {
             let lab = Lab::open(which.lab.as_deref(), program)?;

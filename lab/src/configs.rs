@@ -10,8 +10,10 @@ use settings::{
 
 use crate::conditions::Conditions;
 use crate::file::Verbatim;
-use crate::plan::{COLLECTOR, MANAGEMENT, namespace};
+use crate::managed;
+use crate::plan::{COLLECTOR, MANAGEMENT, SWITCH_API, namespace};
 use crate::routes::routes;
+use crate::tables::{entry, get_at, plain, set, set_at, table, text};
 use crate::topology::{Node, Port, Topology};
 
 /// UDP port of telemetry reports.
@@ -29,14 +31,11 @@ const MEMORY_PORTS: [u16; 2] = [4791, 18515];
 /// Address of the API of the translator, in the management namespace.
 pub(crate) const TRANSLATOR_API: &str = "127.0.0.1:8081";
 
-/// Address of the API of a switch, in the switch's namespace, and of the aggregator, in the management namespace.
-pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
-
 /// Maximum size of the store of a lab, bytes. It is on tmpfs unless the topology file names another directory.
 const MAX_STORE_BYTES: u64 = 256 << 20;
 
 /// The configuration of the collector, as TOML. `api`: address of its API; `dir`: directory of its store, unless the file names another.
-pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> String {
+pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, conditions: &Conditions) -> String {
     let mut settings = match &topology.file.collector {
         Some(Verbatim(written)) => written.clone(),
         None => Shown::Table(Vec::new()),
@@ -65,6 +64,9 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
             set_at(&mut settings, &["collector", "memory", "directory"], directory);
         }
     }
+    if managed::is_managed(&topology.file) {
+        managed::add(&mut settings, topology, conditions.mode.as_deref(), &reports(topology), dir);
+    }
     // The initial hop count of all sources is known, so the collector need not learn it from longer paths.
     let hops = |watch: &Verbatim| get_at(&watch.0, &["hops"]).cloned();
     if let Some(first) = topology.file.watch.first().and_then(hops)
@@ -86,6 +88,12 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path) -> Str
         set_at(&mut settings, &["profiles", "default"], Shown::Table(default));
     }
     settings.to_toml()
+}
+
+/// Where the switches send their reports.
+fn reports(topology: &Topology) -> String {
+    let port = if topology.file.aggregator.is_some() { AGGREGATOR_PORT } else { TELEMETRY_PORT };
+    SocketAddr::from((COLLECTOR, port)).to_string()
 }
 
 /// The links between switches, each direction by itself. The collector checks paths of postcards against them.
@@ -111,46 +119,16 @@ pub(crate) fn written_api(topology: &Topology) -> Option<SocketAddr> {
     get_at(settings, &["api", "listen"]).and_then(text)?.parse().ok()
 }
 
-fn text(value: &Shown) -> Option<&str> {
-    match value {
-        Shown::Plain(value) => value.as_str(),
-        _ => None,
-    }
-}
-
-/// The value under `path` of nested tables.
-fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
-    path.iter().try_fold(table, |table, key| match table {
-        Shown::Table(entries) => entries.iter().find(|(known, _)| known == key).map(|(_, value)| value),
-        _ => None,
-    })
-}
-
-/// Sets the value under `path` of nested tables; creates missing tables.
-fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
-    let (Shown::Table(entries), [key, below @ ..]) = (table, path) else { return };
-    if below.is_empty() {
-        return set(entries, key, value);
-    }
-    if !entries.iter().any(|(known, _)| known == key) {
-        entries.push(entry(key, Shown::Table(Vec::new())));
-    }
-    if let Some((_, inner)) = entries.iter_mut().find(|(known, _)| known == key) {
-        set_at(inner, below, value);
-    }
-}
-
 /// The configuration of a switch under these conditions, as TOML.
 pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions) -> String {
     let switch = &topology.switches[index];
     let file = &topology.file;
     let written = &file.switches[index];
-    let reports = if file.aggregator.is_some() { AGGREGATOR_PORT } else { TELEMETRY_PORT };
-    let mut entries = vec![
-        entry("node", plain(switch.node)),
-        entry("name", plain(switch.name.as_str())),
-        entry("reports", plain(SocketAddr::from((COLLECTOR, reports)).to_string())),
-    ];
+    let managed = managed::is_managed(file);
+    let mut entries = vec![entry("node", plain(switch.node)), entry("name", plain(switch.name.as_str()))];
+    if !managed {
+        entries.push(entry("reports", plain(reports(topology))));
+    }
     if let Some(Verbatim(Shown::Table(further))) = &file.switch {
         entries.extend(further.iter().cloned());
     }
@@ -175,7 +153,12 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
             .map(move |port| Shown::Table(vec![entry("to", plain(to.as_str())), entry("port", plain(port))]))
     });
     entries.push(entry("routes", Shown::List(routes.collect())));
-    entries.push(entry("watch", watch(topology, index, conditions)));
+    if managed {
+        // Without a state file: a restarted switch waits for its manager.
+        entries.push(entry("managed", table([("state", Shown::Nothing)])));
+    } else {
+        entries.push(entry("watch", watch(topology, index, conditions)));
+    }
     let filter = written.filter.as_ref().unwrap_or(&file.filter);
     if !filter.is_empty() {
         entries.push(entry("filter", list(filter)));
@@ -253,13 +236,6 @@ fn port(topology: &Topology, port: &Port, conditions: &Conditions) -> Shown {
     Shown::Table(entries)
 }
 
-fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
-    match entries.iter_mut().find(|(known, _)| known == key) {
-        Some((_, known)) => *known = value,
-        None => entries.push(entry(key, value)),
-    }
-}
-
 /// Impairments of a link, as keys of a port.
 fn impairments(topology: &Topology, port: &Port) -> Vec<(String, Shown)> {
     let link = &topology.links[port.link].settings;
@@ -281,14 +257,6 @@ fn impairments(topology: &Topology, port: &Port) -> Vec<(String, Shown)> {
 
 fn list(tables: &[Verbatim]) -> Shown {
     Shown::List(tables.iter().map(|table| table.0.clone()).collect())
-}
-
-fn entry(name: &str, value: Shown) -> (String, Shown) {
-    (name.to_owned(), value)
-}
-
-fn plain(value: impl Into<serde_json::Value>) -> Shown {
-    Shown::Plain(value.into())
 }
 
 #[cfg(test)]
@@ -426,7 +394,8 @@ port = 2
             text.contains("[switch.dta]\nlongest = 1000\ncollectors = [\"172.31.255.1:40040\"]\n"),
             "{text}"
         );
-        let text = collector(&topology, "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"));
+        let text =
+            collector(&topology, "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"), &Conditions::default());
         let memory = "[collector.memory]\npolicy = \"first\"\nlisten = \"172.31.255.1:4791\"\n\
                       exchange = \"172.31.255.1:18515\"\ndirectory = \"/run/x/memory\"\n";
         assert!(text.contains(memory), "{text}");
@@ -434,7 +403,12 @@ port = 2
 
     #[test]
     fn the_collector_gets_the_settings_of_the_file_and_of_the_lab() {
-        let text = collector(&topology(), "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"));
+        let text = collector(
+            &topology(),
+            "127.0.0.1:0".parse().unwrap(),
+            Path::new("/run/x"),
+            &Conditions::default(),
+        );
         for line in [
             "listen = [\"udp://172.31.255.1:32766\"]",
             "namespace = \"hw-t-mgmt\"",

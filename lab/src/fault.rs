@@ -5,6 +5,7 @@ use std::time::Duration;
 use terminal::CliError;
 
 use crate::conditions::{ActiveFault, Conditions, Fault};
+use crate::managed;
 use crate::remote::Lab;
 
 /// How long routes stay the same after a link is cut, as with a routing protocol that converges.
@@ -60,11 +61,16 @@ pub(crate) fn clear(lab: &mut Lab) -> Result<(), CliError> {
     change(lab, |conditions| conditions.faults.clear())
 }
 
-/// Changes how flows are measured; `None`: as the topology file says.
+/// Changes how flows are measured; `None`: as the topology file says. In a lab with a manager, it changes the intents of the file.
 ///
 /// # Errors
 /// A switch does not answer or refuses.
 pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError> {
+    if mode == Some("md10") && managed::is_managed(&lab.topology.file) {
+        return Err(CliError::new(
+            "an intent does not choose INT 1.0; write [[watch]] mode = \"md10\" instead of [[intents]] into the topology file",
+        ));
+    }
     change(lab, |conditions| conditions.mode = mode.map(str::to_owned))
 }
 

@@ -22,10 +22,15 @@ section! {
         pub(crate) switches: Vec<SwitchSettings> = Vec::new(),
         /// The links.
         pub(crate) links: Vec<LinkSettings> = Vec::new(),
-        /// The flows that the switches measure, and how: as [`[[switch.watch]]`](config.md) of a switch's configuration. The first
-        /// match decides. None: UDP and TCP between all hosts, with INT-MD.
+        /// What is to be watched: as [`[[intents]]`](config.md#intents) of a configuration. The switches start without rules, and a
+        /// manager in the collector's process makes rules of the intents. Not set: UDP and TCP between all hosts, with INT-MD. An empty
+        /// list: nothing, until an intent is added.
+        pub(crate) intents: Option<Vec<Verbatim>> = None,
+        /// A lab without a manager: the flows that the switches measure, and how, as [`[[switch.watch]]`](config.md) of a switch's
+        /// configuration. The first match decides. None: UDP and TCP between all hosts, with INT-MD.
         pub(crate) watch: Vec<Verbatim> = Vec::new(),
-        /// What the sinks report: as [`[[switch.filter]]`](config.md) of a switch's configuration. None: every packet that is measured.
+        /// A lab without a manager: what the sinks report, as [`[[switch.filter]]`](config.md) of a switch's configuration. None: every
+        /// packet that is measured.
         pub(crate) filter: Vec<Verbatim> = Vec::new(),
         /// More keys of `[switch]` for every switch, such as `report_version`, `l4_checksum` or `queue_reports`.
         pub(crate) switch: Option<Verbatim> = None,
@@ -37,7 +42,7 @@ section! {
         /// the addresses of all three.
         pub(crate) translator: Option<Verbatim> = None,
         /// The collector's configuration, such as `[collector.thresholds]` or `[[collector.rules]]`. The
-        /// lab adds the listen addresses, the names of the nodes and the store. Required; it may be empty.
+        /// lab adds the listen addresses, the names of the nodes, the store, the manager and its inventory. Required; it may be empty.
         pub(crate) collector: Option<Verbatim> = None,
     }
 }
@@ -61,12 +66,13 @@ section! {
         pub(crate) name: String = String::new(),
         /// Its node id in reports. Not set: 1 for the first switch, 2 for the second, …
         pub(crate) node: Option<u32> = None,
-        /// Overrides the file's `[[watch]]`.
+        /// Overrides the file's `[[watch]]`; a lab without a manager.
         pub(crate) watch: Option<Vec<Verbatim>> = None,
-        /// Overrides the file's `[[filter]]`.
+        /// Overrides the file's `[[filter]]`; a lab without a manager.
         pub(crate) filter: Option<Vec<Verbatim>> = None,
         /// Overrides `l4_checksum` of the file's `[switch]`, so that this switch behaves as one of another maker: `"leave"` beside
-        /// switches that update the checksum, and hosts receive no packet with INT that passed it.
+        /// switches that update the checksum, and hosts receive no packet with INT that passed it. A lab without a manager, which gives all
+        /// switches the same encoding.
         pub(crate) l4_checksum: Option<String> = None,
     }
 }

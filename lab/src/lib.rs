@@ -1,7 +1,7 @@
 //! A network on this machine: hosts, links and switches in network namespaces, made from one file.
 //!
 //! The order of the data: [`file`] is the topology file, `topology` the network it describes, `routes` the routes of the switches,
-//! `plan` the `ip` commands, `configs` the configuration of each process. `up` and `down` create and remove a lab, `state` is its
+//! `plan` the `ip` commands, `configs` the configuration of each process, `managed` that of the manager. `up` and `down` create and remove a lab, `state` is its
 //! state between commands, `remote` sends API requests to its processes. `traffic`, `fault` and `capture` operate on a running lab.
 //!
 //! All parts of the lab NAME can be found by its name: namespaces `hw-NAME-…`, the directory `/run/hopwise/lab-NAME`, and
@@ -19,11 +19,14 @@ mod exec;
 mod fault;
 mod file;
 mod load;
+mod managed;
 mod plan;
 mod program;
 mod remote;
+mod restart;
 mod routes;
 mod state;
+mod tables;
 mod topology;
 mod traffic;
 mod up;

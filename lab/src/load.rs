@@ -14,7 +14,7 @@ use crate::conditions::Conditions;
 use crate::file::{Address, HostSettings, LabFile, LinkSettings, Verbatim};
 use crate::program::Program;
 use crate::topology::{Host, Link, Node, Port, Switch, Topology, entry};
-use crate::{configs, routes};
+use crate::{configs, managed, routes};
 
 /// Maximum length of a lab's name.
 const MAX_LAB_NAME: usize = 15;
@@ -100,6 +100,7 @@ impl Builder<'_, '_> {
         let of_hosts = self.host_links(&file, &links);
         self.mtus(&file, &links);
         self.watch(&mut file);
+        self.intents(&file);
         self.collector(&file);
         let hosts = file.hosts.iter().zip(addresses).zip(of_hosts);
         let hosts: Option<Vec<Host>> = hosts
@@ -112,6 +113,7 @@ impl Builder<'_, '_> {
         let topology = Topology { name: file.name.clone(), hosts: hosts?, switches, links, file };
         self.connected(&topology);
         self.switches(&topology);
+        self.manager(&topology);
         self.aggregator(&topology);
         self.translator(&topology);
         Some(topology)
@@ -372,6 +374,10 @@ impl Builder<'_, '_> {
             (&["collector", "api", "token"], "the API of a lab is local"),
             (&["collector", "nodes"], "the names of the nodes are those of the switches"),
             (&["collector", "switch"], "switches have processes of their own"),
+            (&["collector", "inventory"], "the inventory is made from this file"),
+            (&["collector", "intents"], "the intents of a lab are written at the top, as [[intents]]"),
+            (&["collector", "manager", "collectors"], "the lab sets where its switches report"),
+            (&["collector", "manager", "namespace"], "the lab sets where its switches are"),
         ] {
             if is_written(self.root, path) {
                 self.refuse(path, format!("{why}; remove this"));
@@ -397,6 +403,32 @@ impl Builder<'_, '_> {
     fn watched(&mut self, list: &TomlNode<'_>) -> Vec<Verbatim> {
         let DeValue::Array(list) = list.get_ref() else { return Vec::new() };
         list.iter().filter_map(|node| self.program.read_watch(node, self.reader).map(Verbatim)).collect()
+    }
+
+    fn intents(&mut self, file: &LabFile) {
+        self.program.check_intents(self.root, self.reader);
+        let Some(key) = managed::unmanaged_by(file) else { return };
+        for (path, what) in [(&["intents"][..], "[[intents]]"), (&["collector", "manager"], "a manager")] {
+            if is_written(self.root, path) {
+                let message = format!(
+                    "with {what}, the manager decides what each switch does, and so does `{key}`; remove one of them"
+                );
+                self.refuse(path, message);
+            }
+        }
+    }
+
+    /// Checks that the configuration with the manager is valid.
+    fn manager(&mut self, topology: &Topology) {
+        if !self.reader.has_no_problems() || !managed::is_managed(&topology.file) {
+            return;
+        }
+        let (api, directory) = (([127, 0, 0, 1], 0).into(), Path::new("/"));
+        let config = configs::collector(topology, api, directory, &Conditions::default());
+        if let Err(error) = self.program.check(&config, "collector.toml") {
+            let message = format!("the collector rejects the configuration that results:\n{error}");
+            self.refuse(&["collector"], message);
+        }
     }
 
     /// Checks that every switch's configuration is valid.

@@ -38,6 +38,9 @@ const GATEWAYS: [&str; 2] = ["169.254.1.1", "fe80::1"];
 /// The collector's address in the management network, as the switches see it.
 pub(crate) const COLLECTOR: Ipv4Addr = Ipv4Addr::new(172, 31, 255, 1);
 
+/// Address of the API of a switch, in the switch's namespace, and of the aggregator, in the management namespace.
+pub(crate) const SWITCH_API: &str = "127.0.0.1:8080";
+
 /// Prefix of the lab's namespaces.
 pub(crate) fn prefix(lab: &str) -> String {
     format!("hw-{lab}-")

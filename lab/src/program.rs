@@ -23,6 +23,9 @@ pub trait Program: Debug + Sync {
     /// Reads a `[[switch.watch]]` table, completed with the defaults. Problems are recorded in `reader`.
     fn read_watch(&self, node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Shown>;
 
+    /// Checks the `[[intents]]` of a file. Problems are recorded in `reader`.
+    fn check_intents(&self, root: &Node<'_>, reader: &mut Reader<'_>);
+
     /// The JSON that `GET /api/v1{path}` of the API at `url` returns.
     ///
     /// # Errors
@@ -55,6 +58,8 @@ impl Program for Lenient {
     fn read_watch(&self, node: &Node<'_>, _: &mut Reader<'_>) -> Option<Shown> {
         Some(crate::file::shown(node))
     }
+
+    fn check_intents(&self, _: &Node<'_>, _: &mut Reader<'_>) {}
 
     fn get(&self, url: &str, _: &str) -> Result<Value, CliError> {
         Err(CliError::new(format!("{url} does not answer")))

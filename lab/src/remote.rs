@@ -1,13 +1,23 @@
 //! A running lab, and API requests to its processes: the collector in this network namespace, each switch in the switch's namespace.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
-use super::configs::{SWITCH_API, TRANSLATOR_API};
-use super::plan::{MANAGEMENT, namespace};
+use super::configs::TRANSLATOR_API;
+use super::managed;
+use super::plan::{MANAGEMENT, SWITCH_API, namespace};
 use super::state::{Directory, State};
 use super::topology::Topology;
 use crate::program::Program;
 use terminal::CliError;
+
+/// The collector's configuration in the directory of a lab.
+pub(crate) const COLLECTOR_FILE: &str = "collector.toml";
+/// Maximum time until the switches have what the intents say; it includes the time in which the last packet with INT leaves.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running lab.
 #[derive(Debug)]
@@ -69,6 +79,30 @@ impl Lab {
         self.ask(&self.topology.switches[index].name, || self.program.get(SWITCH_API, "/switch"))
     }
 
+    /// The rules of a switch with a manager.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn rules(&self, index: usize) -> Result<Value, CliError> {
+        self.ask(&self.topology.switches[index].name, || self.program.get(SWITCH_API, "/switch/rules"))
+    }
+
+    /// What the manager says of each intent, and of each switch that is not as it should be; nothing in a lab without a manager.
+    pub(crate) fn managed(&self) -> Vec<String> {
+        if !managed::is_managed(&self.topology.file) {
+            return Vec::new();
+        }
+        let list = |list: &str| {
+            let view = self.collector(&format!("/{list}")).unwrap_or_default();
+            view[list].as_array().cloned().unwrap_or_default()
+        };
+        let (intents, devices) = (list("intents"), list("devices"));
+        let text = |view: &Value, key: &str| view[key].as_str().unwrap_or_default().to_owned();
+        let intent = |intent: &Value| format!("intent {}: {}", text(intent, "name"), text(intent, "state"));
+        let others = devices.iter().filter(|device| device["state"] != "in_sync").map(says);
+        intents.iter().map(intent).chain(others).collect()
+    }
+
     /// `POST /api/v1{path}`.
     ///
     /// # Errors
@@ -90,6 +124,13 @@ impl Lab {
             self.program.check(&text, &name).map_err(CliError::new)?;
             files.push((name, text));
         }
+        let managed = managed::is_managed(&self.topology.file);
+        if managed {
+            let (listen, path) = (self.state.listen, self.directory.path());
+            let text = super::configs::collector(&self.topology, listen, path, conditions);
+            self.program.check(&text, COLLECTOR_FILE).map_err(CliError::new)?;
+            files.push((COLLECTOR_FILE.to_owned(), text));
+        }
         for (name, text) in files {
             self.directory.write(&name, text.as_bytes())?;
         }
@@ -97,7 +138,31 @@ impl Lab {
         for index in 0..self.topology.switches.len() {
             self.post(index, "/config/reload")?;
         }
+        if managed {
+            self.program.post(&self.state.api, "/config/reload")?;
+            self.wait_for_manager()?;
+        }
         Ok(())
+    }
+
+    /// Waits until the switches have what the intents say.
+    ///
+    /// # Errors
+    /// An intent is refused, or a switch does not follow in time; the message says why.
+    pub(crate) fn wait_for_manager(&self) -> Result<(), CliError> {
+        let start = Instant::now();
+        let wanted = managed::wanted(&self.topology.file, self.state.conditions.mode.as_deref());
+        loop {
+            let [intents, devices] = ["intents", "devices"].map(|list| {
+                let view = self.collector(&format!("/{list}"))?;
+                Ok::<_, CliError>(view[list].as_array().cloned().unwrap_or_default())
+            });
+            let Some(reason) = awaited(&wanted, &intents?, &devices?)? else { return Ok(()) };
+            if start.elapsed() > TIMEOUT {
+                return Err(CliError::new(format!("the manager has not finished: {reason}")));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
     }
 
     /// The status of the aggregator.
@@ -125,5 +190,68 @@ impl Lab {
         let response = nic::netns::within(&self.namespace(name), question);
         let failed = |error: String| CliError::new(format!("{name}: {error}"));
         response.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+    }
+}
+
+/// An intent or a device, and its state in one sentence.
+fn says(view: &Value) -> String {
+    let text = |key: &str| view[key].as_str().unwrap_or_default();
+    format!("{}: {}", text("name"), text("text"))
+}
+
+/// What the manager has not reached yet, in one sentence; `None`: nothing.
+///
+/// # Errors
+/// An intent is refused.
+fn awaited(
+    wanted: &[[Option<String>; 2]],
+    intents: &[Value],
+    devices: &[Value],
+) -> Result<Option<String>, CliError> {
+    let in_file: Vec<&Value> = intents.iter().filter(|intent| intent["origin"] == "file").collect();
+    let is_taken = |[name, mode]: &[Option<String>; 2]| {
+        let of_name = in_file.iter().find(|intent| intent["name"].as_str() == name.as_deref());
+        of_name.is_some_and(|intent| mode.is_none() || intent["intent"]["mode"].as_str() == mode.as_deref())
+    };
+    if in_file.len() != wanted.len() || !wanted.iter().all(is_taken) {
+        return Ok(Some("it has not read its intents yet".to_owned()));
+    }
+    if let Some(refused) = intents.iter().find(|intent| intent["state"] == "refused") {
+        return Err(CliError::new(format!("the manager refuses the intent {}", says(refused))));
+    }
+    let device = devices.iter().find(|device| device["state"] != "in_sync");
+    let intent = intents.iter().find(|intent| intent["state"] == "pending");
+    Ok(device.or(intent).map(says))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_intent_ends_the_wait_and_a_pending_one_or_a_device_does_not() {
+        let view = |name: &str, state: &str| json!({"name": name, "state": state, "text": "why"});
+        let text = |intents: &[Value], devices: &[Value]| {
+            awaited(&[], intents, devices).map_err(|error| error.to_string())
+        };
+        let there = [view("s1", "in_sync")];
+        assert_eq!(text(&[view("a", "complete"), view("b", "stopped")], &there), Ok(None));
+        assert_eq!(text(&[view("a", "pending")], &there), Ok(Some("a: why".to_owned())));
+        assert_eq!(text(&[], &[view("s1", "drift")]), Ok(Some("s1: why".to_owned())));
+        let refused = text(&[view("a", "refused")], &[view("s1", "drift")]);
+        assert_eq!(refused, Err("the manager refuses the intent a: why".to_owned()));
+        // Intents of the file are there before anything else counts.
+        let not_read = Ok(Some("it has not read its intents yet".to_owned()));
+        let wanted = [[Some("a".to_owned()), Some("sf".to_owned())]];
+        let text = |mode: &str| {
+            let intent =
+                json!({"name": "a", "origin": "file", "state": "complete", "intent": {"mode": mode}});
+            awaited(&wanted, &[intent], &there).map_err(|error| error.to_string())
+        };
+        assert_eq!([text("md"), text("sf")], [not_read.clone(), Ok(None)]);
+        let old = [json!({"name": "a", "origin": "file", "state": "complete"})];
+        assert_eq!(awaited(&[], &old, &there).map_err(|error| error.to_string()), not_read);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ const NAMESPACES: &str = "/run/netns";
 pub(crate) struct State {
     /// URL of the collector's API, such as `http://127.0.0.1:8080`.
     pub(crate) api: String,
+    /// Address of the collector's API in its configuration: the port may be 0.
+    pub(crate) listen: SocketAddr,
     /// Path of the topology file, as given on the command line.
     pub(crate) file: String,
     /// Faults and measurement mode.

@@ -12,9 +12,10 @@ use super::conditions::Conditions;
 use super::configs;
 use super::down::{self, ip};
 use super::load;
+use super::managed;
 use super::plan::{MANAGEMENT, Step, namespace, steps};
 use super::program::Program;
-use super::remote::Lab;
+use super::remote::{COLLECTOR_FILE, Lab};
 use super::state::{self, Directory, State, TOPOLOGY};
 use super::topology::Topology;
 use terminal::CliError;
@@ -75,11 +76,12 @@ fn make(
     api: Option<SocketAddr>,
 ) -> Result<Lab, CliError> {
     let wanted = api.or_else(|| configs::written_api(topology));
-    let settings = configs::collector(topology, free(wanted.unwrap_or(API.into())), directory.path());
+    let listen = free(wanted.unwrap_or(API.into()));
+    let settings = configs::collector(topology, listen, directory.path(), &Conditions::default());
     let text = fs::read(file)
         .map_err(|error| CliError::io(format!("cannot read {}", file.display()), error, "try again"))?;
     directory.write(TOPOLOGY, &text)?;
-    directory.write("collector.toml", settings.as_bytes())?;
+    directory.write(COLLECTOR_FILE, settings.as_bytes())?;
     for (index, switch) in topology.switches.iter().enumerate() {
         directory.write(
             &format!("{}.toml", switch.name),
@@ -109,9 +111,12 @@ fn make(
         children.push(StartedProcess::new(directory, "translator", Some(&inside))?);
     }
     let api = children[0].address()?;
-    let state = State { api, file: file.display().to_string(), conditions: Conditions::default() };
+    let state = State { api, listen, file: file.display().to_string(), conditions: Conditions::default() };
     let lab = Lab::new(program, directory.clone(), topology.clone(), state.clone());
     wait(&lab, &mut children)?;
+    if managed::is_managed(&topology.file) {
+        lab.wait_for_manager()?;
+    }
     directory.save(&state)?;
     Ok(lab)
 }
@@ -182,7 +187,7 @@ fn execute(step: &Step) -> Result<(), CliError> {
 }
 
 /// A started process of the lab.
-struct StartedProcess {
+pub(crate) struct StartedProcess {
     name: String,
     child: Child,
     log: std::path::PathBuf,
@@ -190,13 +195,13 @@ struct StartedProcess {
 
 impl StartedProcess {
     /// Starts `hopwise run -c NAME.toml`, in a namespace or in the current one; its output goes to NAME.log.
-    fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
+    pub(crate) fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
         let failed = |error| {
             CliError::io(format!("cannot start {name}"), error, "check that this program's file still exists")
         };
         let program = std::env::current_exe().map_err(failed)?;
         let log = directory.file(&format!("{name}.log"));
-        let output = fs::File::create(&log).map_err(failed)?;
+        let output = fs::File::options().create(true).append(true).open(&log).map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;
         let mut command = Command::new(program);
         command.arg("run").arg("-c").arg(directory.file(&format!("{name}.toml")));
@@ -212,7 +217,7 @@ impl StartedProcess {
 
     /// # Errors
     /// It has exited; the message has the last lines of its log.
-    fn is_running(&mut self) -> Result<(), CliError> {
+    pub(crate) fn is_running(&mut self) -> Result<(), CliError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             _ => Err(CliError::new(format!("{} has ended:\n{}", self.name, self.log()))),

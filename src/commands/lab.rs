@@ -1,5 +1,6 @@
 //! The functions of this program that `hopwise lab` needs: its configuration and its API.
 
+use manager::intent::IntentSettings;
 use serde_json::{Value, json};
 use settings::{
     read::{Node, Reader},
@@ -10,7 +11,7 @@ use terminal::CliError;
 use super::client::Client;
 use crate::{
     api::pages,
-    config::{Settings, check, switch::WatchSettings},
+    config::{Settings, check, manager::check_intents, switch::WatchSettings},
 };
 
 /// This program.
@@ -30,6 +31,13 @@ impl lab::Program for Program {
 
     fn read_watch(&self, node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Shown> {
         WatchSettings::read(node, reader).map(|watch| watch.show())
+    }
+
+    fn check_intents(&self, root: &Node<'_>, reader: &mut Reader<'_>) {
+        let Some(node) = root.get_ref().get("intents") else { return };
+        if let Some(intents) = Vec::<IntentSettings>::read(node, reader) {
+            check_intents(&intents, true, root, reader);
+        }
     }
 
     fn get(&self, url: &str, path: &str) -> Result<Value, CliError> {

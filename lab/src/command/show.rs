@@ -9,6 +9,7 @@ use crate::conditions::ActiveFault;
 use crate::down::{self, Removed};
 use crate::program::Program;
 use crate::remote::Lab;
+use crate::restart::Restarted;
 use crate::state;
 use crate::topology::{Node, Topology, entry};
 use crate::traffic::Figures;
@@ -136,6 +137,15 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
     print(&table.render())
 }
 
+/// Says that a switch runs again.
+pub(super) fn restarted(switch: &str, Restarted { start, filled }: Restarted) -> Result<(), CliError> {
+    let filled = match filled {
+        Some(time) => format!("; {} ms later its manager had given it its rules", time.as_millis()),
+        None => String::new(),
+    };
+    line(&format!("{switch} was killed and started again in {} ms{filled}.", start.as_millis()))
+}
+
 /// Shows the state of a lab. Exit code 1 if a process of it does not answer.
 pub(super) fn status(
     named: Option<&str>,
@@ -203,6 +213,9 @@ fn status_text(
     let faults: Vec<String> = lab.state.conditions.faults.iter().map(ActiveFault::describe).collect();
     let faults = if faults.is_empty() { "none".to_owned() } else { faults.join("; ") };
     out += &format!("  faults: {faults}\n");
+    for says in lab.managed() {
+        out += &format!("  {says}\n");
+    }
     match collector {
         Ok(status) => {
             let received = status["loss_budget"]

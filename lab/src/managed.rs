@@ -1,0 +1,233 @@
+//! A managed lab: its switches start without rules, and the manager in the collector's process makes rules of the intents.
+
+use std::path::Path;
+
+use settings::setting::Shown;
+
+use crate::file::{LabFile, Verbatim};
+use crate::plan::{SWITCH_API, namespace};
+use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
+use crate::topology::{Node, Port, Topology};
+
+/// The key of the file by which the switches are configured one by one, without a manager.
+pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
+    let role = file.switch.as_ref().is_some_and(|Verbatim(keys)| get_at(keys, &["role"]).is_some());
+    let of_a_switch = |has: fn(&crate::file::SwitchSettings) -> bool| file.switches.iter().any(has);
+    let keys = [
+        ("watch", !file.watch.is_empty()),
+        ("filter", !file.filter.is_empty()),
+        ("watch of [[switches]]", of_a_switch(|switch| switch.watch.is_some())),
+        ("filter of [[switches]]", of_a_switch(|switch| switch.filter.is_some())),
+        ("l4_checksum of [[switches]]", of_a_switch(|switch| switch.l4_checksum.is_some())),
+        ("role of [switch]", role),
+    ];
+    keys.into_iter().find_map(|(key, written)| written.then_some(key))
+}
+
+/// Whether a manager configures the switches.
+pub(crate) fn is_managed(file: &LabFile) -> bool {
+    unmanaged_by(file).is_none()
+}
+
+/// The intents in a measurement mode; `None`: as in the file.
+fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
+    let written = file.intents.as_ref().map(|written| written.iter().map(|Verbatim(intent)| intent.clone()));
+    let intents: Vec<Shown> = written.map_or_else(|| vec![everything()], Iterator::collect);
+    match mode {
+        None => intents,
+        Some("off") => Vec::new(),
+        Some(mode) => intents.into_iter().map(|intent| in_mode(intent, mode)).collect(),
+    }
+}
+
+/// Without intents in the file: UDP and TCP between all hosts, with INT-MD. A link without a rate has no utilization.
+fn everything() -> Shown {
+    let list = |words: &[&str]| Shown::List(words.iter().map(|word| plain(*word)).collect());
+    table([
+        ("name", plain("all")),
+        ("match", table([("proto", list(&["udp", "tcp"]))])),
+        ("watch", list(&["flow_path", "flow_latency", "hop_latency", "queue_occupancy"])),
+        ("mode", plain("md")),
+    ])
+}
+
+/// The name and the mode of each intent, as far as they are written.
+pub(crate) fn wanted(file: &LabFile, mode: Option<&str>) -> Vec<[Option<String>; 2]> {
+    let key = |intent: &Shown, key: &str| get_at(intent, &[key]).and_then(text).map(str::to_owned);
+    intents(file, mode).iter().map(|intent| ["name", "mode"].map(|name| key(intent, name))).collect()
+}
+
+/// The intent in another mode. SF-INT does not give the latency of a flow.
+fn in_mode(mut intent: Shown, mode: &str) -> Shown {
+    if let Shown::Table(keys) = &mut intent {
+        set(keys, "mode", plain(mode));
+        let watch = keys.iter_mut().find(|(key, _)| key == "watch");
+        if mode == "sf"
+            && let Some((_, Shown::List(metrics))) = watch
+        {
+            metrics.retain(|metric| text(metric) != Some("flow_latency"));
+        }
+    }
+    intent
+}
+
+/// Adds the manager, the inventory and the intents to the collector's configuration. `reports`: where switches send reports.
+pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>, reports: &str, dir: &Path) {
+    let collector = table([("address", plain(reports))]);
+    set_at(settings, &["manager", "collectors"], Shown::List(vec![collector]));
+    set_at(settings, &["manager", "namespace"], plain(namespace(&topology.name, "{device}")));
+    default_at(settings, &["manager", "clocks"], plain("synchronised"));
+    default_at(settings, &["manager", "calm"], plain("100ms"));
+    let state = dir.join("manager.sqlite");
+    default_at(settings, &["manager", "state"], plain(state.to_string_lossy()));
+    // The encoding is one of the whole domain.
+    for (key, path) in [("l4_checksum", &["l4_checksum"][..]), ("dscp", &["mark", "dscp"])] {
+        let written = topology.file.switch.as_ref().and_then(|Verbatim(keys)| get_at(keys, path));
+        if let Some(value) = written {
+            default_at(settings, &["manager", key], value.clone());
+        }
+    }
+    set_at(settings, &["inventory"], inventory(topology));
+    set_at(settings, &["intents"], Shown::List(intents(&topology.file, mode)));
+}
+
+/// The network, as the manager reads it.
+fn inventory(topology: &Topology) -> Shown {
+    let devices = topology.switches.iter().map(|switch| {
+        table([
+            ("name", plain(switch.name.as_str())),
+            ("node", plain(switch.node)),
+            ("address", plain(SWITCH_API)),
+            ("ports", plain(switch.ports.len())),
+        ])
+    });
+    let ports = || {
+        let all = topology.switches.iter();
+        all.flat_map(|switch| switch.ports.iter().map(move |port| (switch.name.as_str(), port)))
+    };
+    let end = |(name, port): (&str, &Port)| plain(format!("{name}:{}", port.number));
+    let links = (0..topology.links.len()).filter_map(|link| {
+        let ends: Vec<Shown> = ports().filter(|(_, port)| port.link == link).map(end).collect();
+        (ends.len() == 2).then(|| table([("between", Shown::List(ends))]))
+    });
+    let hosts = ports().filter_map(|(name, port)| {
+        let Node::Host(index) = port.peer else { return None };
+        let host = &topology.hosts[index];
+        let addresses = host.addresses.iter().map(|address| plain(address.ip.to_string()));
+        let addresses = Shown::List(addresses.collect());
+        Some(table([
+            ("name", plain(host.name.as_str())),
+            ("addresses", addresses),
+            ("at", end((name, port))),
+        ]))
+    });
+    Shown::Table(vec![
+        entry("devices", Shown::List(devices.collect())),
+        entry("links", Shown::List(links.collect())),
+        entry("hosts", Shown::List(hosts.collect())),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conditions::Conditions;
+    use crate::configs;
+    use crate::program::Lenient;
+
+    const FILE: &str = "name = \"t\"
+        [[hosts]]
+        name = \"h1\"
+        address = \"10.0.1.1\"
+        [[hosts]]
+        name = \"h2\"
+        address = \"10.0.2.1\"
+        address6 = \"fd00:2::1\"
+        [[switches]]
+        name = \"s1\"
+        node = 11
+        [[switches]]
+        name = \"s2\"
+        [[links]]
+        between = [\"h1\", \"s1\"]
+        [[links]]
+        between = [\"s1\", \"s2\"]
+        [[links]]
+        between = [\"h2\", \"s2\"]
+        [switch]
+        l4_checksum = \"leave\"
+        [collector.manager]
+        drain = \"1s\"";
+
+    fn topology(more: &str) -> Topology {
+        crate::load::parse(&format!("{FILE}\n{more}"), "t.toml", &Lenient)
+            .map_err(|error| error.to_string())
+            .unwrap()
+    }
+
+    fn collector(topology: &Topology, mode: Option<&str>) -> String {
+        let conditions = Conditions { mode: mode.map(str::to_owned), ..Conditions::default() };
+        configs::collector(topology, "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"), &conditions)
+    }
+
+    #[test]
+    fn the_collector_gets_manager_inventory_and_intents_and_the_switches_get_none() {
+        let topology = topology("");
+        let text = collector(&topology, None);
+        let begin = text.find("[manager]").unwrap();
+        let end = text.find("[collector.postcards]").unwrap_or(text.len());
+        let expected = "\
+[manager]
+drain = \"1s\"
+namespace = \"hw-t-{device}\"
+clocks = \"synchronised\"
+calm = \"100ms\"
+state = \"/run/x/manager.sqlite\"
+l4_checksum = \"leave\"
+
+[[manager.collectors]]
+address = \"172.31.255.1:32766\"
+
+";
+        assert!(text[begin..end].starts_with(expected), "{text}");
+        for part in [
+            "[[inventory.devices]]\nname = \"s1\"\nnode = 11\naddress = \"127.0.0.1:8080\"\nports = 2\n",
+            "[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n",
+            "[[inventory.hosts]]\nname = \"h2\"\naddresses = [\"10.0.2.1\", \"fd00:2::1\"]\nat = \"s2:2\"\n",
+            "[[intents]]\nname = \"all\"\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let switch = configs::switch(&topology, 0, &Conditions::default());
+        assert!(switch.contains("[switch.managed]\n"), "{switch}");
+        assert!(!switch.contains("reports") && !switch.contains("watch"), "{switch}");
+    }
+
+    #[test]
+    fn a_mode_is_that_of_every_intent_and_off_removes_them() {
+        let intents = "[[intents]]\nname = \"a\"\nmode = \"md\"\n[[intents]]\nname = \"b\"\n";
+        let text = collector(&topology(intents), Some("sf"));
+        assert_eq!(text.matches("mode = \"sf\"\n").count(), 2, "{text}");
+        assert!(!text.contains("mode = \"md\""), "{text}");
+        assert!(collector(&topology(intents), Some("off")).contains("intents = []\n"));
+        // SF-INT does not give the latency of a flow.
+        let watch = |mode: &str| collector(&topology(""), Some(mode)).contains("\"flow_latency\"");
+        assert_eq!(["md", "sf"].map(watch), [true, false]);
+    }
+
+    #[test]
+    fn a_watchlist_in_the_file_leaves_the_manager_out() {
+        let topology = topology("").file;
+        assert_eq!(unmanaged_by(&topology), None);
+        for (more, key) in
+            [("[[watch]]\nmode = \"md10\"", "watch"), ("[[filter]]\nalgorithm = \"noop\"", "filter")]
+        {
+            let text = FILE.replace("[collector.manager]\n        drain = \"1s\"", "[collector]");
+            let topology = crate::load::parse(&format!("{text}\n{more}"), "t.toml", &Lenient)
+                .map_err(|error| error.to_string())
+                .unwrap();
+            assert_eq!(unmanaged_by(&topology.file), Some(key));
+            assert!(!collector(&topology, None).contains("manager"));
+        }
+    }
+}

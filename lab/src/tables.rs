@@ -1,0 +1,63 @@
+//! Values of configuration files, as nested tables.
+
+use settings::setting::Shown;
+
+/// A key and its value.
+pub(crate) fn entry(name: &str, value: Shown) -> (String, Shown) {
+    (name.to_owned(), value)
+}
+
+/// A plain value.
+pub(crate) fn plain(value: impl Into<serde_json::Value>) -> Shown {
+    Shown::Plain(value.into())
+}
+
+/// A table.
+pub(crate) fn table<const N: usize>(entries: [(&str, Shown); N]) -> Shown {
+    Shown::Table(entries.into_iter().map(|(key, value)| entry(key, value)).collect())
+}
+
+/// A text.
+pub(crate) fn text(value: &Shown) -> Option<&str> {
+    match value {
+        Shown::Plain(value) => value.as_str(),
+        _ => None,
+    }
+}
+
+/// Sets a key of a table.
+pub(crate) fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
+    match entries.iter_mut().find(|(known, _)| known == key) {
+        Some((_, known)) => *known = value,
+        None => entries.push(entry(key, value)),
+    }
+}
+
+/// The value under `path` of nested tables.
+pub(crate) fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
+    path.iter().try_fold(table, |table, key| match table {
+        Shown::Table(entries) => entries.iter().find(|(known, _)| known == key).map(|(_, value)| value),
+        _ => None,
+    })
+}
+
+/// Sets the value under `path` of nested tables; creates missing tables.
+pub(crate) fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
+    let (Shown::Table(entries), [key, below @ ..]) = (table, path) else { return };
+    if below.is_empty() {
+        return set(entries, key, value);
+    }
+    if !entries.iter().any(|(known, _)| known == key) {
+        entries.push(entry(key, Shown::Table(Vec::new())));
+    }
+    if let Some((_, inner)) = entries.iter_mut().find(|(known, _)| known == key) {
+        set_at(inner, below, value);
+    }
+}
+
+/// Sets the value under `path` of nested tables, unless it is there.
+pub(crate) fn default_at(table: &mut Shown, path: &[&str], value: Shown) {
+    if get_at(table, path).is_none() {
+        set_at(table, path, value);
+    }
+}
