@@ -1,0 +1,91 @@
+//! Pauses between attempts.
+
+/// Nanoseconds.
+pub type Nanos = u64;
+
+const SECOND: Nanos = 1_000_000_000;
+/// The first pause is at most this long.
+const FIRST: Nanos = SECOND / 10;
+/// No pause of ours is longer.
+const LONGEST: Nanos = 30 * SECOND;
+/// A server that asks for more is asked again after this.
+const LONGEST_ASKED: Nanos = 600 * SECOND;
+
+/// Exponential back-off with full jitter: the pause is random below a bound that doubles, so that many clients of a server that
+/// returns do not all return in the same moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    failures: u32,
+    random: u64,
+}
+
+impl Backoff {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { failures: 0, random: seed }
+    }
+
+    /// An attempt succeeded.
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The pause after one more failure; at least what the server asked for.
+    pub(crate) fn pause(&mut self, asked: Option<Nanos>) -> Nanos {
+        let bound = (FIRST << self.failures.min(16)).min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        self.below(bound).max(asked.unwrap_or(0).min(LONGEST_ASKED))
+    }
+
+    /// The pause after refused credentials: somebody has to do something, and servers lock out clients that insist.
+    pub(crate) fn long_pause(&mut self, asked: Option<Nanos>) -> Nanos {
+        (LONGEST + self.below(LONGEST)).max(asked.unwrap_or(0).min(LONGEST_ASKED))
+    }
+
+    /// SplitMix64.
+    fn below(&mut self, bound: Nanos) -> Nanos {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_begin_again() {
+        let longest = |failures: u32| {
+            let pauses = (0..2000).map(|seed| {
+                let mut backoff = Backoff::new(seed);
+                backoff.failures = failures;
+                backoff.pause(None)
+            });
+            pauses.max().unwrap_or(0)
+        };
+        for (failures, bound) in [
+            (0, SECOND / 10),
+            (1, SECOND / 5),
+            (4, 8 * SECOND / 5),
+            (9, 30 * SECOND),
+            (u32::MAX, 30 * SECOND),
+        ] {
+            let longest = longest(failures);
+            assert!(longest < bound && longest > bound / 100 * 95, "{failures}: {longest}");
+        }
+        let mut backoff = Backoff::new(1);
+        (0..20).for_each(|_| assert!(backoff.pause(None) < 30 * SECOND));
+        backoff.reset();
+        assert!(backoff.pause(None) < SECOND / 10);
+    }
+
+    #[test]
+    fn a_server_is_not_asked_before_it_wants_to_be() {
+        let mut backoff = Backoff::new(1);
+        assert_eq!(backoff.pause(Some(5 * SECOND)), 5 * SECOND);
+        assert_eq!(backoff.pause(Some(u64::MAX)), LONGEST_ASKED);
+        assert!((LONGEST..2 * LONGEST).contains(&backoff.long_pause(None)));
+    }
+}

@@ -1,0 +1,136 @@
+//! How far an exporter has come in a stream.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A place between two records of a stream: before record `row` of file `file`. Both only grow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Position {
+    /// Number of the file.
+    pub file: u64,
+    /// Number of the record in it.
+    pub row: u64,
+}
+
+/// What is kept across restarts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cursor {
+    /// Every record before is settled: delivered, or rejected with its reason.
+    pub settled: Position,
+    /// End of the batch that may have been sent since. A restart sends the records up to here as the same batch, so that a server
+    /// that recognises batches recognises this one.
+    pub batch_end: Option<Position>,
+}
+
+/// The text is not that of a cursor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoCursor;
+
+impl fmt::Display for NoCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "not a cursor of version 1, or damaged; delete the file to export all that is stored once more",
+        )
+    }
+}
+
+impl std::error::Error for NoCursor {}
+
+const HEAD: &str = "hopwise cursor 1";
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.row)
+    }
+}
+
+impl FromStr for Position {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let (file, row) = text.split_once(':').ok_or(NoCursor)?;
+        let number = |text: &str| -> Result<u64, NoCursor> {
+            let number: u64 = text.parse().map_err(|_| NoCursor)?;
+            // One text for each position: no sign, no leading zero.
+            if number.to_string() == text { Ok(number) } else { Err(NoCursor) }
+        };
+        Ok(Self { file: number(file)?, row: number(row)? })
+    }
+}
+
+/// The content of a cursor's file. Its last line is `end`: a file that was cut off is not read as another cursor.
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEAD}\nsettled {}", self.settled)?;
+        if let Some(end) = self.batch_end {
+            writeln!(f, "batch_end {end}")?;
+        }
+        writeln!(f, "end")
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let rest = text.strip_prefix(HEAD).and_then(|text| text.strip_prefix('\n')).ok_or(NoCursor)?;
+        let rest = rest.strip_suffix("\nend\n").ok_or(NoCursor)?;
+        let mut lines = rest.split('\n');
+        let settled = lines.next().and_then(|line| line.strip_prefix("settled ")).ok_or(NoCursor)?.parse()?;
+        let batch_end = match lines.next() {
+            Some(line) => Some(line.strip_prefix("batch_end ").ok_or(NoCursor)?.parse()?),
+            None => None,
+        };
+        if lines.next().is_some() || batch_end.is_some_and(|end| end < settled) {
+            return Err(NoCursor);
+        }
+        Ok(Self { settled, batch_end })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::rng::Rng;
+
+    fn position(file: u64, row: u64) -> Position {
+        Position { file, row }
+    }
+
+    #[test]
+    fn a_cursor_survives_its_text() {
+        let cursor = Cursor { settled: position(7, 12), batch_end: Some(position(8, 3)) };
+        assert_eq!(cursor.to_string(), "hopwise cursor 1\nsettled 7:12\nbatch_end 8:3\nend\n");
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        let cursor = Cursor { batch_end: None, ..cursor };
+        assert_eq!(cursor.to_string(), "hopwise cursor 1\nsettled 7:12\nend\n");
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+    }
+
+    #[test]
+    fn a_damaged_text_is_no_cursor() {
+        let whole =
+            Cursor { settled: position(u64::MAX, 12), batch_end: Some(position(u64::MAX, 13)) }.to_string();
+        for end in 0..whole.len() {
+            assert_eq!(whole[..end].parse::<Cursor>(), Err(NoCursor), "{:?}", &whole[..end]);
+        }
+        for wrong in [
+            "settled 2:1\nbatch_end 1:9",
+            "settled +1:2",
+            "settled 1:02",
+            "settled 1",
+            "settled 1:2\nmore 1:2",
+            "settled 1:2\n",
+        ] {
+            assert_eq!(format!("{HEAD}\n{wrong}\nend\n").parse::<Cursor>(), Err(NoCursor), "{wrong}");
+        }
+        for seed in 0..5_000 {
+            let mut bytes = whole.clone().into_bytes();
+            Rng(seed).corrupt(&mut bytes);
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            if let Ok(cursor) = text.parse::<Cursor>() {
+                assert_eq!(cursor.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! The way of one stream to one server.
+
+mod batch;
+mod notice;
+#[cfg(test)]
+mod tests;
+
+use self::batch::{Batch, Lane, LaneState};
+pub use self::notice::Notice;
+use self::notice::Notices;
+use crate::backoff::{Backoff, Nanos};
+use crate::cursor::{Cursor, Position};
+use crate::ledger::Ledger;
+use crate::outcome::Outcome;
+
+/// A record that has a key: records with the same key stay in order.
+pub trait Keyed {
+    /// The key, as a hash of it.
+    fn key(&self) -> u64;
+}
+
+/// Number of a request. Its answer carries it; late answers are recognised by it.
+pub type RequestId = u64;
+
+/// How to deliver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// A batch has at most so many records.
+    pub records: usize,
+    /// A batch has at most so many bytes, as the reader counts them.
+    pub bytes: usize,
+    /// How long to wait for a batch to fill.
+    pub linger: Nanos,
+    /// How often to look for new records, while there are none.
+    pub poll: Nanos,
+    /// How long to wait for an answer.
+    pub timeout: Nanos,
+    /// Requests in flight at most, each with keys of its own.
+    pub lanes: usize,
+    /// Save the end of a batch before it is sent, so that a repeat after a crash has the same border.
+    pub announce: bool,
+}
+
+impl Default for Settings {
+    /// Batches of 10,000 records or 900 kB, at most a second old.
+    fn default() -> Self {
+        const SECOND: Nanos = 1_000_000_000;
+        Self {
+            records: 10_000,
+            bytes: 900_000,
+            linger: SECOND,
+            poll: SECOND / 2,
+            timeout: 30 * SECOND,
+            lanes: 1,
+            announce: true,
+        }
+    }
+}
+
+/// What to do next. Each action has one result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Read the records from `from` on; then [`Delivery::page`] or [`Delivery::not_read`].
+    Read {
+        /// The first one.
+        from: Position,
+        /// All before this position, whatever their number: they are a batch that may have been sent.
+        until: Option<Position>,
+        /// Otherwise at most so many records,
+        records: usize,
+        /// and so many bytes, but at least one record.
+        bytes: usize,
+    },
+    /// Send these records of [`Delivery::batch`], in this order; then [`Delivery::answer`].
+    Send {
+        /// Repeat it in the answer.
+        request: RequestId,
+        /// Indices in the batch.
+        records: Vec<usize>,
+    },
+    /// Keep a record that the server will never take, with its words; then [`Delivery::kept`].
+    Reject {
+        /// Index in the batch.
+        record: usize,
+        /// The server's words.
+        words: String,
+    },
+    /// Save the cursor, so that it survives a crash; then [`Delivery::saved`].
+    Save(Cursor),
+}
+
+/// Records that were read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page<R> {
+    /// The records, in the order of the stream.
+    pub records: Vec<R>,
+    /// Where the next page begins.
+    pub end: Position,
+    /// Records after `from` that had been deleted.
+    pub expired: u64,
+    /// There are no more records now.
+    pub is_last: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// There is no batch: it is read, or awaited until then.
+    Reading { not_before: Nanos, fills_until: Option<Nanos> },
+    /// The end of the batch is to be saved, not before then.
+    Announcing { not_before: Nanos },
+    /// Requests are in flight.
+    Sending,
+    /// Everything is settled; the cursor is to be saved, not before then.
+    Saving { not_before: Nanos },
+    /// Nothing happens any more.
+    Stopped,
+}
+
+/// Leads one stream to one server. See the [crate](crate).
+#[derive(Debug)]
+pub struct Delivery<R> {
+    settings: Settings,
+    cursor: Cursor,
+    step: Step,
+    batch: Batch<R>,
+    /// The page after the batch.
+    next: Option<Page<R>>,
+    /// A read, a save, a rejected record without a result yet.
+    reading: bool,
+    saving: bool,
+    keeping: bool,
+    /// A read ahead found nothing more, or failed.
+    read_ahead: bool,
+    last_request: RequestId,
+    /// For reads and saves, which concern the own disk.
+    local: Backoff,
+    stop_at: Option<Nanos>,
+    ledger: Ledger,
+    notices: Notices,
+    last_success: Option<Nanos>,
+    rejected_in_a_row: u64,
+}
+
+/// After so many rejected records and none delivered, it is more likely the stream than the records that the server does not like. Then
+/// each further one is followed by a long pause, so that somebody can mend it before the rest is rejected, too.
+const SUSPICIOUS: u64 = 32;
+
+impl<R: Keyed> Delivery<R> {
+    /// Goes on at `cursor`. `seed`: for the pauses between attempts.
+    pub fn new(settings: Settings, cursor: Cursor, seed: u64) -> Self {
+        let lanes = (0..settings.lanes.max(1) as u64).map(|lane| Lane::new(seed ^ (lane + 1) << 48));
+        let cursor = Cursor { batch_end: cursor.batch_end.filter(|end| *end > cursor.settled), ..cursor };
+        Self {
+            settings,
+            cursor,
+            step: Step::Reading { not_before: 0, fills_until: None },
+            batch: Batch::new(lanes.collect(), cursor.settled),
+            next: None,
+            reading: false,
+            saving: false,
+            keeping: false,
+            read_ahead: true,
+            last_request: 0,
+            local: Backoff::new(seed),
+            stop_at: None,
+            ledger: Ledger::default(),
+            notices: Notices::default(),
+            last_success: None,
+            rejected_in_a_row: 0,
+        }
+    }
+
+    /// The records of the batch, to which indices refer.
+    pub fn batch(&self) -> &[R] {
+        &self.batch.records
+    }
+
+    /// The cursor as it was last asked to be saved.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// What became of the records.
+    pub fn ledger(&self) -> Ledger {
+        let next = self.next.as_ref().map_or(0, |page| page.records.len());
+        Ledger { held: self.batch.open + next as u64, ..self.ledger }
+    }
+
+    /// When a request was last answered for each of its records.
+    pub fn last_success(&self) -> Option<Nanos> {
+        self.last_success
+    }
+
+    /// Why the last request failed, while none has succeeded since.
+    pub fn last_error(&self) -> Option<&str> {
+        self.notices.last_error()
+    }
+
+    /// What people should read in the log.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        self.notices.drain()
+    }
+
+    /// New records were committed: there is no need to wait for the next look.
+    pub fn wake(&mut self, now: Nanos) {
+        if let Step::Reading { not_before, fills_until: None } = &mut self.step {
+            *not_before = (*not_before).min(now);
+        }
+        self.read_ahead = true;
+    }
+
+    /// No more batches; the one in flight may be completed for as long as `grace`.
+    pub fn stop(&mut self, now: Nanos, grace: Nanos) {
+        self.stop_at.get_or_insert(now.saturating_add(grace));
+        self.next = self.next.take().and_then(|page| {
+            self.ledger.read -= page.records.len() as u64;
+            None
+        });
+    }
+
+    /// It has stopped: there is no further action.
+    pub fn is_stopped(&self) -> bool {
+        self.step == Step::Stopped
+    }
+
+    /// When to call [`Delivery::poll`] again, if nothing else happens; `None`: when a result comes.
+    pub fn wake_at(&self) -> Option<Nanos> {
+        let step = match self.step {
+            Step::Reading { not_before, .. } if !self.reading => Some(not_before),
+            Step::Announcing { not_before } | Step::Saving { not_before } if !self.saving => Some(not_before),
+            Step::Sending => self.batch.lanes.iter().filter_map(Lane::wake_at).min(),
+            _ => None,
+        };
+        let stop = self.stop_at.filter(|_| !self.is_stopped());
+        step.into_iter().chain(stop).min()
+    }
+
+    /// The next action. Call it until it has none, after each result and at [`Delivery::wake_at`].
+    pub fn poll(&mut self, now: Nanos) -> Option<Action> {
+        if self.stop_at.is_some_and(|at| at <= now) {
+            self.step = Step::Stopped;
+        }
+        match self.step {
+            Step::Stopped => None,
+            Step::Reading { not_before, fills_until } => self.poll_reading(now, not_before, fills_until),
+            Step::Announcing { not_before } => {
+                let cursor = Cursor { batch_end: Some(self.batch.end), ..self.cursor };
+                self.save(cursor, not_before, now)
+            }
+            Step::Sending => self.poll_sending(now),
+            Step::Saving { not_before } => {
+                self.save(Cursor { settled: self.batch.end, batch_end: None }, not_before, now)
+            }
+        }
+    }
+
+    fn poll_reading(&mut self, now: Nanos, not_before: Nanos, fills_until: Option<Nanos>) -> Option<Action> {
+        if let Some(page) = self.next.take() {
+            self.begin(page, fills_until, now);
+            return self.poll(now);
+        }
+        if self.stop_at.is_some() && !self.reading {
+            self.step = Step::Stopped;
+            return None;
+        }
+        if self.reading || now < not_before {
+            return None;
+        }
+        self.reading = true;
+        Some(self.read(self.cursor.settled, self.cursor.batch_end))
+    }
+
+    fn read(&self, from: Position, until: Option<Position>) -> Action {
+        Action::Read { from, until, records: self.settings.records, bytes: self.settings.bytes }
+    }
+
+    /// Records arrived.
+    pub fn page(&mut self, page: Page<R>, now: Nanos) {
+        if !std::mem::take(&mut self.reading) {
+            return;
+        }
+        self.local.reset();
+        if self.stop_at.is_some() {
+            return;
+        }
+        self.ledger.read += page.records.len() as u64;
+        self.read_ahead = !page.is_last;
+        match self.step {
+            Step::Reading { fills_until, .. } => self.begin(page, fills_until, now),
+            _ => self.next = Some(page),
+        }
+    }
+
+    /// The records could not be read.
+    pub fn not_read(&mut self, words: &str, now: Nanos) {
+        if !std::mem::take(&mut self.reading) {
+            return;
+        }
+        self.notices.failing("the stream cannot be read", words, now);
+        self.read_ahead = false;
+        let pause = now.saturating_add(self.local.pause(None));
+        if let Step::Reading { not_before, .. } = &mut self.step {
+            *not_before = pause;
+        }
+    }
+
+    /// A page becomes the batch, unless it is worth while to wait for more.
+    fn begin(&mut self, page: Page<R>, fills_until: Option<Nanos>, now: Nanos) {
+        let is_repeat = self.cursor.batch_end.is_some();
+        let waits = fills_until.unwrap_or_else(|| now.saturating_add(self.settings.linger));
+        if page.records.is_empty() && page.end == self.cursor.settled {
+            let not_before = now.saturating_add(self.settings.poll);
+            self.step = Step::Reading { not_before, fills_until: None };
+            return;
+        }
+        if page.is_last && !page.records.is_empty() && !is_repeat && now < waits {
+            // It is read again, with what will have come.
+            self.ledger.read -= page.records.len() as u64;
+            self.step = Step::Reading { not_before: waits, fills_until: Some(waits) };
+            return;
+        }
+        if page.expired > 0 {
+            self.ledger.expired += page.expired;
+            self.notices.push(Notice::Expired(page.expired), now);
+        }
+        self.batch.fill(page.records, page.end);
+        self.step = if self.batch.records.is_empty() {
+            Step::Saving { not_before: now }
+        } else if self.settings.announce && self.cursor.batch_end != Some(page.end) {
+            Step::Announcing { not_before: now }
+        } else {
+            Step::Sending
+        };
+    }
+
+    fn save(&mut self, cursor: Cursor, not_before: Nanos, now: Nanos) -> Option<Action> {
+        if self.saving || now < not_before {
+            return None;
+        }
+        self.saving = true;
+        Some(Action::Save(cursor))
+    }
+
+    /// The cursor was saved, or could not be.
+    pub fn saved(&mut self, result: Result<(), String>, now: Nanos) {
+        if !std::mem::take(&mut self.saving) {
+            return;
+        }
+        let failed = result.is_err();
+        if let Err(words) = result {
+            self.ledger.unsaved += 1;
+            self.notices.failing("the cursor cannot be saved, so nothing more is sent", &words, now);
+        }
+        let again = now.saturating_add(if failed { self.local.pause(None) } else { 0 });
+        match self.step {
+            Step::Announcing { .. } if failed => self.step = Step::Announcing { not_before: again },
+            Step::Announcing { .. } => {
+                self.local.reset();
+                self.cursor.batch_end = Some(self.batch.end);
+                self.step = Step::Sending;
+            }
+            Step::Saving { .. } if failed => self.step = Step::Saving { not_before: again },
+            Step::Saving { .. } => {
+                self.local.reset();
+                self.cursor = Cursor { settled: self.batch.end, batch_end: None };
+                self.batch.clear();
+                self.step = Step::Reading { not_before: now, fills_until: None };
+            }
+            Step::Reading { .. } | Step::Sending | Step::Stopped => {}
+        }
+    }
+
+    fn poll_sending(&mut self, now: Nanos) -> Option<Action> {
+        if let Some((record, words)) = self.batch.rejected.front().filter(|_| !self.keeping) {
+            self.keeping = true;
+            return Some(Action::Reject { record: *record, words: words.clone() });
+        }
+        for lane in &mut self.batch.lanes {
+            if lane.times_out(now) {
+                self.ledger.timed_out += 1;
+                self.notices.failing("no answer in time", "the server did not answer", now);
+            }
+        }
+        if let Some(action) = self.send(now) {
+            return Some(action);
+        }
+        if self.batch.is_settled() && !self.keeping {
+            self.step = Step::Saving { not_before: now };
+            return self.poll(now);
+        }
+        // The page after this batch, while the server works.
+        if self.read_ahead && !self.reading && self.next.is_none() && self.stop_at.is_none() {
+            self.reading = true;
+            return Some(self.read(self.batch.end, None));
+        }
+        None
+    }
+
+    fn send(&mut self, now: Nanos) -> Option<Action> {
+        let lane = self.batch.lanes.iter_mut().find(|lane| lane.can_send(now))?;
+        self.last_request += 1;
+        let request = self.last_request;
+        let records = lane.send(request, now.saturating_add(self.settings.timeout))?;
+        self.ledger.requests += 1;
+        self.ledger.repeated += self.batch.mark_sent(&records);
+        Some(Action::Send { request, records })
+    }
+
+    /// What became of a request.
+    pub fn answer(&mut self, request: RequestId, outcome: Outcome, now: Nanos) {
+        let lane = self.batch.lanes.iter_mut().find(|lane| lane.state == LaneState::InFlight(request));
+        let Some(lane) = lane.filter(|_| self.step == Step::Sending) else {
+            self.ledger.late += 1;
+            return;
+        };
+        match outcome {
+            Outcome::Settled { rejected, again, retry_after } => {
+                let Some(settled) = lane.settle(rejected, &again) else {
+                    let words = "the answer names records that were not sent";
+                    self.ledger.failed += 1;
+                    lane.fail(now, retry_after);
+                    return self.notices.failing("a request failed", words, now);
+                };
+                self.ledger.settled += 1;
+                self.ledger.delivered += settled.delivered;
+                self.batch.open -= settled.delivered;
+                let alone = settled.rejected.len() as u64;
+                self.rejected_in_a_row =
+                    if settled.delivered > 0 { 0 } else { self.rejected_in_a_row + alone };
+                let words = settled.rejected.last().map(|(_, words)| words.clone());
+                self.batch.rejected.extend(settled.rejected);
+                if let Some(words) = words.filter(|_| self.rejected_in_a_row >= SUSPICIOUS) {
+                    lane.fail_for_long(now);
+                    self.notices.failing("the server refuses every record", &words, now);
+                } else if again.is_empty() {
+                    lane.succeed();
+                    self.last_success = Some(now);
+                    self.notices.recovered(now);
+                } else {
+                    lane.fail(now, retry_after);
+                    let words = format!("the server takes {} records later", again.len());
+                    self.notices.failing("a request failed in part", &words, now);
+                }
+            }
+            Outcome::Failed { words, retry_after } => {
+                self.ledger.failed += 1;
+                lane.fail(now, retry_after);
+                self.notices.failing("a request failed", &words, now);
+            }
+            Outcome::Unauthorised { words } => {
+                self.ledger.unauthorised += 1;
+                lane.fail_for_long(now);
+                self.notices.failing("the server refused the credentials", &words, now);
+            }
+            Outcome::Refused { words } => {
+                self.ledger.refused += 1;
+                let alone = lane.halve();
+                self.rejected_in_a_row += u64::from(alone.is_some());
+                if alone.is_some() && self.rejected_in_a_row >= SUSPICIOUS {
+                    lane.fail_for_long(now);
+                    self.notices.failing("the server refuses every record", &words, now);
+                } else {
+                    lane.succeed();
+                }
+                self.batch.rejected.extend(alone.map(|record| (record, notice::cut(&words))));
+            }
+        }
+    }
+
+    /// A rejected record was kept, or could not be: then only its number is left, and the rest goes on.
+    pub fn kept(&mut self, result: Result<(), String>, now: Nanos) {
+        if !std::mem::take(&mut self.keeping) {
+            return;
+        }
+        let Some((_, words)) = self.batch.rejected.pop_front() else { return };
+        self.ledger.rejected += 1;
+        self.batch.open -= 1;
+        self.notices.push(Notice::Rejected(words), now);
+        if let Err(words) = result {
+            self.ledger.unwritten += 1;
+            self.notices.push(Notice::Unwritten(notice::cut(&words)), now);
+        }
+    }
+}

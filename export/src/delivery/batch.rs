@@ -1,0 +1,172 @@
+//! A batch in lanes.
+
+use std::collections::VecDeque;
+
+use super::{Keyed, RequestId};
+use crate::backoff::{Backoff, Nanos};
+use crate::cursor::Position;
+
+/// The records that are being delivered.
+#[derive(Debug)]
+pub(super) struct Batch<R> {
+    pub(super) records: Vec<R>,
+    /// Where the next batch begins.
+    pub(super) end: Position,
+    /// By record.
+    was_sent: Vec<bool>,
+    /// Records neither delivered nor rejected.
+    pub(super) open: u64,
+    pub(super) lanes: Vec<Lane>,
+    /// Records that the server will never take, to be written.
+    pub(super) rejected: VecDeque<(usize, String)>,
+}
+
+impl<R: Keyed> Batch<R> {
+    pub(super) fn new(lanes: Vec<Lane>, end: Position) -> Self {
+        let (records, was_sent, rejected) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { records, end, was_sent, open: 0, lanes, rejected }
+    }
+
+    pub(super) fn fill(&mut self, records: Vec<R>, end: Position) {
+        let lanes = self.lanes.len();
+        let mut parts = vec![Vec::new(); lanes];
+        for (index, record) in records.iter().enumerate() {
+            parts[(record.key() % lanes as u64) as usize].push(index);
+        }
+        for (lane, part) in self.lanes.iter_mut().zip(parts) {
+            lane.parts = VecDeque::from_iter(Some(part).filter(|part| !part.is_empty()));
+            lane.state = LaneState::Ready;
+        }
+        self.open = records.len() as u64;
+        self.was_sent.clear();
+        self.was_sent.resize(records.len(), false);
+        (self.records, self.end) = (records, end);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.records = Vec::new();
+        self.open = 0;
+    }
+
+    /// Every record is delivered or rejected.
+    pub(super) fn is_settled(&self) -> bool {
+        self.rejected.is_empty() && self.lanes.iter().all(|lane| lane.parts.is_empty())
+    }
+
+    /// Returns how many of these records were sent before.
+    pub(super) fn mark_sent(&mut self, records: &[usize]) -> u64 {
+        records.iter().map(|index| u64::from(std::mem::replace(&mut self.was_sent[*index], true))).sum()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LaneState {
+    Ready,
+    InFlight(RequestId),
+    Waiting,
+}
+
+/// Records whose keys are in this lane: one request at a time.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Each is a request. The first one is sent, and stays until it is settled.
+    parts: VecDeque<Vec<usize>>,
+    pub(super) state: LaneState,
+    /// Of the answer, or of the next attempt.
+    until: Nanos,
+    backoff: Backoff,
+}
+
+/// What a request settled.
+pub(super) struct Settled {
+    pub(super) delivered: u64,
+    pub(super) rejected: Vec<(usize, String)>,
+}
+
+impl Lane {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { parts: VecDeque::new(), state: LaneState::Ready, until: 0, backoff: Backoff::new(seed) }
+    }
+
+    /// When something is to be done in it.
+    pub(super) fn wake_at(&self) -> Option<Nanos> {
+        (!self.parts.is_empty()).then_some(if self.state == LaneState::Ready { 0 } else { self.until })
+    }
+
+    pub(super) fn can_send(&self, now: Nanos) -> bool {
+        let ready = match self.state {
+            LaneState::Ready => true,
+            LaneState::Waiting => self.until <= now,
+            LaneState::InFlight(_) => false,
+        };
+        ready && !self.parts.is_empty()
+    }
+
+    pub(super) fn send(&mut self, request: RequestId, until: Nanos) -> Option<Vec<usize>> {
+        let part = self.parts.front()?.clone();
+        (self.state, self.until) = (LaneState::InFlight(request), until);
+        Some(part)
+    }
+
+    /// Gives up waiting for an answer whose time is over.
+    pub(super) fn times_out(&mut self, now: Nanos) -> bool {
+        let over = matches!(self.state, LaneState::InFlight(_)) && self.until <= now;
+        if over {
+            self.fail(now, None);
+        }
+        over
+    }
+
+    /// Keeps what is to be sent again; `None`: the answer does not fit the request.
+    pub(super) fn settle(&mut self, rejected: Vec<(usize, String)>, again: &[usize]) -> Option<Settled> {
+        let part = self.parts.front()?;
+        // In the answer's order, which need not be that of the request.
+        let mut open = vec![true; part.len()];
+        let mut close = |index: usize| open.get_mut(index).is_some_and(std::mem::take);
+        if !rejected.iter().map(|(index, _)| *index).chain(again.iter().copied()).all(&mut close) {
+            return None;
+        }
+        let delivered = open.iter().filter(|open| **open).count() as u64;
+        let rejected = rejected.into_iter().map(|(index, words)| (part[index], super::notice::cut(&words)));
+        let rejected: Vec<(usize, String)> = rejected.collect();
+        let mut again = again.to_vec();
+        again.sort_unstable();
+        let again: Vec<usize> = again.into_iter().map(|index| part[index]).collect();
+        self.parts.pop_front();
+        if !again.is_empty() {
+            self.parts.push_front(again);
+        }
+        Some(Settled { delivered, rejected })
+    }
+
+    /// The first request becomes two; a single record is returned instead.
+    pub(super) fn halve(&mut self) -> Option<usize> {
+        let mut part = self.parts.pop_front()?;
+        if part.len() < 2 {
+            return part.pop();
+        }
+        let second = part.split_off(part.len() / 2);
+        self.parts.push_front(second);
+        self.parts.push_front(part);
+        None
+    }
+
+    pub(super) fn succeed(&mut self) {
+        self.state = LaneState::Ready;
+        self.backoff.reset();
+    }
+
+    pub(super) fn fail(&mut self, now: Nanos, asked: Option<Nanos>) {
+        let pause = self.backoff.pause(asked);
+        self.wait(now.saturating_add(pause));
+    }
+
+    pub(super) fn fail_for_long(&mut self, now: Nanos) {
+        let pause = self.backoff.long_pause(None);
+        self.wait(now.saturating_add(pause));
+    }
+
+    fn wait(&mut self, until: Nanos) {
+        (self.state, self.until) = (LaneState::Waiting, until);
+    }
+}

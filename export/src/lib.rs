@@ -1,0 +1,28 @@
+//! Events, rollups and flows to other systems: at least once, in order per key, accounted for.
+//!
+//! This crate decides; it has no I/O and no clock. A [`Delivery`] leads one stream to one server: it asks for records, says what to send
+//! and when, understands what became of it, and moves the [`Cursor`]. Whoever uses it executes its [`Action`]s and brings back the
+//! results with the time.
+//!
+//! # Semantics
+//! * **The store is the spool.** Records are read by a cursor from what is committed there. The cursor moves when each record before it
+//!   is settled: stored by the server, or rejected for good and written elsewhere with the server's words. So a crash at any point
+//!   repeats records and never leaves one out, and it repeats at most the batch that was in flight.
+//! * **Repeats are harmless where a server recognises them.** The end of a batch is saved before it is sent
+//!   ([`Settings::announce`]): after a crash the same records are the same batch.
+//! * **One record never blocks the rest.** A batch that a server refuses is halved until the culprit is alone.
+//! * **Order.** Records with the same key go through the same lane, one request at a time. Only a repeat breaks the order.
+//! * **Bounded.** At most two batches are in memory, one request per lane is in flight.
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod cursor;
+mod delivery;
+mod ledger;
+mod outcome;
+
+pub use backoff::Nanos;
+pub use cursor::{Cursor, NoCursor, Position};
+pub use delivery::{Action, Delivery, Keyed, Notice, Page, RequestId, Settings};
+pub use ledger::Ledger;
+pub use outcome::Outcome;
