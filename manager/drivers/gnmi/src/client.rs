@@ -139,19 +139,29 @@ impl Client {
         self.call("/gnmi.gNMI/Capabilities", CapabilityRequest {}).await
     }
 
-    /// Adds to `tree` what is at a path; nothing if there is no such path.
+    /// Adds to `tree` what is at the path of a list; nothing if there is no such path.
     ///
     /// # Errors
     /// See [`Failure`].
     pub async fn get(&mut self, path: &Path, tree: &mut Tree) -> Result<(), Failure> {
-        let request = GetRequest { path: vec![path.clone()], r#type: 0, encoding: Encoding::JsonIetf.into() };
-        match self.call::<_, GetResponse>("/gnmi.gNMI/Get", request).await {
-            Ok(response) => {
-                response.notification.iter().try_for_each(|one| tree.add(one)).map_err(Failure::Refused)
+        match self.get_at(path, tree).await {
+            // Some devices have entries and containers, and no lists as a whole: the container around it has the list.
+            Err(Failure::NotFound) if path.elem.len() > 1 => {
+                let around = Path { elem: path.elem[..path.elem.len() - 1].to_vec(), ..path.clone() };
+                match self.get_at(&around, tree).await {
+                    Err(Failure::NotFound) => Ok(()),
+                    done => done,
+                }
             }
             Err(Failure::NotFound) => Ok(()),
-            Err(failure) => Err(failure),
+            done => done,
         }
+    }
+
+    async fn get_at(&mut self, path: &Path, tree: &mut Tree) -> Result<(), Failure> {
+        let request = GetRequest { path: vec![path.clone()], r#type: 0, encoding: Encoding::JsonIetf.into() };
+        let response = self.call::<_, GetResponse>("/gnmi.gNMI/Get", request).await?;
+        response.notification.iter().try_for_each(|one| tree.add(one)).map_err(Failure::Refused)
     }
 
     /// Executes a transaction.

@@ -19,6 +19,8 @@ use crate::path;
 const MAX_OBJECTS: usize = 32;
 /// Leaves of an object at most.
 const MAX_LEAVES: usize = 64;
+/// Containers around a leaf at most.
+const MAX_DEPTH: usize = 8;
 
 section! {
     /// A path map.
@@ -71,7 +73,7 @@ section! {
         pub(crate) key: String = "name".to_owned(),
         /// The name of the entry. It begins with `hopwise`: by that the driver knows its own.
         pub(crate) name: String = String::new(),
-        /// Leaves that are texts.
+        /// Leaves that are texts. `config/description` is the leaf `description` in the container `config`.
         pub(crate) texts: BTreeMap<String, String> = BTreeMap::new(),
         /// Leaves that are numbers.
         pub(crate) numbers: BTreeMap<String, String> = BTreeMap::new(),
@@ -237,6 +239,17 @@ fn object(settings: &ObjectSettings) -> Result<Object, String> {
             if leaf == key || leaves.insert(leaf.clone(), (check(text)?, is_number)).is_some() {
                 return Err(format!("the leaf `{leaf}` is there twice; remove one"));
             }
+        }
+    }
+    for leaf in leaves.keys() {
+        if leaf.split('/').any(str::is_empty) || leaf.split('/').count() > MAX_DEPTH {
+            return Err(format!(
+                "`{leaf}` is no leaf; write `name`, or `config/name` if it is in a container"
+            ));
+        }
+        let outer = leaves.keys().chain([key]).find(|outer| leaf.starts_with(&format!("{outer}/")));
+        if let Some(outer) = outer {
+            return Err(format!("`{leaf}` is inside of the leaf `{outer}`; remove one"));
         }
     }
     let path = path::parse(path)?;

@@ -174,7 +174,7 @@ impl PathMap {
         for (object, entry) in group {
             let name = entry.path.elem.last().and_then(|last| last.key.get(&object.key)).cloned();
             let leaves = object.leaves.iter().filter_map(|(name, (template, _))| {
-                Some((template, entry.leaves.get(local(name)).and_then(leaf)?))
+                Some((template, below(&entry.leaves, name, local).and_then(leaf)?))
             });
             for (template, text) in leaves.chain(name.map(|name| (&object.name, name))) {
                 if let (Some(key), Some(value)) = (&template.placeholder, template.value(&text)) {
@@ -197,7 +197,8 @@ impl PathMap {
         let has = |(object, wanted): (&Object, &Entry)| {
             group.iter().any(|(own, entry)| {
                 let same = |name: &String| {
-                    let (wanted, actual) = (wanted.leaves.get(name), entry.leaves.get(local(name)));
+                    let wanted = below(&wanted.leaves, name, |name| name);
+                    let actual = below(&entry.leaves, name, local);
                     wanted.and_then(leaf) == actual.and_then(leaf)
                 };
                 *own == object
@@ -230,9 +231,29 @@ fn entry(object: &Object, values: &Values) -> Result<Entry, String> {
             }
             _ => Json::String(text),
         };
-        leaves.insert(leaf.clone(), value);
+        insert(&mut leaves, leaf, value);
     }
     Ok(Entry { path, leaves })
+}
+
+/// What is at `path` in `leaves`: `config/mtu` is the leaf `mtu` in the container `config`. `named`: how a step is called there.
+fn below<'l>(leaves: &'l Map<String, Json>, path: &str, named: fn(&str) -> &str) -> Option<&'l Json> {
+    let mut steps = path.split('/');
+    let first = leaves.get(named(steps.next()?))?;
+    steps.try_fold(first, |place, step| child(place, named(step)))
+}
+
+/// Puts a value at `path`. The map has no leaf inside of another one.
+fn insert(leaves: &mut Map<String, Json>, path: &str, value: Json) {
+    match path.split_once('/') {
+        None => _ = leaves.insert(path.to_owned(), value),
+        Some((container, rest)) => {
+            let below = leaves.entry(container).or_insert_with(|| Json::Object(Map::new()));
+            if let Json::Object(below) = below {
+                insert(below, rest, value);
+            }
+        }
+    }
 }
 
 /// The entries of the list of an object: of a list with key leaves, or of a table by name.
