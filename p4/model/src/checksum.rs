@@ -4,12 +4,18 @@ use crate::packet::{BitWriter, Phv};
 use crate::program::{Algorithm, Calculation, Input, Program};
 
 impl Calculation {
-    /// The value of the calculation. Fields of invalid headers count as zeros, as in BMv2.
+    /// The value of the calculation. Fields of invalid headers count as zeros, and invalid headers as nothing,
+    /// as in BMv2.
     pub(crate) fn value(&self, program: &Program, phv: &Phv) -> u128 {
         let mut writer = BitWriter::default();
         for input in &self.input {
             match input {
                 Input::Constant(value, width) => writer.put(*value, *width),
+                Input::Header(header) => {
+                    let mut bytes = Vec::new();
+                    phv.emit(*header, &mut bytes);
+                    writer.put_bytes(&bytes);
+                }
                 Input::Field(field) => match program.width(*field) {
                     Some(width) => writer.put(phv.get(*field), width),
                     None => writer.put_bytes(phv.variable(field.header)),

@@ -254,6 +254,7 @@ impl Names {
         };
         let input = |json: &Json| match json["type"].as_str() {
             Some("field") => self.field(&json["value"]).map(Input::Field),
+            Some("header") => self.header(&json["value"]).map(Input::Header),
             Some("hexstr") => Ok(Input::Constant(hex(&json["value"])?, number(json, "bitwidth")? as u32)),
             _ => wrong(format_args!("input {json}")),
         };

@@ -112,6 +112,8 @@ pub(crate) enum Algorithm {
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Field(Field),
+    /// All fields of a header.
+    Header(usize),
     Constant(u128, u32),
 }
 

@@ -2,6 +2,7 @@
 //! arrived, those made at egress as they are then.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::field::{Field, VALID};
 use crate::load::Error;
@@ -34,7 +35,7 @@ pub struct Sent {
 /// A switch that executes a program.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    program: Program,
+    program: Arc<Program>,
     entries: Vec<Vec<Installed>>,
     defaults: Vec<(usize, Vec<u128>)>,
     registers: Vec<Vec<u128>>,
@@ -72,7 +73,7 @@ impl Switch {
             registers: program.registers.iter().map(|(_, size, _)| vec![0; *size]).collect(),
             counters: program.counters.iter().map(|(_, size)| vec![0; *size]).collect(),
             sessions: BTreeMap::new(),
-            program,
+            program: Arc::new(program),
         }
     }
 
@@ -142,15 +143,15 @@ impl Switch {
 
     /// Processes a packet. Returns what is sent: the packet first, then its copies.
     pub fn process(&mut self, frame: &[u8], arrival: &Arrival) -> Vec<Sent> {
-        let standard = self.program.standard.clone();
+        let program = Arc::clone(&self.program);
+        let standard = &program.standard;
         let mut packet = self.parse(frame);
         let set = |packet: &mut Packet, field: Field, value: u128| packet.phv.set(field, value);
         set(&mut packet, standard.ingress_port, u128::from(arrival.port));
         set(&mut packet, standard.ingress_ts, u128::from(arrival.ingress_ts));
         set(&mut packet, standard.packet_length, frame.len() as u128);
         self.verify_checksums(&mut packet);
-        let ingress = self.program.ingress.clone();
-        self.run(&ingress, &mut packet);
+        self.run(&program.ingress, &mut packet);
         let mut queue: Vec<Queued> = self.copied_at_ingress(&mut packet, frame).into_iter().collect();
         let port = packet.phv.get(standard.egress_spec);
         if port != DROP_PORT {
@@ -166,8 +167,7 @@ impl Switch {
             set(&mut packet, standard.enq_qdepth, u128::from(arrival.deq_qdepth));
             let waited = arrival.egress_ts.wrapping_sub(arrival.ingress_ts);
             set(&mut packet, standard.deq_timedelta, u128::from(waited));
-            let egress = self.program.egress.clone();
-            self.run(&egress, &mut packet);
+            self.run(&program.egress, &mut packet);
             if let Some((session, fields)) = packet.copy.take()
                 && let Some(port) =
                     self.sessions.get(&session).filter(|_| sent.len() + queue.len() < MAX_COPIES)
@@ -349,11 +349,11 @@ impl Switch {
     }
 
     fn execute(&mut self, action: usize, parameters: &[u128], packet: &mut Packet) {
-        let mut line = 0;
+        let (program, mut line) = (Arc::clone(&self.program), 0);
         for _ in 0..MAX_STEPS {
-            let Some(primitive) = self.program.actions[action].primitives.get(line).cloned() else { return };
+            let Some(primitive) = program.actions[action].primitives.get(line) else { return };
             line += 1;
-            match &primitive {
+            match primitive {
                 Primitive::Jump(to) => line = *to,
                 Primitive::JumpIfZero(condition, to) => {
                     if condition.value(&packet.phv, parameters) == 0 {

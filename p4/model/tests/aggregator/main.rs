@@ -1,0 +1,316 @@
+//! The program `aggregator` and the aggregator in Rust do the same: random postcards, kinds and timers, byte for byte.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use aggregator::{Aggregator, Cause, Config, Output, Reason, Spread};
+use p4_model::{Arrival, Entry, Key, Program, Switch};
+use testkit::rng::Rng;
+use wire::aggregate::Kind;
+
+const PROGRAM: &str = include_str!("../../../v1model/aggregator.json");
+/// Port of the control plane, and the first port to a destination.
+const CPU: u16 = 60;
+const DESTINATIONS: u16 = 100;
+const PORT: u16 = 32766;
+
+/// Number of random aggregators; `HOPWISE_P4_SEEDS` for a longer search.
+fn seeds() -> u64 {
+    std::env::var("HOPWISE_P4_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(120)
+}
+
+#[derive(Default)]
+struct Sent(Vec<(usize, Vec<u8>)>);
+
+impl Output for Sent {
+    fn send(&mut self, destination: usize, payload: &[u8]) {
+        self.0.push((destination, payload.to_vec()));
+    }
+}
+
+fn exact(table: &str, key: u128, action: &str, parameters: Vec<u128>, switch: &mut Switch) {
+    let entry = Entry { keys: vec![Key::Exact(key)], priority: 0, action: action.to_owned(), parameters };
+    switch.insert(table, &entry).unwrap();
+}
+
+/// Both aggregators.
+struct Pair {
+    rust: Aggregator,
+    p4: Switch,
+    slots: u32,
+    unreadable: u64,
+}
+
+impl Pair {
+    fn new(program: &Program, config: Config) -> Self {
+        let mut p4 = Switch::new(program.clone());
+        let slots = if config.kind.node_scope() { config.registers } else { config.destinations };
+        let parameters = [
+            config.kind as u128,
+            config.r.into(),
+            (config.timer / 1000).into(),
+            config.aggregator.into(),
+            config.registers as u128 - 1,
+            config.destinations as u128,
+            u128::from(config.spread == Spread::Node),
+        ];
+        p4.set_default("aggregator", "aggregate", &parameters).unwrap();
+        exact("postcard_port", PORT.into(), "accept_postcards", vec![], &mut p4);
+        exact("timer_port", CPU.into(), "accept_timer", vec![], &mut p4);
+        exact("other", 1, "forward", vec![2], &mut p4);
+        for destination in 0..config.destinations as u16 {
+            let parameters = vec![(DESTINATIONS + destination).into(), 1, 2, 0x0a00_0001, 0x0a00_0002, 32767];
+            exact("destination", destination.into(), "send", parameters, &mut p4);
+        }
+        Self { rust: Aggregator::new(config).unwrap(), p4, slots: slots as u32, unreadable: 0 }
+    }
+
+    /// Gives a frame to the program. Returns the datagrams that it sends.
+    fn give(&mut self, us: u64, port: u16, frame: &[u8], sent: &mut Sent) {
+        let arrival = Arrival { port, ingress_ts: us, egress_ts: us, ..Arrival::default() };
+        for out in self.p4.process(frame, &arrival) {
+            let (head, payload) = out.frame.split_at(42);
+            assert_eq!(wire::checksum::of(&head[14..34]), 0, "{head:02x?}");
+            let lengths = [16, 38].map(|at| usize::from(u16::from_be_bytes([head[at], head[at + 1]])));
+            assert_eq!(lengths, [28 + payload.len(), 8 + payload.len()], "{head:02x?}");
+            assert_eq!(head[36..38], 32767_u16.to_be_bytes());
+            sent.0.push((usize::from(out.port - DESTINATIONS), payload.to_vec()));
+        }
+    }
+
+    /// The timer's frames for all registers.
+    fn tick(&mut self, us: u64, stop: bool, sent: &mut Sent) {
+        for slot in 0..self.slots {
+            let mut frame = vec![0; 12];
+            frame.extend_from_slice(&[0x88, 0xb5, u8::from(stop), 0, 0, 0]);
+            frame.extend_from_slice(&slot.to_be_bytes());
+            frame.resize(60, 0);
+            self.give(us, CPU, &frame, sent);
+        }
+    }
+
+    /// A datagram at the time `us`, for both.
+    fn send(&mut self, us: u64, payload: &[u8], v6: bool) -> Result<(), String> {
+        let (mut rust, mut p4) = (Sent::default(), Sent::default());
+        self.rust.tick(us * 1000, &mut rust);
+        self.tick(us, false, &mut p4);
+        if is_exact(payload) {
+            self.rust.ingest(us * 1000, [payload], &mut rust);
+        } else {
+            self.unreadable += 1;
+        }
+        self.give(us, 1, &frame(payload, v6), &mut p4);
+        if rust.0 != p4.0 {
+            return Err(format!("datagrams differ\n  rust {:02x?}\n  p4   {:02x?}", rust.0, p4.0));
+        }
+        self.counters()
+    }
+
+    fn finish(&mut self, us: u64) -> Result<(), String> {
+        let (mut rust, mut p4) = (Sent::default(), Sent::default());
+        self.rust.finish(&mut rust);
+        // In the order of the registers, not of their age: sequence numbers differ.
+        self.tick(us, true, &mut p4);
+        let unnumbered = |sent: Sent| {
+            let mut all = sent.0;
+            all.iter_mut().for_each(|(_, payload)| payload[12..16].fill(0));
+            all.sort();
+            all
+        };
+        let (rust, p4) = (unnumbered(rust), unnumbered(p4));
+        if rust != p4 {
+            return Err(format!("the last datagrams differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"));
+        }
+        self.counters()
+    }
+
+    fn counters(&self) -> Result<(), String> {
+        let stats = self.rust.stats();
+        let refused = |reason: Reason| stats.refused[reason as usize];
+        let rust = [
+            stats.postcards,
+            refused(Reason::NoNode),
+            refused(Reason::NoFlow),
+            refused(Reason::NoValue),
+            stats.missing_values,
+        ];
+        let sent = Cause::ALL.map(|cause| stats.sent[cause as usize].aggregates);
+        let p4 = (
+            self.p4.counter("postcards").unwrap(),
+            self.p4.counter("sent").unwrap(),
+            self.p4.counter("unreadable").unwrap(),
+        );
+        if (&rust[..], &sent[..], &[self.unreadable][..]) == p4 {
+            Ok(())
+        } else {
+            Err(format!("counters differ: rust {rust:?} {sent:?} {}, p4 {p4:?}", self.unreadable))
+        }
+    }
+}
+
+/// A datagram with one postcard of exactly the layout of wire-formats 4.1, which is what the program reads.
+fn is_exact(payload: &[u8]) -> bool {
+    payload.len() == 44
+        && payload[0] >> 4 == 2
+        && payload[8..11] == [0x10, 8, 6]
+        && payload[11] & 0x80 == 0
+        && payload[12..20] == [0x1c, 0, 0x50, 0x43, 0x80, 0, 0, 0]
+}
+
+/// A frame from a node, with a checksum.
+fn frame(payload: &[u8], v6: bool) -> Vec<u8> {
+    let mut segment = [0x12, 0x34].to_vec();
+    segment.extend_from_slice(&PORT.to_be_bytes());
+    segment.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    segment.extend_from_slice(&[0, 0]);
+    segment.extend_from_slice(payload);
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
+    let addresses: Vec<u8> = (0..if v6 { 32 } else { 8 }).collect();
+    let sum = wire::checksum::udp(&addresses, &segment);
+    segment[6..8].copy_from_slice(&sum.to_be_bytes());
+    if v6 {
+        frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+        frame.extend_from_slice(&(segment.len() as u16).to_be_bytes());
+        frame.extend_from_slice(&[17, 64]);
+    } else {
+        let mut head = vec![0x45, 0, 0, 0, 0, 7, 0x40, 0, 64, 17, 0, 0];
+        head[2..4].copy_from_slice(&(20 + segment.len() as u16).to_be_bytes());
+        let sum = wire::checksum::of(&[&head[..], &addresses].concat());
+        head[10..12].copy_from_slice(&sum.to_be_bytes());
+        frame.extend_from_slice(&[8, 0]);
+        frame.extend_from_slice(&head);
+    }
+    frame.extend_from_slice(&addresses);
+    frame.extend_from_slice(&segment);
+    // Ethernet pads short frames.
+    let len = frame.len().max(60);
+    frame.resize(len, 0);
+    frame
+}
+
+/// A postcard; some with missing values, some in other forms, some corrupted.
+fn postcard(rng: &mut Rng) -> Vec<u8> {
+    let ones = |rng: &mut Rng, value: u64| if rng.below(12) == 0 { u64::MAX } else { value };
+    let mut out = vec![0x20, rng.roll() as u8, rng.roll() as u8, rng.roll() as u8];
+    let node = rng.below(4) as u64;
+    out.extend_from_slice(&(ones(rng, node) as u32).to_be_bytes());
+    out.extend_from_slice(&[0x10, 8, 6, rng.roll() as u8 & 0x7f, 0x1c, 0, 0x50, 0x43, 0x80, 0, 0, 0]);
+    let queue = [rng.roll() & 0xff00_00ff, 0x00ff_ffff, 7][rng.below(3)];
+    out.extend_from_slice(&(ones(rng, queue) as u32).to_be_bytes());
+    let ingress = [rng.roll(), 0xffff_ffff, 0x17a3_b2c1_ffff_fff0][rng.below(3)];
+    let egress = ingress.wrapping_add(rng.roll() % 5000);
+    out.extend_from_slice(&ones(rng, ingress).to_be_bytes());
+    out.extend_from_slice(&ones(rng, egress).to_be_bytes());
+    let flow = 0xf10a + rng.below(9) as u64;
+    out.extend_from_slice(&(ones(rng, flow) as u32).to_be_bytes());
+    if rng.below(20) == 0 {
+        rng.corrupt(&mut out);
+    }
+    out
+}
+
+fn config(rng: &mut Rng, kind: Kind) -> Config {
+    let most = if kind.is_correlated() { 40 } else { 25 };
+    Config {
+        kind,
+        r: [1, 2, 3, 7, 25, 1 + rng.below(most) as u32][rng.below(6)],
+        timer: 1000 * (1 + rng.below(200) as u64),
+        registers: [1, 4, 16][rng.below(3)],
+        ways: 1,
+        aggregator: rng.roll() as u32,
+        destinations: [1, 1, 2, 5, 64][rng.below(5)],
+        spread: [Spread::Node, Spread::Flow][rng.below(2)],
+        ..Config::default()
+    }
+}
+
+#[test]
+fn aggregates_and_counters_are_the_same() {
+    let program = Program::read(PROGRAM).unwrap();
+    let (mut sent, mut causes) = (0, [0; 4]);
+    for seed in 0..seeds() {
+        let mut rng = Rng(seed);
+        let kind = Kind::ALL[seed as usize % Kind::ALL.len()];
+        let mut pair = Pair::new(&program, config(&mut rng, kind));
+        let mut us = 1_000_000;
+        for _ in 0..100 {
+            us += 1;
+            let (payload, v6) = (postcard(&mut rng), rng.below(4) == 0);
+            pair.send(us, &payload, v6)
+                .unwrap_or_else(|error| panic!("seed {seed}, {:?}: {error}", pair.rust.config()));
+            sent += 1;
+        }
+        pair.finish(us).unwrap_or_else(|error| panic!("seed {seed}, {:?}: {error}", pair.rust.config()));
+        let stats = pair.rust.stats();
+        causes.iter_mut().zip(&stats.sent).for_each(|(all, sent)| *all += sent.aggregates);
+    }
+    assert!(
+        sent >= 10_000 && causes.iter().all(|sent| *sent > 50),
+        "{sent} {causes:?}: the test has become idle"
+    );
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+/// The settings of a vector. `None`: with what the program does not have, ways and Report 2.0 as output.
+fn settings(words: &str) -> Option<Config> {
+    let mut config = Config { registers: 1, ways: 1, timer: 1, ..Config::default() };
+    for (name, value) in words.split(' ').map(|word| word.split_once('=').unwrap()) {
+        let number = || value.parse::<usize>().unwrap();
+        match name {
+            "kind" => config.kind = Kind::from_name(value).unwrap(),
+            "r" => config.r = number() as u32,
+            "timer" => config.timer = number() as u64,
+            "registers" => config.registers = number(),
+            "aggregator" => config.aggregator = number() as u32,
+            "destinations" => config.destinations = number(),
+            "spread" => config.spread = if value == "node" { Spread::Node } else { Spread::Flow },
+            _ if words.contains("interop") || words.contains("ways=2") => return None,
+            _ => {}
+        }
+    }
+    Some(config)
+}
+
+/// Times of the vectors are ns; the program counts microseconds: a thousand times as much.
+#[test]
+fn vectors_are_the_same() {
+    let program = Program::read(PROGRAM).unwrap();
+    let path = std::env::current_dir().unwrap().join("../../vectors/aggregator/aggregates.txt");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (mut compared, mut left) = (0, Vec::new());
+    for block in text.trim().split("\n\n").filter(|block| block.contains("config:")) {
+        let value = |line: &str, key: &str| line.strip_prefix(key).map(|value| value.trim().to_owned());
+        let (mut pair, mut us, mut name) = (None, 0, String::new());
+        for line in block.lines() {
+            if let Some(text) = value(line, "name:") {
+                name = text;
+            } else if let Some(words) = value(line, "config:") {
+                pair = settings(&words)
+                    .map(|config| Pair::new(&program, Config { timer: config.timer * 1000, ..config }));
+                if pair.is_none() {
+                    left.push(name.clone());
+                }
+            }
+            let Some(pair) = &mut pair else { continue };
+            let done = if let Some(text) = value(line, "in:") {
+                let (at, payloads) = text.split_once(' ').unwrap();
+                us = at.parse().unwrap();
+                payloads.split(',').try_for_each(|payload| pair.send(us, &hex(payload), false))
+            } else if let Some(at) = value(line, "tick:") {
+                us = at.parse().unwrap();
+                pair.send(us, &[], false)
+            } else if value(line, "finish:").is_some() {
+                pair.finish(us)
+            } else {
+                continue;
+            };
+            done.unwrap_or_else(|error| panic!("{name}: {error}"));
+            compared += 1;
+        }
+    }
+    assert!(compared > 40, "{compared}: the test has become idle");
+    assert_eq!(left, ["stage_evicted_oldest", "stage_interop_n", "stage_interop_nf"]);
+}
