@@ -18,8 +18,11 @@
 mod backoff;
 mod cursor;
 mod delivery;
+pub mod json;
 mod ledger;
 mod outcome;
+pub mod protobuf;
+pub mod record;
 
 pub use backoff::Nanos;
 pub use cursor::{Cursor, NoCursor, Position};

@@ -1,0 +1,131 @@
+//! Records as protobuf: `proto/hopwise/v1/record.proto`. One message is one record, without a length before it.
+
+use wire::FlowKey;
+
+use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value};
+
+/// Appends a record.
+pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
+    let common = [
+        Value::Number(record.id()),
+        Value::Number(record.ts()),
+        Value::Text(collector),
+        Value::Number(SCHEMA),
+    ];
+    for (field, value) in COMMON.iter().zip(common) {
+        write_field(field, value, out);
+    }
+    record.visit(|field, value| write_field(field, value, out));
+}
+
+const VARINT: u32 = 0;
+const FIXED_64: u32 = 1;
+const BYTES: u32 = 2;
+const FIXED_32: u32 = 5;
+
+fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
+    let number = field.number;
+    match value {
+        Value::Absent | Value::Numbers([]) => {}
+        Value::Number(value) if matches!(field.kind, FieldKind::Id | FieldKind::Time) => {
+            tag(number, FIXED_64, out);
+            out.extend(value.to_le_bytes());
+        }
+        Value::Number(value) => write_number(number, value, out),
+        Value::Text(text) => write_bytes(number, text.as_bytes(), out),
+        Value::Address(address) => write_bytes(number, octets(address), out),
+        Value::Numbers(numbers) => {
+            tag(number, BYTES, out);
+            varint(numbers.iter().map(|number| varint_len(u64::from(*number))).sum(), out);
+            numbers.iter().for_each(|number| varint(u64::from(*number), out));
+        }
+        Value::Flow(flow) => {
+            tag(number, BYTES, out);
+            // A flow has at most 56 bytes: its length is one byte, written afterwards.
+            let at = out.len();
+            out.push(0);
+            write_flow(flow, out);
+            out[at] = (out.len() - at - 1) as u8;
+        }
+    }
+}
+
+/// `message Flow`.
+fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
+    if let Some(id) = flow.known_id() {
+        tag(6, FIXED_32, out);
+        out.extend(id.to_le_bytes());
+        return write_number(5, flow.proto().into(), out);
+    }
+    let v6 = flow.is_v6();
+    let octets = |address| -> &[u8] { if v6 { address } else { &address[12..] } };
+    write_bytes(1, octets(flow.src_octets()), out);
+    write_bytes(2, octets(flow.dst_octets()), out);
+    if let Some((src, dst)) = flow.ports() {
+        write_number(3, src.into(), out);
+        write_number(4, dst.into(), out);
+    }
+    write_number(5, flow.proto().into(), out);
+}
+
+/// Four bytes of an IPv4 address.
+fn octets(address: &[u8; 16]) -> &[u8] {
+    match address {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => &address[12..],
+        _ => address,
+    }
+}
+
+fn write_number(number: u32, value: u64, out: &mut Vec<u8>) {
+    tag(number, VARINT, out);
+    varint(value, out);
+}
+
+fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    tag(number, BYTES, out);
+    varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn tag(number: u32, wire_type: u32, out: &mut Vec<u8>) {
+    varint(u64::from(number << 3 | wire_type), out);
+}
+
+fn varint(mut value: u64, out: &mut Vec<u8>) {
+    while value > 0x7f {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn varint_len(value: u64) -> u64 {
+    u64::from(64 - (value | 1).leading_zeros()).div_ceil(7)
+}
+
+/// The text of `record.proto`.
+pub fn schema() -> String {
+    let mut text = String::from(
+        "// Records that hopwise sends to other systems. Made from export/src/record.rs; fields are only added.\n\n\
+         syntax = \"proto3\";\n\npackage hopwise.v1;\n\n// A 5-tuple.\nmessage Flow {\n  \
+         // Source and destination: 4 or 16 bytes. Absent if only `flow_id` is known.\n  bytes src = 1;\n  bytes dst = 2;\n  \
+         // Absent where the packets have no ports.\n  optional uint32 sport = 3;\n  optional uint32 dport = 4;\n  \
+         // IP protocol number.\n  uint32 proto = 5;\n  // What the switch sent in place of the 5-tuple.\n  optional fixed32 flow_id = 6;\n}\n",
+    );
+    for stream in Stream::ALL {
+        text.push_str(&format!("\n// Of the stream `{}`.\nmessage {} {{\n", stream.name(), stream.message()));
+        for field in COMMON.iter().chain(stream.fields()) {
+            let kind = match field.kind {
+                FieldKind::Number => "optional uint64",
+                FieldKind::Time | FieldKind::Id => "fixed64",
+                FieldKind::Text => "string",
+                FieldKind::Numbers => "repeated uint32",
+                FieldKind::Flow => "optional Flow",
+                FieldKind::Address => "bytes",
+            };
+            text.push_str(&format!("  // {}\n  {kind} {} = {};\n", field.about, field.name, field.number));
+        }
+        text.push_str("}\n");
+    }
+    text
+}

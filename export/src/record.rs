@@ -1,0 +1,409 @@
+//! What leaves the program: records of streams, and their fields with the numbers and names that are promises.
+
+use std::sync::Arc;
+
+use collector::event::{Basis, Drop, Event, FlowRow, Loss, Rollup};
+use wire::FlowKey;
+
+use crate::delivery::Keyed;
+
+/// Version of the schema: fields are only added.
+pub const SCHEMA: u64 = 1;
+
+/// A stream of records.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stream {
+    /// Significant changes.
+    Events,
+    /// A metric of a key over an interval.
+    Rollups,
+    /// The latest state of a flow.
+    Flows,
+    /// Dropped packets that switches reported.
+    Drops,
+    /// Reports that were lost on the way to the collector.
+    Losses,
+}
+
+impl Stream {
+    /// All streams.
+    pub const ALL: [Self; 5] = [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses];
+
+    /// Its name in topics, tables and settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Rollups => "rollups",
+            Self::Flows => "flows",
+            Self::Drops => "drops",
+            Self::Losses => "losses",
+        }
+    }
+
+    /// The name of its message in `record.proto`.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Events => "Event",
+            Self::Rollups => "Rollup",
+            Self::Flows => "FlowState",
+            Self::Drops => "Drop",
+            Self::Losses => "Loss",
+        }
+    }
+
+    /// The fields of its records after the [`COMMON`] ones, in order.
+    pub fn fields(self) -> &'static [Field] {
+        match self {
+            Self::Events => &EVENT,
+            Self::Rollups => &ROLLUP,
+            Self::Flows => &FLOW,
+            Self::Drops => &DROP,
+            Self::Losses => &LOSS,
+        }
+    }
+}
+
+/// A field of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// Its name, also in JSON.
+    pub name: &'static str,
+    /// Its number in the message.
+    pub number: u32,
+    /// What it holds.
+    pub kind: FieldKind,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FieldKind {
+    /// A number: `uint64`.
+    Number,
+    /// Nanoseconds since 1970: `fixed64`.
+    Time,
+    /// 64 bits without order: `fixed64`, in JSON 16 hexadecimal digits.
+    Id,
+    /// Text: `string`.
+    Text,
+    /// Numbers of 32 bits: `repeated uint32`; all ones are unavailable, in JSON null.
+    Numbers,
+    /// A 5-tuple: `Flow`.
+    Flow,
+    /// An address: `bytes`, 4 or 16.
+    Address,
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// There is none.
+    Absent,
+    /// Of a number, a time or an id.
+    Number(u64),
+    /// Text.
+    Text(&'a str),
+    /// Numbers of 32 bits.
+    Numbers(&'a [u32]),
+    /// A 5-tuple.
+    Flow(&'a FlowKey),
+    /// An address, IPv4 mapped into IPv6.
+    Address(&'a [u8; 16]),
+}
+
+macro_rules! fields {
+    ($($(#[doc = $about:literal])+ $visibility:vis const $list:ident: [$($number:literal $name:literal $kind:ident $text:literal,)+];)+) => {$(
+        $(#[doc = $about])+
+        $visibility const $list: [Field; [$($number),+].len()] =
+            [$(Field { name: $name, number: $number, kind: FieldKind::$kind, about: $text }),+];
+    )+};
+}
+
+fields! {
+    /// The fields of every record.
+    pub const COMMON: [
+        1 "id" Id "The same for the same thing: heard by two collectors, or sent twice.",
+        2 "ts" Time "Event time.",
+        3 "collector" Text "Who observed it.",
+        4 "schema" Number "Version of this schema.",
+    ];
+    /// A significant change.
+    const EVENT: [
+        10 "kind" Text "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest.",
+        11 "metric" Text "The metric that changed.",
+        12 "flow" Flow "The flow.",
+        13 "node" Number "The node.",
+        14 "interface" Number "The interface.",
+        15 "queue" Number "The queue.",
+        16 "value" Number "The new value, in the unit of the metric.",
+        17 "previous" Number "The value that was reported before.",
+        18 "threshold" Number "The threshold that was exceeded.",
+        19 "rule" Text "The rule that became true or false.",
+        20 "reason" Number "Drop reason, the code of the device.",
+        21 "basis" Text "How the value was obtained, or the order of the path.",
+        22 "path" Numbers "Node ids in forwarding order.",
+        23 "flow_latency" Number "Of a new flow: the latency of the same report, ns.",
+        24 "latency_basis" Text "How it was obtained.",
+        25 "hop_latencies" Numbers "Of a new flow: ns, in the order of the path.",
+    ];
+    /// A metric of a key over an interval.
+    const ROLLUP: [
+        10 "interval" Number "Length of the interval, s. `ts` is its start.",
+        11 "metric" Text "The metric.",
+        12 "flow" Flow "The flow.",
+        13 "node" Number "The node.",
+        14 "interface" Number "The egress interface.",
+        15 "queue" Number "The queue.",
+        16 "count" Number "Number of values.",
+        17 "min" Number "Minimum.",
+        18 "max" Number "Maximum.",
+        19 "sum" Number "Sum.",
+        20 "p50" Number "Median, from a sketch.",
+        21 "p99" Number "99th percentile, from a sketch.",
+    ];
+    /// The latest state of a flow.
+    const FLOW: [
+        12 "flow" Flow "The flow.",
+        16 "flow_latency" Number "Latest latency, ns.",
+        17 "basis" Text "How it was obtained.",
+        18 "first_seen" Time "First report.",
+        19 "last_seen" Time "Latest report; also `ts`.",
+        20 "reports" Number "Reports so far.",
+        22 "path" Numbers "Node ids in forwarding order.",
+    ];
+    /// A dropped packet.
+    const DROP: [
+        12 "flow" Flow "The flow of the packet.",
+        13 "node" Number "The node that dropped it.",
+        14 "ingress_if" Number "Ingress interface.",
+        15 "queue" Number "The queue.",
+        16 "egress_if" Number "Intended egress interface.",
+        20 "reason" Number "The code of the device.",
+    ];
+    /// Lost reports of a reporter.
+    const LOSS: [
+        13 "node" Number "The reporter, if its reports say so.",
+        14 "source" Address "The address that the reports came from.",
+        15 "hw_id" Number "Subsystem of the reporter.",
+        16 "lost" Number "Reports that did not arrive.",
+        17 "reordered" Number "Reports that arrived in another order.",
+        18 "duplicated" Number "Reports that arrived twice.",
+    ];
+}
+
+/// A record of a stream.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Record {
+    /// Of `events`.
+    Event(Box<EventRecord>),
+    /// Of `rollups`.
+    Rollup(Box<Rollup>),
+    /// Of `flows`, with the path.
+    Flow(Box<(FlowRow, Vec<u32>)>),
+    /// Of `drops`.
+    Drop(Box<Drop>),
+    /// Of `losses`.
+    Loss(Box<Loss>),
+}
+
+/// An event with what is passed beside it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EventRecord {
+    /// The event.
+    pub event: Event,
+    /// The name of its rule.
+    pub rule: Option<Arc<str>>,
+    /// Nodes in forwarding order.
+    pub path: Vec<u32>,
+    /// Of a new flow: latency and how it was obtained, hop latencies.
+    pub first: Option<(Option<u64>, Basis, Vec<u32>)>,
+}
+
+impl Record {
+    /// Its stream.
+    pub fn stream(&self) -> Stream {
+        match self {
+            Self::Event(_) => Stream::Events,
+            Self::Rollup(_) => Stream::Rollups,
+            Self::Flow(_) => Stream::Flows,
+            Self::Drop(_) => Stream::Drops,
+            Self::Loss(_) => Stream::Losses,
+        }
+    }
+
+    /// Event time, ns.
+    pub fn ts(&self) -> u64 {
+        match self {
+            Self::Event(one) => one.event.ts,
+            Self::Rollup(one) => one.ts,
+            Self::Flow(one) => one.0.last_seen,
+            Self::Drop(one) => one.ts,
+            Self::Loss(one) => one.ts,
+        }
+    }
+
+    /// The flow that it is about.
+    pub fn flow(&self) -> Option<&FlowKey> {
+        match self {
+            Self::Event(one) => one.event.flow.as_ref(),
+            Self::Rollup(one) => one.flow.as_ref(),
+            Self::Flow(one) => Some(&one.0.flow),
+            Self::Drop(one) => one.flow.as_ref(),
+            Self::Loss(_) => None,
+        }
+    }
+
+    /// The node that it is about.
+    pub fn node(&self) -> Option<u32> {
+        match self {
+            Self::Event(one) => one.event.node,
+            Self::Rollup(one) => one.node,
+            Self::Flow(_) => None,
+            Self::Drop(one) => one.node,
+            Self::Loss(one) => one.node,
+        }
+    }
+
+    /// The same for the same thing.
+    pub fn id(&self) -> u64 {
+        match self {
+            Self::Event(one) => one.event.id,
+            Self::Drop(one) => one.id,
+            Self::Rollup(one) => {
+                let place = [one.interval.into(), one.metric as u64, one.node.map_or(u64::MAX, u64::from)];
+                let part = [one.interface.map_or(u64::MAX, u64::from), one.queue.map_or(u64::MAX, u64::from)];
+                hash([one.ts, flow_id(one.flow.as_ref())].into_iter().chain(place).chain(part))
+            }
+            Self::Flow(one) => hash([flow_id(Some(&one.0.flow)), one.0.last_seen]),
+            Self::Loss(one) => {
+                let (first, last) = one.source.split_at(8);
+                let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                hash([
+                    one.ts,
+                    word(first),
+                    word(last),
+                    one.node.map_or(u64::MAX, u64::from),
+                    one.hw_id.into(),
+                ])
+            }
+        }
+    }
+
+    /// Calls `each` for the fields after the common ones, in order.
+    pub fn visit(&self, mut each: impl FnMut(&'static Field, Value<'_>)) {
+        let mut fields = self.stream().fields().iter();
+        let mut next = |value: Value<'_>| {
+            if let Some(field) = fields.next() {
+                each(field, value);
+            }
+        };
+        match self {
+            Self::Event(one) => visit_event(one, next),
+            Self::Rollup(one) => {
+                next(small(Some(one.interval)));
+                next(Value::Text(one.metric.name()));
+                next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
+                next(small(one.node));
+                next(small(one.interface));
+                next(small(one.queue.map(u32::from)));
+                [one.count, one.min, one.max, one.sum]
+                    .into_iter()
+                    .for_each(|value| next(Value::Number(value)));
+                next(number(one.p50));
+                next(number(one.p99));
+            }
+            Self::Flow(one) => {
+                let (row, path) = &**one;
+                next(Value::Flow(&row.flow));
+                next(number(row.flow_latency));
+                next(Value::Text(basis_name(row.basis)));
+                [row.first_seen, row.last_seen, row.reports]
+                    .into_iter()
+                    .for_each(|value| next(Value::Number(value)));
+                next(Value::Numbers(path));
+            }
+            Self::Drop(one) => {
+                next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
+                next(small(one.node));
+                next(small(one.ingress_if));
+                next(small(one.queue.map(u32::from)));
+                next(small(one.egress_if));
+                next(small(one.reason.map(u32::from)));
+            }
+            Self::Loss(one) => {
+                next(small(one.node));
+                next(Value::Address(&one.source));
+                next(small(Some(one.hw_id.into())));
+                [one.lost, one.reordered, one.duplicated]
+                    .into_iter()
+                    .for_each(|value| next(Value::Number(value)));
+            }
+        }
+    }
+}
+
+fn number<'a>(value: Option<u64>) -> Value<'a> {
+    value.map_or(Value::Absent, Value::Number)
+}
+
+fn small<'a>(value: Option<u32>) -> Value<'a> {
+    number(value.map(u64::from))
+}
+
+fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
+    let EventRecord { event, rule, path, first } = one;
+    next(Value::Text(event.kind.name()));
+    next(event.metric.map_or(Value::Absent, |metric| Value::Text(metric.name())));
+    next(event.flow.as_ref().map_or(Value::Absent, Value::Flow));
+    next(small(event.node));
+    next(small(event.interface));
+    next(small(event.queue.map(u32::from)));
+    next(number(event.value));
+    next(number(event.previous));
+    next(number(event.threshold));
+    next(rule.as_deref().map_or(Value::Absent, Value::Text));
+    next(small(event.reason.map(u32::from)));
+    next(Value::Text(basis_name(event.basis)));
+    next(Value::Numbers(path));
+    let latency = first.as_ref().and_then(|(latency, basis, _)| latency.map(|latency| (latency, basis)));
+    next(number(latency.map(|(latency, _)| latency)));
+    next(latency.map_or(Value::Absent, |(_, basis)| Value::Text(basis_name(*basis))));
+    next(first.as_ref().map_or(Value::Absent, |(_, _, hops)| Value::Numbers(hops)));
+}
+
+impl Keyed for Record {
+    /// Of the flow, else of the node.
+    fn key(&self) -> u64 {
+        match (self.flow(), self.node()) {
+            (Some(flow), _) => hash([flow.id()]),
+            (None, node) => hash([u64::from(node.unwrap_or(u32::MAX))]),
+        }
+    }
+}
+
+fn flow_id(flow: Option<&FlowKey>) -> u64 {
+    flow.map_or(0, FlowKey::id)
+}
+
+/// A mix of numbers that does not change between versions: ids are compared across them.
+fn hash(parts: impl IntoIterator<Item = u64>) -> u64 {
+    parts.into_iter().fold(0x6a09_e667_f3bc_c908, |state: u64, part| {
+        let mixed = (state ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        mixed ^ mixed >> 29
+    })
+}
+
+/// The name of a basis, as in the store and the API.
+pub fn basis_name(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "measured",
+        Basis::HopSum => "hop_sum",
+        Basis::Corrected => "corrected",
+        Basis::Unsynchronised => "unsynchronised",
+        Basis::HopLimit => "hop_limit",
+        Basis::Timestamps => "timestamps",
+        Basis::Topology => "topology",
+    }
+}
