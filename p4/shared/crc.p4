@@ -232,4 +232,60 @@
 #define CRC_32Q_8(key) (CRC_32Q_LENGTH_8 ^ CRC_32Q_FROM_0(key) ^ CRC_32Q_FROM_32(key))
 #define CRC_32Q_ANY(number, key) (number ^ CRC_32Q_FROM_0(key) ^ CRC_32Q_FROM_32(key) ^ CRC_32Q_FROM_64(key))
 
+#define CRC_IEEE_FROM_0(key) \
+    ((((CRC_TERM(key, 0, 0x77073096) ^ CRC_TERM(key, 1, 0xee0e612c) ^ CRC_TERM(key, 2, 0x076dc419) ^ CRC_TERM(key, 3, 0x0edb8832)) ^ \
+    (CRC_TERM(key, 4, 0x1db71064) ^ CRC_TERM(key, 5, 0x3b6e20c8) ^ CRC_TERM(key, 6, 0x76dc4190) ^ CRC_TERM(key, 7, 0xedb88320))) ^ \
+    ((CRC_TERM(key, 8, 0x191b3141) ^ CRC_TERM(key, 9, 0x32366282) ^ CRC_TERM(key, 10, 0x646cc504) ^ CRC_TERM(key, 11, 0xc8d98a08)) ^ \
+    (CRC_TERM(key, 12, 0x4ac21251) ^ CRC_TERM(key, 13, 0x958424a2) ^ CRC_TERM(key, 14, 0xf0794f05) ^ CRC_TERM(key, 15, 0x3b83984b)))) ^ \
+    (((CRC_TERM(key, 16, 0x01c26a37) ^ CRC_TERM(key, 17, 0x0384d46e) ^ CRC_TERM(key, 18, 0x0709a8dc) ^ CRC_TERM(key, 19, 0x0e1351b8)) ^ \
+    (CRC_TERM(key, 20, 0x1c26a370) ^ CRC_TERM(key, 21, 0x384d46e0) ^ CRC_TERM(key, 22, 0x709a8dc0) ^ CRC_TERM(key, 23, 0xe1351b80))) ^ \
+    ((CRC_TERM(key, 24, 0xb8bc6765) ^ CRC_TERM(key, 25, 0xaa09c88b) ^ CRC_TERM(key, 26, 0x8f629757) ^ CRC_TERM(key, 27, 0xc5b428ef)) ^ \
+    (CRC_TERM(key, 28, 0x5019579f) ^ CRC_TERM(key, 29, 0xa032af3e) ^ CRC_TERM(key, 30, 0x9b14583d) ^ CRC_TERM(key, 31, 0xed59b63b)))))
+#define CRC_IEEE_FROM_32(key) \
+    ((((CRC_TERM(key, 32, 0x3d6029b0) ^ CRC_TERM(key, 33, 0x7ac05360) ^ CRC_TERM(key, 34, 0xf580a6c0) ^ CRC_TERM(key, 35, 0x30704bc1)) ^ \
+    (CRC_TERM(key, 36, 0x60e09782) ^ CRC_TERM(key, 37, 0xc1c12f04) ^ CRC_TERM(key, 38, 0x58f35849) ^ CRC_TERM(key, 39, 0xb1e6b092))) ^ \
+    ((CRC_TERM(key, 40, 0xcb5cd3a5) ^ CRC_TERM(key, 41, 0x4dc8a10b) ^ CRC_TERM(key, 42, 0x9b914216) ^ CRC_TERM(key, 43, 0xec53826d)) ^ \
+    (CRC_TERM(key, 44, 0x03d6029b) ^ CRC_TERM(key, 45, 0x07ac0536) ^ CRC_TERM(key, 46, 0x0f580a6c) ^ CRC_TERM(key, 47, 0x1eb014d8)))) ^ \
+    (((CRC_TERM(key, 48, 0xa6770bb4) ^ CRC_TERM(key, 49, 0x979f1129) ^ CRC_TERM(key, 50, 0xf44f2413) ^ CRC_TERM(key, 51, 0x33ef4e67)) ^ \
+    (CRC_TERM(key, 52, 0x67de9cce) ^ CRC_TERM(key, 53, 0xcfbd399c) ^ CRC_TERM(key, 54, 0x440b7579) ^ CRC_TERM(key, 55, 0x8816eaf2))) ^ \
+    ((CRC_TERM(key, 56, 0xccaa009e) ^ CRC_TERM(key, 57, 0x4225077d) ^ CRC_TERM(key, 58, 0x844a0efa) ^ CRC_TERM(key, 59, 0xd3e51bb5)) ^ \
+    (CRC_TERM(key, 60, 0x7cbb312b) ^ CRC_TERM(key, 61, 0xf9766256) ^ CRC_TERM(key, 62, 0x299dc2ed) ^ CRC_TERM(key, 63, 0x533b85da)))))
+#define CRC_IEEE_FROM_64(key) \
+    (((((CRC_TERM(key, 64, 0x177b1443) ^ CRC_TERM(key, 65, 0x2ef62886) ^ CRC_TERM(key, 66, 0x5dec510c) ^ CRC_TERM(key, 67, 0xbbd8a218)) ^ \
+    (CRC_TERM(key, 68, 0xacc04271) ^ CRC_TERM(key, 69, 0x82f182a3) ^ CRC_TERM(key, 70, 0xde920307) ^ CRC_TERM(key, 71, 0x6655004f))) ^ \
+    ((CRC_TERM(key, 72, 0xefc26b3e) ^ CRC_TERM(key, 73, 0x04f5d03d) ^ CRC_TERM(key, 74, 0x09eba07a) ^ CRC_TERM(key, 75, 0x13d740f4)) ^ \
+    (CRC_TERM(key, 76, 0x27ae81e8) ^ CRC_TERM(key, 77, 0x4f5d03d0) ^ CRC_TERM(key, 78, 0x9eba07a0) ^ CRC_TERM(key, 79, 0xe6050901)))) ^ \
+    (((CRC_TERM(key, 80, 0xc18edfc0) ^ CRC_TERM(key, 81, 0x586cb9c1) ^ CRC_TERM(key, 82, 0xb0d97382) ^ CRC_TERM(key, 83, 0xbac3e145)) ^ \
+    (CRC_TERM(key, 84, 0xaef6c4cb) ^ CRC_TERM(key, 85, 0x869c8fd7) ^ CRC_TERM(key, 86, 0xd64819ef) ^ CRC_TERM(key, 87, 0x77e1359f))) ^ \
+    ((CRC_TERM(key, 88, 0x9ba54c6f) ^ CRC_TERM(key, 89, 0xec3b9e9f) ^ CRC_TERM(key, 90, 0x03063b7f) ^ CRC_TERM(key, 91, 0x060c76fe)) ^ \
+    (CRC_TERM(key, 92, 0x0c18edfc) ^ CRC_TERM(key, 93, 0x1831dbf8) ^ CRC_TERM(key, 94, 0x3063b7f0) ^ CRC_TERM(key, 95, 0x60c76fe0))))) ^ \
+    ((((CRC_TERM(key, 96, 0xdd96d985) ^ CRC_TERM(key, 97, 0x605cb54b) ^ CRC_TERM(key, 98, 0xc0b96a96) ^ CRC_TERM(key, 99, 0x5a03d36d)) ^ \
+    (CRC_TERM(key, 100, 0xb407a6da) ^ CRC_TERM(key, 101, 0xb37e4bf5) ^ CRC_TERM(key, 102, 0xbd8d91ab) ^ CRC_TERM(key, 103, 0xa06a2517))) ^ \
+    ((CRC_TERM(key, 104, 0x9d0fe176) ^ CRC_TERM(key, 105, 0xe16ec4ad) ^ CRC_TERM(key, 106, 0x19ac8f1b) ^ CRC_TERM(key, 107, 0x33591e36)) ^ \
+    (CRC_TERM(key, 108, 0x66b23c6c) ^ CRC_TERM(key, 109, 0xcd6478d8) ^ CRC_TERM(key, 110, 0x41b9f7f1) ^ CRC_TERM(key, 111, 0x8373efe2)))) ^ \
+    (((CRC_TERM(key, 112, 0xb9fbdbe8) ^ CRC_TERM(key, 113, 0xa886b191) ^ CRC_TERM(key, 114, 0x8a7c6563) ^ CRC_TERM(key, 115, 0xcf89cc87)) ^ \
+    (CRC_TERM(key, 116, 0x44629f4f) ^ CRC_TERM(key, 117, 0x88c53e9e) ^ CRC_TERM(key, 118, 0xcafb7b7d) ^ CRC_TERM(key, 119, 0x4e87f0bb))) ^ \
+    ((CRC_TERM(key, 120, 0xae689191) ^ CRC_TERM(key, 121, 0x87a02563) ^ CRC_TERM(key, 122, 0xd4314c87) ^ CRC_TERM(key, 123, 0x73139f4f)) ^ \
+    (CRC_TERM(key, 124, 0xe6273e9e) ^ CRC_TERM(key, 125, 0x173f7b7d) ^ CRC_TERM(key, 126, 0x2e7ef6fa) ^ CRC_TERM(key, 127, 0x5cfdedf4))))))
+// For lengths of 1 to 16 bytes.
+#define CRC_IEEE_LENGTH_1 32w0xd202ef8d
+#define CRC_IEEE_LENGTH_2 32w0x41d912ff
+#define CRC_IEEE_LENGTH_3 32w0xff41d912
+#define CRC_IEEE_LENGTH_4 32w0x2144df1c
+#define CRC_IEEE_LENGTH_5 32w0xc622f71d
+#define CRC_IEEE_LENGTH_6 32w0xb1c2a1a3
+#define CRC_IEEE_LENGTH_7 32w0x9d6cdf7e
+#define CRC_IEEE_LENGTH_8 32w0x6522df69
+#define CRC_IEEE_LENGTH_9 32w0xe60914ae
+#define CRC_IEEE_LENGTH_10 32w0xe38a6876
+#define CRC_IEEE_LENGTH_11 32w0x6b87b1ec
+#define CRC_IEEE_LENGTH_12 32w0x7bd5c66f
+#define CRC_IEEE_LENGTH_13 32w0x0f744682
+#define CRC_IEEE_LENGTH_14 32w0xd1bb79c7
+#define CRC_IEEE_LENGTH_15 32w0xd7d303e7
+#define CRC_IEEE_LENGTH_16 32w0xecbb4b55
+#define CRC_IEEE_4(key) (CRC_IEEE_LENGTH_4 ^ CRC_IEEE_FROM_0(key))
+#define CRC_IEEE_8(key) (CRC_IEEE_LENGTH_8 ^ CRC_IEEE_FROM_0(key) ^ CRC_IEEE_FROM_32(key))
+#define CRC_IEEE_ANY(number, key) (number ^ CRC_IEEE_FROM_0(key) ^ CRC_IEEE_FROM_32(key) ^ CRC_IEEE_FROM_64(key))
+
 #endif

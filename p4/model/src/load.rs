@@ -509,6 +509,8 @@ impl Names {
             ingress_port: field("ingress_port")?,
             egress_spec: field("egress_spec")?,
             egress_port: field("egress_port")?,
+            mcast_grp: field("mcast_grp")?,
+            egress_rid: field("egress_rid")?,
             instance_type: field("instance_type")?,
             packet_length: field("packet_length")?,
             enq_qdepth: field("enq_qdepth")?,

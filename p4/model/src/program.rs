@@ -138,6 +138,8 @@ pub(crate) struct Standard {
     pub(crate) ingress_port: Field,
     pub(crate) egress_spec: Field,
     pub(crate) egress_port: Field,
+    pub(crate) mcast_grp: Field,
+    pub(crate) egress_rid: Field,
     pub(crate) instance_type: Field,
     pub(crate) packet_length: Field,
     pub(crate) enq_qdepth: Field,

@@ -41,9 +41,12 @@ pub struct Switch {
     registers: Vec<Vec<u128>>,
     counters: Vec<Vec<u64>>,
     sessions: BTreeMap<u128, u16>,
+    /// Ports and numbers of a multicast group's replicas.
+    groups: BTreeMap<u128, Vec<(u16, u16)>>,
 }
 
 /// A packet in a pipeline.
+#[derive(Clone)]
 struct Packet {
     phv: Phv,
     payload: Vec<u8>,
@@ -59,6 +62,7 @@ type Queued = (Packet, u128, u128);
 const DROP_PORT: u128 = 511;
 const INGRESS_CLONE: u128 = 1;
 const EGRESS_CLONE: u128 = 2;
+const REPLICATION: u128 = 5;
 /// Copies of copies at most.
 const MAX_COPIES: usize = 8;
 /// Nodes and parser states in one pass at most.
@@ -73,6 +77,7 @@ impl Switch {
             registers: program.registers.iter().map(|(_, size, _)| vec![0; *size]).collect(),
             counters: program.counters.iter().map(|(_, size)| vec![0; *size]).collect(),
             sessions: BTreeMap::new(),
+            groups: BTreeMap::new(),
             program: Arc::new(program),
         }
     }
@@ -134,6 +139,11 @@ impl Switch {
         self.sessions.insert(u128::from(session), port);
     }
 
+    /// Directs the replicas of a multicast group to ports; each has a number.
+    pub fn set_group(&mut self, group: u16, replicas: &[(u16, u16)]) {
+        self.groups.insert(u128::from(group), replicas.to_vec());
+    }
+
     /// A counter's instances.
     pub fn counter(&self, name: &str) -> Option<&[u64]> {
         let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
@@ -153,8 +163,15 @@ impl Switch {
         self.verify_checksums(&mut packet);
         self.run(&program.ingress, &mut packet);
         let mut queue: Vec<Queued> = self.copied_at_ingress(&mut packet, frame).into_iter().collect();
-        let port = packet.phv.get(standard.egress_spec);
-        if port != DROP_PORT {
+        let (port, group) = (packet.phv.get(standard.egress_spec), packet.phv.get(standard.mcast_grp));
+        if group != 0 {
+            // The last one first: the queue is emptied from its end.
+            for (port, number) in self.groups.get(&group).into_iter().flatten().rev() {
+                let mut replica = packet.clone();
+                set(&mut replica, standard.egress_rid, u128::from(*number));
+                queue.push((replica, u128::from(*port), REPLICATION));
+            }
+        } else if port != DROP_PORT {
             queue.push((packet, port, 0));
         }
         let mut sent = Vec::new();
@@ -407,7 +424,10 @@ impl Switch {
             Primitive::CloneIngress { session, fields } | Primitive::CloneEgress { session, fields } => {
                 packet.copy = Some((of(session, phv), *fields as u128))
             }
-            Primitive::MarkToDrop => phv.set(self.program.standard.egress_spec, DROP_PORT),
+            Primitive::MarkToDrop => {
+                phv.set(self.program.standard.egress_spec, DROP_PORT);
+                phv.set(self.program.standard.mcast_grp, 0);
+            }
             // The caller moves.
             Primitive::Jump(_) | Primitive::JumpIfZero(..) => {}
         }

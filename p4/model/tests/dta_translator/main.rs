@@ -1,0 +1,411 @@
+//! The program `dta_translator` and the translator in Rust do the same: random reports, stores and timers, byte for byte to the RoCEv2
+//! frame with its ICRC.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use p4_model::{Arrival, Entry, Key, Program, Switch};
+use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
+use testkit::rng::Rng;
+use translator::{CollectorConfig, Config, Origin, Output, Reason, StoreEntry, Translator};
+use wire::dta::hash::Family;
+use wire::dta::layout::{Geometry, Ring, slot_stride};
+use wire::dta::{Operation, Report};
+use wire::roce::{AtomicEth, Head, Nak, Path, Psn, Reth, Transport as Service, Writer};
+
+const PROGRAM: &str = include_str!("../../../v1model/dta_translator.json");
+const CPU: u16 = 60;
+/// The port to the first collector.
+const PORT: u16 = 100;
+const COLLECTORS: u8 = 3;
+const RKEY: u32 = 0x1f42;
+/// Microseconds that an entry waits for its batch.
+const TIMER: u64 = 40;
+const OURS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// The first list of each ring.
+const LISTS: [u32; 3] = [10, 100, 0x1234_5678];
+
+fn seeds() -> u64 {
+    std::env::var("HOPWISE_P4_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60)
+}
+
+fn host(collector: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, 200 + collector)
+}
+
+fn path(collector: u8) -> Path {
+    let (source_mac, destination_mac) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 1, collector]);
+    let path = Path::new(OURS.into(), host(collector).into(), 0xc001 + u16::from(collector));
+    Path { source_mac, destination_mac, ..path }
+}
+
+/// The collector's number of a queue pair.
+fn queue_pair(collector: u8, reliable: bool) -> u32 {
+    0x100 + u32::from(collector) * 2 + u32::from(reliable)
+}
+
+fn address(collector: u8, region: u16) -> u64 {
+    0x7f00_0000_0000 + u64::from(collector) * 0x1_0000_0000 + u64::from(region) * 0x100_0000
+}
+
+/// Writes the frames of operations at once.
+struct Wire {
+    queue_pairs: Vec<(Writer, Psn)>,
+    frames: Vec<(u16, Vec<u8>)>,
+}
+
+impl Wire {
+    fn new(psn: &[u32]) -> Self {
+        let pairs = psn.iter().enumerate().map(|(index, psn)| {
+            let (collector, reliable) = ((index / 2) as u8, index % 2 == 1);
+            let service = if reliable { Service::Rc } else { Service::Uc };
+            let writer = Writer::new(path(collector), service, queue_pair(collector, reliable)).unwrap();
+            (writer, Psn::new(*psn))
+        });
+        Self { queue_pairs: pairs.collect(), frames: Vec::new() }
+    }
+
+    fn send(
+        &mut self,
+        collector: u8,
+        reliable: bool,
+        write: impl FnOnce(&mut Writer, &mut [u8], Psn) -> usize,
+    ) {
+        let (writer, psn) = &mut self.queue_pairs[usize::from(collector) * 2 + usize::from(reliable)];
+        let mut out = vec![0; 2048];
+        let len = write(writer, &mut out, *psn);
+        out.truncate(len);
+        *psn = psn.next();
+        self.frames.push((PORT + u16::from(collector), out));
+    }
+}
+
+impl Transport for Wire {
+    fn credit(&self, _collector: u8, _reliable: bool) -> Credit {
+        Credit::UNLIMITED
+    }
+
+    fn write(
+        &mut self,
+        place: RemoteAddr,
+        offset: u64,
+        data: &[u8],
+        immediate: Option<u32>,
+        reliable: bool,
+    ) -> Result<(), Blocked> {
+        let reth = Reth {
+            address: address(place.collector, place.region) + offset,
+            rkey: RKEY,
+            len: data.len() as u32,
+        };
+        self.send(place.collector, reliable, |writer, out, psn| {
+            let head = Head { psn, ack_request: reliable, solicited: immediate.is_some() };
+            match immediate {
+                Some(immediate) => writer.write_only_immediate(out, head, reth, immediate, data).unwrap(),
+                None => writer.write_only(out, head, reth, data).unwrap(),
+            }
+        });
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        place: RemoteAddr,
+        offset: u64,
+        delta: u64,
+        immediate: Option<u32>,
+    ) -> Result<(), Blocked> {
+        let address = address(place.collector, place.region) + offset;
+        self.send(place.collector, true, |writer, out, psn| {
+            let head = Head { psn, ack_request: true, solicited: false };
+            writer.fetch_add(out, head, AtomicEth { address, rkey: RKEY, add: delta, compare: 0 }).unwrap()
+        });
+        if immediate.is_some() {
+            self.write(place, offset, &[], immediate, true)?;
+        }
+        Ok(())
+    }
+}
+
+/// Nothing is sent to reporters: no report of this test is essential, and nothing is congested.
+struct Nobody;
+
+impl Output for Nobody {
+    fn control(&mut self, _to: SocketAddr, _collector: u8, payload: &[u8]) {
+        panic!("a message to a reporter: {payload:02x?}");
+    }
+}
+
+fn stores() -> Vec<StoreEntry> {
+    let family = Family::V1;
+    let ring = |first_list, entry_len, entries, batch| {
+        let ring = Ring { entry_len, entries, batch, tagged: false };
+        Geometry::Append { lists: 3, first_list, ring }
+    };
+    let geometries = [
+        (1, Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family }),
+        (2, Geometry::KeyWrite { slots: 1 << 16, data_len: 64, family }),
+        (3, Geometry::KeyWrite { slots: 1, data_len: 4, family }),
+        (1, Geometry::KeyIncrement { slots: 1 << 12, family }),
+        (0, ring(LISTS[0], 4, 64, 16)),
+        (0, ring(LISTS[1], 16, 12, 4)),
+        (0, ring(LISTS[2], 64, 5, 1)),
+    ];
+    let entry =
+        |(region, (id, geometry)): (usize, (u16, Geometry))| StoreEntry::new(region as u16, id, geometry);
+    geometries.into_iter().enumerate().map(entry).collect()
+}
+
+fn insert(switch: &mut Switch, table: &str, keys: &[u128], action: &str, parameters: Vec<u128>) {
+    let keys = keys.iter().map(|key| Key::Exact(*key)).collect();
+    switch.insert(table, &Entry { keys, priority: 0, action: action.to_owned(), parameters }).unwrap();
+}
+
+/// Entries of a store. Returns the lists of a ring.
+fn install(p4: &mut Switch, collector: u8, store: &StoreEntry) -> Vec<u32> {
+    let (of, at) = (u128::from(collector), address(collector, store.region));
+    let slots = |slots: u64, stride: u64, words: u16| {
+        let stride = u128::from(stride.trailing_zeros());
+        vec![at.into(), RKEY.into(), u128::from(slots - 1), stride, words.into()]
+    };
+    match store.geometry {
+        Geometry::KeyWrite { slots: number, data_len, .. } => {
+            let parameters = slots(number, slot_stride(data_len), data_len / 4);
+            insert(p4, "store", &[of, 1, store.id.into()], "slots", parameters);
+        }
+        Geometry::KeyIncrement { slots: number, .. } => {
+            insert(p4, "store", &[of, 3, store.id.into()], "slots", slots(number, 8, 0));
+        }
+        Geometry::Append { lists, first_list, ring } => {
+            for list in 0..lists {
+                let index = u32::from(collector) * 16 + u32::from(store.region) * 3 % 16 + list;
+                let parameters = vec![
+                    u128::from(at + ring.offset(list.into(), 0)),
+                    RKEY.into(),
+                    index.into(),
+                    ring.batch.into(),
+                    ring.entries.into(),
+                    u128::from(ring.entry_len / 4),
+                    TIMER.into(),
+                ];
+                insert(p4, "store", &[of, 2, (first_list + list).into()], "ring", parameters);
+            }
+            return (first_list..first_list + lists).collect();
+        }
+        _ => panic!("a store that the program does not have"),
+    }
+    Vec::new()
+}
+
+/// Both translators.
+struct Pair {
+    rust: Translator,
+    wire: Wire,
+    p4: Switch,
+    lists: Vec<(u8, u32)>,
+    counts: [u64; 6],
+}
+
+impl Pair {
+    fn new(program: &Program, rng: &mut Rng) -> Self {
+        let memory = CollectorConfig { stores: stores(), ..CollectorConfig::default() };
+        let collectors = (0..COLLECTORS).map(|_| Some(memory.clone())).collect();
+        let config = Config { collectors, append_timer: TIMER * 1000, ..Config::default() };
+        let psn: Vec<u32> = (0..COLLECTORS * 2).map(|_| rng.roll() as u32 & 0xff_ffff | 0xff_fff0).collect();
+        let mut p4 = Switch::new(program.clone());
+        let mut lists = Vec::new();
+        insert(&mut p4, "timer_port", &[CPU.into()], "accept_timer", vec![]);
+        for collector in 0..COLLECTORS {
+            insert(
+                &mut p4,
+                "collector",
+                &[host(collector).to_bits().into()],
+                "translate",
+                vec![collector.into()],
+            );
+            for store in &memory.stores {
+                lists.extend(install(&mut p4, collector, store).into_iter().map(|list| (collector, list)));
+            }
+            for reliable in [false, true] {
+                let index = u32::from(collector) * 2 + u32::from(reliable);
+                let number = queue_pair(collector, reliable);
+                let path = path(collector);
+                let mac = |mac: [u8; 6]| mac.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
+                let ends = [mac(path.source_mac), mac(path.destination_mac), OURS.to_bits().into()];
+                let rest = [host(collector).to_bits().into(), path.source_port.into(), number.into()];
+                insert(&mut p4, "queue_pair", &[index.into()], "send_to", [ends, rest].concat());
+                let ours = [host(collector).to_bits().into(), u128::from(number) + 0x5000];
+                insert(&mut p4, "answer", &ours, "resynchronise", vec![index.into()]);
+            }
+            for copies in 1..=5 {
+                let replicas: Vec<_> = (1..=copies).map(|copy| (PORT + u16::from(collector), copy)).collect();
+                p4.set_group(u16::from(collector) * 8 + copies, &replicas);
+            }
+        }
+        let rust = Translator::new(config).unwrap();
+        let mut pair = Self { rust, wire: Wire::new(&vec![0; psn.len()]), p4, lists, counts: [0; 6] };
+        for (index, psn) in psn.iter().enumerate() {
+            pair.resynchronise(index, *psn);
+        }
+        pair
+    }
+
+    /// A collector's NAK: the next PSN of a queue pair.
+    fn resynchronise(&mut self, index: usize, psn: u32) {
+        let (collector, reliable) = ((index / 2) as u8, index % 2 == 1);
+        let back = Path::new(host(collector).into(), OURS.into(), 0xc777);
+        let mut writer = Writer::new(back, Service::Rc, queue_pair(collector, reliable) + 0x5000).unwrap();
+        let mut out = vec![0; 128];
+        let len = writer.nak(&mut out, Psn::new(psn), Nak::SequenceError, 7).unwrap();
+        out.truncate(len);
+        let mut wrong = out.clone();
+        wrong[50] ^= 1;
+        for frame in [&wrong, &out] {
+            assert_eq!(self.p4.process(frame, &Arrival { port: PORT, ..Arrival::default() }), []);
+        }
+        self.wire.queue_pairs[index].1 = Psn::new(psn);
+    }
+
+    fn give(&mut self, us: u64, port: u16, frame: &[u8], sent: &mut Vec<(u16, Vec<u8>)>) {
+        let arrival = Arrival { port, ingress_ts: us, egress_ts: us, ..Arrival::default() };
+        sent.extend(self.p4.process(frame, &arrival).into_iter().map(|out| (out.port, out.frame)));
+    }
+
+    /// A report at the time `us`, for both.
+    fn send(&mut self, us: u64, collector: u8, payload: &[u8]) -> Result<(), String> {
+        let mut p4 = Vec::new();
+        // All lists where a timer is over, else one of them, which stays as it is.
+        let is_over = self.rust.deadline().is_some_and(|deadline| deadline <= us * 1000);
+        let one = us as usize % self.lists.len();
+        let lists = if is_over { self.lists.clone() } else { vec![self.lists[one]] };
+        for (collector, list) in lists {
+            let mut frame = vec![0; 12];
+            frame.extend_from_slice(&[0x88, 0xb5, collector, 0, 0, 0]);
+            frame.extend_from_slice(&list.to_be_bytes());
+            frame.resize(60, 0);
+            self.give(us, CPU, &frame, &mut p4);
+        }
+        self.give(us, 1, &frame(collector, payload), &mut p4);
+        self.rust.tick(us * 1000, &mut self.wire);
+        if has_form(payload) {
+            let origin = Origin { sender: SocketAddr::from(([10, 0, 0, 7], 9)), collector };
+            self.rust.process(us * 1000, origin, payload, &mut self.wire, &mut Nobody);
+        } else {
+            self.counts[1] += 1;
+        }
+        let rust = std::mem::take(&mut self.wire.frames);
+        if rust != p4 {
+            return Err(format!("frames differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"));
+        }
+        let reports = &self.rust.stats().reports;
+        let dropped = |reason: Reason| reports.dropped[reason as usize];
+        let rust = [
+            reports.done.iter().sum(),
+            self.counts[1],
+            dropped(Reason::UnknownStore),
+            dropped(Reason::UnknownList),
+            dropped(Reason::TooMuchData),
+            dropped(Reason::WrongEntry),
+        ];
+        let p4 = self.p4.counter("reports").unwrap();
+        if rust == p4 { Ok(()) } else { Err(format!("counters differ: rust {rust:?}, p4 {p4:?}")) }
+    }
+}
+
+/// A report that is not essential, of a primitive and of lengths that the program reads.
+fn has_form(payload: &[u8]) -> bool {
+    let Ok(report) = Report::parse(payload) else { return false };
+    let words = |len: usize| len.is_multiple_of(4) && (4..=64).contains(&len);
+    let fits = match report.operation {
+        Operation::KeyWrite { key, data, .. } => key.len() <= 16 && words(data.len()),
+        Operation::KeyIncrement { key, .. } => key.len() <= 16,
+        Operation::Append { entry_len, entries, .. } => {
+            [4, 8, 16, 32, 64].contains(&entry_len) && entries.len() == usize::from(entry_len)
+        }
+        _ => false,
+    };
+    fits && !report.base.essential
+}
+
+fn frame(collector: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0];
+    let len = 28 + payload.len() as u16;
+    let mut head = vec![0x45, 0, 0, 0, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 7];
+    head[2..4].copy_from_slice(&len.to_be_bytes());
+    head.extend_from_slice(&host(collector).octets());
+    let sum = wire::checksum::of(&head);
+    head[10..12].copy_from_slice(&sum.to_be_bytes());
+    frame.extend_from_slice(&head);
+    frame.extend_from_slice(&[0x9c, 0x69, 0x9c, 0x68]);
+    frame.extend_from_slice(&(len - 20).to_be_bytes());
+    frame.extend_from_slice(&[0, 0]);
+    frame.extend_from_slice(payload);
+    let len = frame.len().max(60);
+    frame.resize(len, 0);
+    frame
+}
+
+/// A report; some for stores that do not exist, some with too much data, some corrupted.
+fn report(rng: &mut Rng) -> Vec<u8> {
+    let immediate = if rng.below(5) == 0 { 0x80 } else { 0 };
+    let flags = immediate | (rng.below(3) as u8) << 4 | u8::from(rng.below(30) == 0) << 6;
+    let opcode = [1, 2, 2, 2, 3][rng.below(5)];
+    let mut out = vec![0x10 | opcode, flags, rng.roll() as u8, rng.roll() as u8, 0, 0, 0, 7];
+    let key: Vec<u8> = (0..1 + rng.below(17)).map(|_| rng.roll() as u8).collect();
+    let copies = 1 + rng.below(4) as u8;
+    let store = [1, 1, 2, 3, 9][rng.below(5)];
+    match opcode {
+        1 => {
+            let len = [4, 8, 20, 20, 64, 68, 5][rng.below(7)];
+            out.extend_from_slice(&[copies, key.len() as u8, 0, len, 0, store, 0, 0]);
+            out.extend_from_slice(&key);
+            out.extend((0..len).map(|_| rng.roll() as u8));
+        }
+        2 => {
+            let ring = rng.below(3);
+            let list = LISTS[ring] + rng.below(10).min(3) as u32;
+            let len = if rng.below(10) == 0 { [4, 8, 12, 16][rng.below(4)] } else { [4, 16, 64][ring] };
+            out.extend_from_slice(&list.to_be_bytes());
+            out.extend_from_slice(&[0, len, 1, 0]);
+            out.extend((0..len).map(|_| rng.roll() as u8));
+        }
+        _ => {
+            out.extend_from_slice(&[copies, key.len() as u8, 0, store, 0, 0, 0, 0]);
+            out.extend_from_slice(&rng.roll().to_be_bytes());
+            out.extend_from_slice(&key);
+        }
+    }
+    if rng.below(20) == 0 {
+        rng.corrupt(&mut out);
+    }
+    out
+}
+
+#[test]
+fn operations_and_counters_are_the_same() {
+    let program = Program::read(PROGRAM).unwrap();
+    let (mut sent, mut done, mut counts) = (0, [0; 5], [0; 6]);
+    for seed in 0..seeds() {
+        let mut rng = Rng(seed);
+        let mut pair = Pair::new(&program, &mut rng);
+        for step in 0..200 {
+            let (collector, payload) = (rng.below(COLLECTORS.into()) as u8, report(&mut rng));
+            if rng.below(40) == 0 {
+                pair.resynchronise(rng.below(6), rng.roll() as u32 & 0xff_ffff);
+            }
+            pair.send(1_000_000 + step * 3, collector, &payload)
+                .unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}\n  report {payload:02x?}"));
+            sent += 1;
+        }
+        let reports = pair.rust.stats().reports;
+        done.iter_mut().zip(&reports.done).for_each(|(all, done)| *all += done);
+        let p4 = pair.p4.counter("reports").unwrap();
+        counts.iter_mut().zip(p4).for_each(|(all, count)| *all += count);
+    }
+    assert!(
+        sent >= 10_000 && done[..3].iter().all(|done| *done > 500),
+        "{sent} {done:?}: the test has become idle"
+    );
+    assert!(counts.iter().all(|count| *count > 50), "{counts:?}: the test has become idle");
+}
