@@ -72,7 +72,7 @@ fn watch(line: &Line) -> Watch {
 
 /// The time that BMv2 has: 48 bits.
 fn micros(ns: u64) -> u64 {
-    ns / 1000 & ((1 << 48) - 1)
+    (ns / 1000) & ((1 << 48) - 1)
 }
 
 /// Sends the packets of a vector through both switches. Returns how many.
