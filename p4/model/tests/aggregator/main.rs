@@ -2,6 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+#[path = "../support/bmv2.rs"]
+mod bmv2;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
 use aggregator::{Aggregator, Cause, Config, Output, Reason, Spread};
 use p4_model::{Arrival, Entry, Key, Program, Switch};
 use testkit::rng::Rng;
@@ -27,22 +33,33 @@ impl Output for Sent {
     }
 }
 
-fn exact(table: &str, key: u128, action: &str, parameters: Vec<u128>, switch: &mut Switch) {
+/// The model, and the commands that set up BMv2 in the same way.
+struct Target {
+    model: Switch,
+    commands: String,
+}
+
+fn words(numbers: &[u128]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn exact(table: &str, key: u128, action: &str, parameters: Vec<u128>, target: &mut Target) {
+    writeln!(target.commands, "table_add {table} {action} {key} => {}", words(&parameters)).unwrap();
     let entry = Entry { keys: vec![Key::Exact(key)], priority: 0, action: action.to_owned(), parameters };
-    switch.insert(table, &entry).unwrap();
+    target.model.insert(table, &entry).unwrap();
 }
 
 /// Both aggregators.
 struct Pair {
     rust: Aggregator,
-    p4: Switch,
+    p4: Target,
     slots: u32,
     unreadable: u64,
 }
 
 impl Pair {
     fn new(program: &Program, config: Config) -> Self {
-        let mut p4 = Switch::new(program.clone());
+        let mut p4 = Target { model: Switch::new(program.clone()), commands: String::new() };
         let slots = if config.kind.node_scope() { config.registers } else { config.destinations };
         let parameters = [
             config.kind as u128,
@@ -53,7 +70,8 @@ impl Pair {
             config.destinations as u128,
             u128::from(config.spread == Spread::Node),
         ];
-        p4.set_default("aggregator", "aggregate", &parameters).unwrap();
+        p4.model.set_default("aggregator", "aggregate", &parameters).unwrap();
+        writeln!(p4.commands, "table_set_default aggregator aggregate {}", words(&parameters)).unwrap();
         exact("postcard_port", PORT.into(), "accept_postcards", vec![], &mut p4);
         exact("timer_port", CPU.into(), "accept_timer", vec![], &mut p4);
         exact("other", 1, "forward", vec![2], &mut p4);
@@ -67,7 +85,7 @@ impl Pair {
     /// Gives a frame to the program. Returns the datagrams that it sends.
     fn give(&mut self, us: u64, port: u16, frame: &[u8], sent: &mut Sent) {
         let arrival = Arrival { port, ingress_ts: us, egress_ts: us, ..Arrival::default() };
-        for out in self.p4.process(frame, &arrival) {
+        for out in self.p4.model.process(frame, &arrival) {
             let (head, payload) = out.frame.split_at(42);
             assert_eq!(wire::checksum::of(&head[14..34]), 0, "{head:02x?}");
             let lengths = [16, 38].map(|at| usize::from(u16::from_be_bytes([head[at], head[at + 1]])));
@@ -80,10 +98,7 @@ impl Pair {
     /// The timer's frames for all registers.
     fn tick(&mut self, us: u64, stop: bool, sent: &mut Sent) {
         for slot in 0..self.slots {
-            let mut frame = vec![0; 12];
-            frame.extend_from_slice(&[0x88, 0xb5, u8::from(stop), 0, 0, 0]);
-            frame.extend_from_slice(&slot.to_be_bytes());
-            frame.resize(60, 0);
+            let frame = timer(slot, stop);
             self.give(us, CPU, &frame, sent);
         }
     }
@@ -135,9 +150,9 @@ impl Pair {
         ];
         let sent = Cause::ALL.map(|cause| stats.sent[cause as usize].aggregates);
         let p4 = (
-            self.p4.counter("postcards").unwrap(),
-            self.p4.counter("sent").unwrap(),
-            self.p4.counter("unreadable").unwrap(),
+            self.p4.model.counter("postcards").unwrap(),
+            self.p4.model.counter("sent").unwrap(),
+            self.p4.model.counter("unreadable").unwrap(),
         );
         if (&rust[..], &sent[..], &[self.unreadable][..]) == p4 {
             Ok(())
@@ -145,6 +160,15 @@ impl Pair {
             Err(format!("counters differ: rust {rust:?} {sent:?} {}, p4 {p4:?}", self.unreadable))
         }
     }
+}
+
+/// A timer frame.
+fn timer(slot: u32, stop: bool) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend_from_slice(&[0x88, 0xb5, u8::from(stop), 0, 0, 0]);
+    frame.extend_from_slice(&slot.to_be_bytes());
+    frame.resize(60, 0);
+    frame
 }
 
 /// A datagram with one postcard of exactly the layout of wire-formats 4.1, which is what the program reads.
@@ -313,4 +337,34 @@ fn vectors_are_the_same() {
     }
     assert!(compared > 40, "{compared}: the test has become idle");
     assert_eq!(left, ["stage_evicted_oldest", "stage_interop_n", "stage_interop_nf"]);
+}
+
+#[test]
+fn the_model_and_bmv2_do_the_same() {
+    let test = "the_model_and_bmv2_do_the_same";
+    let program = Program::read(PROGRAM).unwrap();
+    for kind in [Kind::AggNodeFlow, Kind::CorNode] {
+        let mut rng = Rng(5);
+        let config = Config { kind, r: 6, registers: 16, ways: 1, destinations: 2, ..Config::default() };
+        let mut pair = Pair::new(&program, config);
+        // The timer's frames come from the same port.
+        exact("timer_port", 1, "accept_timer", vec![], &mut pair.p4);
+        let mut input: Vec<Vec<u8>> =
+            (0..300).map(|_| frame(&postcard(&mut rng), rng.below(4) == 0)).collect();
+        input.extend((0..16).map(|slot| timer(slot, true)));
+        let mut expected = BTreeMap::<u16, Vec<Vec<u8>>>::new();
+        for frame in &input {
+            for sent in pair.p4.model.process(frame, &Arrival { port: 1, ..Arrival::default() }) {
+                expected.entry(sent.port).or_default().push(sent.frame);
+            }
+        }
+        let counts = expected.iter().map(|(port, frames)| (*port, frames.len())).collect();
+        let Some(got) = bmv2::run(test, "aggregator.json", &pair.p4.commands, &input, &counts) else {
+            return;
+        };
+        if got.iter().any(|(port, frames)| frames.len() < counts[port]) {
+            return bmv2::skipped(test, "simple_switch dropped packets, as it does when the machine is busy");
+        }
+        assert_eq!(got, expected, "{kind}");
+    }
 }
