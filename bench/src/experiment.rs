@@ -1,5 +1,6 @@
 //! `hopwise experiment`: repeats experiments of papers; writes tables, plots and a page for each.
 
+mod adaptive;
 mod bursts;
 mod collector_cpu;
 mod convert;
@@ -136,6 +137,14 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: event_filter::PARAMETERS,
         is_measured: false,
         run: event_filter::run,
+    },
+    Experiment {
+        name: "adaptive",
+        about: "Thresholds that follow a budget of reports",
+        paper: "Vestin et al., Programmable Event Detection, III (not measured there)",
+        parameters: adaptive::PARAMETERS,
+        is_measured: false,
+        run: adaptive::run,
     },
     Experiment {
         name: "postcards",

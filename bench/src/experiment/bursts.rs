@@ -20,6 +20,11 @@ pub(super) const MODELS: [Model; 3] = [
 ];
 
 impl Model {
+    /// Whether a period is hot, after one that was or was not.
+    pub(super) fn is_hot(self, after_hot: bool, random: &mut Random) -> bool {
+        random.per_mille() < if after_hot { self.after_hot } else { self.after_cold }
+    }
+
     /// Whether a burst continues for another period.
     pub(super) fn stays_hot(self, random: &mut Random) -> bool {
         random.per_mille() < self.after_hot
@@ -27,7 +32,7 @@ impl Model {
 }
 
 /// Length of a period, ns.
-const PERIOD: u64 = 25_000;
+pub(super) const PERIOD: u64 = 25_000;
 /// Transmission time of one packet on the egress link, ns: 800 bytes at 10 Gb/s.
 const PACKET: u64 = 640;
 /// Gap between packets in a hot period, ns: two ingress links at line rate.
@@ -52,7 +57,7 @@ pub(super) fn trace(model: Model, count: usize, seed: u64) -> Vec<Packet> {
     let (mut packets, mut hot, mut begin, mut backlog, mut previous) =
         (Vec::with_capacity(count), false, 0, 0_u64, 0);
     while packets.len() < count {
-        hot = random.per_mille() < if hot { model.after_hot } else { model.after_cold };
+        hot = model.is_hot(hot, &mut random);
         let gap = if hot { HOT } else { COLD };
         for at in (begin..begin + PERIOD).step_by(gap as usize) {
             backlog = backlog.saturating_sub(at - previous);

@@ -1,0 +1,713 @@
+//! Thresholds that follow a budget of reports, in a fabric in simulated time: what they save, and what they hide.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dataplane::{
+    Config, Fabric, FabricSink, Filter, Filters, FlowSpec, GroundTruth, Pattern, Reporter, Topology, Watch,
+    fabric::{Action, FlowId, HopTruth, PacketTrace, ReportKind, ReportTruth, Wire},
+    filter::Units,
+};
+use detect::{Algorithm, Detector, Match, Metric};
+use manager::{
+    budget::{Controller, INTERVAL, Move, Reason},
+    intent::Intent,
+};
+use wire::FlowKey;
+
+use super::{
+    bursts::{MODELS, Model, PERIOD, Random},
+    page::{Cell, Comparison, Findings, Table, line_series, linear, log},
+    settings::{Parameter, Settings},
+};
+use crate::svg::{Plot, Series, Style};
+use terminal::{CliError, units};
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::seed(),
+    Parameter::work("span", [&[30_000], &[12_000], &[2_000]], 2_000..=60_000, "length of each phase, ms"),
+    Parameter::new("rate", &[1_000], 10..=100_000, "budget, reports per second"),
+    Parameter::new("threshold", &[800, 3_200, 12_800, 51_200], 1..=1_000_000, "fixed thresholds, bytes"),
+];
+
+/// The racks behind the sink, one after another.
+const PHASES: [Model; 5] = [MODELS[0], MODELS[1], MODELS[2], MODELS[1], MODELS[0]];
+/// The link to the rack in the model, bit/s.
+const RATE: u64 = 10_000_000_000;
+/// Bytes of a packet.
+const PACKET_BYTES: u64 = 800;
+/// UDP, IPv4 and Ethernet headers, and what a link adds to a frame.
+const HEADERS: u64 = 42;
+/// A burst is a time in which a queue exceeds this, bytes.
+const BURST: u32 = 64_000;
+/// The finest threshold, bytes: one packet.
+const FINEST: u64 = PACKET_BYTES;
+/// The collector processes this many times the budget.
+const CAPACITY: u64 = 2;
+/// The collector has room for the reports of this many seconds at the budget.
+const ROOM: u64 = 8;
+/// Time between two looks at the fabric, ns.
+const STEP: u64 = 100_000_000;
+
+const LEAF: u32 = 1;
+const SPINE: u32 = 2;
+const SINK: u32 = 3;
+const STEADY: u32 = 11;
+const BURSTY: u32 = 12;
+const SERVER: u32 = 13;
+
+pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let span = settings.one("span") * 1_000_000;
+    let budget = settings.one("rate");
+    let scene = Scene { slower: 40, span, budget, seed: settings.one("seed") };
+    let mut runs = vec![play(scene, Control::Adaptive)?];
+    for threshold in settings.list("threshold") {
+        runs.push(play(scene, Control::Fixed(*threshold))?);
+    }
+    let adaptive = &runs[0];
+    Ok(Findings {
+        method: METHOD.into(),
+        conditions: conditions(adaptive, scene),
+        comparisons: vec![Comparison::new(
+            "thresholds changed while switches run",
+            "possible (\"changing the threshold and algorithm settings per flow\", III); not evaluated",
+            format!(
+                "{} changes in {}; values hidden beyond the threshold in force: {}",
+                adaptive.moves.len(),
+                units::nanos(span * PHASES.len() as u64),
+                none_or(adaptive.violations)
+            ),
+        )],
+        remarks: remarks(&runs, budget),
+        tables: vec![outcome_table(&runs, budget), time_table(&runs), move_table(adaptive)],
+    })
+}
+
+const METHOD: &str = "Three switches in a row carry a steady flow and bursts of three kinds of server racks (two-state model measured at Facebook, as \
+                      in [event-filter](event-filter.md)) to a server, one kind after another. INT-MD measures every packet; the sink reports a packet if \
+                      the queue of some hop differs by more than the threshold from the last reported one (per-hop). The threshold is fixed, or the \
+                      manager's budget controller moves it, at most once a second, within the bounds of an intent with a budget. A reader of the reports \
+                      knows the last queue of each hop that the collector did not shed. The error is the difference from the actual queue, over all packets and hops, by the \
+                      ground truth of the simulation. A burst (a queue above 64,000 bytes) is missed if no report of that time shows more than 64,000 bytes.";
+
+fn conditions(run: &Run, scene: Scene) -> Vec<String> {
+    let Scene { slower, budget, .. } = scene;
+    vec![
+        format!(
+            "{} packets of {PACKET_BYTES} bytes; all times of the model are {slower} times as long and all rates as much lower, so that queues in \
+             bytes are those of 10 Gb/s: periods of {} ms, a link of {} Mb/s to the server",
+            units::count(run.total(|phase| phase.packets)),
+            PERIOD * slower / 1_000_000,
+            RATE / slower / 1_000_000
+        ),
+        format!(
+            "intent: watch queue_occupancy, filter per_hop, threshold {} to {} bytes, budget {} reports/s",
+            units::count(FINEST),
+            units::count(FINEST * manager::intent::COARSER),
+            units::count(budget)
+        ),
+        format!(
+            "the collector processes {} reports/s and has room for {} more; beyond that it sheds",
+            units::count(CAPACITY * budget),
+            units::count(ROOM * budget)
+        ),
+        "a change of the threshold keeps the sink's registers: the next packet is compared with what was reported last".into(),
+        "simulated: the same on every machine".into(),
+    ]
+}
+
+/// Remarks that hold for these runs: each is worked out from the tables.
+fn remarks(runs: &[Run], budget: u64) -> Vec<String> {
+    let (adaptive, fixed) = (&runs[0], &runs[1..]);
+    let checked = |run: &Run| units::count(run.total(|phase| phase.values));
+    let over = |run: &Run| run.rates.iter().filter(|rate| **rate > budget).count();
+    let mut remarks = vec![format!(
+        "Adaptive: of {} values of packets and hops, {} differed from what the reader knows by more than the threshold in force.",
+        checked(adaptive),
+        none_or(adaptive.violations)
+    )];
+    remarks.push(format!(
+        "The adaptive threshold exceeds the budget in {} of {} seconds, with up to {} reports/s: the controller sees a rate only after a second of it. \
+         The collector needs room for {} reports and sheds {}.",
+        over(adaptive),
+        adaptive.rates.len(),
+        units::count(adaptive.rates.iter().copied().max().unwrap_or(0)),
+        units::count(adaptive.waiting.ceil() as u64),
+        none_or(adaptive.shed())
+    ));
+    remarks.extend(fixed.iter().filter(|run| over(run) > 0).map(|run| {
+        format!(
+            "Fixed at {}: the budget is exceeded in {} seconds, the collector sheds {} reports, and {} of {} values differ from what the reader knows \
+             by more than the threshold. {} of {} bursts are missed.",
+            run.control.bytes(),
+            over(run),
+            no_or(run.shed()),
+            none_or(run.violations),
+            checked(run),
+            run.missed(),
+            run.bursts()
+        )
+    }));
+    let keeps = fixed.iter().find(|run| over(run) == 0);
+    if let Some(keeps) = keeps {
+        remarks.push(format!(
+            "The smallest of these fixed thresholds that never exceeds the budget is {}. It misses {} of {} bursts, the adaptive one {}; its mean error \
+             is {:.0} bytes in all, that of the adaptive one {:.0}.",
+            keeps.control.bytes(),
+            keeps.missed(),
+            keeps.bursts(),
+            adaptive.missed(),
+            keeps.mean(),
+            adaptive.mean()
+        ));
+    }
+    remarks
+}
+
+fn no_or(count: u64) -> String {
+    if count == 0 { "no".to_owned() } else { units::count(count) }
+}
+
+fn none_or(count: u64) -> String {
+    if count == 0 { "none".to_owned() } else { units::count(count) }
+}
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    /// All times of the model are this many times as long, and all rates as much lower: queues in bytes stay the same.
+    slower: u64,
+    /// Length of each phase, ns.
+    span: u64,
+    /// Reports per second.
+    budget: u64,
+    seed: u64,
+}
+
+/// Who decides the threshold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Control {
+    /// The budget controller.
+    Adaptive,
+    /// Nobody.
+    Fixed(u64),
+}
+
+impl Control {
+    fn name(self) -> String {
+        match self {
+            Self::Adaptive => "adaptive".to_owned(),
+            Self::Fixed(threshold) => threshold.to_string(),
+        }
+    }
+
+    fn bytes(self) -> String {
+        match self {
+            Self::Adaptive => "adaptive".to_owned(),
+            Self::Fixed(threshold) => format!("{} bytes", units::count(threshold)),
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, PartialEq, Debug)]
+struct Run {
+    control: Control,
+    phases: Vec<Phase>,
+    /// Reports of each second.
+    rates: Vec<u64>,
+    /// Threshold in force in each second.
+    thresholds: Vec<u64>,
+    /// The controller's changes of the threshold.
+    moves: Vec<Move>,
+    /// Values that differed by more than the threshold in force.
+    violations: u64,
+    /// Most reports that waited for the collector.
+    waiting: f64,
+}
+
+/// The outcome of one phase.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Phase {
+    packets: u64,
+    values: u64,
+    reports: u64,
+    error_sum: u64,
+    error_max: u64,
+    bursts: u64,
+    missed: u64,
+    shed: u64,
+}
+
+impl Run {
+    fn total(&self, of: fn(&Phase) -> u64) -> u64 {
+        self.phases.iter().map(of).sum()
+    }
+
+    fn shed(&self) -> u64 {
+        self.total(|phase| phase.shed)
+    }
+
+    fn bursts(&self) -> u64 {
+        self.total(|phase| phase.bursts)
+    }
+
+    fn missed(&self) -> u64 {
+        self.total(|phase| phase.missed)
+    }
+
+    fn mean(&self) -> f64 {
+        self.total(|phase| phase.error_sum) as f64 / self.total(|phase| phase.values).max(1) as f64
+    }
+}
+
+/// Runs the network under one control.
+fn play(scene: Scene, control: Control) -> Result<Run, CliError> {
+    let mut fabric = network(scene)?;
+    let (mut controller, threshold) = match control {
+        Control::Adaptive => (Some(controller(scene.budget)?), FINEST),
+        Control::Fixed(threshold) => (None, threshold),
+    };
+    let mut reader = Reader::new(scene, control, threshold);
+    set_threshold(&mut fabric, threshold)?;
+    let end = scene.span * PHASES.len() as u64;
+    for now in (STEP..=end).step_by(STEP as usize) {
+        fabric.run_until(now, &mut reader);
+        reader.drain(now);
+        if !now.is_multiple_of(INTERVAL) {
+            continue;
+        }
+        let rate = std::mem::take(&mut reader.arrived);
+        reader.run.rates.push(rate);
+        reader.run.thresholds.push(reader.threshold_at(now));
+        let change = controller.as_mut().and_then(|controller| controller.observe(rate as f64, now));
+        if let Some(change) = change.filter(|change| change.from != change.to) {
+            set_threshold(&mut fabric, change.to.threshold)?;
+            reader.moved(change);
+        }
+    }
+    reader.close();
+    Ok(reader.run)
+}
+
+/// The controller of an intent with a budget, as the manager makes it.
+fn controller(budget: u64) -> Result<Controller, CliError> {
+    let table = format!(
+        "{{ name = \"racks\", watch = [\"queue_occupancy\"], mode = \"md\", budget = \"{budget} reports/s\", \
+         tell = {{ filter = \"per_hop\", thresholds = {{ queue_occupancy = {FINEST} }} }} }}"
+    );
+    let bounds = manager::intent::read_one(&table, 0).map(|intent: Intent| intent.bounds());
+    let (budget, _, bounds) = (bounds.map_err(CliError::new)?).ok_or_else(|| CliError::new("no budget"))?;
+    Ok(Controller::new(budget, bounds))
+}
+
+fn set_threshold(fabric: &mut Fabric, threshold: u64) -> Result<(), CliError> {
+    let detector = Detector { algorithm: Algorithm::PerHop, metric: Metric::QueueOccupancy, threshold };
+    let filter = Filter { flows: Match::default(), detector };
+    let filters = Filters::new(vec![filter], 4_096, Units::default()).map_err(failed)?;
+    if let Some(switch) = fabric.switch_mut(SINK) {
+        switch.set_filters(filters);
+    }
+    Ok(())
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("the simulated network: {error}"))
+}
+
+/// Two hosts, three switches and a server; the bursts of all phases are scheduled.
+fn network(scene: Scene) -> Result<Fabric, CliError> {
+    let rate = RATE / scene.slower;
+    let wire = |times: u64| Wire { rate: times * rate, delay: 10_000, depth: 2_000_000 };
+    let topology = (Topology::builder().switch(LEAF).switch(SPINE).switch(SINK))
+        .host(STEADY, None)
+        .host(BURSTY, None)
+        .host(SERVER, None)
+        .link(STEADY, LEAF, wire(4))
+        .link(BURSTY, LEAF, wire(4))
+        .link(LEAF, SPINE, wire(2))
+        .link(SPINE, SINK, wire(2))
+        .link(SINK, SERVER, wire(1));
+    let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
+    let mut fabric = Fabric::new(topology.build().map_err(failed)?, config, scene.seed).map_err(failed)?;
+    // Time of a packet on the link to the server; between bursts, a fifth of the link is used.
+    let packet = PACKET_BYTES * 8 * 1_000_000_000 / rate;
+    let payload = (PACKET_BYTES - HEADERS) as u16;
+    let steady = FlowSpec {
+        payload,
+        pattern: Pattern::Constant { gap: 5 * packet },
+        ..FlowSpec::new(STEADY, SERVER, 5_000, 80)
+    };
+    let bursty = FlowSpec { payload, pattern: Pattern::Idle, ..FlowSpec::new(BURSTY, SERVER, 6_000, 443) };
+    fabric.add_flow(&steady).map_err(failed)?;
+    let flow = fabric.add_flow(&bursty).map_err(failed)?;
+    schedule(&mut fabric, flow, packet, scene)?;
+    Ok(fabric)
+}
+
+/// In a hot period, twice the rate of the link to the server arrives.
+fn schedule(fabric: &mut Fabric, flow: FlowId, packet: u64, scene: Scene) -> Result<(), CliError> {
+    let (mut random, mut hot, period) = (Random(scene.seed), false, PERIOD * scene.slower);
+    let packets = (2 * period / packet - period / (5 * packet)) as u32;
+    let gap = period / u64::from(packets);
+    for (index, model) in PHASES.into_iter().enumerate() {
+        let begin = scene.span * index as u64;
+        for at in (begin..begin + scene.span).step_by(period as usize) {
+            hot = model.is_hot(hot, &mut random);
+            if hot {
+                fabric.schedule(at, Action::Burst { flow, packets, gap }).map_err(failed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A packet that arrived at the server.
+struct Packet {
+    number: u64,
+    flow: FlowKey,
+    sent: u64,
+    ended: u64,
+    hops: Vec<HopTruth>,
+}
+
+/// A report has left the sink at most this long after its packet arrived at the server, ns.
+const LAG: u64 = 50_000_000;
+
+/// Reads the reports, and compares them with the ground truth.
+struct Reader {
+    run: Run,
+    /// Thresholds, each with the time from which it was in force.
+    thresholds: Vec<(u64, u64)>,
+    scene: Scene,
+    /// Reports that have arrived in this second.
+    arrived: u64,
+    /// Reports that wait for the collector; it takes this many in a step.
+    waiting: f64,
+    per_step: f64,
+    /// Packets at the server whose reports may still be under way to the collector.
+    delivered: VecDeque<Packet>,
+    /// Reports whose packets have not been compared yet, in the order in which the sink sent them.
+    pending: VecDeque<ReportTruth>,
+    /// Whether the collector took each of them, in the same order, as far as they have arrived.
+    taken: VecDeque<bool>,
+    /// The last reported queue, by hop.
+    reported: BTreeMap<u32, u32>,
+    /// Bursts that have begun: by hop, the phase, and whether it was shown.
+    open: BTreeMap<u32, (usize, bool)>,
+}
+
+impl Reader {
+    fn new(scene: Scene, control: Control, threshold: u64) -> Self {
+        let phases = vec![Phase::default(); PHASES.len()];
+        let (rates, thresholds, moves) = (Vec::new(), Vec::new(), Vec::new());
+        let run = Run { control, phases, rates, thresholds, moves, violations: 0, waiting: 0.0 };
+        Self {
+            run,
+            thresholds: vec![(0, threshold)],
+            delivered: VecDeque::new(),
+            scene,
+            arrived: 0,
+            waiting: 0.0,
+            per_step: (CAPACITY * scene.budget * STEP) as f64 / 1e9,
+            pending: VecDeque::new(),
+            taken: VecDeque::new(),
+            reported: BTreeMap::new(),
+            open: BTreeMap::new(),
+        }
+    }
+
+    fn phase(&self, at: u64) -> usize {
+        ((at / self.scene.span) as usize).min(PHASES.len() - 1)
+    }
+
+    fn moved(&mut self, change: Move) {
+        self.thresholds.push((change.at, change.to.threshold));
+        self.run.moves.push(change);
+    }
+
+    fn threshold_at(&self, time: u64) -> u64 {
+        self.thresholds.iter().rfind(|(from, _)| *from < time).map_or(0, |(_, threshold)| *threshold)
+    }
+
+    /// The greatest threshold in force while a packet was in the sink.
+    fn allowed(&self, sink: &HopTruth) -> u64 {
+        self.threshold_at(sink.ingress).max(self.threshold_at(sink.egress + 1))
+    }
+
+    /// The collector processes what has arrived in a step; packets whose reports have left by now are compared.
+    fn drain(&mut self, now: u64) {
+        self.waiting = (self.waiting - self.per_step).max(0.0);
+        while let Some(packet) = self.delivered.pop_front_if(|packet| packet.ended + LAG <= now) {
+            self.compare(&packet);
+        }
+    }
+
+    fn compare(&mut self, packet: &Packet) {
+        let Some(sink) = packet.hops.last() else { return };
+        let (phase, allowed) = (self.phase(packet.sent), self.allowed(sink));
+        // Packets leave the sink in the order in which it decides about them.
+        let is_of = |report: &mut ReportTruth| (report.flow, report.packet) == (packet.flow, packet.number);
+        if let Some(report) = self.pending.pop_front_if(is_of)
+            && self.taken.pop_front() == Some(true)
+        {
+            self.reported.extend(report.hops.iter().map(|hop| (hop.node, hop.queue_occupancy)));
+        }
+        self.run.phases[phase].packets += 1;
+        for hop in &packet.hops {
+            let last = self.reported.get(&hop.node).copied().unwrap_or(0);
+            let error = u64::from(hop.queue_occupancy.abs_diff(last));
+            self.run.violations += u64::from(error > allowed);
+            let outcome = &mut self.run.phases[phase];
+            outcome.values += 1;
+            outcome.error_sum += error;
+            outcome.error_max = outcome.error_max.max(error);
+            self.watch_burst(hop, phase);
+        }
+    }
+
+    fn watch_burst(&mut self, hop: &HopTruth, phase: usize) {
+        let shown = self.reported.get(&hop.node).is_some_and(|queue| *queue > BURST);
+        if hop.queue_occupancy > BURST {
+            self.open.entry(hop.node).or_insert((phase, false)).1 |= shown;
+        } else if let Some(burst) = self.open.remove(&hop.node) {
+            self.end_burst(burst);
+        }
+    }
+
+    fn end_burst(&mut self, (phase, shown): (usize, bool)) {
+        let outcome = &mut self.run.phases[phase];
+        outcome.bursts += 1;
+        outcome.missed += u64::from(!shown);
+    }
+
+    /// The end: packets that are still in the network are not compared.
+    fn close(&mut self) {
+        self.drain(u64::MAX);
+        for burst in std::mem::take(&mut self.open).into_values() {
+            self.end_burst(burst);
+        }
+    }
+}
+
+impl FabricSink for Reader {
+    fn report(&mut self, t: u64, _from: &Reporter, _payload: &[u8]) {
+        // A datagram holds one report.
+        let phase = self.phase(t);
+        self.arrived += 1;
+        self.run.phases[phase].reports += 1;
+        let is_taken = self.waiting < (ROOM * self.scene.budget) as f64;
+        self.taken.push_back(is_taken);
+        if !is_taken {
+            self.run.phases[phase].shed += 1;
+        } else {
+            self.waiting += 1.0;
+            self.run.waiting = self.run.waiting.max(self.waiting);
+        }
+    }
+
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        match truth {
+            GroundTruth::Datagram(datagram) => {
+                for report in datagram.reports.iter().filter(|report| report.kind == ReportKind::Flow) {
+                    self.pending.push_back(report.clone());
+                }
+            }
+            GroundTruth::Delivered(PacketTrace { packet, flow, sent, ended, hops }) => {
+                let (number, hops) = (*packet, hops.to_vec());
+                self.delivered.push_back(Packet { number, flow: *flow, sent: *sent, ended: *ended, hops });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Each setting and kind of rack, over all its phases.
+fn outcome_table(runs: &[Run], budget: u64) -> Table {
+    let rows = runs.iter().flat_map(|run| MODELS.map(|model| row(run, model, budget)));
+    let name = |run: &Run| match run.control {
+        Control::Adaptive => "adaptive".to_owned(),
+        Control::Fixed(_) => format!("fixed, {}", run.control.bytes()),
+    };
+    let points = |run: &Run| {
+        let share = 100.0 * run.missed() as f64 / run.bursts().max(1) as f64;
+        let most = run.rates.iter().copied().max().unwrap_or(0);
+        let mean = run.rates.iter().sum::<u64>() as f64 / run.rates.len().max(1) as f64;
+        // From the mean to the busiest second.
+        vec![(mean.max(1.0), share), ((most as f64).max(1.0), share)]
+    };
+    let plot = Plot {
+        note: format!("each line from the mean of all seconds to the busiest one; budget {budget} reports/s"),
+        title: "Reports and missed bursts, by threshold".into(),
+        x: log("reports (per second)"),
+        y: linear("missed bursts (per cent)"),
+        series: runs.iter().map(|run| line_series(&name(run), points(run))).collect(),
+    };
+    Table {
+        name: "outcome",
+        about: "Reports, missed bursts and error by threshold and kind of rack".into(),
+        columns: vec![
+            "threshold_bytes",
+            "rack",
+            "packets",
+            "reports_per_s",
+            "busiest_second",
+            "seconds_over_budget",
+            "shed",
+            "bursts",
+            "bursts_missed",
+            "error_mean_bytes",
+            "error_max_bytes",
+            "threshold_least",
+            "threshold_most",
+        ],
+        rows: rows.collect(),
+        plots: vec![plot],
+    }
+}
+
+fn row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
+    let is_of = |index: usize| PHASES[index] == model;
+    let phases: Vec<&Phase> =
+        run.phases.iter().enumerate().filter_map(|(index, phase)| is_of(index).then_some(phase)).collect();
+    let sum = |of: fn(&Phase) -> u64| phases.iter().map(|phase| of(phase)).sum::<u64>();
+    let seconds = run.rates.len() / PHASES.len();
+    let of_model = |values: &[u64]| -> Vec<u64> {
+        let all = values.iter().enumerate();
+        all.filter(|(second, _)| is_of((second / seconds.max(1)).min(PHASES.len() - 1)))
+            .map(|(_, value)| *value)
+            .collect()
+    };
+    let (rates, thresholds) = (of_model(&run.rates), of_model(&run.thresholds));
+    let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
+    vec![
+        Cell::Text(run.control.name()),
+        model.name.into(),
+        sum(|phase| phase.packets).into(),
+        Cell::Figure(rates.iter().sum::<u64>() as f64 / rates.len().max(1) as f64, 1),
+        most(&rates).into(),
+        (rates.iter().filter(|rate| **rate > budget).count() as u64).into(),
+        sum(|phase| phase.shed).into(),
+        sum(|phase| phase.bursts).into(),
+        sum(|phase| phase.missed).into(),
+        Cell::Figure(sum(|phase| phase.error_sum) as f64 / sum(|phase| phase.values).max(1) as f64, 1),
+        phases.iter().map(|phase| phase.error_max).max().unwrap_or(0).into(),
+        thresholds.iter().copied().min().unwrap_or(0).into(),
+        most(&thresholds).into(),
+    ]
+}
+
+/// Second by second: the adaptive run beside the finest of the fixed ones.
+fn time_table(runs: &[Run]) -> Table {
+    let (adaptive, finest) = (&runs[0], runs.get(1).unwrap_or(&runs[0]));
+    let seconds = adaptive.rates.len() / PHASES.len();
+    let row = |second: usize| {
+        vec![
+            (second as u64 + 1).into(),
+            PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)].name.into(),
+            finest.rates[second].into(),
+            adaptive.rates[second].into(),
+            adaptive.thresholds[second].into(),
+        ]
+    };
+    let line = |values: &[u64]| {
+        let all = values.iter().enumerate();
+        all.map(|(second, value)| (second as f64 + 1.0, (*value as f64).max(1.0))).collect::<Vec<_>>()
+    };
+    let racks = PHASES.map(|model| model.name).join(", ");
+    let fixed = format!("fixed, {}", finest.control.bytes());
+    let reports = Plot {
+        note: racks.clone(),
+        title: "Reports of each second".into(),
+        x: linear("time (s)"),
+        y: log("reports"),
+        series: vec![
+            line_series(&fixed, line(&finest.rates)),
+            line_series("adaptive", line(&adaptive.rates)),
+        ],
+    };
+    let thresholds = Plot {
+        note: racks,
+        title: "Threshold in force".into(),
+        x: linear("time (s)"),
+        y: log("threshold (bytes)"),
+        series: vec![Series::new("adaptive", Style::Step, line(&adaptive.thresholds))],
+    };
+    Table {
+        name: "time",
+        about: "Second by second".into(),
+        columns: vec!["second", "rack", "reports_fixed_finest", "reports_adaptive", "threshold_bytes"],
+        rows: (0..adaptive.rates.len()).map(row).collect(),
+        plots: vec![reports, thresholds],
+    }
+}
+
+/// Each move of the controller, with its reason.
+fn move_table(adaptive: &Run) -> Table {
+    let row = |change: &Move| {
+        let reason = match change.reason {
+            Reason::Above => "above the budget",
+            Reason::Room => "room",
+            Reason::AtBound => "above, at the bound",
+        };
+        vec![
+            (change.at / INTERVAL).into(),
+            reason.into(),
+            Cell::Figure(change.rate, 0),
+            change.from.threshold.into(),
+            change.to.threshold.into(),
+        ]
+    };
+    Table {
+        name: "moves",
+        about: "Moves of the threshold".into(),
+        columns: vec!["after_second", "reason", "reports", "threshold_before", "threshold_after"],
+        rows: adaptive.moves.iter().map(row).collect(),
+        plots: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A network two and a half times as slow as that of the page, with as much less of a budget.
+    const SMALL: Scene = Scene { slower: 100, span: 8_000_000_000, budget: 400, seed: 1 };
+
+    fn over(rates: &[u64]) -> usize {
+        rates.iter().filter(|rate| **rate > SMALL.budget).count()
+    }
+
+    #[test]
+    fn what_is_hidden_stays_within_the_threshold_and_the_collector_never_sheds() {
+        let run = play(SMALL, Control::Adaptive).unwrap();
+        assert_eq!((run.violations, run.shed()), (0, 0));
+        assert!(run.bursts() > 50 && run.moves.len() > 10, "{run:?}");
+        // Each move continues from the last one, within the bounds; the first is by the bursts of the cache racks.
+        let mut threshold = FINEST;
+        for change in &run.moves {
+            assert_eq!(change.from.threshold, threshold);
+            threshold = change.to.threshold;
+            assert!((FINEST..=FINEST * manager::intent::COARSER).contains(&threshold), "{change}");
+            assert_eq!(
+                change.reason == Reason::Above,
+                change.to.threshold > change.from.threshold,
+                "{change}"
+            );
+        }
+        // The hadoop racks: after some seconds the rate stays near the budget; without the controller it is far above it.
+        let hadoop = &run.rates[16..24];
+        assert!(over(&hadoop[3..]) <= 1 && over(&run.rates) <= 6, "{:?}", run.rates);
+        assert_eq!(play(SMALL, Control::Adaptive).unwrap(), run);
+    }
+
+    #[test]
+    fn a_fine_threshold_exceeds_the_budget_and_a_coarse_one_misses_more_bursts() {
+        let fixed = |threshold| play(SMALL, Control::Fixed(threshold)).unwrap();
+        let (fine, coarse) = (fixed(FINEST), fixed(51_200));
+        assert!(over(&fine.rates) > 8 && fine.shed() > 0, "{:?}", fine.rates);
+        assert!(fine.violations > 0, "what the collector shed, nobody knows");
+        assert_eq!((coarse.violations, coarse.shed(), over(&coarse.rates)), (0, 0, 0));
+        assert!(coarse.missed() > fine.missed() && coarse.mean() > fine.mean());
+        assert_eq!(coarse.bursts(), fine.bursts());
+    }
+}
