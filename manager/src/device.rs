@@ -383,6 +383,11 @@ pub struct Election {
     pub epoch: u64,
 }
 
+impl Election {
+    /// Terms of managers: times in microseconds, from 2017 to 2286. Elections of other controllers are outside.
+    pub const TERMS: std::ops::Range<u64> = 1_500_000_000_000_000..9_999_999_999_999_999;
+}
+
 /// Number of a request. An answer repeats it; answers to other requests than the outstanding one are ignored.
 pub type RequestId = u64;
 

@@ -41,6 +41,8 @@ pub(super) struct Device {
     pub(super) claimed: bool,
     /// The last claim.
     pub(super) election: Election,
+    /// It was last refused for a newer lease.
+    pub(super) superseded: bool,
     /// Last read under the current lease.
     pub(super) actual: Option<Rules>,
     /// Sent, and not confirmed by a read: each may or may not have been executed.
@@ -73,6 +75,7 @@ impl Device {
             queued: None,
             claimed: false,
             election: Election::default(),
+            superseded: false,
             actual: None,
             pending: Vec::new(),
             etag: Etag::default(),
@@ -95,6 +98,7 @@ impl Device {
     /// Forgets everything about the device's rules: the knowledge of another lease may be wrong by now.
     pub(super) fn forget(&mut self, now: u64) {
         self.claimed = false;
+        self.superseded = false;
         self.outstanding = None;
         self.queued = None;
         self.actual = None;

@@ -9,6 +9,9 @@ use crate::device::{
     Answer, Change, Command, DeviceEvent, Election, NodeId, PortId, Request, RequestId, Rule, State,
 };
 
+/// A device may be ahead of the claims of a lease by so many at most.
+const MAX_EPOCHS: u64 = 1 << 32;
+
 /// The reconciler.
 #[derive(Debug)]
 pub struct Reconciler {
@@ -104,6 +107,7 @@ impl Reconciler {
         match answer {
             Answer::Claimed => {
                 device.claimed = true;
+                device.superseded = false;
                 self.send(node, Request::Read, Phase::Reading, now);
             }
             Answer::NotPrimary(highest) => self.superseded(node, highest, now),
@@ -223,7 +227,8 @@ impl Reconciler {
     /// A claim with a new epoch: everything sent before is fenced off.
     fn claim(&mut self, node: NodeId, now: u64) {
         let Some(election) = self.election.as_mut() else { return };
-        election.epoch += 1;
+        // Nobody claims so often: see `superseded`.
+        election.epoch = election.epoch.saturating_add(1);
         let election = *election;
         if let Some(device) = self.devices.get_mut(&node) {
             device.election = election;
@@ -238,14 +243,30 @@ impl Reconciler {
         self.claim(node, now);
     }
 
+    /// A device says that it has another election. One device is not believed for all: whatever it says, it is tried again later, and
+    /// this manager goes on with the others, which is safe, since a newer one takes each by a claim of its own.
     fn superseded(&mut self, node: NodeId, highest: Election, now: u64) {
         let Some(own) = self.election.as_mut() else { return };
         let Some(device) = self.devices.get_mut(&node) else { return };
-        device.claimed = false;
-        if highest.term == own.term {
-            // Claims of this lease before a restart of this manager.
+        let reason = if highest.term > own.term {
+            let failures = device.failures;
+            // The other one changes its rules.
+            device.forget(now);
+            (device.failures, device.superseded) = (failures, true);
+            format!("another manager acts on it (term {}); stop one of the two", highest.term)
+        } else if highest.term == own.term && highest.epoch <= own.epoch.saturating_add(MAX_EPOCHS) {
+            // An earlier claim of this lease arrived twice, or its answer was lost.
             own.epoch = own.epoch.max(highest.epoch);
-            return self.claim(node, now);
+            "it was claimed twice; it is claimed again".to_owned()
+        } else {
+            format!(
+                "it refuses a claim for an election that cannot be (term {}, epoch {})",
+                highest.term, highest.epoch
+            )
+        };
+        let others = self.devices.values().filter(|device| device.superseded).count();
+        if others * 2 < self.devices.len() {
+            return self.unreachable(node, reason, now);
         }
         // Whoever has a newer lease decides for the whole domain. What this manager knows is outdated.
         self.notices.push(Notice::Superseded(node));

@@ -193,18 +193,57 @@ fn late_and_doubled_answers_are_ignored() {
     assert_eq!(bench.phases()[0], "reading");
 }
 
+/// Loses a device and lets its claim be refused for another election.
+fn refused_for(bench: &mut Bench, node: NodeId, election: Election, now: u64) {
+    bench.reconciler.event(node, DeviceEvent::Lost("reset".to_owned()), now);
+    let mut commands = Vec::new();
+    bench.reconciler.poll(now, &mut commands);
+    let claim = commands.iter().find(|command| command.node == node).unwrap();
+    bench.reconciler.answer(node, claim.id, Answer::NotPrimary(election), now);
+}
+
 #[test]
-fn a_newer_lease_ends_the_older_one() {
+fn a_newer_lease_at_half_of_the_devices_ends_the_older_one() {
     let mut bench = Bench::new(targets(true));
     bench.run(S);
-    bench.reconciler.event(1, DeviceEvent::Lost("reset".to_owned()), 2 * S);
-    let mut commands = Vec::new();
-    bench.reconciler.poll(2 * S, &mut commands);
-    let newer = Election { term: 2, epoch: 1 };
-    bench.reconciler.answer(1, commands[0].id, Answer::NotPrimary(newer), 2 * S);
+    refused_for(&mut bench, 1, Election { term: 2, epoch: 1 }, 2 * S);
     assert!(!bench.reconciler.is_acting());
     assert_eq!(bench.phases(), ["standby", "standby"]);
     assert_eq!(bench.reconciler.next_timeout(), None);
+}
+
+#[test]
+fn one_device_of_three_does_not_end_the_lease() {
+    let mut three = targets(true);
+    let third = Target { name: "leaf3".to_owned(), ..three[&2].clone() };
+    three.insert(3, third);
+    let mut bench = Bench::new(three);
+    bench.run(S);
+    refused_for(&mut bench, 1, Election { term: 2, epoch: 1 }, 2 * S);
+    assert!(bench.reconciler.is_acting());
+    let first = "unreachable: another manager acts on it (term 2); stop one of the two";
+    assert_eq!(bench.phases(), [first, "in_sync", "in_sync"]);
+    // It is tried again, and what it was said to have done is read.
+    bench.run(10 * S);
+    assert_eq!(bench.phases(), ["in_sync"; 3]);
+    refused_for(&mut bench, 1, Election { term: 2, epoch: 1 }, 12 * S);
+    refused_for(&mut bench, 2, Election { term: 2, epoch: 1 }, 12 * S);
+    assert!(!bench.reconciler.is_acting());
+}
+
+#[test]
+fn elections_that_cannot_be_are_no_reason_to_stop_or_to_hurry() {
+    for (term, epoch) in [(0, 0), (1, u64::MAX), (1, 0), (1, 77)] {
+        let mut bench = Bench::new(targets(true));
+        bench.run(S);
+        refused_for(&mut bench, 1, Election { term, epoch }, 2 * S);
+        assert!(bench.reconciler.is_acting(), "{term}.{epoch}");
+        let mut commands = Vec::new();
+        bench.reconciler.poll(2 * S, &mut commands);
+        assert!(commands.iter().all(|command| command.node != 1), "it is not asked at once: {commands:?}");
+        bench.run(10 * S);
+        assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
+    }
 }
 
 #[test]
