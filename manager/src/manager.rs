@@ -221,6 +221,7 @@ impl Manager {
         self.refused.remove(name);
         if self.compiler.remove(name) {
             self.approve_intents(now);
+            self.approve_removals(now);
         }
         existed
     }
@@ -358,6 +359,31 @@ impl Manager {
         if self.settings.apply == ApplyMode::Auto {
             self.apply(now);
         }
+    }
+
+    /// Nothing is measured for an intent that has gone, although a change of the topology waits: entries that are not wanted any more go,
+    /// and those that other intents want, too, become theirs. Roles of ports stay as approved.
+    fn approve_removals(&mut self, now: u64) {
+        if self.changed.is_none() {
+            return;
+        }
+        let none = Arc::default();
+        for (node, approved) in &mut self.approved {
+            let desired: &Arc<Rules> = self.compiler.desired().get(node).unwrap_or(&none);
+            let by_key = desired.iter().filter_map(|rule| match rule {
+                Rule::Watch(watch) => Some((watch.key, rule)),
+                _ => None,
+            });
+            let by_key: BTreeMap<_, _> = by_key.collect();
+            let wanted = |rule: &Rule| match rule {
+                Rule::Watch(watch) => by_key.get(&watch.key).map(|rule| (*rule).clone()),
+                rule => Some(rule.clone()),
+            };
+            if approved.iter().any(|rule| wanted(rule).as_ref() != Some(rule)) {
+                *approved = Arc::new(approved.iter().filter_map(wanted).collect());
+            }
+        }
+        self.set_targets(now);
     }
 
     /// Hands what is approved to the reconciler, fitted to the present topology: the border is closed whether approved or not.

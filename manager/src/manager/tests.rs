@@ -130,6 +130,31 @@ fn a_plan_of_the_topology_can_wait_for_a_person() {
 }
 
 #[test]
+fn an_intent_ends_at_once_while_a_plan_of_the_topology_waits() {
+    let mut bench = Bench::new(ApplyMode::Manual);
+    bench.manager.add_intent(intent("a"), S).unwrap();
+    bench.manager.add_intent(Intent { watch: [Metric::QueueOccupancy].into(), ..intent("b") }, S).unwrap();
+    bench.run(3 * S);
+    bench.manager.set_inventory(cut(&bench.manager), 4 * S);
+    bench.run(60 * S);
+    let bits = |bench: &Bench| {
+        let bits = |rule: &Rule| if let Rule::Watch(watch) = rule { Some(watch.bits) } else { None };
+        bench.rules[&1].iter().filter_map(bits).collect::<Vec<_>>()
+    };
+    let both = bits(&bench);
+    assert!(bench.manager.remove_intent("b", 60 * S));
+    bench.run(61 * S);
+    let one = bits(&bench);
+    assert!(both.len() == 1 && one.len() == 1 && one[0] != both[0], "{both:x?} {one:x?}");
+    assert!(bench.manager.remove_intent("a", 62 * S));
+    bench.run(63 * S);
+    assert!(bits(&bench).is_empty());
+    // The border stays closed, and the plan goes on waiting.
+    assert!(bench.has(1, &Rule::Sink(1)));
+    assert!(!bench.manager.plan().is_empty());
+}
+
+#[test]
 fn a_version_that_is_refused_ends_the_one_before() {
     let mut bench = Bench::new(ApplyMode::Auto);
     bench.manager.keep_intent(intent("a"), S).unwrap();
