@@ -107,10 +107,10 @@ impl Session {
         };
         done.unwrap_or_else(|failure| match failure {
             Failure::Unreachable(reason) => Answer::Unreachable(reason),
-            // The device does not tell which election is in force: any higher term makes this manager stop.
-            Failure::Denied(_) if self.map.arbitrates() => {
-                Answer::NotPrimary(Election { term: self.claimed.term.saturating_add(1), epoch: 0 })
-            }
+            // The device does not say which: the other manager shows at devices that do.
+            Failure::Denied(reason) if self.map.arbitrates() => Answer::Unreachable(format!(
+                "denied: another manager has a higher election, or the user may not write ({reason}); stop that manager, or correct the user's role"
+            )),
             Failure::Denied(reason) | Failure::Refused(reason) => Answer::Refused(reason),
             Failure::NotFound => {
                 Answer::Refused("the device does not know the path; correct the path map".to_owned())

@@ -8,6 +8,8 @@ use crate::message::{Notification, Path, PathElem, Value};
 
 /// Entries of a list at most.
 const MAX_ENTRIES: usize = 8192;
+/// Steps of a path at most. Each is a level of the tree, and the tree is dropped by recursion.
+const MAX_STEPS: usize = 64;
 
 /// A tree of values.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +25,16 @@ impl Tree {
     /// Adds the values of a notification.
     ///
     /// # Errors
-    /// It is not JSON, or a list is too long.
+    /// It is not JSON, or a list or a path is too long.
     pub fn add(&mut self, notification: &Notification) -> Result<(), String> {
         let prefix = notification.prefix.iter().flat_map(|path| &path.elem);
         for update in &notification.update {
             let Some(value) = update.val.as_ref().and_then(|val| val.value.as_ref()) else { continue };
             let json = json(value)?;
+            let length = |path: Option<&Path>| path.map_or(0, |path| path.elem.len());
+            if length(notification.prefix.as_ref()) + length(update.path.as_ref()) > MAX_STEPS {
+                return Err(format!("the device sends a path of more than {MAX_STEPS} steps"));
+            }
             let steps = prefix.clone().chain(update.path.iter().flat_map(|path| &path.elem));
             let mut place = &mut self.0;
             for step in steps {
