@@ -392,8 +392,8 @@ fn not_primary(arbitration: &MasterArbitrationUpdate, ours: Uint128) -> Option<A
     if is_ok(arbitration) && primary <= ours {
         return None;
     }
-    // A manager's term is a time in nanoseconds. Others that are primary are no managers, and leave its other devices alone.
-    if primary > ours && TERMS.contains(&primary.high) {
+    // A manager's term is a time. Others that are primary are no managers, and leave its other devices alone.
+    if primary > ours && Election::TERMS.contains(&primary.high) {
         return Some(Answer::NotPrimary(Election { term: primary.high, epoch: primary.low }));
     }
     let id = (u128::from(primary.high) << 64) | u128::from(primary.low);
@@ -492,5 +492,3 @@ const REQUEST: Duration = Duration::from_millis(1800);
 const LOAD: Duration = Duration::from_secs(60);
 /// Between two counts.
 const TICK: Duration = Duration::from_secs(1);
-/// Terms of managers: times from 2017 to 2286.
-const TERMS: std::ops::Range<u64> = 1_500_000_000_000_000_000..9_999_999_999_999_999_999;

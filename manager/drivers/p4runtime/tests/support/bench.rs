@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::{local, shipped};
 
 /// A term as managers have it, ns.
-pub(crate) const TERM: u64 = 1_764_000_000_000_000_000;
+pub(crate) const TERM: u64 = 1_764_000_000_000_000;
 
 /// A driver, and what it says.
 pub(crate) struct Bench {
