@@ -50,7 +50,7 @@ fmt:             ## format everything
 	cd ui && npm run format
 
 docs:            ## regenerate the reference pages
-	UPDATE_REFERENCE=1 cargo test --profile gate -p hopwise -p hopwise-lab -p hopwise-bench reference
+	UPDATE_REFERENCE=1 cargo test --profile gate -p hopwise -p hopwise-lab -p hopwise-bench -p hopwise-p4runtime reference
 
 clean:           ## remove the build output
 	rm -rf target ui/dist ui/node_modules

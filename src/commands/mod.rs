@@ -14,6 +14,7 @@ pub(crate) mod events;
 pub(crate) mod generate;
 pub(crate) mod intent;
 pub(crate) mod lab;
+pub(crate) mod p4;
 pub(crate) mod path;
 mod profile;
 pub(crate) mod query;

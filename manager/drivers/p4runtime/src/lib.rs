@@ -11,4 +11,6 @@ pub mod entry;
 pub mod map;
 pub mod message;
 pub mod program;
+pub mod programs;
+pub mod text;
 pub mod translate;

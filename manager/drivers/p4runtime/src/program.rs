@@ -16,7 +16,7 @@ const MAX_PROBLEMS: usize = 20;
 const UNKNOWN_SIZE: usize = 1024;
 
 /// What the device's settings say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Local {
     /// Its node id.
     pub node: NodeId,

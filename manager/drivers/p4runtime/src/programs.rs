@@ -1,0 +1,175 @@
+//! The project's own P4 programs, as far as a controller sees them.
+
+use crate::message::P4Info;
+use crate::text::{self, Message};
+
+/// A P4 program of this project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Included {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// The built-in map that says which entries the manager writes; `None`: the manager does not drive it.
+    pub map: Option<&'static str>,
+    /// Its P4Info as text.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const INCLUDED: [Included; 2] = [
+    Included {
+        name: "int",
+        about: "INT-MD 1.0 and 2.1, INT-MX and postcards: source, transit and sink; reports of paths, drops and queues",
+        map: Some("hopwise-int"),
+        text: include_str!("../../../../p4/v1model/int.p4info.txtpb"),
+    },
+    Included {
+        name: "aggregator",
+        about: "aggregates of postcards, before a collector",
+        map: None,
+        text: include_str!("../../../../p4/v1model/aggregator.p4info.txtpb"),
+    },
+];
+
+/// Numbers of the objects of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Tables.
+    pub tables: usize,
+    /// Actions.
+    pub actions: usize,
+    /// Arrays of registers, and their bits in total.
+    pub registers: (usize, u64),
+    /// Arrays of counters.
+    pub counters: usize,
+}
+
+impl Included {
+    /// The program of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        INCLUDED.iter().find(|program| program.name == name)
+    }
+
+    /// Its P4Info.
+    ///
+    /// # Errors
+    /// As [`text::info`]; not of a program of this project, which a test reads.
+    pub fn info(&self) -> Result<P4Info, String> {
+        text::info(self.text)
+    }
+
+    /// The architecture, and the numbers of its objects.
+    pub fn size(&self) -> (String, Size) {
+        let root = Message::read(self.text).unwrap_or_default();
+        let bits = |register: &Message| width(register) * u64::from(register.number("size"));
+        let size = Size {
+            tables: root.all("tables").count(),
+            actions: root.all("actions").count(),
+            registers: (root.all("registers").count(), root.all("registers").map(bits).sum()),
+            counters: root.all("counters").count() + root.all("direct_counters").count(),
+        };
+        let arch = root.first("pkg_info").map(|of| of.text("arch").to_owned());
+        (arch.unwrap_or_default(), size)
+    }
+}
+
+/// Bits of a register; 0: it is a structure.
+fn width(register: &Message) -> u64 {
+    let bits =
+        register.first("type_spec").and_then(|of| of.first("bitstring")).and_then(|of| of.first("bit"));
+    bits.map_or(0, |bits| bits.number("bitwidth").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    fn alias(message: &Message) -> &str {
+        message.first("preamble").map_or("", |preamble| preamble.text("alias"))
+    }
+
+    fn id(message: &Message) -> u32 {
+        message.first("preamble").map_or(0, |preamble| preamble.number("id"))
+    }
+
+    fn table(table: &Message, root: &Message, out: &mut String) {
+        let field = |field: &Message| {
+            let kind = field.text("match_type").to_lowercase();
+            format!("`{}` {kind} {}", field.text("name"), field.number("bitwidth"))
+        };
+        let fields: Vec<String> = table.all("match_fields").map(field).collect();
+        let action = |reference: &Message| {
+            let action = root.all("actions").find(|action| id(action) == reference.number("id"));
+            let name = format!("`{}`", action.map_or("", |action| alias(action)));
+            if reference.text("scope") == "DEFAULT_ONLY" { name + " (default only)" } else { name }
+        };
+        let actions: Vec<String> = table.all("action_refs").map(action).collect();
+        let key = if fields.is_empty() { "–".to_owned() } else { fields.join(", ") };
+        let (name, id, size) = (alias(table), id(table), table.number("size"));
+        writeln!(out, "| `{name}` | {id:#010x} | {key} | {} | {size} |", actions.join(", ")).unwrap();
+    }
+
+    fn section(program: &Included, out: &mut String) {
+        let root = Message::read(program.text).unwrap();
+        let (arch, size) = program.size();
+        let (arrays, bits) = size.registers;
+        writeln!(out, "\n## {}\n\n{}.\n", program.name, program.about).unwrap();
+        let capabilities =
+            format!("Architecture {arch}; {} tables; {arrays} arrays of registers, {bits} bits", size.tables);
+        writeln!(out, "{capabilities}.").unwrap();
+        match program.map {
+            Some(map) => {
+                writeln!(out, "The manager drives it by the [pipeline map](pipeline-maps.md) `{map}`.")
+                    .unwrap()
+            }
+            None => writeln!(out, "The manager does not drive it.").unwrap(),
+        }
+        writeln!(
+            out,
+            "\n| table | id | key: kind and bits | actions | entries |\n| --- | --- | --- | --- | --- |"
+        )
+        .unwrap();
+        root.all("tables").for_each(|one| table(one, &root, out));
+        writeln!(out, "\n| action | id | parameters and bits |\n| --- | --- | --- |").unwrap();
+        for action in root.all("actions") {
+            let param = |param: &Message| format!("`{}` {}", param.text("name"), param.number("bitwidth"));
+            let params: Vec<String> = action.all("params").map(param).collect();
+            let params = if params.is_empty() { "–".to_owned() } else { params.join(", ") };
+            writeln!(out, "| `{}` | {:#010x} | {params} |", alias(action), id(action)).unwrap();
+        }
+        writeln!(out, "\n| registers or counters | id | bits | number |\n| --- | --- | --- | --- |").unwrap();
+        for array in root.all("registers") {
+            let (name, id, bits, size) = (alias(array), id(array), width(array), array.number("size"));
+            writeln!(out, "| `{name}` | {id:#010x} | {bits} | {size} |").unwrap();
+        }
+        for array in root.all("counters") {
+            let (name, id, size) = (alias(array), id(array), array.number("size"));
+            writeln!(out, "| `{name}` | {id:#010x} | packets | {size} |").unwrap();
+        }
+    }
+
+    #[test]
+    fn the_reference_of_programs_is_current() {
+        let mut page = "# P4 programs reference
+
+<!-- Made from P4Info by `cargo test -p hopwise-p4runtime`; do not edit. To accept a change: make docs -->
+
+What a controller sees of the project's [P4 programs](../../p4/README.md): `hopwise p4 list` names them, and `hopwise p4 list PROGRAM` prints the P4Info.
+"
+        .to_owned();
+        INCLUDED.iter().for_each(|program| section(program, &mut page));
+        testkit::compare_page("docs/reference/p4-programs.md", &page);
+    }
+
+    #[test]
+    fn every_program_has_a_p4info() {
+        for program in INCLUDED {
+            let info = program.info().unwrap();
+            let (arch, size) = program.size();
+            assert_eq!((arch.as_str(), info.tables.len()), ("v1model", size.tables), "{}", program.name);
+        }
+    }
+}

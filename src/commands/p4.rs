@@ -1,0 +1,382 @@
+//! `hopwise p4`: the P4 programs of this project, and what the manager writes to their tables.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::{Write, stdout},
+    net::{Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use detect::Prefix;
+use manager::device::{Mode, Rule, Watch};
+use manager::flows::FlowKey;
+use manager::instruction;
+use p4runtime::{
+    entry::{Content, Entry, Key},
+    map::{self, Map},
+    message::P4Info,
+    program::{Local, Program, Report},
+    programs::{INCLUDED, Included},
+    text,
+};
+use terminal::{Align, CliError, Table};
+
+/// List the P4 programs of hopwise, check a program, show the entries of roles
+///
+/// A program is a name that `list` shows, or a file with P4Info as text, which P4 compilers write.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise p4 list                          the programs
+  hopwise p4 list int > int.p4info.txtpb   the P4Info of one
+  hopwise p4 check my.p4info.txtpb --map my-map.toml
+  hopwise p4 entries int --node 7 --sink 2 --collector 192.0.2.9:32766 --report-port 3 --report-source 192.0.2.7
+  hopwise p4 entries int --node 7 --source 1 --watch 10.1.0.0/16")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// List the programs, or print the P4Info of one
+    List {
+        /// Print its P4Info as text
+        #[arg(value_name = "PROGRAM")]
+        name: Option<String>,
+    },
+    /// Check whether a pipeline map fits a program
+    Check {
+        #[command(flatten)]
+        subject: Subject,
+    },
+    /// Show what the manager would write
+    Entries {
+        #[command(flatten)]
+        subject: Subject,
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+}
+
+/// A program and a map.
+#[derive(clap::Args, Debug)]
+struct Subject {
+    /// A name, or a file with P4Info as text
+    #[arg(value_name = "PROGRAM")]
+    program: String,
+
+    /// A built-in pipeline map, or a file; default: that of the program
+    #[arg(long, value_name = "MAP")]
+    map: Option<String>,
+}
+
+/// The roles of a device.
+#[derive(clap::Args, Debug)]
+struct Wanted {
+    /// Node id
+    #[arg(long, default_value_t = 1)]
+    node: u32,
+
+    /// Ports from hosts: packets that enter are compared with the watchlist
+    #[arg(long, value_name = "PORT")]
+    source: Vec<u32>,
+
+    /// Ports to hosts: packets that leave lose their INT and are reported
+    #[arg(long, value_name = "PORT")]
+    sink: Vec<u32>,
+
+    /// Watch the flows to these destinations
+    #[arg(long, value_name = "PREFIX")]
+    watch: Vec<Prefix>,
+
+    /// Mode of measurement: md, mx or postcard
+    #[arg(long, default_value = "md")]
+    mode: String,
+
+    /// Instruction bits, 0 to 15; default: all that the map has
+    #[arg(long, value_delimiter = ',', value_name = "BITS")]
+    bits: Vec<u8>,
+
+    /// Address and UDP port of the collector
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    collector: Option<SocketAddr>,
+
+    /// Port to which reports go
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    report_port: u32,
+
+    /// Source address of reports
+    #[arg(long, value_name = "ADDRESS", default_value = "192.0.2.1")]
+    report_source: Ipv4Addr,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let (text, code) = match args.command {
+        Command::List { name: None } => (list(), ExitCode::SUCCESS),
+        Command::List { name: Some(name) } => (included(&name)?.text.to_owned(), ExitCode::SUCCESS),
+        Command::Check { subject } => check(&subject)?,
+        Command::Entries { subject, wanted } => {
+            let (info, map) = load(&subject)?;
+            (entries(&info, &map, &wanted)?, ExitCode::SUCCESS)
+        }
+    };
+    stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    Ok(code)
+}
+
+fn list() -> String {
+    let columns = ["program", "architecture", "tables", "actions", "registers", "map", "does"];
+    let right = |name: &str| matches!(name, "tables" | "actions" | "registers");
+    let mut table =
+        Table::new(columns.map(|name| (name, if right(name) { Align::Right } else { Align::Left })));
+    for program in INCLUDED {
+        let (arch, size) = program.size();
+        table.row([
+            program.name.to_owned(),
+            arch,
+            size.tables.to_string(),
+            size.actions.to_string(),
+            size.registers.0.to_string(),
+            program.map.unwrap_or("-").to_owned(),
+            program.about.to_owned(),
+        ]);
+    }
+    table.render()
+}
+
+fn included(name: &str) -> Result<&'static Included, CliError> {
+    let names = INCLUDED.map(|program| program.name).join(", ");
+    Included::named(name)
+        .ok_or_else(|| CliError::new(format!("there is no program `{name}`; give one of {names}")))
+}
+
+fn read(path: &str) -> Result<String, CliError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        CliError::io(
+            format!("cannot read {path}"),
+            error,
+            "give a name that `hopwise p4 list` shows, or a file",
+        )
+    })
+}
+
+/// The P4Info and the map of a subject.
+fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
+    let own = Included::named(&subject.program);
+    let text = match own {
+        Some(program) => program.text.to_owned(),
+        None => read(&subject.program)?,
+    };
+    let info = text::info(&text).map_err(|why| CliError::new(format!("{}: {why}", subject.program)))?;
+    let of_program = own.and_then(|program| program.map);
+    let name = subject.map.as_deref().or(of_program).ok_or_else(|| {
+        CliError::new(format!("{} has no pipeline map of its own; give --map", subject.program))
+    })?;
+    let map = match map::shipped(name) {
+        Some(text) => text.to_owned(),
+        None => read(name)?,
+    };
+    let map = map::read(&map, name).map_err(|error| CliError::new(error.to_string()))?;
+    Ok((info, map))
+}
+
+fn local(node: u32, report: (u32, Ipv4Addr)) -> Local {
+    // As an example: those of the device and of its next hop are in the manager's settings.
+    const MAC: u64 = 0x0200_0000_0000;
+    let (port, source) = report;
+    let report = Report { port, source, source_mac: MAC | u64::from(node), mac: MAC };
+    Local { node, report: Some(report), ..Local::default() }
+}
+
+fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
+    let (info, map) = load(subject)?;
+    let mut out = String::new();
+    match Program::new(&map, &info, &local(1, (1, Ipv4Addr::LOCALHOST))) {
+        Ok(program) => {
+            let can = program.capabilities();
+            let modes: Vec<&str> = can.modes.iter().map(|mode| mode.word()).collect();
+            let _ = writeln!(out, "The map fits the program.");
+            let _ = writeln!(out, "modes: {}", modes.join(", "));
+            let _ = writeln!(out, "instructions: {}", instruction::names(can.bits));
+            let _ = writeln!(out, "entries of the watchlist: {}", can.watch_entries);
+            let _ = writeln!(out, "IPv6: {}", if can.matches.ipv6 { "yes" } else { "no" });
+            Ok((out, ExitCode::SUCCESS))
+        }
+        Err(problems) => {
+            problems.iter().for_each(|problem| {
+                let _ = writeln!(out, "{problem}");
+            });
+            Ok((out, ExitCode::FAILURE))
+        }
+    }
+}
+
+/// The rules of the roles, in the order in which the manager adds them.
+fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
+    let mode = Mode::ALL.into_iter().find(|mode| mode.word() == wanted.mode);
+    let mode = mode.ok_or_else(|| {
+        CliError::new(format!("there is no mode `{}`; give md, mx, postcard or sf", wanted.mode))
+    })?;
+    if let Some(bit) = wanted.bits.iter().find(|bit| **bit > 15) {
+        return Err(CliError::new(format!("there is no instruction bit {bit}; give 0 to 15")));
+    }
+    let given = wanted.bits.iter().fold(0, |bits, bit| bits | instruction::bit(*bit));
+    let bits = if given == 0 { all } else { given };
+    let mut rules: Vec<Rule> = wanted.collector.map(Rule::Session).into_iter().collect();
+    rules.extend(wanted.sink.iter().map(|port| Rule::Sink(*port)));
+    rules.extend(instruction::numbers(bits).map(Rule::Instruction));
+    rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
+    for dst in &wanted.watch {
+        let key = FlowKey { dst: Some(*dst), ..FlowKey::default() };
+        rules.push(Rule::Watch(Arc::new(Watch { key, mode, bits, hops: 16, sample: 1, drops: true })));
+    }
+    Ok(rules)
+}
+
+fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError> {
+    let program = Program::new(map, info, &local(wanted.node, (wanted.report_port, wanted.report_source)))
+        .map_err(|problems| CliError::new(format!("the map does not fit: {}", problems.join("; "))))?;
+    let names = Names::of(info);
+    let mut written = Vec::new();
+    for rule in rules(wanted, program.capabilities().bits)? {
+        for entry in program.encode(&rule).map_err(CliError::new)? {
+            // Several rules may be one entry.
+            if !written.contains(&entry) {
+                written.push(entry);
+            }
+        }
+    }
+    Ok(written.iter().map(|entry| names.line(entry)).collect())
+}
+
+/// Names of a program by id.
+struct Names {
+    /// Of tables, and of the fields of their keys.
+    tables: BTreeMap<u32, (String, BTreeMap<u32, String>)>,
+    /// Of actions, and of their parameters.
+    actions: BTreeMap<u32, (String, BTreeMap<u32, String>)>,
+}
+
+impl Names {
+    fn of(info: &P4Info) -> Self {
+        let tables = info.tables.iter().filter_map(|table| {
+            let fields = table.match_fields.iter().map(|field| (field.id, field.name.clone())).collect();
+            table.preamble.as_ref().map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
+        });
+        let actions = info.actions.iter().filter_map(|action| {
+            let params = action.params.iter().map(|param| (param.id, param.name.clone())).collect();
+            action.preamble.as_ref().map(|preamble| (preamble.id, (preamble.alias.clone(), params)))
+        });
+        Self { tables: tables.collect(), actions: actions.collect() }
+    }
+
+    /// An entry in a line.
+    fn line(&self, entry: &Entry) -> String {
+        let table = |id: &u32| self.tables.get(id).map_or("?", |(name, _)| name.as_str());
+        let mut line = match &entry.key {
+            Key::Clone(session) => format!("clone session {session}"),
+            Key::Default(id) => format!("{}: default entry", table(id)),
+            Key::Table { table: id, priority, fields } => {
+                let name = |field: &u32| {
+                    let names = self.tables.get(id).map(|(_, names)| names);
+                    names.and_then(|names| names.get(field)).map_or("?", String::as_str)
+                };
+                let fields: Vec<String> =
+                    fields.iter().map(|(id, value)| format!("{} {value}", name(id))).collect();
+                let key = if fields.is_empty() { "every packet".to_owned() } else { fields.join(", ") };
+                let priority = if *priority == 0 { String::new() } else { format!(", priority {priority}") };
+                format!("{}: {key}{priority}", table(id))
+            }
+        };
+        match &entry.content {
+            Content::Action(id, params) => {
+                let (action, names) = self.actions.get(id).cloned().unwrap_or_default();
+                let name = |id: &u32| names.get(id).map_or("?", String::as_str);
+                let params: Vec<String> =
+                    params.iter().map(|(id, value)| format!("{} {value}", name(id))).collect();
+                let _ = writeln!(line, " -> {action}({})", params.join(", "));
+            }
+            Content::Clone { replicas, truncate, .. } => {
+                let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+                let cut = if *truncate == 0 { String::new() } else { format!(", at most {truncate} bytes") };
+                let _ = writeln!(line, " -> port {}{cut}", ports.join(", "));
+            }
+            Content::Other => line.push('\n'),
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// A map of three tables.
+    const MAP: &str = r#"
+program = "int"
+modes = ["md"]
+bits = [0, 2]
+dscp = 23
+l4_checksum = "update"
+
+[[session]]
+clone_session = 500
+port = "report_port"
+
+[[sink]]
+table = "sink_port"
+match = { egress_port = "port" }
+action = "to_edge"
+
+[[source]]
+table = "source_port"
+match = { ingress_port = "port" }
+action = "from_edge"
+
+[[watch]]
+table = "watchlist_v4"
+family = "ipv4"
+match = { ipv4_dst = "dst", l4_dport = "dport" }
+action = "watch_md_21"
+params = { remaining_hops = "hops", instructions = "bits", words = "words", drops = 1 }
+"#;
+
+    #[test]
+    fn entries_are_those_of_the_map() {
+        let map = map::read(MAP, "map.toml").unwrap();
+        let words = "p4 entries int --sink 2 --source 1 --watch 10.1.0.0/16 --collector 192.0.2.9:32766";
+        let Command::Entries { subject, wanted } = Line::parse_from(words.split(' ')).args.command else {
+            panic!()
+        };
+        let info = Included::named(&subject.program).unwrap().info().unwrap();
+        let written = entries(&info, &map, &wanted).unwrap();
+        let lines = "clone session 500 -> port 0
+sink_port: egress_port 2 -> to_edge()
+source_port: ingress_port 1 -> from_edge()
+watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1)
+";
+        assert_eq!(written, lines);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        let subject = |program: &str| Subject { program: program.to_owned(), map: None };
+        let refusals = [
+            (included("x").err(), "there is no program `x`; give one of int, aggregator"),
+            (load(&subject("aggregator")).err(), "aggregator has no pipeline map of its own; give --map"),
+        ];
+        for (error, message) in refusals {
+            assert_eq!(error.map(|error| error.to_string()), Some(message.to_owned()));
+        }
+    }
+}
