@@ -17,7 +17,7 @@ pub struct Included {
 }
 
 /// All of them.
-pub const INCLUDED: [Included; 2] = [
+pub const INCLUDED: [Included; 3] = [
     Included {
         name: "int",
         about: "INT-MD 1.0 and 2.1, INT-MX and postcards: source, transit and sink; reports of paths, drops and queues",
@@ -29,6 +29,12 @@ pub const INCLUDED: [Included; 2] = [
         about: "aggregates of postcards, before a collector",
         map: None,
         text: include_str!("../../../../p4/v1model/aggregator.p4info.txtpb"),
+    },
+    Included {
+        name: "dta_translator",
+        about: "translates DTA reports into RoCEv2 operations on a collector's memory",
+        map: None,
+        text: include_str!("../../../../p4/v1model/dta_translator.p4info.txtpb"),
     },
 ];
 
