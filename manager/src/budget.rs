@@ -1,10 +1,12 @@
 //! Keeps the reports of an intent at or under its budget: coarser at once, finer in small steps.
 //!
 //! Every interval, the [`Controller`] compares the rate of reports with the budget. Above it, it raises the threshold in proportion, at
-//! least twofold, and when that has reached its bound, it halves the share of packets measured. Well below it, it lowers the threshold in
-//! the opposite order, by an eighth but at most a sixteenth of the bounds: the rate must not grow by more than the room in one step. It
-//! never leaves the bounds of the operator. While a threshold is in force, no
-//! suppressed value differs from the last reported one by more than it: that is what [`Move`] states.
+//! least twofold. Well below it, it lowers the threshold by an eighth, but at most by a sixteenth of the bounds: the rate must not grow by
+//! more than the room in one step. It never leaves the bounds of the operator. While a threshold is in force, no suppressed value differs
+//! from the last reported one by more than it: that is what [`Move`] states.
+//!
+//! At the coarsest threshold it could also halve the share of packets measured, where the bounds allow that. Those of an intent do not
+//! ([`Intent::bounds`](crate::intent::Intent::bounds)): its sampling is the one that was asked for.
 
 use std::fmt;
 
@@ -89,7 +91,7 @@ const ROOM: u64 = 70;
 /// How many times higher the threshold becomes at most in one step: a rate of one second may be an exception.
 const GREATEST_STEP: f64 = 8.0;
 
-/// The controller of one intent or one collector.
+/// The controller of one intent.
 #[derive(Clone, Debug)]
 pub struct Controller {
     budget: u64,

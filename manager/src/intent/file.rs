@@ -34,7 +34,8 @@ section! {
         pub(crate) watch: Vec<MetricName> = Vec::new(),
         /// How packets are measured.
         pub(crate) mode: ModeSetting = ModeSetting::Auto,
-        /// Which share of a flow's packets, as `"1 in 10"`.
+        /// Which share of a flow's packets, as `"1 in 10"`. Only devices with gNMI whose path map has `sampling` can; with others,
+        /// hopwise switches included, the intent is refused.
         pub(crate) sample: Sample = Sample(1),
         /// Where. Not set: everywhere.
         pub(crate) at: AtSettings = AtSettings::default(),
