@@ -45,14 +45,14 @@ section! {
         pub(crate) apply: ApplySetting = ApplySetting::Auto,
         /// How long the network must be unchanged before a change is followed.
         pub(crate) calm: Duration = Duration::from_secs(1),
-        /// A device without news is read again after this time.
+        /// A device that reports no change is read again after this time.
         pub(crate) poll: Duration = Duration::from_secs(10),
         /// The longest time that a packet spends in the domain: the queues and links of the longest path. So long a sink stays after the last source.
         pub(crate) drain: Duration = Duration::from_secs(2),
-        /// Start on standby, and act when no other manager does: when at least half of the devices, and more than tell the opposite, have heard no
-        /// manager for the time of `lease`. Of two managers, at least one needs this.
+        /// Start on standby, and act when no other manager does: when at least half of the devices, and more than tell the opposite, have received no
+        /// lease renewal for the time of `lease`. Of two managers, at least one needs this.
         pub(crate) standby: bool = false,
-        /// How long devices have heard no manager before one on standby acts. A manager that acts is heard once a second.
+        /// How long devices have received no lease renewal before a manager on standby acts. A manager that acts renews its lease once a second.
         pub(crate) lease: Duration = Duration::from_secs(10),
         /// Bounds of what `tell.then` of intents may install.
         pub(crate) drill_downs: DrillDownSettings = DrillDownSettings::default(),
@@ -79,7 +79,7 @@ section! {
 }
 
 section! {
-    /// Bounds of what `tell.then` of intents may install. What exceeds them is not installed, and told in the history.
+    /// Bounds of what `tell.then` of intents may install. What exceeds them is not installed, and recorded in the history.
     pub(crate) struct DrillDownSettings("[manager.drill_downs]") {
         /// Drill-downs at a time, up to 1,000; 0: none.
         pub(crate) at_once: u32 = 16,

@@ -198,7 +198,9 @@ impl Core {
             let tells = |driver: &&Driver| matches!(driver, Driver::Hopwise(_));
             let lease = u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX);
             core.standby = Some((Standby::new(lease), core.drivers.values().filter(tells).count()));
-            tracing::info!("on standby: acts when the devices have heard no manager for the time of a lease");
+            tracing::info!(
+                "on standby: acts when the devices have received no lease renewal for the time of a lease"
+            );
         } else {
             let term = core.journal.next_term(now, 0).map_err(broken)?;
             core.manager.set_term(Some(term), now);
@@ -330,7 +332,9 @@ impl Core {
         standby.restart();
         match self.journal.next_term(now, above) {
             Ok(term) => {
-                tracing::warn!("the devices have heard no manager for the time of a lease; this one acts");
+                tracing::warn!(
+                    "the devices have received no lease renewal for the time of a lease; this manager acts"
+                );
                 self.note(now, "manager", "take over", "", "no other manager acts");
                 self.manager.set_term(Some(term), now);
             }

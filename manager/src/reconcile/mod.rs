@@ -58,7 +58,7 @@ impl Default for Order {
 pub struct Timing {
     /// A request without an answer for this long has failed.
     pub timeout: u64,
-    /// A device without news is read again after this time.
+    /// A device that reports no change is read again after this time.
     pub poll: u64,
     /// How long others wait for a device before they close their ports to it.
     pub grace: u64,
