@@ -336,7 +336,9 @@ fn changed(rules: &Rules, changes: &[Change]) -> Result<Rules, String> {
 fn check(rules: &Rules, file: &SwitchSettings) -> Result<(), String> {
     let watched = rules.iter().filter(|rule| matches!(rule, Rule::Watch(_))).count();
     if watched > WATCH_ENTRIES {
-        return Err(format!("the watchlist has room for {WATCH_ENTRIES} entries, not for {watched}"));
+        return Err(format!(
+            "the watchlist has room for {WATCH_ENTRIES} entries, not for {watched}; use fewer intents, or wider prefixes"
+        ));
     }
     for rule in rules {
         let port = match rule {
@@ -347,7 +349,7 @@ fn check(rules: &Rules, file: &SwitchSettings) -> Result<(), String> {
             _ => continue,
         };
         if !file.ports.iter().any(|one| u32::from(one.number) == port) {
-            return Err(format!("there is no port {port}"));
+            return Err(format!("there is no port {port}; correct `ports` of the device in the inventory"));
         }
     }
     super::change::checked(&overlay(rules, file)?)
@@ -390,7 +392,10 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
 
 fn watch_settings(watch: &device::Watch) -> Result<WatchSettings, String> {
     if watch.sample != 1 {
-        return Err(format!("this switch measures every packet, not 1 in {}", watch.sample));
+        return Err(format!(
+            "this switch measures every packet, not 1 in {}; remove `sample` from the intent",
+            watch.sample
+        ));
     }
     let items = Item::of(watch.bits).ok_or_else(|| {
         let other = watch.bits & !Item::delivered();
@@ -427,7 +432,8 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
     };
     let compared = |algorithm| {
         let metric = filter::FilterMetric::of(rule.metric);
-        let message = || format!("a filter cannot compare {}", rule.metric);
+        let message =
+            || format!("a filter cannot compare {}; use another metric in `tell.thresholds`", rule.metric);
         let threshold = Some(crate::config::values::Amount(rule.threshold));
         Ok::<_, String>(FilterSettings {
             algorithm: Some(algorithm),
@@ -457,7 +463,7 @@ struct Ports {
 impl Ports {
     fn of(key: &FlowKey) -> Result<Self, String> {
         if key.dscp.is_some() {
-            return Err("this switch does not match the DSCP".to_owned());
+            return Err("this switch does not match the DSCP; remove `dscp` from the intent".to_owned());
         }
         let range = |ports| match ports {
             ANY_PORT => Ok(None),
@@ -567,11 +573,17 @@ mod tests {
             Rule::Watch(watch.into())
         };
         let cases = [
-            (vec![Change::Add(Rule::Sink(9))], "there is no port 9"),
+            (vec![Change::Add(Rule::Sink(9))], "there is no port 9; correct `ports`"),
             (vec![Change::Remove(Rule::Sink(1))], "there is no rule `port 1: sink` to remove"),
             (vec![Change::Add(Rule::Instruction(15))], "this switch does not measure"),
-            (vec![Change::Add(watch(&|watch| watch.sample = 10))], "every packet, not 1 in 10"),
-            (vec![Change::Add(watch(&|watch| watch.key.dscp = Some(1)))], "does not match the DSCP"),
+            (
+                vec![Change::Add(watch(&|watch| watch.sample = 10))],
+                "every packet, not 1 in 10; remove `sample`",
+            ),
+            (
+                vec![Change::Add(watch(&|watch| watch.key.dscp = Some(1)))],
+                "does not match the DSCP; remove `dscp`",
+            ),
             (vec![Change::Add(watch(&|watch| watch.bits = 0x8001))], "this switch does not measure"),
             (
                 vec![Change::Add(watch(&|_| ())), Change::Add(watch(&|watch| watch.hops = 3))],

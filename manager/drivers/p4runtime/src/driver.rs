@@ -451,12 +451,16 @@ fn code_text(error: &Error) -> String {
     let code = tonic::Code::from_i32(error.canonical_code);
     let short: String = error.message.chars().take(300).collect();
     let what = match code {
-        tonic::Code::AlreadyExists => "it is there already; remove the entry of somebody else",
-        tonic::Code::NotFound => "it is not there any more",
-        tonic::Code::ResourceExhausted => "the table is full",
-        tonic::Code::Unimplemented => "the device does not support it",
-        tonic::Code::InvalidArgument => "the device does not accept its values",
-        tonic::Code::PermissionDenied => "the role may not change it",
+        tonic::Code::AlreadyExists => "it is there already; remove the entry of the other program",
+        tonic::Code::NotFound => "it is not there any more; the manager reads the device again",
+        tonic::Code::ResourceExhausted => "the table is full; use fewer intents, or wider prefixes",
+        tonic::Code::Unimplemented => {
+            "the device does not support it; correct the pipeline map, or use another `mode`"
+        }
+        tonic::Code::InvalidArgument => {
+            "the device does not accept its values; correct the pipeline map, or `ports` and `report` of the device"
+        }
+        tonic::Code::PermissionDenied => "the role may not change it; set another `role`",
         _ => code.description(),
     };
     if short.is_empty() { what.to_owned() } else { format!("{what} ({short})") }
@@ -478,7 +482,7 @@ fn text(failure: &Failure) -> String {
     match failure {
         Failure::Unreachable(reason) | Failure::Refused(reason, _) => reason.clone(),
         Failure::NoProgram => "it has no program".to_owned(),
-        Failure::NotPrimary => "another client is primary".to_owned(),
+        Failure::NotPrimary => "another client is primary; stop it, or set `role`".to_owned(),
     }
 }
 

@@ -272,7 +272,7 @@ async fn a_refused_update_is_named() {
     bench.claim().await;
     let etag = bench.read().await.etag;
     // The device executes a batch from its end.
-    let expected = "it refused the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 1 (ingress.process_int_source_sink.int_set_sink): the table is full (table is full)";
+    let expected = "it refused the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 1 (ingress.process_int_source_sink.int_set_sink): the table is full; use fewer intents, or wider prefixes (table is full)";
     assert_eq!(bench.apply(&etag, add(&rules())).await, Answer::Refused(expected.to_owned()));
     // What was executed before stays, and what comes after the sinks was not sent.
     let state = bench.read().await;
