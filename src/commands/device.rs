@@ -81,7 +81,11 @@ enum Command {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Command::Import { file, netbox, output } = &args.command {
         let (import, notes) = match (&netbox.netbox, file) {
-            (Some(url), _) => netbox::read(url, netbox, &args.api)?,
+            (Some(url), _) => {
+                let found = netbox::read(url, netbox, &args.api)?;
+                let wrong = |problems| CliError::new(format!("NetBox at {}: {problems}", found.url));
+                cabling::import(&found, netbox).map_err(wrong)?
+            }
             (None, Some(file)) => (from_csv(file)?, Vec::new()),
             (None, None) => return Err(CliError::new("name a CSV file, or NetBox by --netbox")),
         };

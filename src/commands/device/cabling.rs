@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     inventory::{DeviceRow, Import},
-    netbox::{Address, Device, Interface, Options},
+    netbox::{Address, Device, Found, Interface, Options},
 };
 
 /// Problems that are shown; more only with their number.
@@ -23,34 +23,7 @@ const NO_PORTS: [&str; 3] = ["virtual", "bridge", "lag"];
 /// Addresses of these roles belong to several hosts.
 const SHARED: [&str; 6] = ["anycast", "vip", "vrrp", "hsrp", "glbp", "carp"];
 
-/// What was read.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The devices that are to be managed.
-    pub(super) devices: Vec<Device>,
-    /// Their interfaces.
-    pub(super) interfaces: Vec<Interface>,
-    /// The addresses of their neighbours.
-    pub(super) addresses: Vec<Address>,
-}
-
-/// The devices that are connected to these, and not among them: by id, ascending.
-pub(super) fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
-    let managed: BTreeSet<u64> = devices.iter().copied().collect();
-    let all = interfaces.iter().flat_map(Interface::ends).filter_map(|(_, device)| device);
-    let others: BTreeSet<u64> = all.filter(|device| !managed.contains(device)).collect();
-    others.into_iter().collect()
-}
-
 impl Interface {
-    /// The interfaces at the other end, with their devices.
-    fn ends(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
-        let leads = self.connected_endpoints_reachable != Some(false)
-            && self.connected_endpoints_type.as_deref() == Some("dcim.interface");
-        let ends = self.connected_endpoints.iter().flatten().filter(move |_| leads);
-        ends.map(|end| (end.id, end.device.as_ref().map(|device| device.id)))
-    }
-
     fn is_port(&self) -> bool {
         !self.mgmt_only && !NO_PORTS.contains(&self.kind.value.as_str())
     }

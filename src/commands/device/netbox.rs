@@ -8,10 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{
-    cabling::{self, Found},
-    inventory::Import,
-};
 use crate::{
     commands::{
         client::{Client, Error, escape},
@@ -156,6 +152,16 @@ pub(super) struct Interface {
     pub(super) custom_fields: BTreeMap<String, Value>,
 }
 
+impl Interface {
+    /// The interfaces at the other end, with their devices.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
+        let leads = self.connected_endpoints_reachable != Some(false)
+            && self.connected_endpoints_type.as_deref() == Some("dcim.interface");
+        let ends = self.connected_endpoints.iter().flatten().filter(move |_| leads);
+        ends.map(|end| (end.id, end.device.as_ref().map(|device| device.id)))
+    }
+}
+
 /// Where a cable ends.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Endpoint {
@@ -200,19 +206,38 @@ impl Object for Address {
     }
 }
 
-/// Reads an inventory; with it, what was left out.
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The NetBox, for messages.
+    pub(super) url: String,
+    /// The devices that are to be managed.
+    pub(super) devices: Vec<Device>,
+    /// Their interfaces.
+    pub(super) interfaces: Vec<Interface>,
+    /// The addresses of their neighbours.
+    pub(super) addresses: Vec<Address>,
+}
+
+/// Reads what NetBox has.
 ///
 /// # Errors
-/// NetBox cannot be read, or what it has is no inventory: each problem in a sentence.
-pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<(Import, Vec<String>), CliError> {
+/// It cannot be read.
+pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Found, CliError> {
     let source = Source::new(url, api)?;
     let devices: Vec<Device> = source.list("dcim/devices", &query(&options.filter), MAX_DEVICES)?;
     let ids: Vec<u64> = devices.iter().map(|device| device.id).collect();
     let interfaces = source.of_devices("dcim/interfaces", &ids)?;
-    let hosts = cabling::neighbours(&ids, &interfaces);
-    let addresses = source.of_devices("ipam/ip-addresses", &hosts)?;
-    cabling::import(&Found { devices, interfaces, addresses }, options)
-        .map_err(|problems| CliError::new(format!("NetBox at {}: {problems}", source.client.url())))
+    let addresses = source.of_devices("ipam/ip-addresses", &neighbours(&ids, &interfaces))?;
+    Ok(Found { url: source.client.url(), devices, interfaces, addresses })
+}
+
+/// The devices that are connected to these, and not among them: by id, ascending.
+fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
+    let managed: BTreeSet<u64> = devices.iter().copied().collect();
+    let all = interfaces.iter().flat_map(Interface::ends).filter_map(|(_, device)| device);
+    let others: BTreeSet<u64> = all.filter(|device| !managed.contains(device)).collect();
+    others.into_iter().collect()
 }
 
 fn query(filters: &[(String, String)]) -> String {
