@@ -13,6 +13,7 @@ mod commands;
 mod config;
 mod control;
 mod datagram;
+mod dns;
 mod doctor;
 mod exchange;
 mod fanout;

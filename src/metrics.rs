@@ -12,6 +12,7 @@ use collector::{StreamView, Summary};
 
 use crate::{
     aggregator::AggregatorView,
+    dns::Counts,
     memory_role::view::MemoryView,
     monitor::{Detail, Monitor, version_name},
     reporter_role::ReporterView,
@@ -87,8 +88,11 @@ impl Text {
         // In OpenMetrics the suffix belongs to the sample of a counter, not to the name of the metric.
         let family = match self.format {
             Format::OpenMetrics if kind == "counter" => name.strip_suffix("_total").unwrap_or(name),
+            // So does that of information, a type that Prometheus' own format does not have.
+            Format::OpenMetrics if kind == "info" => name.strip_suffix("_info").unwrap_or(name),
             _ => name,
         };
+        let kind = if kind == "info" && self.format == Format::Prometheus { "gauge" } else { kind };
         let _ = writeln!(self.out, "# HELP {family} {help}\n# TYPE {family} {kind}");
     }
 
@@ -114,16 +118,31 @@ impl Text {
     }
 }
 
+/// What the document is about, beside what the monitor knows. A role that this program does not have is absent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts<'a> {
+    /// The switch.
+    pub(crate) switch: Option<&'a SwitchView>,
+    /// The aggregator.
+    pub(crate) aggregator: Option<&'a AggregatorView>,
+    /// The DTA reporter.
+    pub(crate) reporter: Option<&'a ReporterView>,
+    /// The DTA translator.
+    pub(crate) translator: Option<&'a TranslatorView>,
+    /// Collector memory.
+    pub(crate) memory: Option<&'a MemoryView>,
+    /// Names of nodes and interfaces.
+    pub(crate) names: &'a view::NamesView,
+    /// Names by DNS.
+    pub(crate) dns: Option<Counts>,
+    /// TLS of the API.
+    pub(crate) tls: &'a Endpoint,
+}
+
 /// The whole document.
-pub(crate) fn text(
-    monitor: &Monitor,
-    switch: Option<&SwitchView>,
-    aggregator: Option<&AggregatorView>,
-    (reporter, reports, memory): (Option<&ReporterView>, Option<&TranslatorView>, Option<&MemoryView>),
-    tls: &Endpoint,
-    format: Format,
-) -> String {
+pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
     let detail = monitor.detail();
+    let Parts { switch, aggregator, reporter, translator, memory, names, dns, tls } = parts;
     let mut text = Text { format, ..Text::default() };
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
@@ -153,6 +172,7 @@ pub(crate) fn text(
         .iter()
         .for_each(|(name, table)| text.sample("table_refused_total", &[("table", name)], table.refused));
     network(&mut text, &detail);
+    named(&mut text, names, dns);
     store(&mut text, monitor);
     let streams = monitor.hub().stats();
     text.single("stream_clients", "gauge", "Clients of the live stream.", streams.clients);
@@ -173,7 +193,7 @@ pub(crate) fn text(
     reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
     aggregating(&mut text, aggregator);
     reporting::host(&mut text, reporter);
-    dta::translating(&mut text, reports);
+    dta::translating(&mut text, translator);
     dta::keeping(&mut text, memory);
     process::process(&mut text);
     if format == Format::OpenMetrics {
@@ -417,6 +437,33 @@ fn network(text: &mut Text, detail: &Detail) {
     }
 }
 
+/// Names of nodes and interfaces, to be joined with the metrics that have their ids.
+fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
+    text.metric("node_info", "info", "Name of a node; 1.");
+    for node in names.nodes.iter().take(MAX_NAMES) {
+        if let Some(name) = &node.name {
+            text.sample("node_info", &[("node", &node.node), ("name", name)], 1);
+        }
+    }
+    text.metric("interface_info", "info", "Name of an interface of a node; 1.");
+    let interfaces = names.nodes.iter().flat_map(|node| node.interfaces.iter().map(|one| (node.node, one)));
+    for (node, one) in interfaces.take(MAX_NAMES) {
+        let labels: [(&str, &dyn Display); 3] =
+            [("node", &node), ("interface", &one.interface), ("name", &one.name)];
+        text.sample("interface_info", &labels, 1);
+    }
+    text.metric("dns_lookups_total", "counter", "Lookups of names of hosts by DNS, by result.");
+    if let Some(Counts { found, without, refused, .. }) = dns {
+        for (result, count) in [("found", found), ("none", without), ("queue_full", refused)] {
+            text.sample("dns_lookups_total", &[("result", &result)], count);
+        }
+    }
+    text.metric("dns_waiting", "gauge", "Addresses that wait for a lookup of their name.");
+    if let Some(dns) = dns {
+        text.sample("dns_waiting", &[], dns.waiting);
+    }
+}
+
 fn store(text: &mut Text, monitor: &Monitor) {
     let stats = monitor.pipeline().store();
     let mut each = |name: &str, kind: &str, help: &str, value: fn(&store::Stats) -> f64| {
@@ -597,7 +644,7 @@ fn reference(document: &str) -> String {
 
 <!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
 
-`GET /metrics`. Aggregates only: a flow is never a label. At most 1,024 reporters, nodes, queues and links are reported one by one.
+`GET /metrics`. Aggregates only: a flow is never a label. At most 1,024 reporters, nodes, queues and links are reported one by one, and at most 16,384 names.
 
 | metric | kind | meaning |
 | --- | --- | --- |
@@ -617,6 +664,8 @@ fn reference(document: &str) -> String {
 
 /// Maximum number of reporters, nodes, queues and links with samples of their own.
 const MAX_SERIES: usize = 1_024;
+/// Maximum number of nodes, and of interfaces, with a name.
+const MAX_NAMES: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
@@ -643,17 +692,55 @@ mod tests {
         assert_eq!(text.out, expected);
     }
 
+    /// A program without roles.
+    fn empty<'a>(tls: &'a Endpoint, names: &'a view::NamesView) -> Parts<'a> {
+        Parts {
+            switch: None,
+            aggregator: None,
+            reporter: None,
+            translator: None,
+            memory: None,
+            names,
+            dns: None,
+            tls,
+        }
+    }
+
+    fn names() -> view::NamesView {
+        serde_json::from_value(serde_json::json!({"hosts": [], "nodes": [
+            {"node": 11, "name": "leaf \"1\"", "interfaces": [{"interface": 2, "name": "Ethernet4"}]},
+            {"node": 12, "name": null, "interfaces": []}]}))
+        .unwrap()
+    }
+
+    #[test]
+    fn names_are_information_about_ids() {
+        let mut text = Text::default();
+        named(&mut text, &names(), Some(Counts { found: 3, without: 2, refused: 1, waiting: 4, cached: 5 }));
+        let expected = "# HELP hopwise_node_info Name of a node; 1.\n# TYPE hopwise_node_info gauge\n\
+            hopwise_node_info{node=\"11\",name=\"leaf \\\"1\\\"\"} 1\n\
+            # HELP hopwise_interface_info Name of an interface of a node; 1.\n# TYPE hopwise_interface_info gauge\n\
+            hopwise_interface_info{node=\"11\",interface=\"2\",name=\"Ethernet4\"} 1\n\
+            # HELP hopwise_dns_lookups_total Lookups of names of hosts by DNS, by result.\n\
+            # TYPE hopwise_dns_lookups_total counter\nhopwise_dns_lookups_total{result=\"found\"} 3\n\
+            hopwise_dns_lookups_total{result=\"none\"} 2\nhopwise_dns_lookups_total{result=\"queue_full\"} 1\n\
+            # HELP hopwise_dns_waiting Addresses that wait for a lookup of their name.\n\
+            # TYPE hopwise_dns_waiting gauge\nhopwise_dns_waiting 4\n";
+        assert_eq!(text.out, expected);
+    }
+
     #[test]
     fn both_formats_are_valid_and_say_the_same() {
         let monitor = idle();
-        let plain =
-            super::text(&monitor, None, None, (None, None, None), &Endpoint::default(), Format::Prometheus);
-        let open =
-            super::text(&monitor, None, None, (None, None, None), &Endpoint::default(), Format::OpenMetrics);
+        let (tls, names) = (Endpoint::default(), names());
+        let parts = Parts { dns: Some(Counts::default()), ..empty(&tls, &names) };
+        let plain = super::text(&monitor, parts, Format::Prometheus);
+        let open = super::text(&monitor, parts, Format::OpenMetrics);
         let plain = check::check(&plain, Format::Prometheus);
         let open = check::check(&open, Format::OpenMetrics);
         let named = |(name, (kind, samples)): (String, (String, usize))| {
-            (name.strip_suffix("_total").map_or(name.clone(), str::to_owned), kind, samples)
+            let plain = name.strip_suffix("_total").or(name.strip_suffix("_info")).unwrap_or(&name);
+            (plain.to_owned(), kind.replace("info", "gauge"), samples)
         };
         let same = |families: BTreeMap<String, (String, usize)>| {
             families.into_iter().map(named).collect::<BTreeSet<_>>()
@@ -680,14 +767,8 @@ mod tests {
 
     #[test]
     fn the_reference_page_is_up_to_date() {
-        let made = reference(&super::text(
-            &idle(),
-            None,
-            None,
-            (None, None, None),
-            &Endpoint::default(),
-            Format::Prometheus,
-        ));
+        let (tls, names) = (Endpoint::default(), view::NamesView::default());
+        let made = reference(&super::text(&idle(), empty(&tls, &names), Format::Prometheus));
         testkit::compare_page("docs/reference/metrics.md", &made);
     }
 

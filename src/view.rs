@@ -20,7 +20,7 @@ use wire::FlowKey;
 
 pub(crate) use fill::fill;
 pub(crate) use name::{Name, NamedCounts};
-pub(crate) use names::{HostNameView, InterfaceNameView, Names, NamesView, NodeNamesView};
+pub(crate) use names::{Names, NamesView};
 pub(crate) use network::{
     FlowDetail, FlowView, Flows, HistoryView, HopLatency, HopView, LinkView, Links, NodeView, Nodes,
     PathSince, PathView, Paths, PointView, QueueView, Spread,

@@ -7,7 +7,7 @@ use collector::{Collector, FlowOrder, FlowPage, FlowQuery, FlowRank, FlowRow, ev
 use wire::FlowKey;
 
 use super::{
-    Context,
+    Context, names,
     page::{self, Prepared},
     params::{Form, Param, Params, Segment},
     refusal::Refusal,
@@ -66,7 +66,9 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     let as_of = index.as_of();
     let page = page::compute(&context, move || FlowPage::select(index.flows(), &query)).await?;
     let (present, whole) = present(&context, &page).await?;
+    let asked = Arc::clone(&context);
     page::make(&context, move || {
+        names::look_up(&asked, present.iter().map(|(_, copy)| &copy.row.flow));
         let FlowPage { flows: ranked, more, total } = page;
         let (flows, cut) = page::fill(present.iter().map(|(_, copy)| flow_view(copy)), limit);
         let shown = present.get(..flows.len()).and_then(<[_]>::last).map(|(rank, _)| *rank);
@@ -179,6 +181,9 @@ async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, B
     let found =
         context.monitor.ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow))).await?;
     let mut found = found.into_iter().flatten().next();
+    if found.is_some() {
+        names::look_up(context, [&key]);
+    }
     if let (Some(detail), Some(manager)) = (&mut found, &context.manager) {
         detail.intents = manager.ask(move |core, _| core.served(&key)).await;
     }

@@ -35,7 +35,9 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-use crate::{active_config::ActiveConfig, control::Control, live::Hub, monitor::Monitor, sql, tls};
+use crate::{
+    active_config::ActiveConfig, control::Control, dns::Resolver, live::Hub, monitor::Monitor, sql, tls,
+};
 pub(crate) use page::PAGES;
 use refusal::Refusal;
 pub(crate) use server::Api;
@@ -63,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) memory: Option<crate::memory_role::Handle>,
     /// The manager, if there is one.
     pub(crate) manager: Option<crate::manager_role::Handle>,
+    /// Names of hosts by DNS, if they are wanted.
+    pub(crate) dns: Option<Arc<Resolver>>,
     /// TLS of the API.
     pub(crate) tls: Arc<tls::Endpoint>,
     /// The store, if there is one.

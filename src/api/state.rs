@@ -188,9 +188,19 @@ pub(crate) async fn metrics(
     let reporter = context.reporter.as_ref().map(crate::reporter_role::view);
     let translator = context.translator.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
-    let dta = (reporter.as_ref(), translator.as_ref(), memory.as_ref());
-    let text =
-        metrics::text(&context.monitor, switch.as_ref(), aggregator.as_ref(), dta, &context.tls, format);
+    // Outside the runtime; without names if there is no thread.
+    let names = tokio::task::spawn_blocking(super::names::known(&context).await).await.unwrap_or_default();
+    let parts = metrics::Parts {
+        switch: switch.as_ref(),
+        aggregator: aggregator.as_ref(),
+        reporter: reporter.as_ref(),
+        translator: translator.as_ref(),
+        memory: memory.as_ref(),
+        names: &names,
+        dns: context.dns.as_ref().map(|dns| dns.counts()),
+        tls: &context.tls,
+    };
+    let text = metrics::text(&context.monitor, parts, format);
     Ok(([(header::CONTENT_TYPE, format.content_type())], text))
 }
 

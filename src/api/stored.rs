@@ -22,7 +22,7 @@ use tokio::{
 use wire::FlowKey;
 
 use super::{
-    Context, flows,
+    Context, flows, names,
     page::{self, Prepared},
     params::{FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
     refusal::Refusal,
@@ -57,8 +57,10 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
         limit: params.limit()?,
     };
     let reasons = build::drop_reasons(&context.active_config.settings());
+    let asked = Arc::clone(&context);
     read(&context, move |reader| {
         let rows = reader.events(&filter)?;
+        names::look_up(&asked, rows.iter().filter_map(|row| row.event.flow.as_ref()));
         let view = |row: &EventRow| {
             let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
             EventView::new(&row.event, row.rule.as_deref(), path, &reasons)

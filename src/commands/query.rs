@@ -8,8 +8,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::runtime;
 
-use crate::config::Settings;
+use super::remote::{Api, fetch, parse_path};
+use crate::config::{Settings, build};
 use crate::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
+use crate::view::{Names, NamesView};
 use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::{Align, Table, table, units};
@@ -18,7 +20,8 @@ use terminal::{Align, Table, table, units};
 ///
 /// Reads the files of the store directly, whether hopwise runs or not. Tables: events, rollups, flows, drops, losses, and
 /// reports if they are stored. Times are ns since the Unix epoch. A query has the limits of the API: a result has at most
-/// 8 MiB, and a query uses at most 1 GiB of memory.
+/// 8 MiB, and a query uses at most 1 GiB of memory. With --config or --api, a table shows names in the columns node, interface
+/// (beside node), path, src and dst; the other formats keep ids.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise query \"SELECT kind, count(*) FROM events GROUP BY kind\"
@@ -48,6 +51,14 @@ pub(crate) struct Args {
     /// Maximum number of rows
     #[arg(long, default_value_t = 10_000)]
     pub(crate) limit: usize,
+
+    /// Configuration file whose names a table shows in place of ids and addresses
+    #[arg(short, long, value_name = "FILE", conflicts_with = "api")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// URL of a running hopwise whose names a table shows, those that devices tell included
+    #[arg(long, value_name = "URL")]
+    pub(crate) api: Option<String>,
 
     /// Timeout, seconds
     #[arg(long, default_value_t = 60.0, value_parser = timeout)]
@@ -100,6 +111,7 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let names = names_of(&args)?;
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
     // Reports a missing or unreadable store.
     super::stored::open(&dir)?;
@@ -112,7 +124,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     let answer = ask(dir, &request)?;
     let text = match args.format {
-        Format::Table => as_table(&answer),
+        Format::Table => as_table(&answer, &names),
         Format::Json => as_json(&answer),
         Format::Csv => as_csv(&answer),
     };
@@ -156,7 +168,35 @@ fn explain(sql: &str, error: &QueryFailure) -> CliError {
     CliError::new(format!("{message}\n  {line}\n  {indent}^"))
 }
 
-fn as_table(answer: &Rows) -> String {
+/// The names that are asked for.
+fn names_of(args: &Args) -> Result<Names, CliError> {
+    match (&args.config, &args.api) {
+        (Some(file), _) => Ok(build::names(&Settings::load(Some(file))?)),
+        (None, Some(url)) => {
+            let client = Api::at(url).client()?;
+            fetch::<NamesView>(&client, "/names").map(Names::from)
+        }
+        (None, None) => Ok(Names::default()),
+    }
+}
+
+/// A cell as people call what it is.
+fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
+    let value = row.get(index)?;
+    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    match columns.get(index)?.as_str() {
+        "node" => Some(names.node(number(value)?)),
+        "interface" => {
+            let node = columns.iter().position(|column| column == "node").and_then(|at| row.get(at));
+            Some(names.interface(node.and_then(number), number(value)?))
+        }
+        "path" => Some(names.path(&parse_path(value.as_str()?))),
+        "src" | "dst" => Some(names.host(value.as_str()?)),
+        _ => None,
+    }
+}
+
+fn as_table(answer: &Rows, names: &Names) -> String {
     let numeric = |index: usize| {
         let mut values =
             answer.rows.iter().filter_map(|row| row.get(index)).filter(|value| **value != Value::Null);
@@ -167,7 +207,10 @@ fn as_table(answer: &Rows) -> String {
     };
     let mut table = Table::new(answer.columns.iter().enumerate().map(column));
     for row in &answer.rows {
-        table.row(row.iter().map(plain));
+        let cell = |(index, value): (usize, &Value)| {
+            named(names, &answer.columns, row, index).unwrap_or_else(|| plain(value))
+        };
+        table.row(row.iter().enumerate().map(cell));
     }
     table.render()
 }
@@ -235,12 +278,44 @@ mod tests {
 
     #[test]
     fn a_result_is_printed_in_three_formats() {
-        assert_eq!(as_table(&answer()), "kind      n  x\nnew,er   12\ndr\"op   0.5\n");
+        let text = as_table(&answer(), &Names::default());
+        assert_eq!(text, "kind      n  x\nnew,er   12\ndr\"op   0.5\n");
         assert_eq!(as_csv(&answer()), "kind,n,x\r\n\"new,er\",12,\r\n\"dr\"\"op\",0.5,\r\n");
         assert_eq!(
             as_json(&answer()),
             "{\"kind\":\"new,er\",\"n\":12,\"x\":null}\n{\"kind\":\"dr\\\"op\",\"n\":0.5,\"x\":null}\n"
         );
+    }
+
+    #[test]
+    fn a_table_shows_names_in_the_columns_that_have_ids() {
+        let view: NamesView = serde_json::from_value(serde_json::json!({
+            "nodes": [{"node": 11, "name": "leaf1", "interfaces": [{"interface": 2, "name": "Ethernet4"}]}],
+            "hosts": [{"address": "10.0.0.1", "name": "h1"}]}))
+        .unwrap();
+        let row = |node: Value| -> Vec<Value> {
+            vec![
+                2.into(),
+                node,
+                "11>12>?".into(),
+                "10.0.0.1".into(),
+                "10.0.0.2".into(),
+                11.into(),
+                "11".into(),
+            ]
+        };
+        let answer = Rows {
+            columns: ["interface", "node", "path", "src", "dst", "n", "value"].map(String::from).to_vec(),
+            rows: vec![row(11.into()), row(Value::Null)],
+            ..answer()
+        };
+        let expected = "interface  node  path        src  dst       n  value\n\
+                        Ethernet4  leaf1 leaf1>12>?  h1   10.0.0.2 11  11\n\
+                        2                leaf1>12>?  h1   10.0.0.2 11  11\n";
+        let squeezed = |text: &str| -> Vec<Vec<String>> {
+            text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+        };
+        assert_eq!(squeezed(&as_table(&answer, &view.into())), squeezed(expected));
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub(crate) struct Api {
 }
 
 impl Api {
+    /// The API at this URL; what else it needs is in the environment.
+    pub(crate) fn at(url: &str) -> Self {
+        Self { url: url.to_owned(), token: None, ca: None, client_certificate: None, client_key: None }
+    }
+
     /// A client for this API.
     pub(crate) fn client(&self) -> Result<Client, CliError> {
         let token = self.token.clone().or_else(|| std::env::var("HOPWISE_TOKEN").ok());

@@ -18,14 +18,15 @@ use self::findings::{Findings, Outlet, StoreWriter};
 use super::capture::{self, Account};
 use crate::config::{Settings, build};
 use crate::datagram::{AggregatePorts, Contents, octets};
+use crate::view::Names;
 use nic::capture::{BURST, Frames};
 use terminal::CliError;
 use terminal::progress::Progress;
 
 /// Replay a capture through the collector
 ///
-/// Prints the paths of flows, latencies and queues, drops, and reports lost before the collector. The collector runs on
-/// the capture's time. Exit code 2 if a file cannot be read completely; what was found before is printed.
+/// Prints the paths of flows, latencies and queues, drops, and reports lost before the collector, with the names that the
+/// configuration has ([nodes], [inventory]) in place of ids and addresses; --json keeps ids. The collector runs on the capture's time. Exit code 2 if a file cannot be read completely; what was found before is printed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise replay reports.pcap
@@ -141,6 +142,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         stored,
         elapsed: started.elapsed(),
         limit: args.limit,
+        names: build::names(&settings),
     };
     let text = if args.json { json::write(&result) } else { text::write(&result) };
     io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
@@ -198,6 +200,7 @@ struct Summary<'a> {
     stored: Option<store::Stats>,
     elapsed: Duration,
     limit: usize,
+    names: Names,
 }
 
 /// The replay of a capture through a collector.

@@ -7,6 +7,7 @@ use detect::{
     Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds,
     threshold::Override,
 };
+use manager::inventory;
 use wire::profile::TelemetryPorts;
 
 use super::aggregator::{AggregateSpread, AggregatorSettings};
@@ -18,6 +19,7 @@ use super::values::Listen;
 use crate::{
     control::Asked,
     datagram::{AggregatePorts, Profiles},
+    view::{Names, NamesView},
 };
 
 /// The thresholds.
@@ -317,6 +319,17 @@ pub(crate) fn queue_units(settings: &Settings) -> Vec<String> {
     let listed = by_source.into_iter().take(255).map(|(_, profile)| profile.queue_unit);
     let nodes = node_profiles(settings).into_iter().map(|(_, profile)| profile.queue_unit);
     std::iter::once(default.queue_unit).chain(listed).chain(nodes).collect()
+}
+
+/// Configured names of nodes.
+pub(crate) fn node_names(settings: &Settings) -> BTreeMap<u32, String> {
+    let named = settings.nodes.iter().filter_map(|(node, entry)| Some((*node, entry.0.name.clone()?)));
+    named.collect()
+}
+
+/// The names that a file has, for commands.
+pub(crate) fn names(settings: &Settings) -> Names {
+    NamesView::of(node_names(settings), &inventory::of(&settings.inventory)).into()
 }
 
 /// Names of drop reasons for output. A code that two profiles name differently has none: events do not name the profile.

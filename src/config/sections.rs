@@ -236,6 +236,16 @@ choice! {
 }
 
 section! {
+    /// Names of hosts that `[[inventory.hosts]]` does not have.
+    pub(crate) struct NamesSettings("[names]") {
+        /// Look up hosts by DNS (PTR), in the background, as the system does: its files come first. Only addresses that a page or a
+        /// command asks for, at most 20 a second; a name is kept for 1 h, and that there is none for 10 min. The name servers learn
+        /// these addresses.
+        pub(crate) dns: bool = false,
+    }
+}
+
+section! {
     /// How a kind of device encodes its reports. `[profiles.default]` applies to sources without a profile; by default it
     /// follows the specification, in nanoseconds. `strict`, `geant`, `hostint`, `intcollector-gen` and `onos` are built-in
     /// profiles of these dialects; a table of the same name replaces one.

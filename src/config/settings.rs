@@ -7,7 +7,7 @@ use super::{
     manager::ManagerSettings,
     reporter::ReporterSettings,
     sections::{
-        ApiSettings, CollectorSettings, LogSettings, NodeEntry, ProfileSettings, RuleSettings,
+        ApiSettings, CollectorSettings, LogSettings, NamesSettings, NodeEntry, ProfileSettings, RuleSettings,
         SourceSettings, StoreSettings, ThresholdSettings, UiSettings,
     },
     switch::SwitchSettings,
@@ -45,6 +45,8 @@ section! {
         pub(crate) inventory: InventorySettings = InventorySettings::default(),
         /// What a manager shall watch.
         [live] pub(crate) intents: Vec<IntentSettings> = Vec::new(),
+        /// Names of hosts.
+        pub(crate) names: NamesSettings = NamesSettings::default(),
         /// Storage on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// The HTTP API.

@@ -26,7 +26,11 @@ pub(super) fn check(document: &str, format: Format) -> BTreeMap<String, (String,
         } else {
             let (name, labels) = sample(line);
             let (kind, samples) = families.get_mut(&current).unwrap_or_else(|| panic!("no family: {line}"));
-            let suffix = if format == Format::OpenMetrics && kind == "counter" { "_total" } else { "" };
+            let suffix = match (format, kind.as_str()) {
+                (Format::OpenMetrics, "counter") => "_total",
+                (Format::OpenMetrics, "info") => "_info",
+                _ => "",
+            };
             assert_eq!(name, format!("{current}{suffix}"), "outside its family: {line}");
             assert!(!labels.contains_key("quantile") && !labels.contains_key("le"), "{line}");
             assert!(seen.insert((name.clone(), labels)), "twice: {line}");
@@ -43,11 +47,13 @@ fn check_family(name: &str, kind: &str, format: Format) {
     let total = name.ends_with("_total");
     match (kind, format) {
         ("counter", Format::Prometheus) => assert!(total, "a counter without _total: {name}"),
+        ("info", Format::OpenMetrics) => {}
         ("counter" | "gauge", _) => assert!(!total, "{kind} with _total: {name}"),
         _ => panic!("{name} is a {kind}"),
     }
     for suffix in ["_count", "_sum", "_bucket", "_created", "_info"] {
-        assert!(!name.ends_with(suffix) || name == "hopwise_info", "a reserved suffix: {name}");
+        let is_info = suffix == "_info" && format == Format::Prometheus;
+        assert!(!name.ends_with(suffix) || is_info || name == "hopwise_info", "a reserved suffix: {name}");
     }
     for unit in ["_ms", "_ns", "_us", "_milliseconds", "_nanoseconds", "_kib", "_mib", "_percent"] {
         assert!(!name.contains(unit), "no base unit: {name}");

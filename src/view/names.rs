@@ -1,9 +1,11 @@
 //! Names of nodes, their interfaces and hosts: what people call the ids in all other responses.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
+use manager::inventory::Inventory;
 use serde::{Deserialize, Serialize};
+
+use super::Name;
 
 /// Names of nodes, interfaces and hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +47,45 @@ pub(crate) struct HostNameView {
     pub(crate) address: String,
     /// Its name.
     pub(crate) name: String,
+    /// Where it comes from: `file`, the inventory; `dns`, where `[names] dns` is on.
+    #[serde(default)]
+    pub(crate) origin: Name,
+}
+
+impl NamesView {
+    /// Those that are configured or that devices have. `nodes`: the configured names, which come before those of devices.
+    pub(crate) fn of(mut nodes: BTreeMap<u32, String>, inventory: &Inventory) -> Self {
+        for device in inventory.devices() {
+            nodes.entry(device.node).or_insert_with(|| device.name.clone());
+        }
+        let interfaces = |node| -> Vec<InterfaceNameView> {
+            let named = |port| Some((port, inventory.port_name((node, port))?.to_owned()));
+            let named = inventory.ports(node).filter_map(named);
+            named.map(|(interface, name)| InterfaceNameView { interface, name }).collect()
+        };
+        let named = |(node, name)| NodeNamesView { node, name: Some(name), interfaces: interfaces(node) };
+        let mut view = Self { nodes: nodes.into_iter().map(named).collect(), hosts: Vec::new() };
+        let hosts =
+            inventory.hosts().flat_map(|host| host.addresses.iter().map(|ip| (*ip, host.name.clone())));
+        view.add_hosts(hosts, "file");
+        view
+    }
+
+    /// Adds names of hosts; one that an address has already stays.
+    pub(crate) fn add_hosts(
+        &mut self,
+        hosts: impl IntoIterator<Item = (IpAddr, String)>,
+        origin: &'static str,
+    ) {
+        let mut all: BTreeMap<String, HostNameView> =
+            std::mem::take(&mut self.hosts).into_iter().map(|host| (host.address.clone(), host)).collect();
+        for (ip, name) in hosts {
+            let address = ip.to_canonical().to_string();
+            let view = HostNameView { address: address.clone(), name, origin: origin.into() };
+            all.entry(address).or_insert(view);
+        }
+        self.hosts = all.into_values().collect();
+    }
 }
 
 /// The names, to be looked up.
@@ -104,6 +145,36 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use manager::inventory;
+
+    #[test]
+    fn configured_names_come_first_and_interfaces_have_those_of_the_device() {
+        let text = "devices = [{ name = \"leaf1\", node = 11, ports = 2 }, { name = \"leaf2\", node = 12 }]\n\
+                    hosts = [{ name = \"h1\", addresses = [\"10.0.0.1\", \"fd00::1\"] }]";
+        let mut inventory = inventory::read(text, "i.toml").unwrap();
+        inventory.add_port((11, 2), Some("eth2".to_owned()), None).unwrap();
+        let nodes = BTreeMap::from([(7, "probe".to_owned()), (12, "rack 2".to_owned())]);
+        let mut view = NamesView::of(nodes, &inventory);
+        let found = [("10.0.0.1", "other"), ("::ffff:10.0.0.2", "db2.example.org")];
+        view.add_hosts(found.map(|(ip, name)| (ip.parse().unwrap(), name.to_owned())), "dns");
+        let node =
+            |node, name: &str, interfaces| NodeNamesView { node, name: Some(name.to_owned()), interfaces };
+        let host = |address: &str, name: &str, origin: &'static str| HostNameView {
+            address: address.to_owned(),
+            name: name.to_owned(),
+            origin: origin.into(),
+        };
+        let eth2 = InterfaceNameView { interface: 2, name: "eth2".to_owned() };
+        let expected = NamesView {
+            nodes: vec![node(7, "probe", vec![]), node(11, "leaf1", vec![eth2]), node(12, "rack 2", vec![])],
+            hosts: vec![
+                host("10.0.0.1", "h1", "file"),
+                host("10.0.0.2", "db2.example.org", "dns"),
+                host("fd00::1", "h1", "file"),
+            ],
+        };
+        assert_eq!(view, expected);
+    }
 
     #[test]
     fn names_replace_ids_where_they_are_known() {

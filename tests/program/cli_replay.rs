@@ -52,6 +52,33 @@ fn a_queue_has_the_unit_of_who_reports_it() {
 }
 
 #[test]
+fn names_of_the_configuration_replace_ids() {
+    let dir = TempDir::new();
+    let (config, store) = (dir.join("hopwise.toml"), dir.join("store"));
+    let settings = "[nodes]\n101 = \"leaf1\"\n[[inventory.devices]]\nname = \"spine\"\nnode = 102\naddress = \"127.0.0.1:9\"\n\
+        [[inventory.hosts]]\nname = \"h1\"\naddresses = [\"10.0.1.1\"]\n";
+    std::fs::write(&config, settings).unwrap();
+    let capture = capture("onos-int10-congested.pcap");
+    let run = replay(&["-c", text(&config), "--profile", "onos", "--store", text(&store), text(&capture)]);
+    let line =
+        |start: &str| run.stdout.lines().find(|line| line.trim_start().starts_with(start)).map(str::to_owned);
+    assert!(line("8").is_some_and(|line| line.ends_with("leaf1 > spine > 103")), "{}", run.stdout);
+    for node in ["leaf1 ", "spine ", "103 "] {
+        assert!(line(node).is_some(), "{node}: {}", run.stdout);
+    }
+    assert!(run.stdout.contains(" (h1>10."), "{}", run.stdout);
+    let ask = |extra: &[&str]| {
+        let sql = "SELECT DISTINCT path, src FROM flows";
+        hopwise(["query", "--dir", text(&store), sql].iter().chain(extra)).stdout
+    };
+    let cells = |text: String| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+    assert_eq!(cells(ask(&["-c", text(&config)])), ["path", "src", "leaf1>spine>103", "h1"]);
+    assert_eq!(cells(ask(&[])), ["path", "src", "101>102>103", "10.0.1.1"]);
+    let csv = ask(&["-c", text(&config), "--format", "csv"]);
+    assert_eq!(csv, "path,src\r\n101>102>103,10.0.1.1\r\n");
+}
+
+#[test]
 fn a_capture_is_read_as_the_listeners_of_its_ports_would() {
     let dir = TempDir::new();
     let config = dir.join("hopwise.toml");

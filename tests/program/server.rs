@@ -5,7 +5,7 @@ use std::{io::BufRead, net::UdpSocket};
 use serde_json::{Value, json};
 
 use crate::support::server::{self, Server, assert_balanced, dropped, report, run, stage};
-use crate::support::{TempDir, schema};
+use crate::support::{TempDir, schema, skipped};
 
 /// A flow without the ages of its hops' values: a second may pass between two requests.
 fn without_ages(mut flow: Value) -> Value {
@@ -83,6 +83,36 @@ fn reports_become_flows_events_rollups_and_rows() {
     let table =
         server.query("SELECT kind, count(*) FROM events WHERE metric = 'flow_path' GROUP BY kind").json();
     assert_eq!((&table["columns"], &table["rows"]), (&json!(["kind", "count(*)"]), &json!([["new", 1]])));
+}
+
+/// The system's files have a name for 127.0.0.1, if nothing else.
+#[test]
+fn hosts_that_are_asked_for_get_names_by_dns() {
+    if std::fs::read_to_string("/etc/hosts").is_ok_and(|hosts| !hosts.contains("127.0.0.1")) {
+        return skipped("names by DNS: /etc/hosts has no 127.0.0.1");
+    }
+    let server =
+        Server::start("names.dns = true\n[[inventory.hosts]]\nname = \"h2\"\naddresses = [\"10.0.0.2\"]\n");
+    let mut datagram = report(0, 5000, [1_000, 2_000, 3_000]);
+    let source = datagram.windows(4).position(|bytes| bytes == [10, 0, 0, 1]).unwrap();
+    datagram[source..source + 4].copy_from_slice(&[127, 0, 0, 1]);
+    server.send([datagram]);
+    server.settled(1);
+    let hosts = || server.json("/api/v1/names")["hosts"].as_array().unwrap().clone();
+    let h2 = json!({"address": "10.0.0.2", "name": "h2", "origin": "file"});
+    // Nobody has asked for the flow.
+    assert_eq!(hosts(), std::slice::from_ref(&h2));
+    assert_eq!(server.json("/api/v1/flows")["total"], json!(1));
+    let found = loop {
+        if let [first, second] = &hosts()[..] {
+            break (first.clone(), second.clone());
+        }
+    };
+    let local = json!({"address": "127.0.0.1", "name": found.1["name"], "origin": "dns"});
+    assert_eq!(found, (h2, local));
+    assert!(found.1["name"].is_string());
+    let metrics = server.get("/metrics").body;
+    assert!(metrics.contains("\nhopwise_dns_lookups_total{result=\"found\"} "), "{metrics}");
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use collector::event::{Basis, Kind};
 use detect::Metric;
-use wire::Refusal;
+use wire::{FlowKey, Refusal};
 
 use super::Summary;
 use super::findings::{Extremes, known};
 use super::summary::{anomaly, refused_for, sorted, source, version};
+use crate::view::Names;
 use terminal::{Align, Table, units};
 
 /// Everything, in paragraphs.
@@ -87,8 +88,8 @@ fn joined(summary: &Summary<'_>) -> String {
     out
 }
 
-fn path(nodes: &[u32]) -> String {
-    let node = |node: &u32| known(*node).map_or("?".to_string(), |node| node.to_string());
+fn path(names: &Names, nodes: &[u32]) -> String {
+    let node = |node: &u32| known(*node).map_or("?".to_string(), |node| names.node(node));
     if nodes.is_empty() {
         "none reported".into()
     } else {
@@ -101,7 +102,7 @@ fn paths(summary: &Summary<'_>) -> String {
     let paths = summary.findings.paths();
     let mut table = Table::new([("FLOWS", Right), ("REPORTS", Right), ("PATH", Left)]);
     for (nodes, flows, reports) in paths.iter().take(summary.limit) {
-        table.row([units::count(*flows), units::count(*reports), path(nodes)]);
+        table.row([units::count(*flows), units::count(*reports), path(&summary.names, nodes)]);
     }
     listed(&table, paths.len(), summary.limit, "paths")
 }
@@ -121,11 +122,21 @@ fn flows(summary: &Summary<'_>) -> String {
             units::count(row.reports),
             row.flow_latency.map_or("-".into(), units::nanos),
             basis.to_string(),
-            row.flow.to_string(),
-            path(&flow.path),
+            flow_text(&summary.names, &row.flow),
+            path(&summary.names, &flow.path),
         ]);
     }
     listed(&table, summary.findings.flows.len(), summary.limit, "flows; --limit shows more")
+}
+
+/// The flow, and the names of its hosts.
+fn flow_text(names: &Names, flow: &FlowKey) -> String {
+    let text = flow.to_string();
+    let hosts = || names.hosts(&flow.src().to_string(), &flow.dst().to_string());
+    match flow.known_id().map_or_else(hosts, |_| None) {
+        Some(hosts) => format!("{text} ({hosts})"),
+        None => text,
+    }
 }
 
 /// The table, and how many rows are not in it.
@@ -158,33 +169,32 @@ fn nodes(summary: &Summary<'_>) -> String {
             [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization]
         {
             for (part, found) in findings.of(metric, node) {
-                table.row(row(node, metric, part, found, findings.queue_unit(node)));
+                let shown = (node.map_or("?".into(), |node| summary.names.node(node)), metric);
+                let of = match (metric, part) {
+                    (Metric::QueueOccupancy | Metric::QueueCongestion, Some(queue)) => {
+                        format!("queue {queue}")
+                    }
+                    (Metric::LinkUtilization, Some(interface)) => {
+                        format!("interface {}", summary.names.interface(node, interface))
+                    }
+                    _ => String::new(),
+                };
+                table.row(row(shown, of, found, findings.queue_unit(node)));
             }
         }
     }
     if table.is_empty() { String::new() } else { table.render() }
 }
 
-fn row(
-    node: Option<u32>,
-    metric: Metric,
-    part: Option<u32>,
-    found: &Extremes,
-    queue_unit: &str,
-) -> [String; 8] {
+fn row((node, metric): (String, Metric), of: String, found: &Extremes, queue_unit: &str) -> [String; 8] {
     let show = |value: u64| match metric {
         Metric::HopLatency => units::nanos(value),
         Metric::LinkUtilization => format!("{:.1} %", value as f64 / 1e4),
         _ => units::count(value),
     };
-    let of = match (metric, part) {
-        (Metric::QueueOccupancy | Metric::QueueCongestion, Some(queue)) => format!("queue {queue}"),
-        (Metric::LinkUtilization, Some(interface)) => format!("interface {interface}"),
-        _ => String::new(),
-    };
     let unit = if metric == Metric::QueueOccupancy { queue_unit } else { "" };
     [
-        node.map_or("?".into(), |node| node.to_string()),
+        node,
         metric.name().to_string(),
         of,
         units::count(found.count),
@@ -199,7 +209,7 @@ fn drops(summary: &Summary<'_>) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("DROPPED", Right), ("NODE", Right), ("REASON", Left)]);
     for ((node, reason), count) in &summary.findings.drops {
-        let node = node.map_or("?".into(), |node| node.to_string());
+        let node = node.map_or("?".into(), |node| summary.names.node(node));
         table.row([units::count(*count), node, summary.findings.reason(*reason)]);
     }
     if table.is_empty() { String::new() } else { table.render() }
@@ -238,7 +248,7 @@ fn sources(summary: &Summary<'_>) -> String {
         };
         table.row([
             source(&stream.id),
-            stream.id.node.map_or("-".into(), |node| node.to_string()),
+            stream.id.node.map_or("-".into(), |node| summary.names.node(node)),
             stream.id.hw_id.to_string(),
             version(&stream.id),
             units::count(stream.datagrams),
@@ -272,7 +282,7 @@ fn sequence(summary: &Summary<'_>) -> String {
         table.row([
             units::date_time(note.ts),
             source(&note.stream),
-            note.stream.node.map_or("-".into(), |node| node.to_string()),
+            note.stream.node.map_or("-".into(), |node| summary.names.node(node)),
             note.stream.hw_id.to_string(),
             what.to_string(),
             first.to_string(),

@@ -578,6 +578,8 @@ export type HostName = {
   address: string;
   /** Its name. */
   name: string;
+  /** Where it comes from: `file`, the inventory; `dns`, where `[names] dns` is on. */
+  origin: string;
 };
 
 /** A listening socket or an interface. */

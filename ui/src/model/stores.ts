@@ -1,5 +1,6 @@
 import type { Answer, CountAnswer, Fields, SketchAnswer, Store } from '../api/dta';
 import { count, exact, NONE, percent, plural } from '../lib/format';
+import { names } from '../lib/names';
 
 /** The layout of a store, in a few words. */
 export function shapeText(store: Store): string {
@@ -49,12 +50,36 @@ const PROTOCOLS: Readonly<Record<number, string>> = {
   132: 'sctp',
 };
 
-/** Named values as text, codes with their names: `node 7, reason 71 (acl deny)`. */
+/** Named values as text, codes and ids with their names: `node leaf1, reason 71 (acl deny)`. */
 export function fieldsText(fields: Fields): string {
   return Object.entries(fields)
     .filter(([name]) => name !== 'reason_name')
-    .map(([name, value]) => `${name} ${valueText(value)}${nameText(fields, name, value)}`)
+    .map(([name, value]) => `${name} ${named(fields, name, value)}${nameText(fields, name, value)}`)
     .join(', ');
+}
+
+/** A value, or what people call it. */
+function named(fields: Fields, name: string, value: unknown): string {
+  if (Array.isArray(value)) return value.map((one) => named(fields, name, one)).join(' › ');
+  if (typeof value === 'number') {
+    const node = fields['node'] ?? fields['switch'];
+    if (name === 'node' || name === 'switch') return names.node(value);
+    if (name.endsWith('gress_if') && typeof node === 'number') return names.interface(node, value);
+  }
+  if (typeof value === 'string') {
+    if (/^(src|dst)6?$/.test(name)) return names.host(value);
+    if (/^flow6?$/.test(name)) return flowText(value);
+  }
+  return valueText(value);
+}
+
+/** `10.0.0.1:5000>10.0.0.2:80/17`, with the names of the hosts. */
+function flowText(text: string): string {
+  const parts = /^\[?(.+?)\]?(:\d+)?>\[?(.+?)\]?(:\d+)?(\/\d+)$/.exec(text);
+  if (!parts) return text;
+  const [, src = '', sport = '', dst = '', dport = '', proto = ''] = parts;
+  const [from, to] = [names.host(src), names.host(dst)];
+  return from === src && to === dst ? text : `${from}${sport}>${to}${dport}${proto}`;
 }
 
 function nameText(fields: Fields, name: string, value: unknown): string {
@@ -64,7 +89,6 @@ function nameText(fields: Fields, name: string, value: unknown): string {
 }
 
 function valueText(value: unknown): string {
-  if (Array.isArray(value)) return value.map(valueText).join(' › ');
   return value === null ? NONE : String(value);
 }
 
