@@ -10,6 +10,7 @@ import {
   fromKept,
   fromQuery,
   gets,
+  neighbourText,
   places,
   toIntent,
   tone,
@@ -144,4 +145,12 @@ test('devices with hosts are at the bottom of the map', () => {
     [4, 0.5, 0],
   ]);
   assert.deepEqual(places([], []), []);
+});
+
+test('a neighbour that is no link says why', () => {
+  const neighbour = { system: 'leaf2', port: 'swp3', note: null };
+  assert.equal(neighbourText(neighbour), 'leaf2 swp3');
+  const note = 'the other end does not hear this device';
+  assert.equal(neighbourText({ ...neighbour, note }), `leaf2 swp3: ${note}`);
+  assert.equal(neighbourText(null), '–');
 });

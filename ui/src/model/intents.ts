@@ -1,4 +1,4 @@
-import type { Device, DeviceCapabilities, Intent, IntentCost, Plan } from '../api/manager';
+import type { Device, DeviceCapabilities, DevicePort, Intent, IntentCost, Plan } from '../api/manager';
 import type { FlowKey } from '../api/types';
 import { count, NONE, percent, plural } from '../lib/format';
 
@@ -186,6 +186,13 @@ export function drillDownRows(
     return [{ name: 'Drill-down of', text: `${parent}, whose rule became true`, to: parent }];
   const own = intents.filter((one) => one.parent === name);
   return own.map((one) => ({ name: 'Drill-down', text: one.name, to: one.name }));
+}
+
+/** The neighbour of a port, and why it is no link. */
+export function neighbourText(neighbour: DevicePort['neighbour']): string {
+  if (!neighbour) return NONE;
+  const who = `${neighbour.system} ${neighbour.port}`;
+  return neighbour.note === null ? who : `${who}: ${neighbour.note}`;
 }
 
 /** What a device can do, as rows for people. */

@@ -5,7 +5,7 @@ import { h, panel, setText, show } from '../lib/dom';
 import { dateTime, exact, NONE, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { followManager, type Following } from '../manager';
-import { capabilityRows, tone } from '../model/intents';
+import { capabilityRows, neighbourText, tone } from '../model/intents';
 import { link, type Page, type Route } from '../router';
 import { domainControl, readOnlyNote } from './domain';
 import { noManager } from './intents';
@@ -130,6 +130,7 @@ function domainRows(domain: Domain): Row[] {
     ['Collectors', `${collectors}; change [manager] collectors in the configuration, and restart`],
     ['Longest path', plural(domain.longest_path, 'link')],
     ...domain.contradictions.map((text): Row => ['Contradiction', text]),
+    ...domain.suggestions.map((text): Row => ['Suggested link', text]),
   ];
 }
 
@@ -200,6 +201,11 @@ function portTable(): LiveTable<DevicePort> {
         cell: (port) => ({ text: port.role, class: port.role === 'disputed' ? 'state bad' : '' }),
       },
       { title: 'Peer', cell: (port) => port.peer ?? NONE },
+      {
+        title: 'Neighbour',
+        hint: 'What the device hears by LLDP',
+        cell: ({ neighbour }) => neighbourText(neighbour),
+      },
       { title: 'MTU', numeric: true, cell: (port) => (port.mtu === null ? NONE : exact(port.mtu)) },
       { title: 'INT', cell: int },
     ],
