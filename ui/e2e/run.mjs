@@ -32,6 +32,7 @@ async function check(name, run) {
     await run();
     console.log(`ok    ${name} (${Date.now() - began} ms)`);
   } catch (error) {
+    if (error instanceof checks.Skipped) return console.log(`SKIPPED ${name}: ${error.message}`);
     failures += 1;
     console.log(`FAIL  ${name}\n      ${error.message.split('\n').slice(0, 6).join('\n      ')}`);
   }
