@@ -1,9 +1,10 @@
 //! Rules of a device as JSON: in the API of a switch, in the file in which it keeps them, and in the driver that reads both.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use detect::{Metric, Prefix};
+use detect::{Match, Metric, Prefix};
 use manager::device::{
     Change, Election, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
 };
@@ -95,6 +96,27 @@ pub(crate) struct FlowsView {
     /// DSCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dscp: Option<u8>,
+}
+
+/// The packets that have matched an entry of a watchlist and that the switch measures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchMatched"))]
+pub(crate) struct MatchedView {
+    /// The flows of the entry.
+    pub(crate) flows: FlowsView,
+    /// Packets since the entry was added.
+    pub(crate) packets: u64,
+}
+
+/// The entries of the watchlist that packets have matched: those of `rules`, as `switch` has counted them.
+pub(crate) fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowKey, u64)> {
+    let keys = rules.iter().filter_map(|rule| match rule {
+        Rule::Watch(watch) => Some((watch.key.to_match(), watch.key)),
+        _ => None,
+    });
+    let keys: HashMap<Match, FlowKey> = keys.collect();
+    let counted = switch.matched().filter(|(_, packets)| *packets > 0);
+    counted.filter_map(|(watch, packets)| Some((*keys.get(&watch.flows)?, packets))).collect()
 }
 
 /// One change.

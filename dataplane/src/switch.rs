@@ -3,6 +3,9 @@
 //! All processing takes place at egress, after the queue, because the packet's latency and queue occupancy are known only
 //! there. Packets from hosts pass the source, packets to hosts pass the sink.
 
+use std::collections::HashMap;
+
+use detect::Match;
 use wire::int::Sf;
 use wire::{Profile, Refusal};
 
@@ -23,7 +26,7 @@ use crate::sf::Registers;
 use crate::sink;
 use crate::source::{self, Embedded};
 use crate::transit;
-use crate::watchlist::{Mode, Role, Roles, Watchlist};
+use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 
 /// The result of forwarding a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub struct Step {
 pub struct Switch {
     node: Node,
     watchlist: Watchlist,
+    /// Packets that matched each entry of the watchlist.
+    matched: Vec<u64>,
     roles: Roles,
     /// The remaining quota of reported packets of each congested queue.
     congested: [Option<u32>; 256],
@@ -95,7 +100,15 @@ impl Switch {
             dta: None,
             config,
         };
-        Ok(Self { node, watchlist, roles: Roles::default(), congested: [None; 256], fast_path: true })
+        let matched = vec![0; watchlist.entries().len()];
+        Ok(Self {
+            node,
+            watchlist,
+            matched,
+            roles: Roles::default(),
+            congested: [None; 256],
+            fast_path: true,
+        })
     }
 
     /// Empties the registers of SF-INT, as a restart does. Counters continue.
@@ -133,14 +146,26 @@ impl Switch {
         self.node.dta.as_deref_mut()
     }
 
-    /// Replaces the watch list.
+    /// Replaces the watch list. An entry with the flows and the mode of an old one goes on counting.
     ///
     /// # Errors
     /// The list contradicts the configuration; the old one remains.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.node.config.check(&watchlist)?;
+        let old: HashMap<Match, (Mode, u64)> =
+            self.matched().map(|(watch, packets)| (watch.flows, (watch.mode, packets))).collect();
+        let packets = |watch: &Watch| match old.get(&watch.flows) {
+            Some((mode, packets)) if *mode == watch.mode => *packets,
+            _ => 0,
+        };
+        self.matched = watchlist.entries().iter().map(packets).collect();
         self.watchlist = watchlist;
         Ok(())
+    }
+
+    /// Each entry of the watchlist, with the packets without INT that matched it: at a source, or at any node that sends postcards.
+    pub fn matched(&self) -> impl Iterator<Item = (&Watch, u64)> {
+        self.watchlist.entries().iter().zip(self.matched.iter().copied())
     }
 
     /// Replaces the roles of flows; other flows get their role from the ports.
@@ -433,7 +458,11 @@ impl Switch {
             return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused));
         }
         let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else { return plain };
-        let Some(watch) = self.watchlist.find(&flow) else { return plain };
+        let Some(index) = self.watchlist.position(&flow) else { return plain };
+        let watch = &self.watchlist.entries()[index];
+        if watch.mode == Mode::Postcard || visit.from_edge {
+            self.matched[index] += 1;
+        }
         if watch.mode == Mode::Postcard {
             return Embedded::PacketOutcome(export::postcard(
                 node,

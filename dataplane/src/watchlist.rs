@@ -62,6 +62,12 @@ impl Watchlist {
         self.entries.iter().find(|watch| watch.flows.matches(flow))
     }
 
+    /// The index of the entry for `flow`; `None` if it is not watched.
+    #[inline]
+    pub fn position(&self, flow: &FlowKey) -> Option<usize> {
+        self.entries.iter().position(|watch| watch.flows.matches(flow))
+    }
+
     /// The entries in order of precedence.
     pub fn entries(&self) -> &[Watch] {
         &self.entries
@@ -127,5 +133,9 @@ mod tests {
         assert_eq!(list.find(&flow([10, 1, 2, 9])), Some(&narrow));
         assert_eq!(list.find(&flow([10, 1, 3, 9])), Some(&wide));
         assert_eq!(list.find(&flow([11, 1, 3, 9])), None);
+        assert_eq!(
+            [[10, 1, 2, 9], [10, 1, 3, 9], [11, 1, 3, 9]].map(|dst| list.position(&flow(dst))),
+            [Some(0), Some(1), None]
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! sends [`Message`]s. It depends on nothing of the program.
 
 use crate::device::{Answer, Capabilities, DeviceEvent, Election, NodeId, PortId, RequestId};
+use crate::flows::FlowKey;
 
 /// What a driver reports.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,9 @@ pub enum Message {
     Facts(NodeId, Box<Facts>),
     /// Packets that it has reported since its start.
     Reported(NodeId, u64),
+    /// Packets that have matched each entry of its watchlist and that it measures; entries without packets may be missing. A number that
+    /// falls counts anew.
+    Matched(NodeId, Vec<(FlowKey, u64)>),
     /// The election that it was claimed with, and how long ago that manager renewed its lease, ns. Drivers whose devices can tell.
     Lease(NodeId, Election, u64),
 }

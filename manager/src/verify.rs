@@ -13,6 +13,12 @@ use crate::instruction::{self, Bits};
 /// within 10 s.
 pub const SILENCE: u64 = 8_000_000_000;
 
+/// Counters of a device are this late at most, ns: a driver asks once a second, and so does the collector.
+const LATE: u64 = 3_000_000_000;
+
+/// Fewer packets without a report are no silence: they may have been dropped on their way.
+const FEWEST: u64 = 10;
+
 /// Counters of one edge device for one intent. All count from the same start, and are compared with earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdgeCounters {
@@ -26,6 +32,24 @@ pub struct EdgeCounters {
     pub lost: u64,
 }
 
+/// Counters of a device that measures packets of one intent, and their reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounters {
+    /// Packets that matched there and are to be reported.
+    pub packets: u64,
+    /// When the last report of a flow that is measured there arrived, ns.
+    pub last_report: Option<u64>,
+}
+
+/// Reports of all devices and flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Datagrams that arrived.
+    pub datagrams: u64,
+    /// Datagrams that the network lost, by sequence numbers.
+    pub lost: u64,
+}
+
 /// What was counted for one intent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntentCounters {
@@ -33,6 +57,10 @@ pub struct IntentCounters {
     pub flows: u64,
     /// By edge device that reports.
     pub edges: BTreeMap<NodeId, EdgeCounters>,
+    /// By device that measures packets and counts them; empty where not every such packet is reported.
+    pub sources: BTreeMap<NodeId, SourceCounters>,
+    /// What arrived in all.
+    pub arrivals: Arrivals,
     /// Devices on the paths of these flows that never filled bits that were asked for.
     pub missing: BTreeMap<NodeId, Bits>,
     /// Reports whose path was complete.
@@ -95,8 +123,21 @@ pub struct Silence {
     pub last_report: Option<u64>,
     /// Reports lost in the network meanwhile.
     pub lost: u64,
-    /// The device's sequence number has not advanced; `None`: no report of it was ever received.
-    pub stalled: Option<bool>,
+    /// What else is known.
+    pub evidence: Evidence,
+}
+
+/// What is known of the reports of a device, or of others, while those of an intent are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// It never sent a report.
+    NeverSent,
+    /// Its sequence number does not advance.
+    Constant,
+    /// Its sequence number advances.
+    Advances,
+    /// It need not be the device that reports. Whether reports of any device arrive.
+    Elsewhere(bool),
 }
 
 impl fmt::Display for Silence {
@@ -108,12 +149,14 @@ impl fmt::Display for Silence {
             None => f.write_str("no report arrived")?,
             Some(age) => write!(f, "the last report arrived {} s ago", seconds(age))?,
         }
-        let sequence = match self.stalled {
-            None => format!("{name} never sent a report"),
-            Some(true) => format!("the sequence number of {name} is constant"),
-            Some(false) => format!("the sequence number of {name} advances: it reports other flows"),
+        let evidence = match self.evidence {
+            Evidence::NeverSent => format!("{name} never sent a report"),
+            Evidence::Constant => format!("the sequence number of {name} is constant"),
+            Evidence::Advances => format!("the sequence number of {name} advances: it reports other flows"),
+            Evidence::Elsewhere(true) => "reports of other flows arrive".to_owned(),
+            Evidence::Elsewhere(false) => "no report of any device arrives".to_owned(),
         };
-        write!(f, " (loss budget: {lost} lost in the network; {sequence})")
+        write!(f, " (loss budget: {lost} lost in the network; {evidence})")
     }
 }
 
@@ -128,12 +171,62 @@ struct Edge {
     waiting_since: Option<u64>,
 }
 
+/// One device that measures packets, over time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    packets: u64,
+    last_report: Option<u64>,
+    /// Packets and arrivals when the last report had certainly been counted, or at the installation.
+    then: (u64, Arrivals),
+    /// When packets first matched without a report.
+    waiting_since: Option<u64>,
+}
+
+impl Source {
+    /// Takes over new counters. `installed`: since when its reports count.
+    fn observe(&mut self, new: &SourceCounters, arrivals: Arrivals, installed: u64, now: u64) {
+        self.packets = new.packets;
+        let last = new.last_report.filter(|last| *last >= installed);
+        if last > self.last_report {
+            (self.last_report, self.waiting_since) = (last, None);
+        }
+        // Counters of a device are some seconds late: these packets may have been reported.
+        let is_recent = |last: u64| now < last.saturating_add(LATE);
+        if self.last_report.is_some_and(is_recent) || new.packets < self.then.0 {
+            self.then = (new.packets, arrivals);
+        } else if new.packets >= self.then.0 + FEWEST {
+            self.waiting_since.get_or_insert(now);
+        }
+    }
+
+    fn silence(
+        &self,
+        name: String,
+        node: NodeId,
+        (installed, arrivals): (u64, Arrivals),
+        now: u64,
+    ) -> Option<Silence> {
+        let (packets, then) = self.then;
+        self.waiting_since.filter(|since| now >= since.saturating_add(SILENCE))?;
+        Some(Silence {
+            node,
+            name,
+            installed: now.saturating_sub(installed),
+            packets: self.packets.saturating_sub(packets),
+            last_report: self.last_report.map(|last| now.saturating_sub(last)),
+            lost: arrivals.lost.saturating_sub(then.lost),
+            evidence: Evidence::Elsewhere(arrivals.datagrams > then.datagrams),
+        })
+    }
+}
+
 /// One intent over time.
 #[derive(Clone, Debug, Default)]
 struct Record {
     installed: Option<u64>,
     counters: IntentCounters,
     edges: BTreeMap<NodeId, Edge>,
+    sources: BTreeMap<NodeId, Source>,
     observed: Option<u64>,
     rate: f64,
     reports: u64,
@@ -156,6 +249,10 @@ impl Verifier {
                 for edge in record.edges.values_mut() {
                     edge.then = edge.counters.clone();
                     (edge.last_report, edge.waiting_since) = (None, None);
+                }
+                for source in record.sources.values_mut() {
+                    let then = (source.packets, record.counters.arrivals);
+                    *source = Source { packets: source.packets, then, ..Source::default() };
                 }
             }
             (Some(_), false) => record.installed = None,
@@ -185,6 +282,13 @@ impl Verifier {
             }
             edge.counters = new.clone();
         }
+        let installed = record.installed.unwrap_or(now);
+        record.sources.retain(|node, _| counters.sources.contains_key(node));
+        for (node, new) in &counters.sources {
+            let start =
+                Source { packets: new.packets, then: (new.packets, counters.arrivals), ..Source::default() };
+            record.sources.entry(*node).or_insert(start).observe(new, counters.arrivals, installed, now);
+        }
         let reports = counters.edges.values().map(|edge| edge.reports).sum();
         if let Some(before) = record.observed.filter(|before| *before < now) {
             // A restarted collector counts from 0 again.
@@ -197,7 +301,7 @@ impl Verifier {
     pub fn state(&self, intent: &str, names: impl Fn(NodeId) -> String, now: u64) -> Option<State> {
         let record = self.records.get(intent)?;
         let Some(installed) = record.installed else { return Some(State::Pending) };
-        let silent: Vec<Silence> = record
+        let mut silent: Vec<Silence> = record
             .edges
             .iter()
             .filter(|(_, edge)| edge.waiting_since.is_some_and(|since| now >= since.saturating_add(SILENCE)))
@@ -208,9 +312,16 @@ impl Verifier {
                 packets: edge.counters.packets.unwrap_or(0).saturating_sub(edge.then.packets.unwrap_or(0)),
                 last_report: edge.last_report.map(|last| now.saturating_sub(last)),
                 lost: edge.counters.lost.saturating_sub(edge.then.lost),
-                stalled: edge.counters.sequence.map(|_| edge.counters.sequence == edge.then.sequence),
+                evidence: match edge.counters.sequence {
+                    None => Evidence::NeverSent,
+                    same if same == edge.then.sequence => Evidence::Constant,
+                    Some(_) => Evidence::Advances,
+                },
             })
             .collect();
+        let since = (installed, record.counters.arrivals);
+        let of = |(node, source): (&NodeId, &Source)| source.silence(names(*node), *node, since, now);
+        silent.extend(record.sources.iter().filter_map(of));
         if !silent.is_empty() {
             return Some(State::Silent(silent));
         }
@@ -287,6 +398,37 @@ mod tests {
         }
         let State::Silent(silent) = state(&verifier, 20 * S) else { panic!() };
         let expected = "leaf3 installed it 19 s ago, 10000 packets matched, the last report arrived 9 s ago (loss budget: 0 lost in the network; the sequence number of leaf3 advances: it reports other flows)";
+        assert_eq!(silent[0].to_string(), expected);
+    }
+
+    #[test]
+    fn a_source_whose_packets_are_not_reported_is_named() {
+        let counters = |packets, last_report, datagrams, lost| IntentCounters {
+            sources: [(3, SourceCounters { packets, last_report })].into(),
+            arrivals: Arrivals { datagrams, lost },
+            ..IntentCounters::default()
+        };
+        let mut verifier = Verifier::default();
+        // Another intent had these flows measured before.
+        verifier.observe("a", counters(500, Some(S), 9, 4), S);
+        verifier.set_installed("a", true, 2 * S);
+        for second in 3..23 {
+            verifier.observe("a", counters(500 + 60 * second, Some(S), 9, 5), second * S);
+        }
+        let State::Silent(silent) = state(&verifier, 22 * S) else { panic!() };
+        let expected = "leaf3 installed it 20 s ago, 1320 packets matched, no report arrived (loss budget: 1 lost in the network; no report of any device arrives)";
+        assert_eq!(silent[0].to_string(), expected);
+
+        // One that arrives ends it; counters that are late are no silence.
+        verifier.observe("a", counters(2_000, Some(23 * S), 10, 5), 23 * S);
+        verifier.observe("a", counters(3_000, Some(23 * S), 10, 5), 25 * S);
+        for second in 26..60 {
+            verifier.observe("a", counters(3_000 + FEWEST - 1, Some(23 * S), 10 + second, 5), second * S);
+        }
+        assert!(!matches!(state(&verifier, 60 * S), State::Silent(_)));
+        verifier.observe("a", counters(3_000 + FEWEST, Some(23 * S), 99, 5), 60 * S);
+        let State::Silent(silent) = state(&verifier, 68 * S) else { panic!() };
+        let expected = "leaf3 installed it 66 s ago, 10 packets matched, the last report arrived 45 s ago (loss budget: 0 lost in the network; reports of other flows arrive)";
         assert_eq!(silent[0].to_string(), expected);
     }
 

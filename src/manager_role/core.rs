@@ -3,6 +3,7 @@
 mod devices;
 mod drill_down;
 mod intents;
+mod matched;
 mod tell;
 
 pub(super) use self::tell::key_of;
@@ -23,7 +24,7 @@ use manager::{
     inventory::Inventory,
     lease::Standby,
     reconcile::{Notice, Phase},
-    verify::{IntentCounters, Verifier},
+    verify::{Arrivals, IntentCounters, Verifier},
 };
 use serde_json::Value;
 
@@ -75,6 +76,12 @@ pub(crate) struct Core {
     /// What intents ask of the collector of this process.
     asking: tell::Asking,
     drills: drill_down::Drills,
+    /// Packets that matched at devices.
+    matching: matched::Matching,
+    /// What arrived of all devices.
+    arrivals: Arrivals,
+    /// The devices are inside this process, and so is the way of their reports.
+    is_local: bool,
 }
 
 /// An intent with its origin.
@@ -175,6 +182,9 @@ impl Core {
             noted: BTreeMap::new(),
             asking: tell::Asking::new(Arc::clone(all), control.clone()),
             drills: drill_down::Drills::default(),
+            matching: matched::Matching::default(),
+            arrivals: Arrivals::default(),
+            is_local: local.is_some(),
         };
         for device in core.inventory.devices() {
             let (driver, can) = Driver::start(device, settings, (local.as_ref(), namespaces), tell.clone());
@@ -236,6 +246,7 @@ impl Core {
             self.stopped = stop;
             self.note(now, by, if stop { "stop" } else { "start" }, "", "all INT");
             self.verifier = Verifier::default();
+            self.matching = matched::Matching::default();
             self.baselines.clear();
             self.controllers.clear();
             self.asking.is_due = true;
@@ -291,6 +302,7 @@ impl Core {
                     self.reporters.remove(&node.to_string());
                 }
             }
+            Message::Matched(node, packets) => self.add_matched(node, &packets),
             Message::Facts(node, facts) => self.add_facts(node, *facts, now),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use collector::{Collector, FlowRow};
 use detect::Match;
 use manager::{
-    device::NodeId,
+    device::{Mode, NodeId},
     instruction::{self, Bits},
     verify::IntentCounters,
 };
@@ -22,6 +22,8 @@ pub(super) struct Watched {
     pub(super) flows: Vec<Match>,
     /// The instruction bits that each node should fill.
     pub(super) bits: Bits,
+    /// How they are measured.
+    pub(super) mode: Mode,
 }
 
 /// A flow, as far as it is counted.
@@ -29,6 +31,7 @@ pub(super) struct Watched {
 struct Counted {
     flow: FlowKey,
     reports: u64,
+    last_seen: u64,
     /// The nodes that report, and the bits that each filled.
     nodes: Vec<(NodeId, Bits)>,
     /// It has a path, and all of it is known.
@@ -188,6 +191,7 @@ pub(super) async fn count(monitor: &Monitor, watched: &[Watched]) -> BTreeMap<St
             part.push(Counted {
                 flow: view.row.flow,
                 reports: view.row.reports,
+                last_seen: view.row.last_seen,
                 nodes: hops.collect(),
                 complete: view.path_length > 0 && !view.truncated && view.path().all(known),
             });
@@ -233,6 +237,12 @@ fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
         for (node, bits) in &flow.nodes {
             *filled.entry(*node).or_default() |= bits;
         }
+        // INT-MD is inserted by the first node; otherwise each node measures, or the order is not that of the path.
+        let measure = if watched.mode == Mode::Md { 1 } else { flow.nodes.len() };
+        for (node, _) in flow.nodes.iter().take(measure) {
+            let last = &mut counters.sources.entry(*node).or_default().last_report;
+            *last = (*last).max(Some(flow.last_seen));
+        }
     }
     let missing = filled.into_iter().map(|(node, bits)| (node, watched.bits & COMPARED & !bits));
     counters.missing = missing.filter(|(_, bits)| *bits != 0).collect();
@@ -255,11 +265,13 @@ const MAX_FLOWS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
+    use manager::verify::SourceCounters;
+
     use super::*;
 
     fn flow(dport: u16, nodes: &[(NodeId, Bits)], complete: bool) -> Counted {
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
-        Counted { flow, reports: 10, nodes: nodes.to_vec(), complete }
+        Counted { flow, reports: 10, last_seen: u64::from(dport), nodes: nodes.to_vec(), complete }
     }
 
     #[test]
@@ -310,7 +322,12 @@ mod tests {
     #[test]
     fn flows_are_counted_for_their_intents() {
         let dport = |dport: &str| Match { dst_port: dport.parse().unwrap(), ..Match::default() };
-        let watched = Watched { name: "a".to_owned(), flows: vec![dport("80"), dport("443")], bits: 0xb100 };
+        let watched = Watched {
+            name: "a".to_owned(),
+            flows: vec![dport("80"), dport("443")],
+            bits: 0xb100,
+            mode: Mode::Md,
+        };
         let flows = [
             flow(80, &[(11, 0xb100), (12, 0xa000)], true),
             flow(443, &[(11, 0xb000), (13, 0xb100)], false),
@@ -320,6 +337,10 @@ mod tests {
         assert_eq!((counted.flows, counted.complete), (2, 10));
         let edges: Vec<_> = counted.edges.iter().map(|(node, edge)| (*node, edge.reports)).collect();
         assert_eq!(edges, [(12, 10), (13, 10)]);
+        let last = |node, time| (node, SourceCounters { packets: 0, last_report: Some(time) });
+        assert_eq!(counted.sources, BTreeMap::from([last(11, 443)]));
+        let everywhere = of(&Watched { mode: Mode::Postcard, ..watched }, &flows).sources;
+        assert_eq!(everywhere, BTreeMap::from([last(11, 443), last(12, 80), last(13, 443)]));
         let mut since = counted.clone();
         subtract(&mut since, &counted);
         assert!(since.complete == 0 && since.edges.values().all(|edge| edge.reports == 0));

@@ -9,7 +9,7 @@ use manager::{
     inventory::Device,
 };
 
-use super::{Local, hopwise, namespaces::Namespaces};
+use super::{Local, ToDevice, hopwise, namespaces::Namespaces};
 use crate::{config::manager::ManagerSettings, tls};
 
 /// When a device behind files has what was written.
@@ -57,6 +57,7 @@ impl Driver {
         if let Some(local) = local {
             // Devices of this process live as long as it.
             let can = Capabilities { restart: Restart::Keeps, ..hopwise::capabilities() };
+            let _ = local.send(ToDevice::Follow(device.node, Box::new(tell.clone())));
             return (Self::Local(local.clone(), Arc::new(tell)), can);
         }
         if device.driver == "files" {
@@ -148,8 +149,8 @@ impl Driver {
             Self::Local(local, tell) => {
                 let (tell, node, id) = (Arc::clone(tell), command.node, command.id);
                 // When the devices have ended, so does the program.
-                let _ =
-                    local.send((command, Box::new(move |answer| tell(Message::Answer(node, id, answer)))));
+                let reply = move |answer| tell(Message::Answer(node, id, answer));
+                let _ = local.send(ToDevice::Command(command, Box::new(reply)));
             }
         }
     }

@@ -262,7 +262,7 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
     }
 }
 
-/// Tells how many packets the switch has reported, and renews the lease of a manager that acts. Without an answer, nothing: others tell that it is lost.
+/// Tells how many packets the switch has reported and how many have matched, and renews the lease of a manager that acts. Without an answer, nothing: others tell that it is lost.
 async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
     loop {
         time::sleep(COUNT_INTERVAL).await;
@@ -271,6 +271,9 @@ async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
         let view = counted.and_then(|body| serde_json::from_slice::<CountersView>(&body).ok());
         if let Some(view) = view.filter(|view| view.node == address.node) {
             tell(Message::Reported(address.node, view.int.reported));
+            let matched =
+                view.matched.iter().filter_map(|one| Some(((&one.flows).try_into().ok()?, one.packets)));
+            tell(Message::Matched(address.node, matched.collect()));
             if let Some(lease) = view.lease {
                 tell(Message::Lease(address.node, lease.election.into(), lease.silence));
             }

@@ -29,7 +29,7 @@ use crate::{
     monitor::Monitor,
 };
 use manager::{
-    device::{Answer, Command},
+    device::{Answer, Command, NodeId},
     driver::Message,
 };
 use terminal::CliError;
@@ -48,7 +48,15 @@ enum Event {
 }
 
 /// Devices inside this process, as those of the demo: they get commands, and answer each.
-pub(crate) type Local = std::sync::mpsc::Sender<(Command, Reply)>;
+pub(crate) type Local = std::sync::mpsc::Sender<ToDevice>;
+
+/// What a device inside this process gets.
+pub(crate) enum ToDevice {
+    /// A command, and who takes the answer.
+    Command(Command, Reply),
+    /// Who takes what the device with this node id reports by itself.
+    Follow(NodeId, Box<dyn Fn(Message) + Send>),
+}
 /// Takes the answer to a command.
 pub(crate) type Reply = Box<dyn FnOnce(Answer) + Send>;
 

@@ -12,7 +12,7 @@ use super::{
     ports::Forwarder,
 };
 use crate::config::{filter::FilterSettings, switch::Item};
-use crate::rules::{self, ElectionView, RuleView};
+use crate::rules::{self, ElectionView, MatchedView, RuleView};
 use crate::view::NamedCounts;
 use settings::setting::Setting;
 
@@ -245,6 +245,9 @@ pub(crate) struct CountersView {
     pub(crate) int: IntView,
     /// Who configures it; null without `[switch.managed]`.
     pub(crate) lease: Option<LeaseView>,
+    /// Entries of the watchlist that packets have matched; empty without `[switch.managed]`.
+    #[serde(default)]
+    pub(crate) matched: Vec<MatchedView>,
 }
 
 /// The lease of a switch's manager.
@@ -415,8 +418,18 @@ impl Forwarder {
             election: managed.election().into(),
             silence: u64::try_from(managed.silence().as_nanos()).unwrap_or(u64::MAX),
         };
-        let lease = self.managed().map(lease);
-        CountersView { node: self.settings.node, int: (*self.router.switch().stats()).into(), lease }
+        let switch = self.router.switch();
+        let matched =
+            self.managed().map(|managed| rules::matched(managed.rules(), switch)).unwrap_or_default();
+        CountersView {
+            node: self.settings.node,
+            int: (*switch.stats()).into(),
+            lease: self.managed().map(lease),
+            matched: matched
+                .iter()
+                .map(|(key, packets)| MatchedView { flows: key.into(), packets: *packets })
+                .collect(),
+        }
     }
 
     /// The rules of its manager; `None`: it has none.

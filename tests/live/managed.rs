@@ -294,10 +294,22 @@ fn a_sink_that_is_silently_broken_is_named() {
     fabric.wait_for_intent("complete");
     fabric.fabric.ip(&["route", "add", "blackhole", "127.0.0.9", "table", "local"]).unwrap();
     let begun = Instant::now();
-    let view = fabric.wait_for_intent("silent");
+    // The sink whose reports are lost, and the source whose packets they are about.
+    let view = fabric.manager.wait("/api/v1/intents/web", "both named", |view| {
+        fabric.deliver();
+        let text = view["text"].as_str().unwrap();
+        view["state"] == "silent" && text.contains("s3 reported ") && text.contains("s1 installed it ")
+    });
     eprintln!("named after {} ms", begun.elapsed().as_millis());
     let text = view["text"].as_str().unwrap();
     assert!(text.starts_with("s3 reported ") && text.contains("no report of it has arrived"), "{text}");
+    assert!(
+        text.ends_with("(loss budget: 0 lost in the network; no report of any device arrives)"),
+        "{text}"
+    );
+    let matched = |switch: usize| fabric.switches[switch].get("/api/v1/switch/int")["matched"].clone();
+    assert!(matched(0)[0]["packets"].as_u64().unwrap() > 10, "{:#}", matched(0));
+    assert_eq!((&matched(0)[0]["flows"], matched(2)), (&json!({"dport": [5000, 5000]}), json!([])));
     let devices = fabric.manager.get("/api/v1/devices");
     let silent: Vec<_> =
         devices["devices"].as_array().unwrap().iter().map(|device| device["silence"].is_string()).collect();

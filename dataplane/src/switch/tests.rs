@@ -361,6 +361,30 @@ fn postcards_leave_the_packet_alone_and_name_flow_packet_and_edges() {
 }
 
 #[test]
+fn entries_of_the_watchlist_count_packets_where_they_are_measured() {
+    let to = |port: &str, mode| Watch {
+        mode,
+        ..Watch::new(Match { dst_port: port.parse().unwrap(), ..Match::default() })
+    };
+    let original = frame(Family::V4, Transport::Udp, 50);
+    let counts = |switch: &Switch| switch.matched().map(|(_, packets)| packets).collect::<Vec<_>>();
+    for (mode, expected) in [(Mode::Md21, [[0, 2], [0, 0]]), (Mode::Postcard, [[0, 2], [0, 2]])] {
+        let mut path = switches(2, &Config::default(), to("80", Mode::Postcard));
+        for switch in &mut path {
+            switch.watch(Watchlist::new(vec![to("80", Mode::Postcard), to("9000", mode)])).unwrap();
+        }
+        travel(&mut path, &original);
+        travel(&mut path, &original);
+        assert_eq!([counts(&path[0]), counts(&path[1])], expected, "{mode:?}");
+        // A new list has other places, and the same entries; another mode is another entry.
+        path[0].watch(Watchlist::new(vec![to("9000", mode), to("1", mode)])).unwrap();
+        assert_eq!(counts(&path[0]), [2, 0]);
+        path[0].watch(to("9000", Mode::Mx21).into()).unwrap();
+        assert_eq!(counts(&path[0]), [0]);
+    }
+}
+
+#[test]
 fn a_drop_is_reported_with_ports_queue_and_reason() {
     for (version, drop_with_int) in [(Version::V20, false), (Version::V20, true), (Version::V10, false)] {
         let config =

@@ -6,29 +6,40 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use dataplane::fabric::Fabric;
-use manager::device::{Answer, Command, Etag, Request, State};
+use manager::device::{Answer, Etag, Request, State};
+use manager::driver::Message;
 use serde_json::{Value, json};
 
 use super::is_switch;
 use crate::commands::client::Client;
 use crate::config::switch::{ManagedSettings, SwitchSettings, int_config, watchlist};
 use crate::config::{Settings, filter};
-use crate::manager_role::{Local, Reply};
+use crate::manager_role::{Local, ToDevice};
+use crate::rules;
 use crate::switch::{Managed, Proposal, Refused};
 use terminal::CliError;
 
 /// The switches, as the manager sees them.
 #[derive(Debug)]
 pub(super) struct Devices {
-    commands: Receiver<(Command, Reply)>,
+    commands: Receiver<ToDevice>,
     switches: BTreeMap<u32, Device>,
+    /// When packets were last counted.
+    counted: Instant,
 }
 
-#[derive(Debug)]
 struct Device {
     managed: Managed,
     /// Without rules.
     settings: SwitchSettings,
+    /// Who takes what it reports by itself.
+    follower: Option<Box<dyn Fn(Message) + Send>>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("managed", &self.managed).finish_non_exhaustive()
+    }
 }
 
 impl Devices {
@@ -46,21 +57,39 @@ impl Devices {
             let settings = settings
                 .ok_or_else(|| CliError::new("the demo's switches are invalid; a fault of this build"))?;
             let managed = Managed::open(&ManagedSettings { state: None }, 1)?;
-            let device = Device { managed, settings };
+            let device = Device { managed, settings, follower: None };
             device.follow(fabric).map_err(CliError::new)?;
             switches.insert(node, device);
         }
-        Ok((Self { commands, switches }, sender))
+        Ok((Self { commands, switches, counted: Instant::now() }, sender))
     }
 
-    /// Executes the commands that have arrived.
+    /// Executes the commands that have arrived, and tells once a second how many packets have matched.
     pub(super) fn poll(&mut self, fabric: &mut Fabric) {
-        while let Ok((command, reply)) = self.commands.try_recv() {
+        while let Ok(arrived) = self.commands.try_recv() {
+            let (command, reply) = match arrived {
+                ToDevice::Command(command, reply) => (command, reply),
+                ToDevice::Follow(node, follower) => {
+                    if let Some(device) = self.switches.get_mut(&node) {
+                        device.follower = Some(follower);
+                    }
+                    continue;
+                }
+            };
             let answer = match self.switches.get_mut(&command.node) {
                 Some(device) => device.execute(command.request, fabric),
                 None => Answer::Unreachable("there is no such switch in the demo".to_owned()),
             };
             reply(answer);
+        }
+        if self.counted.elapsed() < COUNT_INTERVAL {
+            return;
+        }
+        self.counted = Instant::now();
+        for (node, device) in &self.switches {
+            if let (Some(follower), Some(switch)) = (&device.follower, fabric.switch_mut(*node)) {
+                follower(Message::Matched(*node, rules::matched(device.managed.rules(), switch)));
+            }
         }
     }
 }
@@ -168,5 +197,7 @@ pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(),
     Ok(())
 }
 
+/// Between two counts of packets.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the switches may take to follow the intents at the start.
 const INSTALL: Duration = Duration::from_secs(2);

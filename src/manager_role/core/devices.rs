@@ -7,7 +7,7 @@ use manager::{
     driver::{Facts, Neighbour, PortFacts},
     inventory::{Inventory, Origin, Peer, PortRole, Unresolved},
     reconcile::Phase,
-    verify::{EdgeCounters, IntentCounters, State},
+    verify::{Arrivals, EdgeCounters, IntentCounters, State},
 };
 
 use super::{
@@ -119,6 +119,8 @@ impl Core {
 
     /// Compares what devices have reported with what has arrived here.
     pub(in crate::manager_role) fn compare(&mut self, arrived: &BTreeMap<NodeId, Arrived>, now: u64) {
+        let sum = |of: fn(&Arrived) -> u64| arrived.values().map(of).sum();
+        self.arrivals = Arrivals { datagrams: sum(|one| one.datagrams), lost: sum(|one| one.lost) };
         for (node, packets) in self.reported.clone() {
             let name = node.to_string();
             if !self.reports_here(node) {
@@ -134,7 +136,7 @@ impl Core {
     }
 
     /// Whether a device sends its reports to the collector of this process.
-    fn reports_here(&self, node: NodeId) -> bool {
+    pub(super) fn reports_here(&self, node: NodeId) -> bool {
         let rules = self.manager.compiler().desired().get(&node);
         let session = rules.into_iter().flat_map(|rules| rules.iter()).find_map(|rule| match rule {
             Rule::Session(to) => Some(*to),

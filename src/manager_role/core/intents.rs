@@ -77,6 +77,7 @@ impl Core {
         self.baselines.remove(name);
         self.controllers.remove(name);
         self.drills.forget(name);
+        self.matching.forget(name);
     }
 
     /// Adds or replaces an intent.
@@ -225,7 +226,10 @@ impl Core {
         }
         let broken = self.silent_devices(name, &state, now);
         if !broken.is_empty() {
-            (state, text) = ("silent".to_owned(), broken.join("; "));
+            // The device whose reports are lost, and those whose packets they are about.
+            let others = Some(text).filter(|_| state == "silent");
+            text = broken.into_iter().chain(others).collect::<Vec<_>>().join("; ");
+            state = "silent".to_owned();
         }
         let outcome = status.as_ref().and_then(|status| status.outcome.as_ref().ok());
         IntentView {
@@ -256,7 +260,7 @@ impl Core {
         let ends = self.baselines.get(name).map(|counters| &counters.edges);
         let concerns = |node: &&NodeId| match state {
             "installed" => true,
-            "seen" | "complete" => ends.is_some_and(|ends| ends.contains_key(node)),
+            "seen" | "complete" | "silent" => ends.is_some_and(|ends| ends.contains_key(node)),
             _ => false,
         };
         self.reported.keys().filter(concerns).filter_map(|node| self.silence(*node, now)).collect()
@@ -312,7 +316,7 @@ impl Core {
             let outcome = self.manager.compiler().outcome(name)?;
             let entries = held.intent.entries().ok()?;
             let flows = entries.iter().map(manager::flows::FlowKey::to_match).collect();
-            Some(count::Watched { name: name.clone(), flows, bits: outcome.bits })
+            Some(count::Watched { name: name.clone(), flows, bits: outcome.bits, mode: outcome.mode })
         };
         self.intents.iter().filter_map(watched).collect()
     }
@@ -327,6 +331,8 @@ impl Core {
                 for node in counters.edges.keys() {
                     baseline.edges.entry(*node).or_default();
                 }
+                counters.sources = self.sources(&name, &counters.sources);
+                counters.arrivals = self.arrivals;
                 self.verifier.observe(&name, counters, now);
             }
         }

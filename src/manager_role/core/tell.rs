@@ -95,6 +95,7 @@ impl Core {
         if !std::mem::take(&mut self.asking.is_due) || !self.asking.collects() {
             return;
         }
+        self.matching.renew();
         let mut all = self.all_asking();
         let mut left_out = BTreeMap::new();
         if self.asking.refusal(&all).is_some() {

@@ -1667,6 +1667,8 @@ export type SwitchCounters = {
   int: SwitchInt;
   /** Who configures it; null without `[switch.managed]`. */
   lease: SwitchLease | null;
+  /** Entries of the watchlist that packets have matched; empty without `[switch.managed]`. */
+  matched: Array<SwitchMatched>;
   /** Node id. */
   node: number;
 };
@@ -1801,6 +1803,14 @@ export type SwitchLease = {
   election: Election;
   /** Time since that manager claimed it, changed its rules or renewed the lease, or since the start, ns. */
   silence: number;
+};
+
+/** The packets that have matched an entry of a watchlist and that the switch measures. */
+export type SwitchMatched = {
+  /** The flows of the entry. */
+  flows: RuleFlows;
+  /** Packets since the entry was added. */
+  packets: number;
 };
 
 /** A neighbour of a port, as LLDP (IEEE 802.1AB) announces it. */

@@ -1,0 +1,127 @@
+//! Packets that matched at devices, by intent: what reports are compared with.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use manager::{
+    device::{NodeId, Rule},
+    flows::FlowKey,
+    verify::SourceCounters,
+};
+
+use super::Core;
+
+/// Packets that matched.
+#[derive(Debug, Default)]
+pub(super) struct Matching {
+    /// By device and entry: the number that the device told last.
+    told: BTreeMap<NodeId, HashMap<FlowKey, u64>>,
+    /// The intents that an entry serves.
+    served: HashMap<FlowKey, Arc<[String]>>,
+    /// By intent and device: packets since they were first told.
+    packets: BTreeMap<String, BTreeMap<NodeId, u64>>,
+}
+
+impl Matching {
+    /// Intents or the network have changed: other entries serve other intents.
+    pub(super) fn renew(&mut self) {
+        self.served.clear();
+    }
+
+    /// Forgets an intent.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.packets.remove(name);
+        self.renew();
+    }
+
+    /// Takes over what a device has told. `served`: the intents of an entry.
+    fn add(&mut self, node: NodeId, told: &[(FlowKey, u64)], served: impl Fn(&FlowKey) -> Vec<String>) {
+        let is_first = !self.told.contains_key(&node);
+        let before = self.told.entry(node).or_default();
+        let now: HashMap<FlowKey, u64> = told.iter().copied().collect();
+        let before = std::mem::replace(before, now);
+        for (key, packets) in told {
+            // An entry without packets is not told, so that one that is new begins at 0.
+            let start = if is_first { *packets } else { 0 };
+            let last = before.get(key).copied().unwrap_or(start);
+            let more = if last <= *packets { packets - last } else { *packets };
+            let names = self.served.entry(*key).or_insert_with(|| served(key).into());
+            for name in names.iter() {
+                *self.packets.entry(name.clone()).or_default().entry(node).or_default() += more;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Takes over how many packets matched at a device.
+    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowKey, u64)]) {
+        if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
+            return;
+        }
+        let compiler = self.manager.compiler();
+        let served = |key: &FlowKey| compiler.served(key).into_iter().map(str::to_owned).collect();
+        self.matching.add(node, packets, served);
+    }
+
+    /// The devices that measure packets of an intent: how many, and when the last report arrived. Empty if a packet need not be reported
+    /// to the collector of this process.
+    pub(super) fn sources(
+        &self,
+        name: &str,
+        reported: &BTreeMap<NodeId, SourceCounters>,
+    ) -> BTreeMap<NodeId, SourceCounters> {
+        let packets = self.matching.packets.get(name);
+        let (Some(packets), Some(held)) = (packets, self.intents.get(name)) else { return BTreeMap::new() };
+        if held.intent.tell.filter.is_some() || !(self.is_local || self.all_report_here()) {
+            return BTreeMap::new();
+        }
+        let source = |(node, packets): (&NodeId, &u64)| {
+            let last_report = reported.get(node).and_then(|source| source.last_report);
+            (*node, SourceCounters { packets: packets / u64::from(held.intent.sample.max(1)), last_report })
+        };
+        packets.iter().map(source).collect()
+    }
+
+    /// Whether each device that reports does so to the collector of this process.
+    fn all_report_here(&self) -> bool {
+        let desired = self.manager.compiler().desired().iter();
+        let reports =
+            |rules: &manager::device::Rules| rules.iter().any(|rule| matches!(rule, Rule::Session(_)));
+        let mut all = desired.filter(|(_, rules)| reports(rules)).map(|(node, _)| *node).peekable();
+        all.peek().is_some() && all.all(|node| self.reports_here(node))
+    }
+}
+
+/// With more intents, packets that matched are not compared.
+const MAX_INTENTS: usize = 1_000;
+/// Entries of a device.
+const MAX_ENTRIES: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_count_for_the_intents_of_their_entry_also_when_a_device_restarts() {
+        let key = |port: u16| FlowKey { dport: (port, port), ..FlowKey::default() };
+        let served = |key: &FlowKey| match key.dport.0 {
+            80 => vec!["a".to_owned(), "b".to_owned()],
+            _ => vec!["b".to_owned()],
+        };
+        let mut matching = Matching::default();
+        // What was counted before the manager began is no evidence.
+        matching.add(7, &[(key(80), 100)], served);
+        matching.add(7, &[(key(80), 130), (key(81), 5)], served);
+        // The device restarted.
+        matching.add(7, &[(key(80), 3), (key(81), 6)], served);
+        matching.add(8, &[], served);
+        matching.add(8, &[(key(81), 9)], served);
+        let of = |name: &str| matching.packets[name].clone().into_iter().collect::<Vec<_>>();
+        assert_eq!((of("a"), of("b")), (vec![(7, 33)], vec![(7, 39), (8, 9)]));
+        matching.forget("a");
+        assert!(!matching.packets.contains_key("a"));
+    }
+}
