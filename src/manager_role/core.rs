@@ -72,7 +72,7 @@ pub(crate) struct Core {
     commands: Vec<Command>,
     progress: Progress,
     /// The last state of each device in the history.
-    noted: BTreeMap<NodeId, &'static str>,
+    noted: Noted,
     /// What intents ask of the collector of this process.
     asking: tell::Asking,
     drills: drill_down::Drills,
@@ -82,6 +82,17 @@ pub(crate) struct Core {
     arrivals: Arrivals,
     /// The devices are inside this process, and so is the way of their reports.
     is_local: bool,
+}
+
+/// The last state of each device in the history.
+#[derive(Debug, Default)]
+struct Noted(BTreeMap<NodeId, &'static str>);
+
+impl Noted {
+    /// Takes over the state of a device; whether it is another one than before.
+    fn is_other(&mut self, node: NodeId, state: &'static str) -> bool {
+        self.0.insert(node, state) != Some(state)
+    }
 }
 
 /// An intent with its origin.
@@ -179,7 +190,7 @@ impl Core {
             stopped,
             commands: Vec::new(),
             progress: Progress::default(),
-            noted: BTreeMap::new(),
+            noted: Noted::default(),
             asking: tell::Asking::new(Arc::clone(all), control.clone()),
             drills: drill_down::Drills::default(),
             matching: matched::Matching::default(),
@@ -360,13 +371,13 @@ impl Core {
             Notice::Phase(node, phase @ (Phase::Unreachable { .. } | Phase::Failed { .. })) => {
                 let device = names(node);
                 tracing::warn!(device, state = %phase, "a device cannot be configured");
-                self.noted.insert(node, phase.word());
+                self.noted.is_other(node, phase.word());
                 self.note(now, "manager", phase.word(), &device, &phase.to_string());
             }
             Notice::Phase(node, Phase::InSync) => {
                 let device = names(node);
                 // Each time that it is read, it is in sync again.
-                if self.noted.insert(node, Phase::InSync.word()) == Some(Phase::InSync.word()) {
+                if !self.noted.is_other(node, Phase::InSync.word()) {
                     return;
                 }
                 tracing::info!(device, "the device has what it should have");
@@ -378,7 +389,7 @@ impl Core {
                 let shown = changes.iter().take(8).map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 let more = changes.len().saturating_sub(8);
                 let text = if more > 0 { format!("{shown}; and {more} more") } else { shown };
-                self.noted.insert(node, Phase::Applying.word());
+                self.noted.is_other(node, Phase::Applying.word());
                 self.note(now, "manager", Phase::Applying.word(), &device, &text);
             }
             Notice::Superseded(node) => {
@@ -399,5 +410,20 @@ impl Core {
             tracing::warn!(%error, "cannot write the history; free space for [manager] state");
         }
         self.progress.note(entry.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_stays_in_sync_is_in_the_history_once() {
+        let (mut noted, in_sync, applying) = (Noted::default(), Phase::InSync.word(), Phase::Applying.word());
+        // It is read again and again.
+        let first = [in_sync; 3].map(|state| noted.is_other(1, state));
+        assert_eq!((first, noted.is_other(2, in_sync)), ([true, false, false], true));
+        let later = [applying, in_sync, in_sync].map(|state| noted.is_other(1, state));
+        assert_eq!(later, [true, true, false]);
     }
 }
