@@ -112,6 +112,11 @@ impl Controller {
         self.detail
     }
 
+    /// A change could not be made.
+    pub fn undo(&mut self, step: &Move) {
+        self.detail = step.from;
+    }
+
     /// Takes the current rate of reports, per second; returns a change to make.
     pub fn observe(&mut self, rate: f64, now: u64) -> Option<Move> {
         if self.last.is_some_and(|last| now < last.saturating_add(INTERVAL)) {

@@ -18,7 +18,7 @@ use manager::{
     Manager,
     budget::Controller,
     compile::Refusal,
-    device::{Command, NodeId},
+    device::{Answer, Command, Election, NodeId},
     driver::{Facts, Message},
     intent::Intent,
     inventory::Inventory,
@@ -299,7 +299,15 @@ impl Core {
     /// What a driver says.
     pub(super) fn receive(&mut self, message: Message, now: u64) {
         match message {
+            Message::Answer(node, id, Answer::NotPrimary(election)) if is_of_the_future(election, now) => {
+                let reason = format!(
+                    "it names a manager of the future (term {}); correct the clock of that manager, or remove the state file of the device",
+                    election.term
+                );
+                self.manager.answer(node, id, Answer::Unreachable(reason), now);
+            }
             Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now),
+            Message::Lease(_, election, _) if is_of_the_future(election, now) => {}
             Message::Lease(node, election, silence) => {
                 if let Some((standby, _)) = self.standby.as_mut().filter(|_| !self.manager.is_acting()) {
                     standby.observe(node, election, silence, now);
@@ -411,6 +419,12 @@ impl Core {
         }
         self.progress.note(entry.into());
     }
+}
+
+/// Terms are times (see `Journal::next_term`). One far ahead would leave no room above it: a device that names it is not believed.
+fn is_of_the_future(election: Election, now: u64) -> bool {
+    const DAY: u64 = 86_400_000_000;
+    election.term > (now / 1_000).saturating_add(DAY)
 }
 
 #[cfg(test)]

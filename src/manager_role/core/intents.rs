@@ -43,6 +43,10 @@ impl Core {
                 self.forget(&name);
                 let kept = Kept { body, by, added: now };
                 self.hold(Held { intent, kept, origin: Origin::File }, now);
+                // An intent of that name that came by the API must not return when the file has it no more.
+                if let Err(error) = self.journal.forget(&name) {
+                    tracing::warn!(intent = name, %error, "cannot save that the file has this intent now");
+                }
                 self.note(now, "file", "add", &name, "");
             }
         }
@@ -360,12 +364,16 @@ impl Core {
             }
         }
         for (name, intent, step) in moved {
-            if step.from != step.to
-                && let Err(refusal) = self.manager.add_intent(intent, now)
-            {
-                tracing::warn!(intent = name, reason = %refusal, "the budget cannot move the threshold");
+            let refused =
+                (step.from != step.to).then(|| self.manager.add_intent(intent, now).err()).flatten();
+            let Some(refusal) = refused else {
+                self.note(now, "manager", "budget", &name, &step.to_string());
+                continue;
+            };
+            if let Some(controller) = self.controllers.get_mut(&name) {
+                controller.undo(&step);
             }
-            self.note(now, "manager", "budget", &name, &step.to_string());
+            tracing::warn!(intent = name, reason = %refusal, "the budget cannot move the threshold");
         }
     }
 
