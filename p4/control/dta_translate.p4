@@ -70,9 +70,8 @@ control Translate(inout dta_headers_t hdr, inout dta_local_t local, in bit<8> co
         queue_pair_index = local.collector * 2 + (bit<32>)adds;
         queue_pair.apply();
         bit<16> bytes = 16 + 16 + (bit<16>)local.written * 4;
-        if (hdr.append.isValid() || hdr.timer.isValid()) {
-            address = local.address;
-        } else {
+        address = local.address;
+        if (hdr.key_write.isValid() || hdr.key_increment.isValid()) {
             // The empty write after additions names the last counter.
             place = copy < local.copies ? copy : copy - 1;
             choose_address();
@@ -89,7 +88,7 @@ control Translate(inout dta_headers_t hdr, inout dta_local_t local, in bit<8> co
             notify();
             bytes = 16 + 20;
         } else {
-            if (hdr.key_write.isValid()) {
+            if (local.has_checksum == 1) {
                 hdr.checksum.setValid();
                 bit<32> sum = local.checksum;
                 hdr.checksum.value = sum[7:0] ++ sum[15:8] ++ sum[23:16] ++ sum[31:24];
@@ -115,6 +114,7 @@ control Translate(inout dta_headers_t hdr, inout dta_local_t local, in bit<8> co
         hdr.key_write.setInvalid();
         hdr.append.setInvalid();
         hdr.key_increment.setInvalid();
+        hdr.postcard.setInvalid();
         EACH_KEY(KEY_INVALID)
         // What routers change counts as ones.
         bit<32> crc;

@@ -15,10 +15,13 @@ const int DTA_STORES = 1024;
 /// Lists of all collectors, and 4-byte words of data in a report or a batch.
 #define DTA_LISTS 1024
 #define DTA_WORDS 16
+/// Incomplete paths of all collectors and stores.
+#define DTA_PATHS 4096
 
 const bit<4> OP_KEY_WRITE = 1;
 const bit<4> OP_APPEND = 2;
 const bit<4> OP_KEY_INCREMENT = 3;
+const bit<4> OP_POSTCARD = 4;
 
 const bit<8> RC_WRITE_ONLY_IMMEDIATE = 0x0b;
 const bit<8> RC_ACKNOWLEDGE = 0x11;
@@ -34,7 +37,8 @@ const bit<32> DTA_UNKNOWN_STORE = 2;
 const bit<32> DTA_UNKNOWN_LIST = 3;
 const bit<32> DTA_TOO_MUCH_DATA = 4;
 const bit<32> DTA_WRONG_ENTRY = 5;
-const int DTA_COUNTS = 6;
+const bit<32> DTA_WRONG_HOP = 6;
+const int DTA_COUNTS = 7;
 
 header dta_t {
     bit<4> version;
@@ -70,11 +74,23 @@ header key_increment_t {
     bit<64> delta;
 }
 
-/// A list whose batch is over if it has waited for the timer.
+header postcard_report_t {
+    bit<8> hop;
+    bit<8> path_length;
+    bit<8> key_bytes;
+    bit<8> rsvd;
+    bit<16> store;
+    bit<16> rsvd2;
+    bit<32> value;
+}
+
+/// A batch of a list, or a place of a store of paths, that is written if it has waited for the timer.
 header batch_timer_t {
     bit<8> collector;
-    bit<24> rsvd;
-    bit<32> list;
+    bit<4> opcode;
+    bit<4> rsvd;
+    bit<16> place;
+    bit<32> id;
 }
 
 #define EACH_KEY(do) do(1, 8) do(2, 16) do(3, 24) do(4, 32) do(5, 40) do(6, 48) do(7, 56) do(8, 64) do(9, 72) do(10, 80) do(11, 88) \
@@ -128,6 +144,7 @@ struct dta_headers_t {
     key_write_t key_write;
     append_t append;
     key_increment_t key_increment;
+    postcard_report_t postcard;
     EACH_KEY(KEY_FIELD)
     bth_t bth;
     reth_t reth;
@@ -158,6 +175,8 @@ struct dta_local_t {
     bit<32> collector;
     bit<8> copies;
     bit<32> checksum;
+    /// The checksum is written before the words.
+    bit<1> has_checksum;
     bit<64> address;
     bit<32> rkey;
     bit<32> mask;

@@ -11,6 +11,7 @@
 #include "../shared/crc.p4"
 #include "../shared/dta.p4"
 #include "../control/dta_batch.p4"
+#include "../control/dta_paths.p4"
 #include "../control/dta_translate.p4"
 
 /// Bytes of UDP and of a report's base header.
@@ -77,6 +78,7 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
             (1, OP_KEY_WRITE, 0): parse_key_write;
             (1, OP_APPEND, 0): parse_append;
             (1, OP_KEY_INCREMENT, 0): parse_key_increment;
+            (1, OP_POSTCARD, 0): parse_postcard;
             default: accept;
         }
     }
@@ -114,6 +116,19 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
         local.is_report = hdr.udp.len == BASE_BYTES + 16 + (bit<16>)hdr.key_increment.key_bytes ? 1w1 : 1w0;
         transition select(local.is_report, hdr.key_increment.copies) {
             (1, 1 .. 4): by_key;
+            default: refuse;
+        }
+    }
+
+    state parse_postcard {
+        packet.extract(hdr.postcard);
+        local.key_bytes = hdr.postcard.key_bytes;
+        local.is_report = hdr.udp.len == BASE_BYTES + 12 + (bit<16>)hdr.postcard.key_bytes ? 1w1 : 1w0;
+        bit<1> is_on_path = (hdr.postcard.path_length == 0 || hdr.postcard.hop <= hdr.postcard.path_length) ? 1w1 : 1w0;
+        transition select(local.is_report, is_on_path, hdr.postcard.hop, hdr.postcard.value) {
+            (_, _, 0, _): refuse;
+            (_, _, _, 0xffffffff): refuse;
+            (1, 1, _, _): by_key;
             default: refuse;
         }
     }
@@ -162,6 +177,7 @@ control DtaVerify(inout dta_headers_t hdr, inout dta_local_t local) {
 
 control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout standard_metadata_t meta) {
     Batch() batch;
+    Paths() paths;
     @name("reports") counter(DTA_COUNTS, CounterType.packets) reports;
     @name("resynchronised") counter(2 * DTA_COLLECTORS, CounterType.packets) resynchronised;
 
@@ -172,6 +188,9 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
     bit<32> list_entries = 0;
     bit<8> list_words = 0;
     bit<48> list_timer = 0;
+    bit<32> first_place = 0;
+    bit<32> place_mask = 0;
+    bit<8> path_hops = 0;
     bit<1> is_for_us = 0;
 
     action drop() {
@@ -261,6 +280,17 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
         list_timer = timer;
     }
 
+    /// Of paths with at most 16 hops. `first` and a power of two of places, of which `places` is the mask, are this store's.
+    @name("paths") @id(0x01000046)
+    action path_slots(@id(1) bit<64> address, @id(2) bit<32> rkey, @id(3) bit<32> slot_mask, @id(4) bit<8> stride, @id(5) bit<8> hops,
+            @id(6) bit<32> first, @id(7) bit<32> places, @id(8) bit<48> timer) {
+        slots(address, rkey, slot_mask, stride, 0);
+        path_hops = hops;
+        first_place = first;
+        place_mask = places;
+        list_timer = timer;
+    }
+
     /// Stores and lists of each collector.
     @name("store") @id(0x02000045)
     table store {
@@ -269,7 +299,7 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
             opcode : exact @name("opcode");
             id : exact @name("id");
         }
-        actions = { slots; ring; @defaultonly NoAction; }
+        actions = { slots; ring; path_slots; @defaultonly NoAction; }
         const default_action = NoAction();
         size = DTA_STORES;
     }
@@ -291,10 +321,12 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
         if (is_for_us == 1) {
             opcode = hdr.dta.opcode;
             if (hdr.timer.isValid()) {
-                opcode = OP_APPEND;
-                id = hdr.timer.list;
+                opcode = hdr.timer.opcode;
+                id = hdr.timer.id;
             } else if (hdr.append.isValid()) {
                 id = hdr.append.list;
+            } else if (hdr.postcard.isValid()) {
+                id = (bit<32>)hdr.postcard.store;
             } else if (hdr.key_write.isValid()) {
                 id = (bit<32>)hdr.key_write.store;
                 local.copies = hdr.key_write.copies;
@@ -317,10 +349,20 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
                     batch.apply(hdr, local, meta.ingress_global_timestamp, list_index, batch_entries, list_entries, list_words, list_timer);
                     if (hdr.append.isValid()) { reports.count(DTA_DONE); }
                 }
+            } else if (opcode == OP_POSTCARD) {
+                if (hdr.postcard.isValid() && hdr.postcard.hop > path_hops) {
+                    reports.count(DTA_WRONG_HOP);
+                } else {
+                    local.copies = 1;
+                    local.has_checksum = 1;
+                    paths.apply(hdr, local, meta.ingress_global_timestamp, first_place, place_mask, path_hops, list_timer);
+                    if (hdr.postcard.isValid()) { reports.count(DTA_DONE); }
+                }
             } else if (hdr.key_write.isValid() && local.words > local.written) {
                 reports.count(DTA_TOO_MUCH_DATA);
             } else {
                 set_checksum();
+                local.has_checksum = hdr.key_write.isValid() ? 1w1 : 1w0;
                 local.executes = 1;
                 reports.count(DTA_DONE);
             }
@@ -384,6 +426,7 @@ control DtaDeparser(packet_out packet, in dta_headers_t hdr) {
         packet.emit(hdr.key_write);
         packet.emit(hdr.append);
         packet.emit(hdr.key_increment);
+        packet.emit(hdr.postcard);
         EACH_KEY(KEY_EMIT)
         packet.emit(hdr.bth);
         packet.emit(hdr.reth);

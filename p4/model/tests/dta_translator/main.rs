@@ -13,9 +13,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use p4_model::{Arrival, Entry, Key, Program, Switch};
 use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 use testkit::rng::Rng;
-use translator::{CollectorConfig, Config, Origin, Output, Reason, StoreEntry, Translator};
+use translator::{Cause, CollectorConfig, Config, Origin, Output, Reason, StoreEntry, Translator};
 use wire::dta::hash::Family;
-use wire::dta::layout::{Geometry, Ring, slot_stride};
+use wire::dta::layout::{Geometry, Ring, postcard_stride, slot_stride};
 use wire::dta::{Operation, Report};
 use wire::roce::{AtomicEth, Head, Nak, Path, Psn, Reth, Transport as Service, Writer};
 
@@ -25,8 +25,11 @@ const CPU: u16 = 60;
 const PORT: u16 = 100;
 const COLLECTORS: u8 = 3;
 const RKEY: u32 = 0x1f42;
-/// Microseconds that an entry waits for its batch.
+/// Microseconds that an entry waits for its batch, and a hop for the others.
 const TIMER: u64 = 40;
+const PATH_TIMER: u64 = 301;
+/// Places for paths of a store.
+const PLACES: u32 = 8;
 const OURS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// The first list of each ring.
 const LISTS: [u32; 3] = [10, 100, 0x1234_5678];
@@ -156,6 +159,8 @@ fn stores() -> Vec<StoreEntry> {
         (0, ring(LISTS[0], 4, 64, 16)),
         (0, ring(LISTS[1], 16, 12, 4)),
         (0, ring(LISTS[2], 64, 5, 1)),
+        (5, Geometry::Postcarding { slots: 1 << 8, hops: 5, family }),
+        (6, Geometry::Postcarding { slots: 1 << 4, hops: 16, family }),
     ];
     let entry =
         |(region, (id, geometry)): (usize, (u16, Geometry))| StoreEntry::new(region as u16, id, geometry);
@@ -177,8 +182,8 @@ fn insert(target: &mut Target, table: &str, keys: &[u128], action: &str, paramet
     switch.insert(table, &Entry { keys, priority: 0, action: action.to_owned(), parameters }).unwrap();
 }
 
-/// Entries of a store. Returns the lists of a ring.
-fn install(p4: &mut Target, collector: u8, store: &StoreEntry) -> Vec<u32> {
+/// Entries of a store. Returns what its timer frames name: opcode, place and ID.
+fn install(p4: &mut Target, collector: u8, store: &StoreEntry) -> Vec<(u8, u32, u32)> {
     let (of, at) = (u128::from(collector), address(collector, store.region));
     let slots = |slots: u64, stride: u64, words: u16| {
         let stride = u128::from(stride.trailing_zeros());
@@ -206,11 +211,29 @@ fn install(p4: &mut Target, collector: u8, store: &StoreEntry) -> Vec<u32> {
                 ];
                 insert(p4, "store", &[of, 2, (first_list + list).into()], "ring", parameters);
             }
-            return (first_list..first_list + lists).collect();
+            return (first_list..first_list + lists).map(|list| (2, 0, list)).collect();
+        }
+        Geometry::Postcarding { slots: number, hops, .. } => {
+            let id = u32::from(store.id);
+            let first = (u32::from(collector) * 2 + id - 5) * PLACES;
+            let mut parameters = slots(number, postcard_stride(hops), hops.into());
+            parameters.extend([first.into(), u128::from(PLACES - 1), PATH_TIMER.into()]);
+            insert(p4, "store", &[of, 4, id.into()], "paths", parameters);
+            return (0..PLACES).map(|place| (4, place, id)).collect();
         }
         _ => panic!("a store that the program does not have"),
     }
     Vec::new()
+}
+
+/// The timer's frame for a list, or for a place of a store of paths.
+fn timer(collector: u8, opcode: u8, place: u32, id: u32) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend_from_slice(&[0x88, 0xb5, collector, opcode << 4]);
+    frame.extend_from_slice(&(place as u16).to_be_bytes());
+    frame.extend_from_slice(&id.to_be_bytes());
+    frame.resize(60, 0);
+    frame
 }
 
 /// Both translators.
@@ -218,19 +241,25 @@ struct Pair {
     rust: Translator,
     wire: Wire,
     p4: Target,
-    lists: Vec<(u8, u32)>,
-    counts: [u64; 6],
+    timers: Vec<Vec<u8>>,
+    unreadable: u64,
 }
 
 impl Pair {
     fn new(program: &Program, rng: &mut Rng) -> Self {
         let memory = CollectorConfig { stores: stores(), ..CollectorConfig::default() };
         let collectors = (0..COLLECTORS).map(|_| Some(memory.clone())).collect();
-        let config = Config { collectors, append_timer: TIMER * 1000, ..Config::default() };
+        let config = Config {
+            collectors,
+            append_timer: TIMER * 1000,
+            postcard_timer: PATH_TIMER * 1000,
+            postcards: PLACES as usize,
+            ..Config::default()
+        };
         let psn: Vec<u32> = (0..COLLECTORS * 2).map(|_| rng.roll() as u32 & 0xff_ffff | 0xff_fff0).collect();
         let mut p4 = Target { model: Switch::new(program.clone()), commands: String::new() };
         let mut nodes = 0;
-        let mut lists = Vec::new();
+        let mut timers = Vec::new();
         insert(&mut p4, "timer_port", &[CPU.into()], "accept_timer", vec![]);
         for collector in 0..COLLECTORS {
             insert(
@@ -241,7 +270,8 @@ impl Pair {
                 vec![collector.into()],
             );
             for store in &memory.stores {
-                lists.extend(install(&mut p4, collector, store).into_iter().map(|list| (collector, list)));
+                let timer = |(opcode, place, id)| timer(collector, opcode, place, id);
+                timers.extend(install(&mut p4, collector, store).into_iter().map(timer));
             }
             for reliable in [false, true] {
                 let index = u32::from(collector) * 2 + u32::from(reliable);
@@ -270,7 +300,7 @@ impl Pair {
             }
         }
         let rust = Translator::new(config).unwrap();
-        let mut pair = Self { rust, wire: Wire::new(&vec![0; psn.len()]), p4, lists, counts: [0; 6] };
+        let mut pair = Self { rust, wire: Wire::new(&vec![0; psn.len()]), p4, timers, unreadable: 0 };
         for (index, psn) in psn.iter().enumerate() {
             pair.resynchronise(index, *psn);
         }
@@ -296,16 +326,12 @@ impl Pair {
     /// A report at the time `us`, for both.
     fn send(&mut self, us: u64, collector: u8, payload: &[u8]) -> Result<(), String> {
         let mut p4 = Vec::new();
-        // All lists where a timer is over, else one of them, which stays as it is.
+        // All timer frames where a timer is over, else one of them, which changes nothing.
         let is_over = self.rust.deadline().is_some_and(|deadline| deadline <= us * 1000);
-        let one = us as usize % self.lists.len();
-        let lists = if is_over { self.lists.clone() } else { vec![self.lists[one]] };
-        for (collector, list) in lists {
-            let mut frame = vec![0; 12];
-            frame.extend_from_slice(&[0x88, 0xb5, collector, 0, 0, 0]);
-            frame.extend_from_slice(&list.to_be_bytes());
-            frame.resize(60, 0);
-            self.give(us, CPU, &frame, &mut p4);
+        let one = us as usize % self.timers.len();
+        let timers = if is_over { self.timers.clone() } else { vec![self.timers[one].clone()] };
+        for timer in timers {
+            self.give(us, CPU, &timer, &mut p4);
         }
         self.give(us, 1, &frame(collector, payload), &mut p4);
         self.rust.tick(us * 1000, &mut self.wire);
@@ -313,7 +339,7 @@ impl Pair {
             let origin = Origin { sender: SocketAddr::from(([10, 0, 0, 7], 9)), collector };
             self.rust.process(us * 1000, origin, payload, &mut self.wire, &mut Nobody);
         } else {
-            self.counts[1] += 1;
+            self.unreadable += 1;
         }
         let rust = std::mem::take(&mut self.wire.frames);
         if rust != p4 {
@@ -323,11 +349,12 @@ impl Pair {
         let dropped = |reason: Reason| reports.dropped[reason as usize];
         let rust = [
             reports.done.iter().sum(),
-            self.counts[1],
+            self.unreadable,
             dropped(Reason::UnknownStore),
             dropped(Reason::UnknownList),
             dropped(Reason::TooMuchData),
             dropped(Reason::WrongEntry),
+            dropped(Reason::WrongHop),
         ];
         let p4 = self.p4.model.counter("reports").unwrap();
         if rust == p4 { Ok(()) } else { Err(format!("counters differ: rust {rust:?}, p4 {p4:?}")) }
@@ -351,7 +378,7 @@ fn has_form(payload: &[u8]) -> bool {
     let words = |len: usize| len.is_multiple_of(4) && (4..=64).contains(&len);
     let fits = match report.operation {
         Operation::KeyWrite { key, data, .. } => key.len() <= 16 && words(data.len()),
-        Operation::KeyIncrement { key, .. } => key.len() <= 16,
+        Operation::KeyIncrement { key, .. } | Operation::Postcard { key, .. } => key.len() <= 16,
         Operation::Append { entry_len, entries, .. } => {
             [4, 8, 16, 32, 64].contains(&entry_len) && entries.len() == usize::from(entry_len)
         }
@@ -382,7 +409,7 @@ fn frame(collector: u8, payload: &[u8]) -> Vec<u8> {
 fn report(rng: &mut Rng) -> Vec<u8> {
     let immediate = if rng.below(5) == 0 { 0x80 } else { 0 };
     let flags = immediate | (rng.below(3) as u8) << 4 | u8::from(rng.below(30) == 0) << 6;
-    let opcode = [1, 2, 2, 2, 3][rng.below(5)];
+    let opcode = [1, 2, 2, 2, 3, 4, 4, 4][rng.below(8)];
     let mut out = vec![0x10 | opcode, flags, rng.roll() as u8, rng.roll() as u8, 0, 0, 0, 7];
     let key: Vec<u8> = (0..1 + rng.below(17)).map(|_| rng.roll() as u8).collect();
     let copies = 1 + rng.below(4) as u8;
@@ -402,6 +429,15 @@ fn report(rng: &mut Rng) -> Vec<u8> {
             out.extend_from_slice(&[0, len, 1, 0]);
             out.extend((0..len).map(|_| rng.roll() as u8));
         }
+        4 => {
+            let store = [5, 5, 5, 5, 5, 6, 6, 9][rng.below(8)];
+            let (hop, path_len) = ([1, 2, 2, 1, 3, 6][rng.below(6)], [0, 2, 2, 2, 3, 200][rng.below(6)]);
+            // Few keys, so that paths are completed.
+            let key: Vec<u8> = key.iter().map(|byte| byte & 3).take(2).collect();
+            out.extend_from_slice(&[hop, path_len, key.len() as u8, 0, 0, store, 0, 0]);
+            out.extend_from_slice(&(rng.roll() as u32).to_be_bytes());
+            out.extend_from_slice(&key);
+        }
         _ => {
             out.extend_from_slice(&[copies, key.len() as u8, 0, store, 0, 0, 0, 0]);
             out.extend_from_slice(&rng.roll().to_be_bytes());
@@ -411,13 +447,17 @@ fn report(rng: &mut Rng) -> Vec<u8> {
     if rng.below(20) == 0 {
         rng.corrupt(&mut out);
     }
+    if out.len() > 9 && out[0] == 0x14 && out[9] == 1 {
+        // A path of one hop evicts none from the program's places.
+        out[9] = 0;
+    }
     out
 }
 
 #[test]
 fn operations_and_counters_are_the_same() {
     let program = Program::read(PROGRAM).unwrap();
-    let (mut sent, mut done, mut counts) = (0, [0; 5], [0; 6]);
+    let (mut sent, mut done, mut counts, mut paths) = (0, [0; 5], [0; 7], [0; 5]);
     for seed in 0..seeds() {
         let mut rng = Rng(seed);
         let mut pair = Pair::new(&program, &mut rng);
@@ -430,16 +470,20 @@ fn operations_and_counters_are_the_same() {
                 .unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}\n  report {payload:02x?}"));
             sent += 1;
         }
-        let reports = pair.rust.stats().reports;
+        let stats = pair.rust.stats();
+        let (reports, written) = (stats.reports, stats.postcards.paths);
+        paths.iter_mut().zip(&written).for_each(|(all, written)| *all += written);
         done.iter_mut().zip(&reports.done).for_each(|(all, done)| *all += done);
         let p4 = pair.p4.model.counter("reports").unwrap();
         counts.iter_mut().zip(p4).for_each(|(all, count)| *all += count);
     }
     assert!(
-        sent >= 10_000 && done[..3].iter().all(|done| *done > 500),
+        sent >= 10_000 && done[..4].iter().all(|done| *done > 500),
         "{sent} {done:?}: the test has become idle"
     );
-    assert!(counts.iter().all(|count| *count > 50), "{counts:?}: the test has become idle");
+    assert!(counts.iter().all(|count| *count > 40), "{counts:?}: the test has become idle");
+    let causes = [Cause::Full, Cause::Timer, Cause::Evicted].map(|cause| paths[cause as usize]);
+    assert!(causes.iter().all(|paths| *paths > 50), "{causes:?}: the test has become idle");
 }
 
 #[test]
@@ -453,8 +497,10 @@ fn the_model_and_bmv2_do_the_same() {
         input.push(nak(index, rng.roll() as u32 & 0xff_ffff));
     }
     input.extend((0..300).map(|_| frame(rng.below(COLLECTORS.into()) as u8, &report(&mut rng))));
-    for frame in &input {
-        for sent in pair.p4.model.process(frame, &Arrival { port: 1, ..Arrival::default() }) {
+    // In the order of time, by which the oldest path is found.
+    for (us, frame) in input.iter().enumerate() {
+        let arrival = Arrival { port: 1, ingress_ts: us as u64, ..Arrival::default() };
+        for sent in pair.p4.model.process(frame, &arrival) {
             expected.entry(sent.port).or_default().push(sent.frame);
         }
     }
