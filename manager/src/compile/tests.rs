@@ -323,3 +323,44 @@ fn collectors_share_the_reporters_by_distance_and_capacity() {
     assert_eq!(of(vec![collector(1, 1, Some(1)), collector(2, 1, Some(2))]), "121");
     assert_eq!(of(vec![collector(1, 2, None), collector(2, 1, None)]), "121");
 }
+/// Two racks of two leaves below a spine each, and the spines connected.
+#[test]
+fn a_collector_that_goes_away_leaves_its_reporters_to_the_nearest_of_the_others() {
+    let device = |name: &str, node: u32| {
+        let edge = if name.len() == 2 { ", edge = [1]" } else { "" };
+        format!("{{ name = \"{name}\", node = {node}, ports = 4{edge} }}")
+    };
+    let names = ["a1", "a2", "a", "b", "b1", "b2"].iter().zip(1..).map(|(name, node)| device(name, node));
+    let links = ["a1:4\", \"a:1", "a2:4\", \"a:2", "a:3\", \"b:3", "b:1\", \"b1:4", "b:2\", \"b2:4"];
+    let links = links.map(|link| format!("{{ between = [\"{link}\"] }}"));
+    let text =
+        format!("devices = [{}]\nlinks = [{}]", names.collect::<Vec<_>>().join(", "), links.join(", "));
+    let inventory = inventory::read(&text, "i.toml").unwrap();
+    let collector = |last: u8, capacity, at| Collector {
+        address: (IpAddr::from([192, 0, 2, last]), 32766).into(),
+        capacity,
+        at: Some(at),
+    };
+    let sessions = |collectors: &[Collector]| -> Vec<(NodeId, Option<u8>)> {
+        let settings = DomainSettings { collectors: collectors.to_vec(), ..DomainSettings::default() };
+        let capabilities = inventory.devices().map(|device| (device.node, Capabilities::default())).collect();
+        let mut compiler = Compiler::new(&inventory, &capabilities, settings);
+        compiler.add(&intent("a")).unwrap();
+        let session = |rules: &Rules| {
+            rules.iter().find_map(|rule| match rule {
+                Rule::Session(to) => to.ip().to_string().rsplit('.').next()?.parse().ok(),
+                _ => None,
+            })
+        };
+        compiler.desired().iter().map(|(node, rules)| (*node, session(rules))).collect()
+    };
+    let to = |collectors: [u8; 6]| -> Vec<(NodeId, Option<u8>)> { (1..).zip(collectors.map(Some)).collect() };
+    // One at the first spine; two at the second, of which the last takes twice as many.
+    let all = [collector(1, 1, 3), collector(2, 1, 4), collector(3, 2, 4)];
+    assert_eq!(sessions(&all), to([1, 1, 1, 2, 3, 3]));
+    assert_eq!(sessions(&all[..2]), to([1, 1, 1, 2, 2, 2]));
+    // Without the near one, the others share its reporters by capacity.
+    assert_eq!(sessions(&all[1..]), to([2, 3, 3, 2, 3, 3]));
+    assert_eq!(sessions(&all[..1]), to([1; 6]));
+    assert_eq!(sessions(&[]), (1..=6).map(|node| (node, None)).collect::<Vec<_>>());
+}
