@@ -54,7 +54,7 @@ pub(crate) async fn put(
         if_match: header(header::IF_MATCH).map(str::to_owned),
         is_new: header(header::IF_NONE_MATCH) == Some("*"),
     };
-    ask(&context, |core, now| core.put(wanted, now)).await
+    change(&context, |core, now| core.put(wanted, now)).await
 }
 
 /// What adding an intent would change.
@@ -89,7 +89,7 @@ pub(crate) async fn remove(
     Requester(by): Requester,
 ) -> Result<Json<IntentsView>, Refusal> {
     params.only(&[])?;
-    ask(&context, move |core, now| core.remove(&name, &by, now).map(|()| core.intents(now))).await
+    change(&context, move |core, now| core.remove(&name, &by, now).map(|()| core.intents(now))).await
 }
 
 /// All devices.
@@ -127,7 +127,7 @@ pub(crate) async fn apply(
     Requester(by): Requester,
 ) -> Result<Json<PlanView>, Refusal> {
     params.only(&[])?;
-    ask(&context, move |core, now| Ok(core.apply(&by, now))).await
+    change(&context, move |core, now| Ok(core.apply(&by, now))).await
 }
 
 /// The domain.
@@ -146,7 +146,7 @@ pub(crate) async fn stop(
     Requester(by): Requester,
 ) -> Result<Json<DomainView>, Refusal> {
     params.only(&[])?;
-    ask(&context, move |core, now| core.stop(true, &by, now)).await
+    change(&context, move |core, now| core.stop(true, &by, now)).await
 }
 
 /// Puts the intents in force again.
@@ -156,7 +156,7 @@ pub(crate) async fn start(
     Requester(by): Requester,
 ) -> Result<Json<DomainView>, Refusal> {
     params.only(&[])?;
-    ask(&context, move |core, now| core.stop(false, &by, now)).await
+    change(&context, move |core, now| core.stop(false, &by, now)).await
 }
 
 /// What happened.
@@ -174,8 +174,19 @@ async fn ask<T: Send + 'static>(
     question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
     let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
-    let silent = || Refusal::unavailable("the manager has too much to do; try again");
-    Ok(Json(handle.ask(question).await.ok_or_else(silent)??))
+    Ok(Json(handle.ask(question).await.ok_or_else(busy)??))
+}
+
+async fn change<T: Send + 'static>(
+    context: &Context,
+    change: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
+    Ok(Json(handle.change(change).await.ok_or_else(busy)??))
+}
+
+fn busy() -> Refusal {
+    Refusal::unavailable("the manager has too many requests at once, and nothing was done; try again")
 }
 
 impl From<Error> for Refusal {

@@ -20,19 +20,20 @@ pub(super) async fn follow(own: Handle, monitor: Arc<Monitor>) {
         let missed = monitor.hub().take_missed_rules();
         // What a busy manager misses, it misses as well when it is asked again.
         let name = rule.clone();
-        let Some(Some(scope)) = own.ask(move |core, now| core.scope_of(&name, &flow, missed, now)).await
+        let Some(Some(scope)) =
+            own.requests.own(move |core, now| core.scope_of(&name, &flow, missed, now)).await
         else {
             continue;
         };
         let mut firing = place(&monitor, &flow, scope).await;
         if scope == Scope::Queue {
             let (name, asked) = (rule.clone(), firing.clone());
-            if own.ask(move |core, now| core.admits(&name, &asked, now)).await != Some(true) {
+            if own.requests.own(move |core, now| core.admits(&name, &asked, now)).await != Some(true) {
                 continue;
             }
             through(&monitor, &mut firing).await;
         }
-        own.ask(move |core, now| core.fire(&rule, &firing, now)).await;
+        own.requests.own(move |core, now| core.fire(&rule, &firing, now)).await;
     }
 }
 

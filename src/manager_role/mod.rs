@@ -9,15 +9,24 @@ mod journal;
 mod learn;
 mod namespaces;
 mod progress;
+mod requests;
 pub(crate) mod view;
 
-use std::{sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use tokio::{
     sync::{mpsc, oneshot},
     time,
 };
 
+use self::requests::{Requests, Work};
 pub(crate) use self::{
     core::{Core, Error, Wanted},
     count::expect,
@@ -34,17 +43,33 @@ use manager::{
 };
 use terminal::CliError;
 
-/// Work for the manager's thread.
-type Work = Box<dyn FnOnce(&mut Core, u64) + Send>;
-
 /// What the manager's thread receives.
 enum Event {
     /// From a driver.
     Driver(Message),
     /// From the API or the main thread.
-    Work(Work),
+    Work(Work<Core>),
     /// The end.
     Stop,
+}
+
+/// What has arrived at the manager's thread: requests do not take the place of what drivers say.
+struct Arriving {
+    messages: mpsc::Receiver<Message>,
+    work: mpsc::Receiver<Work<Core>>,
+    stop: oneshot::Receiver<()>,
+}
+
+impl Arriving {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if Pin::new(&mut self.stop).poll(cx).is_ready() {
+            return Poll::Ready(Event::Stop);
+        }
+        if let Poll::Ready(Some(message)) = self.messages.poll_recv(cx) {
+            return Poll::Ready(Event::Driver(message));
+        }
+        self.work.poll_recv(cx).map(|work| work.map_or(Event::Stop, Event::Work))
+    }
 }
 
 /// Devices inside this process, as those of the demo: they get commands, and answer each.
@@ -64,13 +89,14 @@ pub(crate) type Reply = Box<dyn FnOnce(Answer) + Send>;
 #[derive(Debug)]
 pub(crate) struct Role {
     handle: Handle,
+    stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A handle to a manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
-    events: mpsc::Sender<Event>,
+    requests: Requests<Core>,
 }
 
 impl Role {
@@ -86,9 +112,12 @@ impl Role {
         reach: (Option<Local>, Namespaces),
         control: &Control,
     ) -> Result<Self, CliError> {
-        let (events, queue) = mpsc::channel(MAX_EVENTS);
+        let (messages, said) = mpsc::channel(MAX_MESSAGES);
+        let (requests, work) = Requests::new();
+        let (stop, stopped) = oneshot::channel();
+        let arriving = Arriving { messages: said, work, stop: stopped };
         let (ready, started) = std::sync::mpsc::sync_channel(1);
-        let handle = Handle { events };
+        let handle = Handle { requests };
         let own = handle.clone();
         let (main, (local, namespaces)) = (control.clone(), reach);
         let work = move || {
@@ -104,10 +133,10 @@ impl Role {
             };
             runtime.block_on(async move {
                 let reach = (local, &namespaces);
-                match Core::new((&all, &settings), reach, &main, nic::time::now(), teller(&own)) {
+                match Core::new((&all, &settings), reach, &main, nic::time::now(), teller(messages)) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
-                        run(core, queue, own, monitor).await;
+                        run(core, arriving, own, monitor).await;
                     }
                     Err(error) => {
                         let _ = ready.send(Err(error));
@@ -116,7 +145,7 @@ impl Role {
             });
         };
         let thread = control.spawn("manager", work)?;
-        let role = Self { handle, thread: Some(thread) };
+        let role = Self { handle, stop: Some(stop), thread: Some(thread) };
         let failed = || Err(CliError::new("the manager does not start; please report it"));
         started.recv_timeout(START).unwrap_or_else(|_| failed())?;
         Ok(role)
@@ -131,7 +160,7 @@ impl Role {
     pub(crate) fn reload(&self, settings: &Arc<Settings>) {
         let settings = Arc::clone(settings);
         let work = move |core: &mut Core, now| core.set_file(&settings, now);
-        if self.handle.events.blocking_send(Event::Work(Box::new(work))).is_err() {
+        if !self.handle.requests.post(Box::new(work)) {
             tracing::warn!("the manager has ended; the intents of the file are not changed");
         }
     }
@@ -139,7 +168,10 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
-        let _ = self.handle.events.blocking_send(Event::Stop);
+        if let Some(stop) = self.stop.take() {
+            // Fails only if the thread has already ended.
+            let _ = stop.send(());
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -147,54 +179,57 @@ impl Drop for Role {
 }
 
 impl Handle {
-    /// Runs `question` on the manager's thread. `None`: it is overloaded or has ended.
+    /// Asks something on the manager's thread. `None`: it is overloaded or has ended.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
     ) -> Option<T> {
-        let (reply, answer) = oneshot::channel();
-        let work: Work = Box::new(move |core, now| {
-            // The requester may be gone.
-            let _ = reply.send(question(core, now));
-        });
-        self.events.try_send(Event::Work(work)).ok()?;
-        time::timeout(RESPONSE_TIMEOUT, answer).await.ok()?.ok()
+        self.requests.ask(question).await
+    }
+
+    /// Changes something on the manager's thread. `None`: it is overloaded or has ended, and nothing changes.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.requests.change(change).await
     }
 }
 
 /// Passes on what drivers say.
-fn teller(handle: &Handle) -> impl Fn(Message) + Clone + Send + Sync + 'static {
-    let events = handle.events.clone();
+fn teller(messages: mpsc::Sender<Message>) -> impl Fn(Message) + Clone + Send + Sync + 'static {
     move |message| {
         // One that does not fit is lost like an answer of the network: the core asks again.
-        let _ = events.try_send(Event::Driver(message));
+        let _ = messages.try_send(message);
     }
 }
 
-async fn run(mut core: Core, mut queue: mpsc::Receiver<Event>, own: Handle, monitor: Arc<Monitor>) {
+async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<Monitor>) {
     let counting = tokio::spawn(count(own.clone(), Arc::clone(&monitor)));
     let firing = tokio::spawn(firing::follow(own, Arc::clone(&monitor)));
     loop {
         let now = nic::time::now();
         let next = core.poll(now).map_or(LONGEST_REST, |next| Duration::from_nanos(next.saturating_sub(now)));
         let next = core.publish(monitor.hub(), now).map_or(next, |publish| next.min(publish));
-        let Ok(event) = time::timeout(next.min(LONGEST_REST), queue.recv()).await else { continue };
-        let mut event = event;
-        // Everything that has arrived is taken before the next step.
-        while let Some(taken) = event {
-            let now = nic::time::now();
-            match taken {
-                Event::Driver(message) => core.receive(message, now),
-                Event::Work(work) => work(&mut core, now),
-                Event::Stop => {
-                    counting.abort();
-                    firing.abort();
-                    return;
-                }
-            }
-            event = queue.try_recv().ok();
+        let arrived = poll_fn(|cx| arriving.poll_next(cx));
+        let Ok(first) = time::timeout(next.min(LONGEST_REST), arrived).await else { continue };
+        match first {
+            Event::Driver(message) => core.receive(message, nic::time::now()),
+            Event::Work(work) => work(&mut core, nic::time::now()),
+            Event::Stop => break,
         }
+        // More that has arrived is taken before the next step, so much that the steps do not wait for long.
+        for message in (0..MESSAGES_PER_TURN).map_while(|_| arriving.messages.try_recv().ok()) {
+            core.receive(message, nic::time::now());
+        }
+        for work in (0..WORK_PER_TURN).map_while(|_| arriving.work.try_recv().ok()) {
+            work(&mut core, nic::time::now());
+        }
+        // The drivers run on this thread, too.
+        tokio::task::yield_now().await;
     }
+    counting.abort();
+    firing.abort();
 }
 
 /// Counts once a second what the collector knows of the flows of intents.
@@ -203,23 +238,25 @@ async fn count(own: Handle, monitor: Arc<Monitor>) {
     loop {
         time::sleep(COUNT_INTERVAL).await;
         if let Some(links) = learning.learn(&monitor, nic::time::now()).await {
-            own.ask(move |core, now| core.learn(links, now)).await;
+            own.requests.own(move |core, now| core.learn(links, now)).await;
         }
         let arrived = count::arrivals(&monitor);
-        own.ask(move |core, now| core.compare(&arrived, now)).await;
-        let watched = own.ask(|core, _| core.watched()).await.unwrap_or_default();
+        own.requests.own(move |core, now| core.compare(&arrived, now)).await;
+        let watched = own.requests.own(|core, _| core.watched()).await.unwrap_or_default();
         if watched.is_empty() {
             continue;
         }
         let counted = count::count(&monitor, &watched).await;
-        own.ask(|core, now| core.observe(counted, now)).await;
+        own.requests.own(|core, now| core.observe(counted, now)).await;
     }
 }
 
-/// Messages to the manager that may wait: answers and events of all devices, and requests.
-const MAX_EVENTS: usize = 16_384;
-/// Time limit of a response.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Messages of drivers that may wait: answers and events of all devices.
+const MAX_MESSAGES: usize = 16_384;
+/// Messages of drivers between two steps.
+const MESSAGES_PER_TURN: usize = 256;
+/// Requests between two steps.
+const WORK_PER_TURN: usize = 8;
 /// Time limit of the start.
 const START: Duration = Duration::from_secs(30);
 /// Longest sleep.

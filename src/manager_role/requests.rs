@@ -1,0 +1,189 @@
+//! Requests to the manager's thread: bounded in number, and executed only while somebody waits for the answer.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    time,
+};
+
+/// What the thread executes with its state.
+pub(super) type Work<S> = Box<dyn FnOnce(&mut S, u64) + Send>;
+
+/// The way to a thread with the state `S`.
+pub(super) struct Requests<S> {
+    queue: mpsc::Sender<Work<S>>,
+    /// Room for those that only read.
+    questions: Arc<Semaphore>,
+    /// Room for the others: who may only read does not keep them out.
+    changes: Arc<Semaphore>,
+}
+
+impl<S> Clone for Requests<S> {
+    fn clone(&self) -> Self {
+        let Self { queue, questions, changes } = self;
+        Self { queue: queue.clone(), questions: Arc::clone(questions), changes: Arc::clone(changes) }
+    }
+}
+
+impl<S> fmt::Debug for Requests<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Requests").finish_non_exhaustive()
+    }
+}
+
+impl<S: 'static> Requests<S> {
+    /// Requests, and the thread's end.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Work<S>>) {
+        let (queue, work) = mpsc::channel(MAX_QUESTIONS + MAX_CHANGES + MAX_OWN);
+        let room = |most| Arc::new(Semaphore::new(most));
+        (Self { queue, questions: room(MAX_QUESTIONS), changes: room(MAX_CHANGES) }, work)
+    }
+
+    /// Asks something for the API. `None`: there are too many requests, or the thread has ended or does not get to it.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.execute(Some(&self.questions), RESPONSE_TIMEOUT, question).await
+    }
+
+    /// Changes something for the API. `None`: as in [`Requests::ask`]; nothing is changed, neither later.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.execute(Some(&self.changes), RESPONSE_TIMEOUT, change).await
+    }
+
+    /// Executes something of the process itself, whatever the API asks for.
+    pub(super) async fn own<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.execute(None, RESPONSE_TIMEOUT, work).await
+    }
+
+    /// Hands over something of the main thread; `false`: the thread has ended.
+    pub(super) fn post(&self, work: Work<S>) -> bool {
+        self.queue.blocking_send(work).is_ok()
+    }
+
+    async fn execute<T: Send + 'static>(
+        &self,
+        room: Option<&Arc<Semaphore>>,
+        limit: Duration,
+        work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = match room {
+            Some(room) => Some(Arc::clone(room).try_acquire_owned().ok()?),
+            None => None,
+        };
+        let (reply, mut answer) = oneshot::channel();
+        let decided = Arc::new(AtomicBool::new(false));
+        let begun = Arc::clone(&decided);
+        let work: Work<S> = Box::new(move |state, now| {
+            // Whoever has given up is told that nothing is done.
+            if !reply.is_closed() && !begun.swap(true, Ordering::AcqRel) {
+                let _ = reply.send(work(state, now));
+            }
+            drop(place);
+        });
+        self.queue.try_send(work).ok()?;
+        match time::timeout(limit, &mut answer).await {
+            Ok(answer) => answer.ok(),
+            Err(_) if !decided.swap(true, Ordering::AcqRel) => None,
+            // It is being executed: its answer is what has happened.
+            Err(_) => answer.await.ok(),
+        }
+    }
+}
+
+/// Requests of the API that only read and wait for the manager.
+const MAX_QUESTIONS: usize = 48;
+/// Requests of the API that change something and wait for the manager.
+const MAX_CHANGES: usize = 16;
+/// Requests of the process itself: each of its tasks has one.
+const MAX_OWN: usize = 8;
+/// Time limit of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use super::*;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    /// Executes everything that waits.
+    fn execute(work: &mut mpsc::Receiver<Work<u32>>, state: &mut u32) -> usize {
+        let mut executed = 0;
+        while let Ok(work) = work.try_recv() {
+            work(state, 0);
+            executed += 1;
+        }
+        executed
+    }
+
+    #[test]
+    fn what_was_given_up_is_not_executed_later() {
+        let (requests, mut work) = Requests::<u32>::new();
+        let mut state = 0;
+        let add = |state: &mut u32, _| *state += 1;
+        block_on(async {
+            let late = requests.execute(Some(&requests.changes), Duration::ZERO, add).await;
+            assert_eq!(late, None);
+            // Its client has gone.
+            let gone = time::timeout(Duration::ZERO, requests.change(add)).await;
+            assert!(gone.is_err());
+        });
+        assert_eq!((execute(&mut work, &mut state), state), (2, 0));
+        // One that has begun is awaited, so that its answer is true.
+        let answer = block_on(async {
+            let asked = requests.clone();
+            let asking = tokio::spawn(async move { asked.execute(None, Duration::ZERO, |_, _| 7).await });
+            let work = work.recv().await.unwrap();
+            work(&mut state, 0);
+            asking.await.unwrap()
+        });
+        assert_eq!(answer, Some(7));
+    }
+
+    #[test]
+    fn questions_keep_neither_changes_nor_the_process_out() {
+        let (requests, mut work) = Requests::<u32>::new();
+        let mut state = 0;
+        block_on(async {
+            let ask = || {
+                let requests = requests.clone();
+                tokio::spawn(async move { requests.ask(|state, _| *state).await })
+            };
+            let waiting: Vec<_> = (0..MAX_QUESTIONS).map(|_| ask()).collect();
+            assert_eq!(ask().await.unwrap(), None, "one more");
+            let add = |state: &mut u32, _| *state += 1;
+            let (own, change) = (requests.clone(), requests.clone());
+            let own = tokio::spawn(async move { own.own(add).await });
+            let change = tokio::spawn(async move { change.change(add).await });
+            tokio::task::yield_now().await;
+            assert_eq!((execute(&mut work, &mut state), state), (MAX_QUESTIONS + 2, 2));
+            for asked in waiting {
+                assert_eq!(asked.await.unwrap(), Some(0));
+            }
+            assert_eq!((own.await.unwrap(), change.await.unwrap()), (Some(()), Some(())));
+            let again = ask();
+            tokio::task::yield_now().await;
+            assert_eq!(execute(&mut work, &mut state), 1);
+            assert_eq!(again.await.unwrap(), Some(2));
+        });
+    }
+}
