@@ -9,7 +9,7 @@ use crate::drill_down::{Denied, DrillDown, Firing, Limits};
 use crate::intent::{Intent, MAX_INTENTS};
 use crate::inventory::{Inventory, Topology};
 use crate::plan::Plan;
-use crate::reconcile::{DeviceStatus, Notice, Order, Reconciler, Target, Targets, Timing};
+use crate::reconcile::{DeviceStatus, Notice, Order, Phase, Reconciler, Target, Targets, Timing};
 
 /// Whether plans that follow from the topology are applied by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,6 +313,11 @@ impl Manager {
         self.reconciler.statuses()
     }
 
+    /// The devices with their states.
+    pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
+        self.reconciler.phases()
+    }
+
     /// An intent, for people; `None` if there is none of this name.
     pub fn intent(&self, name: &str) -> Option<IntentStatus> {
         let (intent, end) = self.intents.get(name)?.clone();
@@ -321,15 +326,23 @@ impl Manager {
             (None, Some(outcome)) => Ok(outcome),
             (refused, _) => Err(refused.cloned().unwrap_or(Refusal::NoEdge)),
         };
-        let has = |node: &NodeId| {
-            let (actual, wanted) = (self.reconciler.rules(*node), self.compiler.desired().get(node));
-            let is_watch = |rule: &&Rule| matches!(rule, Rule::Watch(_));
-            actual.is_some_and(|actual| {
-                wanted.is_some_and(|wanted| wanted.iter().filter(is_watch).all(|rule| actual.contains(rule)))
-            })
-        };
-        let installed = outcome.as_ref().is_ok_and(|outcome| outcome.nodes.iter().all(has));
+        let installed =
+            outcome.as_ref().is_ok_and(|outcome| outcome.nodes.iter().all(|node| self.has_entries(*node)));
         Some(IntentStatus { intent, end, outcome, installed })
+    }
+
+    /// Whether a device has all entries of its watchlist.
+    pub fn has_entries(&self, node: NodeId) -> bool {
+        let (actual, wanted) = (self.reconciler.rules(node), self.compiler.desired().get(&node));
+        let is_watch = |rule: &&Rule| matches!(rule, Rule::Watch(_));
+        actual.is_some_and(|actual| {
+            wanted.is_some_and(|wanted| wanted.iter().filter(is_watch).all(|rule| actual.contains(rule)))
+        })
+    }
+
+    /// The state of a device; `None`: there is none with this node id.
+    pub fn phase(&self, node: NodeId) -> Option<&Phase> {
+        self.reconciler.phase(node)
     }
 
     /// The names of all intents.

@@ -67,6 +67,7 @@ pub(crate) struct Core {
     reporters: Verifier,
     /// Where this collector listens.
     listens: Vec<Listen>,
+    installed: Installed,
     /// All INT is stopped.
     stopped: bool,
     commands: Vec<Command>,
@@ -112,6 +113,15 @@ enum Origin {
     Api,
     /// The rule of this intent became true.
     DrillDown(String),
+}
+
+/// When to look again which intents all their devices have.
+#[derive(Clone, Copy, Debug)]
+struct Installed {
+    /// Intents or what devices have may have changed.
+    is_due: bool,
+    /// Not before this time, ns.
+    next: u64,
 }
 
 /// Why something is refused.
@@ -187,6 +197,7 @@ impl Core {
             reported: BTreeMap::new(),
             reporters: Verifier::default(),
             listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
+            installed: Installed { is_due: true, next: 0 },
             stopped,
             commands: Vec::new(),
             progress: Progress::default(),
@@ -298,6 +309,8 @@ impl Core {
 
     /// What a driver says.
     pub(super) fn receive(&mut self, message: Message, now: u64) {
+        self.installed.is_due |=
+            matches!(message, Message::Answer(..) | Message::Event(..) | Message::Facts(..));
         match message {
             Message::Answer(node, id, Answer::NotPrimary(election)) if is_of_the_future(election, now) => {
                 let reason = format!(
@@ -334,6 +347,7 @@ impl Core {
         }
         let mut commands = std::mem::take(&mut self.commands);
         self.manager.poll(now, &mut commands);
+        self.installed.is_due |= !commands.is_empty();
         for command in commands.drain(..) {
             if let Some(driver) = self.drivers.get(&command.node) {
                 driver.send(command);
@@ -341,17 +355,15 @@ impl Core {
         }
         self.commands = commands;
         for notice in self.manager.take_notices() {
+            self.installed.is_due = true;
             self.tell(notice, now);
         }
         self.end_intents(now);
         self.end_drill_downs(now);
+        self.installed.is_due |= self.asking.is_due;
         self.ask_collector();
-        for name in self.intents.keys() {
-            if let Some(status) = self.manager.intent(name) {
-                self.verifier.set_installed(name, status.installed, now);
-            }
-        }
-        self.manager.next_timeout()
+        let next = self.check_installed(now);
+        self.manager.next_timeout().into_iter().chain(next).min()
     }
 
     /// Acts from now on, if no other manager does.

@@ -79,6 +79,11 @@ fn an_intent_is_installed_and_ends_by_itself() {
     assert!(!bench.manager.intent("a").unwrap().installed);
     bench.run(3 * S);
     assert!(bench.manager.intent("a").unwrap().installed);
+    let nodes: Vec<NodeId> = bench.rules.keys().copied().collect();
+    let states: Vec<_> = bench.manager.phases().collect();
+    assert_eq!(states, nodes.iter().map(|node| (*node, &Phase::InSync)).collect::<Vec<_>>());
+    let of = |node| (bench.manager.phase(node), bench.manager.has_entries(node));
+    assert_eq!((of(nodes[0]), of(99)), ((Some(&Phase::InSync), true), (None, false)));
     assert!(bench.manager.plan().is_empty());
     for second in 60..70 {
         bench.run(second * S);

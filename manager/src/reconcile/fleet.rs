@@ -189,6 +189,16 @@ impl Reconciler {
         self.devices.get(&node)?.actual.as_ref()
     }
 
+    /// The state of a device; `None`: it is not driven.
+    pub fn phase(&self, node: NodeId) -> Option<&Phase> {
+        Some(&self.devices.get(&node)?.phase)
+    }
+
+    /// The devices with their states.
+    pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
+        self.devices.iter().map(|(node, device)| (*node, &device.phase))
+    }
+
     /// Whether every device has what it should have.
     pub fn is_in_sync(&self) -> bool {
         self.devices.values().all(|device| device.phase == Phase::InSync)

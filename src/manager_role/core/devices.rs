@@ -50,15 +50,18 @@ impl Core {
 
     /// The state of the domain.
     pub(in crate::manager_role) fn domain_state(&self) -> DomainState {
-        let devices = self.manager.devices();
         let plan = self.manager.plan();
         DomainState {
             acting: self.manager.is_acting(),
             stopped: self.stopped,
-            devices: devices.len(),
-            in_sync: devices.iter().filter(|device| device.phase == Phase::InSync).count(),
+            devices: self.manager.phases().count(),
+            in_sync: self.in_sync(),
             waits: if plan.is_empty() { String::new() } else { plan.to_string() },
         }
+    }
+
+    fn in_sync(&self) -> usize {
+        self.manager.phases().filter(|(_, phase)| **phase == Phase::InSync).count()
     }
 
     /// One device, by name or node id.
@@ -81,7 +84,6 @@ impl Core {
         let links = topology.flat_map(|(node, ports)| {
             ports.links.iter().map(|(port, (other, end))| [*node, *port, *other, *end])
         });
-        let devices = self.manager.devices();
         let contradiction = |one: manager::inventory::Contradiction| {
             let claims = one.claims.iter().map(|(origin, peer)| match peer {
                 Peer::Hosts => format!("hosts ({})", origin.word()),
@@ -107,8 +109,8 @@ impl Core {
             dscp: domain.encoding.dscp,
             l4_checksum: domain.encoding.l4_checksum.word().to_owned(),
             collectors: domain.collectors.iter().map(|one| one.address.to_string()).collect(),
-            devices: devices.len(),
-            in_sync: devices.iter().filter(|device| device.phase == Phase::InSync).count(),
+            devices: self.manager.phases().count(),
+            in_sync: self.in_sync(),
             longest_path: compiler.longest_path(),
             links: links.filter(|[a, _, b, _]| a < b).collect(),
             contradictions: inventory.contradictions().into_iter().map(contradiction).collect(),

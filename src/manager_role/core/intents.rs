@@ -20,7 +20,7 @@ use super::{
         journal::Kept,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
-    Core, Error, Held, Origin, Wanted,
+    Core, Error, Held, Installed, Origin, Wanted,
 };
 use crate::config::{Settings, manager::supported};
 
@@ -287,10 +287,7 @@ impl Core {
         let state = state.unwrap_or(State::Pending);
         let text = match &state {
             State::Pending => {
-                let lacks = |node: &&NodeId| {
-                    let rules = self.manager.devices().into_iter().find(|device| device.node == **node);
-                    rules.is_none_or(|device| device.phase != Phase::InSync)
-                };
+                let lacks = |node: &&NodeId| self.manager.phase(**node) != Some(&Phase::InSync);
                 let waiting: Vec<String> =
                     outcome.nodes.iter().filter(lacks).map(|node| names(*node)).collect();
                 format!(
@@ -312,6 +309,32 @@ impl Core {
             State::Silent(silent) => silent.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         };
         (state.word().to_owned(), text)
+    }
+
+    /// Tells the verifier which intents all their devices have, if that may have changed. `Some`: it is to be done at this time.
+    pub(super) fn check_installed(&mut self, now: u64) -> Option<u64> {
+        if !self.installed.is_due {
+            return None;
+        }
+        if now < self.installed.next {
+            return Some(self.installed.next);
+        }
+        let mut complete: BTreeMap<NodeId, bool> = BTreeMap::new();
+        for name in self.intents.keys() {
+            let is_installed = match self.manager.compiler().outcome(name) {
+                Some(outcome) => outcome
+                    .nodes
+                    .iter()
+                    .all(|node| *complete.entry(*node).or_insert_with(|| self.manager.has_entries(*node))),
+                // All INT is stopped, or the network refuses it.
+                None if self.stopped => continue,
+                None => false,
+            };
+            self.verifier.set_installed(name, is_installed, now);
+        }
+        let took = nic::time::now().saturating_sub(now);
+        self.installed = Installed { is_due: false, next: now + INSTALLED.max(took.saturating_mul(9)) };
+        None
     }
 
     /// The flows of each intent, and the instruction bits that are asked for: what is counted.
@@ -427,3 +450,6 @@ fn may_be_replaced(name: &str, held: &Held) -> Result<(), Error> {
 fn in_file(name: &str) -> Error {
     Error::Conflict(format!("`{name}` is in the configuration file; change it there, and reload"))
 }
+
+/// Shortest time between two looks at which intents are installed, ns.
+const INSTALLED: u64 = 100_000_000;
