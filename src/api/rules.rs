@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{State, rejection::JsonRejection},
     http::{HeaderMap, header},
 };
@@ -15,6 +15,7 @@ use super::{
     Context,
     params::{Form, Param, Params},
     refusal::Refusal,
+    session::Session,
     switch::{handle, json, silent},
 };
 use crate::{
@@ -46,10 +47,12 @@ pub(super) struct ChangesBody {
 /// The rules now.
 pub(crate) async fn rules(
     State(context): State<Arc<Context>>,
+    Extension(session): Extension<Session>,
     params: Params,
 ) -> Result<Json<RulesView>, Refusal> {
     let params = params.only(RULES)?;
-    Ok(Json(handle(&context)?.rules(params.text("wait"), params.number("seen")?).await?))
+    let handle = handle(&context)?;
+    Ok(Json(handle.rules(params.text("wait"), params.number("seen")?, session.role).await?))
 }
 
 /// Makes the requester the only writer.

@@ -20,9 +20,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::oneshot, time};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time,
+};
 
-use crate::{config::switch::SwitchSettings, control::Control, intercept::SwitchEnd, lock::lock};
+use crate::{
+    config::{sections::Role as Requester, switch::SwitchSettings},
+    control::Control,
+    intercept::SwitchEnd,
+    lock::lock,
+};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
 use managed::Version;
@@ -62,6 +70,32 @@ pub(crate) struct Handle {
     last: Arc<Mutex<Option<SwitchView>>>,
     /// Held while rules are saved and put in force.
     turn: Arc<tokio::sync::Mutex<()>>,
+    waiting: Waiting,
+}
+
+/// Places for requests that wait for another version of the rules: who may only read does not take those of a manager.
+#[derive(Clone, Debug)]
+struct Waiting {
+    readers: Arc<Semaphore>,
+    managers: Arc<Semaphore>,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        let room = |most| Arc::new(Semaphore::new(most));
+        Self { readers: room(MAX_READERS), managers: room(MAX_MANAGERS) }
+    }
+}
+
+impl Waiting {
+    /// A place, while it is held; `None`: all are taken.
+    fn place(&self, requester: Requester) -> Option<OwnedSemaphorePermit> {
+        let room = match requester {
+            Requester::Read => &self.readers,
+            Requester::Operate => &self.managers,
+        };
+        Arc::clone(room).try_acquire_owned().ok()
+    }
 }
 
 /// The switch's end of the request channel.
@@ -91,7 +125,8 @@ impl Ready {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
         let (wake, last, turn) = (Arc::new(near), Arc::default(), Arc::default());
-        let handle = Handle { requests, flag: Arc::clone(&flag), wake, last, turn };
+        let waiting = Waiting::default();
+        let handle = Handle { requests, flag: Arc::clone(&flag), wake, last, turn, waiting };
         Ok(Self { forwarder, handle, requests: Requests { work, flag, wake: far } })
     }
 
@@ -171,7 +206,7 @@ impl Handle {
     }
 
     /// Its rules; `known`: waits for another version than this one, for a while; `seen`: or for another number of changes of
-    /// neighbours than this one.
+    /// neighbours than this one. When too many wait already, it answers at once.
     ///
     /// # Errors
     /// The switch is overloaded, or has no manager.
@@ -179,6 +214,7 @@ impl Handle {
         &self,
         known: Option<&str>,
         seen: Option<u64>,
+        requester: Requester,
     ) -> Result<RulesView, RulesError> {
         let read = |forwarder: &mut Forwarder| {
             let view = forwarder.rules_view()?;
@@ -187,6 +223,7 @@ impl Handle {
         let (view, mut versions) =
             self.ask(read).await.ok_or(RulesError::Silent)?.ok_or(Refused::NotManaged)?;
         let Some(known) = known else { return Ok(view) };
+        let Some(_place) = self.waiting.place(requester) else { return Ok(view) };
         let is_other =
             |version: &Version| version.etag != known || seen.is_some_and(|seen| seen != version.neighbours);
         let other = async { versions.wait_for(is_other).await.is_ok() };
@@ -272,3 +309,23 @@ const MAX_REQUESTS: usize = 64;
 const MOMENT: Duration = Duration::from_millis(50);
 /// Time limit of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Requests of managers that wait for another version of the rules.
+const MAX_MANAGERS: usize = 16;
+/// Requests of those who may only read that wait for another version of the rules.
+const MAX_READERS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_that_wait_leave_the_places_of_managers_and_connections() {
+        let waiting = Waiting::default();
+        let readers: Vec<_> = (0..512).map_while(|_| waiting.place(Requester::Read)).collect();
+        assert_eq!(readers.len(), MAX_READERS);
+        let managers: Vec<_> = (0..512).map_while(|_| waiting.place(Requester::Operate)).collect();
+        assert_eq!(managers.len(), MAX_MANAGERS);
+        drop(readers);
+        assert!(waiting.place(Requester::Read).is_some() && waiting.place(Requester::Operate).is_none());
+    }
+}
