@@ -17,7 +17,7 @@ pub(super) struct Lldp {
     node: u32,
     system: String,
     ports: Vec<Port>,
-    /// Changes of neighbours since the start.
+    /// Changes of neighbours since the start, as far as they are told.
     changes: u64,
     /// When something is due next, ns.
     next: u64,
@@ -27,11 +27,28 @@ pub(super) struct Lldp {
 struct Port {
     /// When it sends next, ns.
     next: u64,
+    /// When it has sent last, ns.
+    sent: Option<u64>,
+    /// Changes of its neighbour are told from then on, ns: whoever is behind it may cause as many as it likes.
+    quiet: u64,
+    /// There was a change that is not told yet.
+    changed: bool,
     /// LLDPDUs that it still sends at the fast interval.
     fast: u8,
     heard: Option<Heard>,
     /// Until then, ns, a second system was heard: whose link it is, is not known.
     several: u64,
+}
+
+impl Port {
+    /// Counts changes: at most one in the shortest time between two.
+    fn count(&mut self, now: u64) -> u64 {
+        if !self.changed || now < self.quiet {
+            return 0;
+        }
+        (self.changed, self.quiet) = (false, now + CHANGE_INTERVAL);
+        1
+    }
 }
 
 /// A neighbour.
@@ -113,17 +130,18 @@ impl Lldp {
             }
             if port.heard.as_ref().is_some_and(|heard| heard.end <= now || !works) {
                 port.heard = None;
-                self.changes += 1;
+                port.changed = true;
             } else if was_several && port.several == 0 {
-                self.changes += 1;
+                port.changed = true;
             }
+            self.changes += port.count(now);
             if !works {
                 // It announces itself as soon as it is back.
                 (port.next, port.fast) = (now, FAST);
             } else if port.next <= now {
                 let interval = if port.fast > 0 { FAST_INTERVAL } else { INTERVAL };
                 port.fast = port.fast.saturating_sub(1);
-                port.next = now + interval;
+                (port.next, port.sent) = (now + interval, Some(now));
                 send(index, self.announcement(settings, TTL, &mut frame));
             }
         }
@@ -167,29 +185,25 @@ impl Lldp {
             [&[lldpdu.chassis.subtype], lldpdu.chassis.bytes, &[lldpdu.port.subtype], lldpdu.port.bytes]
                 .concat();
         let same = port.heard.as_ref().is_none_or(|heard| heard.key == key);
-        if lldpdu.ttl == 0 {
-            if same && port.heard.take().is_some() {
-                self.changes += 1;
-            }
-            return Ok(());
-        }
         let end = now + u64::from(lldpdu.ttl) * SECOND;
-        if !same {
+        if lldpdu.ttl == 0 {
+            port.changed |= same && port.heard.take().is_some();
+        } else if !same {
             // The first one stays until it expires: a port has one neighbour, and the others make it doubtful.
-            self.changes += u64::from(port.several == 0);
+            port.changed |= port.several == 0;
             port.several = port.several.max(end);
-            return Ok(());
+        } else {
+            let new = Heard { key, view: view(&lldpdu), end };
+            port.changed |= port.heard.as_ref().map(|heard| &heard.view) != Some(&new.view);
+            if port.heard.is_none() {
+                // A new neighbour shall not wait for the next interval.
+                let soonest = port.sent.map_or(now, |sent| now.max(sent + FAST_INTERVAL));
+                (port.fast, port.next) = (FAST, soonest.min(port.next));
+                self.next = self.next.min(port.next);
+            }
+            port.heard = Some(new);
         }
-        let new = Heard { key, view: view(&lldpdu), end };
-        if port.heard.as_ref().map(|heard| &heard.view) != Some(&new.view) {
-            self.changes += 1;
-        }
-        if port.heard.is_none() {
-            // A new neighbour shall not wait for the next interval.
-            (port.fast, port.next) = (FAST, now);
-            self.next = now;
-        }
-        port.heard = Some(new);
+        self.changes += port.count(now);
         Ok(())
     }
 
@@ -234,6 +248,8 @@ const SECOND: u64 = 1_000_000_000;
 const INTERVAL: u64 = 30 * SECOND;
 /// Between the first ones, and after a new neighbour (`msgFastTx`), ns.
 const FAST_INTERVAL: u64 = SECOND;
+/// Shortest time between two changes of the neighbour of a port that are told, ns.
+const CHANGE_INTERVAL: u64 = SECOND;
 /// How many of them (`txFastInit`).
 const FAST: u8 = 4;
 /// `msgTxInterval` times `msgTxHold` (4), and one, in seconds.
@@ -331,9 +347,30 @@ mod tests {
         one.receive(SECOND, 0, &last[0]).unwrap();
         assert_eq!((one.neighbour(0), one.changes()), (None, 2));
         // So does a port whose interface fails.
-        one.receive(0, 0, &frame).unwrap();
+        one.receive(2 * SECOND, 0, &frame).unwrap();
         one.poll(10 * SECOND, &ports, &|_| false, &mut |index, _| panic!("port {index} sends"));
         assert_eq!(one.neighbour(0), None);
+    }
+
+    #[test]
+    fn a_neighbour_that_comes_and_goes_is_told_once_a_second() {
+        let ((mut one, ports), (mut other, others)) = (switch("s1", 11), switch("s2", 12));
+        let (here, mut gone) = (sent(&mut other, &others, 0..1).remove(0).2, Vec::new());
+        other.close(&others, &mut |_, frame| gone.push(frame.to_vec()));
+        sent(&mut one, &ports, 0..10);
+        let (mut announced, begin) = (0, 10 * SECOND);
+        for step in 0..1000 {
+            let now = begin + step * SECOND / 100;
+            one.receive(now, 0, if step % 2 == 0 { &here } else { &gone[0] }).unwrap();
+            one.poll(now, &ports, &|_| true, &mut |index, _| announced += u64::from(index == 0));
+        }
+        assert!((8..=10).contains(&one.changes()) && announced <= 10, "{} {announced}", one.changes());
+        // The last state is told in the end.
+        let before = one.changes();
+        one.receive(begin + 11 * SECOND, 0, &here).unwrap();
+        one.receive(begin + 11 * SECOND + 1, 0, &gone[0]).unwrap();
+        sent(&mut one, &ports, 21..24);
+        assert_eq!((one.neighbour(0), one.changes()), (None, before + 2));
     }
 
     #[test]
