@@ -38,6 +38,7 @@ mod reporter_role;
 mod rules;
 mod sql;
 mod switch;
+mod text;
 mod tls;
 mod topology;
 mod translator_role;

@@ -424,8 +424,7 @@ impl Core {
     }
 
     fn note(&mut self, time: u64, by: &str, action: &str, subject: &str, text: &str) {
-        let [by, action, subject, text] = [by, action, subject, text].map(str::to_owned);
-        let entry = Entry { time, by, action, subject, text };
+        let entry = Entry::new(time, [by, action, subject, text]);
         if let Err(error) = self.journal.note(&entry) {
             tracing::warn!(%error, "cannot write the history; free space for [manager] state");
         }

@@ -31,7 +31,7 @@ use crate::{
     lock::lock,
     rules::{self, ChangeView, ElectionView},
     switch::{CapabilitiesView, CountersView, RulesPortView, RulesView},
-    tls,
+    text, tls,
 };
 
 /// Where a switch is.
@@ -196,17 +196,19 @@ pub(super) fn capabilities() -> Capabilities {
 }
 
 fn facts(view: &RulesView) -> Facts {
-    let port =
-        |port: &RulesPortView| PortFacts {
-            port: u32::from(port.number),
-            name: Some(port.interface.clone()),
-            mtu: Some(u32::from(port.mtu)),
-            hosts: port.edge,
-            // Whose link it is, is not known if several systems are heard.
-            neighbour: port.neighbour.as_ref().filter(|neighbour| !neighbour.several).map(|neighbour| {
-                Neighbour { system: neighbour.system.clone(), port: neighbour.port.clone() }
-            }),
-        };
+    let name = |name: &str| text::bounded(name, MAX_NAME);
+    let port = |port: &RulesPortView| PortFacts {
+        port: u32::from(port.number),
+        name: Some(name(&port.interface)),
+        mtu: Some(u32::from(port.mtu)),
+        hosts: port.edge,
+        // Whose link it is, is not known if several systems are heard.
+        neighbour: port
+            .neighbour
+            .as_ref()
+            .filter(|neighbour| !neighbour.several)
+            .map(|neighbour| Neighbour { system: name(&neighbour.system), port: name(&neighbour.port) }),
+    };
     let CapabilitiesView { bits, watch_entries, filter_entries } = view.capabilities;
     let capabilities = Capabilities { bits, watch_entries, filter_entries, ..capabilities() };
     Facts { capabilities, ports: view.ports.iter().map(port).collect() }
@@ -220,6 +222,7 @@ fn state(view: &RulesView) -> Answer {
     match rules::rules(&view.rules) {
         Ok(rules) => Answer::State(State { etag: Etag(view.etag.clone()), rules, foreign: Vec::new() }),
         Err(error) => {
+            let error = text::bounded(&error.to_string(), MAX_REASON);
             Answer::Refused(format!("the switch has a rule of another version of hopwise: {error}"))
         }
     }
@@ -230,6 +233,7 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
     let (mut last, mut seen, mut facts): (Option<String>, u64, Option<Facts>) = (None, 0, None);
     let mut was_there = true;
     loop {
+        let begin = time::Instant::now();
         let path = last
             .as_ref()
             .map_or_else(|| "/rules".to_owned(), |etag| format!("/rules?wait={etag}&seen={seen}"));
@@ -250,6 +254,8 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
                     facts = Some(now.clone());
                     tell(Message::Facts(address.node, Box::new(now)));
                 }
+                // A switch, or whoever is behind its ports, does not decide how much the manager does.
+                time::sleep_until(begin + PAUSE).await;
             }
             Err(reason) => {
                 if was_there {
@@ -383,6 +389,7 @@ async fn send(
     }
     let message = serde_json::from_slice::<Value>(&body).ok();
     let message = message.and_then(|value| Some(value.get("error")?.as_str()?.to_owned()));
+    let message = message.map(|message| text::bounded(&message, MAX_REASON));
     Err(Failure::Refused(status, message.unwrap_or_else(|| format!("{authority} answers {status}"))))
 }
 
@@ -397,6 +404,10 @@ impl Drop for Task {
 
 /// Commands that wait for a driver; the core sends one at a time, and again after a timeout.
 const MAX_COMMANDS: usize = 4;
+/// Characters of a reason of a switch that are kept.
+const MAX_REASON: usize = 300;
+/// Characters of a name of a switch that are kept: those of the longest name that LLDP has.
+const MAX_NAME: usize = 255;
 /// Longest response, bytes: full tables.
 const MAX_RESPONSE: usize = 16 << 20;
 const CONNECT: Duration = Duration::from_secs(1);
@@ -406,5 +417,7 @@ const REQUEST: Duration = Duration::from_millis(1800);
 const LONG_POLL: Duration = Duration::from_secs(30);
 /// Between two counts.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest time between two reads of what a switch says.
+const PAUSE: Duration = Duration::from_millis(250);
 /// Between two attempts to reach a switch.
 const AGAIN: Duration = Duration::from_millis(500);

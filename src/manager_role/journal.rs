@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::text;
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use serde_json::Value;
 use terminal::CliError;
@@ -36,6 +37,21 @@ pub(super) struct Entry {
     pub(super) subject: String,
     /// For people.
     pub(super) text: String,
+}
+
+impl Entry {
+    /// An entry. Texts may be those of devices: they are cut, and control characters are replaced.
+    pub(super) fn new(time: u64, [by, action, subject, text]: [&str; 4]) -> Self {
+        let short = |text: &str| text::bounded(text, MAX_SUBJECT);
+        let lines: Vec<String> = text.lines().map(|line| text::bounded(line, MAX_TEXT)).collect();
+        Self {
+            time,
+            by: short(by),
+            action: short(action),
+            subject: short(subject),
+            text: lines.join("\n").chars().take(MAX_TEXT).collect(),
+        }
+    }
 }
 
 impl Journal {
@@ -185,6 +201,10 @@ impl Journal {
 
 /// Entries of the history that are kept.
 const MAX_HISTORY: i64 = 10_000;
+/// Characters of a subject.
+const MAX_SUBJECT: usize = 300;
+/// Characters of a text: a plan has several lines.
+const MAX_TEXT: usize = 4_000;
 
 #[cfg(test)]
 mod tests {
@@ -228,6 +248,14 @@ mod tests {
         for end in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{end}", file.display()));
         }
+    }
+
+    #[test]
+    fn an_entry_is_short_whatever_a_device_says() {
+        let long = format!("refused\n\u{7}{}", "x".repeat(1 << 20));
+        let entry = Entry::new(1, ["manager", "failed", "s1\n", &long]);
+        assert_eq!((entry.subject.as_str(), entry.text.chars().count()), ("s1\u{fffd}", MAX_TEXT));
+        assert!(entry.text.starts_with("refused\n\u{fffd}xx"), "{}", &entry.text[..20]);
     }
 
     #[test]

@@ -1,0 +1,24 @@
+//! Texts of others, before they are shown or kept.
+
+/// The first `most` characters, control characters replaced.
+pub(crate) fn bounded(text: &str, most: usize) -> String {
+    let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut chars = text.chars();
+    let mut kept: String = chars.by_ref().take(most).map(clean).collect();
+    if chars.next().is_some() {
+        kept.pop();
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_are_short_and_harmless() {
+        assert_eq!(bounded("a\u{1b}[2J\nü", 300), "a\u{fffd}[2J\u{fffd}ü");
+        assert_eq!((bounded("abcd", 4), bounded("abcde", 4)), ("abcd".to_owned(), "abc…".to_owned()));
+    }
+}
