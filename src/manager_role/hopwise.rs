@@ -329,7 +329,7 @@ async fn connect(address: &Address) -> Result<Box<dyn Stream>, Failure> {
     let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
     let connecting = async {
         match &address.namespace {
-            Some(namespace) => namespace.connect(authority, CONNECT).await,
+            Some(namespace) => namespace.connect(authority).await,
             None => TcpStream::connect(authority).await,
         }
     };

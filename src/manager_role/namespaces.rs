@@ -1,15 +1,18 @@
-//! Connections from other network namespaces. A thread enters a namespace while the process may, drops its capabilities, and connects
-//! there: sockets stay in the namespace in which they were made.
+//! Connections from other network namespaces. A thread enters a namespace while the process may, drops its capabilities, and makes
+//! sockets there: they stay in the namespace in which they were made, and who asked for one connects it, so that a device that does not
+//! answer delays no other.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     io,
-    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    net::{SocketAddr, ToSocketAddrs},
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
-    time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    sync::oneshot,
+};
 
 use crate::{
     capabilities::drop_to_connecting,
@@ -22,14 +25,14 @@ use terminal::CliError;
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces(BTreeMap<String, Namespace>);
 
-/// A namespace: where to ask for connections.
+/// A namespace: where to ask for sockets.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace {
     requests: SyncSender<Request>,
 }
 
-/// An address, the time limit, and who waits for the connection.
-type Request = (String, Duration, oneshot::Sender<io::Result<TcpStream>>);
+/// An address, and who waits for a socket to connect to it.
+type Request = (String, oneshot::Sender<io::Result<(TcpSocket, SocketAddr)>>);
 
 impl Namespaces {
     /// Enters the namespaces of all devices.
@@ -86,34 +89,71 @@ impl Namespace {
         }
     }
 
-    /// A connection to `address`, from inside.
-    pub(super) async fn connect(&self, address: &str, limit: Duration) -> io::Result<tokio::net::TcpStream> {
-        let (reply, connected) = oneshot::channel();
-        self.requests.try_send((address.to_owned(), limit, reply)).map_err(|error| match error {
+    /// A connection to `address`, from inside. The caller has a time limit.
+    pub(super) async fn connect(&self, address: &str) -> io::Result<TcpStream> {
+        let (reply, made) = oneshot::channel();
+        self.requests.try_send((address.to_owned(), reply)).map_err(|error| match error {
             TrySendError::Full(_) => io::Error::other("too many requests wait"),
             TrySendError::Disconnected(_) => io::Error::other("the manager ends"),
         })?;
-        let stream = connected.await.map_err(|_| io::Error::other("the manager ends"))??;
-        stream.set_nonblocking(true)?;
-        tokio::net::TcpStream::from_std(stream)
+        let (socket, address) = made.await.map_err(|_| io::Error::other("the manager ends"))??;
+        socket.connect(address).await
     }
 }
 
-/// Connects until the last device is gone.
+/// Makes sockets until the last device is gone.
 fn serve(queue: &Receiver<Request>) {
-    while let Ok((address, limit, reply)) = queue.recv() {
+    while let Ok((address, reply)) = queue.recv() {
         // Nobody waits any more after a timeout.
         if !reply.is_closed() {
-            let _ = reply.send(connect(&address, limit));
+            let _ = reply.send(socket(&address));
         }
     }
 }
 
-fn connect(address: &str, limit: Duration) -> io::Result<TcpStream> {
+/// A socket for an address. Only a name takes time: it is looked up.
+fn socket(address: &str) -> io::Result<(TcpSocket, SocketAddr)> {
     let first: Option<SocketAddr> = address.to_socket_addrs()?.next();
     let first = first.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
-    TcpStream::connect_timeout(&first, limit)
+    let socket = if first.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    Ok((socket?, first))
 }
 
 /// Requests that wait for a namespace: those of all tasks of a device, several times.
 const MAX_REQUESTS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_does_not_answer_delays_no_other() {
+        let (requests, queue) = sync_channel(MAX_REQUESTS);
+        let namespace = Namespace { requests };
+        let serving = std::thread::spawn(move || serve(&queue));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // Its backlog is full: it answers no further connection.
+            let silent = TcpSocket::new_v4().unwrap();
+            silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let silent = silent.listen(0).unwrap();
+            let at = silent.local_addr().unwrap();
+            let mut held = vec![TcpStream::connect(at).await.unwrap()];
+            let second = std::time::Duration::from_secs(1);
+            while let Ok(Ok(more)) = tokio::time::timeout(second, TcpStream::connect(at)).await {
+                held.push(more);
+                assert!(held.len() < 64, "the system has no backlog of 0");
+            }
+            let (name, other) = (at.to_string(), namespace.clone());
+            let waiting = tokio::spawn(async move { other.connect(&name).await.map(drop) });
+            tokio::task::yield_now().await;
+            let good = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            namespace.connect(&good.local_addr().unwrap().to_string()).await.unwrap();
+            assert!(!waiting.is_finished());
+            waiting.abort();
+            assert!(waiting.await.unwrap_err().is_cancelled());
+        });
+        drop(namespace);
+        serving.join().unwrap();
+    }
+}
