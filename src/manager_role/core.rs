@@ -10,6 +10,7 @@ pub(super) use self::tell::key_of;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -67,6 +68,8 @@ pub(crate) struct Core {
     reporters: Verifier,
     /// Where this collector listens.
     listens: Vec<Listen>,
+    /// The addresses of collectors that this host has.
+    local: BTreeSet<IpAddr>,
     installed: Installed,
     /// All INT is stopped.
     stopped: bool,
@@ -197,6 +200,7 @@ impl Core {
             reported: BTreeMap::new(),
             reporters: Verifier::default(),
             listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
+            local: BTreeSet::new(),
             installed: Installed { is_due: true, next: 0 },
             stopped,
             commands: Vec::new(),

@@ -13,7 +13,9 @@ mod requests;
 pub(crate) mod view;
 
 use std::{
+    collections::BTreeSet,
     future::{Future, poll_fn},
+    net::{IpAddr, UdpSocket},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -205,7 +207,7 @@ fn teller(messages: mpsc::Sender<Message>) -> impl Fn(Message) + Clone + Send + 
 }
 
 async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<Monitor>) {
-    let counting = tokio::spawn(count(own.clone(), Arc::clone(&monitor)));
+    let counting = tokio::spawn(count(own.clone(), Arc::clone(&monitor), core.collectors()));
     let firing = tokio::spawn(firing::follow(own, Arc::clone(&monitor)));
     loop {
         let now = nic::time::now();
@@ -233,7 +235,7 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<M
 }
 
 /// Counts once a second what the collector knows of the flows of intents.
-async fn count(own: Handle, monitor: Arc<Monitor>) {
+async fn count(own: Handle, monitor: Arc<Monitor>, collectors: BTreeSet<IpAddr>) {
     let mut learning = learn::Learning::default();
     loop {
         time::sleep(COUNT_INTERVAL).await;
@@ -241,7 +243,8 @@ async fn count(own: Handle, monitor: Arc<Monitor>) {
             own.requests.own(move |core, now| core.learn(links, now)).await;
         }
         let arrived = count::arrivals(&monitor);
-        own.requests.own(move |core, now| core.compare(&arrived, now)).await;
+        let local = local(&collectors);
+        own.requests.own(move |core, now| core.compare(&arrived, local, now)).await;
         let watched = own.requests.own(|core, _| core.watched()).await.unwrap_or_default();
         if watched.is_empty() {
             continue;
@@ -249,6 +252,11 @@ async fn count(own: Handle, monitor: Arc<Monitor>) {
         let counted = count::count(&monitor, &watched).await;
         own.requests.own(|core, now| core.observe(counted, now)).await;
     }
+}
+
+/// Those of `addresses` that this host has now: where a socket can be bound.
+fn local(addresses: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
+    addresses.iter().copied().filter(|address| UdpSocket::bind((*address, 0)).is_ok()).collect()
 }
 
 /// Messages of drivers that may wait: answers and events of all devices.

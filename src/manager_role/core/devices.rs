@@ -1,6 +1,9 @@
 //! Devices as the manager's thread knows them: what they say about themselves, whether their reports arrive, and the domain.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
 
 use manager::{
     device::{NodeId, PortId, Rule},
@@ -119,8 +122,19 @@ impl Core {
         }
     }
 
-    /// Compares what devices have reported with what has arrived here.
-    pub(in crate::manager_role) fn compare(&mut self, arrived: &BTreeMap<NodeId, Arrived>, now: u64) {
+    /// The addresses of the collectors.
+    pub(in crate::manager_role) fn collectors(&self) -> BTreeSet<IpAddr> {
+        self.manager.compiler().settings().collectors.iter().map(|one| one.address.ip()).collect()
+    }
+
+    /// Compares what devices have reported with what has arrived here. `local`: the addresses of collectors that this host has.
+    pub(in crate::manager_role) fn compare(
+        &mut self,
+        arrived: &BTreeMap<NodeId, Arrived>,
+        local: BTreeSet<IpAddr>,
+        now: u64,
+    ) {
+        self.local = local;
         let sum = |of: fn(&Arrived) -> u64| arrived.values().map(of).sum();
         self.arrivals = Arrivals { datagrams: sum(|one| one.datagrams), lost: sum(|one| one.lost) };
         for (node, packets) in self.reported.clone() {
@@ -144,15 +158,7 @@ impl Core {
             Rule::Session(to) => Some(*to),
             _ => None,
         });
-        session.is_some_and(|to| {
-            self.listens.iter().any(|listen| match listen {
-                Listen::UdpAny(port) => *port == to.port(),
-                Listen::Udp(address) => {
-                    address.port() == to.port() && (address.ip().is_unspecified() || address.ip() == to.ip())
-                }
-                Listen::Xdp { ports, .. } => ports.contains(&to.port()),
-            })
-        })
+        session.is_some_and(|to| self.listens.iter().any(|listen| arrives(listen, to, &self.local)))
     }
 
     /// The sentence about a device whose reports do not arrive.
@@ -256,6 +262,16 @@ impl Core {
     }
 }
 
+/// Whether reports to an address arrive at a listener. Another collector may have the same port: `local` are addresses of this host.
+fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>) -> bool {
+    match listen {
+        Listen::Udp(address) if !address.ip().is_unspecified() => *address == to,
+        Listen::Udp(address) => address.port() == to.port() && local.contains(&to.ip()),
+        Listen::UdpAny(port) => *port == to.port() && local.contains(&to.ip()),
+        Listen::Xdp { ports, .. } => ports.contains(&to.port()) && local.contains(&to.ip()),
+    }
+}
+
 /// Adds what a device says about its ports.
 fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     for port in ports {
@@ -284,3 +300,21 @@ fn add_neighbours(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) 
 
 /// Names of hosts in the view of the domain.
 const MAX_HOST_NAMES: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_to_another_collector_with_the_same_port_do_not_arrive_here() {
+        let local = BTreeSet::from(["10.0.0.1".parse().unwrap()]);
+        let at = |listen: &Listen, to: &str| arrives(listen, to.parse().unwrap(), &local);
+        let all = [Listen::UdpAny(9555), Listen::Udp("0.0.0.0:9555".parse().unwrap())];
+        for listen in &all {
+            let seen = ["10.0.0.1:9555", "10.0.0.2:9555", "10.0.0.1:9556"].map(|to| at(listen, to));
+            assert_eq!(seen, [true, false, false], "{listen:?}");
+        }
+        let one = Listen::Udp("10.0.0.2:9555".parse().unwrap());
+        assert_eq!(["10.0.0.1:9555", "10.0.0.2:9555"].map(|to| at(&one, to)), [false, true]);
+    }
+}
