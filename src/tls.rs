@@ -120,6 +120,16 @@ pub(crate) fn server_name(authority: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).ok()
 }
 
+/// Whether `authority` (`host`, with or without a port) is this host: then nobody else reads what is sent to it.
+pub(crate) fn is_loopback(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
+        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    };
+    let address = host.parse::<std::net::IpAddr>();
+    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
+}
+
 /// What is wrong with the certificates, if that is why a connection failed: one sentence that says what to do.
 pub(crate) fn explain(error: &io::Error, authority: &str) -> Option<String> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);

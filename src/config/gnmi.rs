@@ -9,6 +9,8 @@ use gnmi::{PathMap, Peer, Settings as DriverSettings};
 use manager::inventory::Device;
 use settings::{read, section};
 
+use crate::tls;
+
 section! {
     /// How the driver `gnmi` drives the device of `[inventory]` with this name.
     pub(crate) struct GnmiSettings("[manager.gnmi.NAME]") {
@@ -20,6 +22,8 @@ section! {
         pub(crate) password_file: Option<PathBuf> = None,
         /// File with the certificates that sign the device's, PEM. Not set: the connection is not encrypted.
         pub(crate) ca: Option<PathBuf> = None,
+        /// Send user and password without encryption, too: whoever reads the network can configure the device.
+        pub(crate) unencrypted: bool = false,
         /// The name in the device's certificate. Not set: the host of its address.
         pub(crate) name: Option<String> = None,
     }
@@ -54,6 +58,14 @@ impl GnmiSettings {
             (None, None) => None,
             _ => return Err(("user", "write both `user` and `password_file`, or neither".to_owned())),
         };
+        if user.is_some()
+            && self.ca.is_none()
+            && !self.unencrypted
+            && !tls::is_loopback(tls::authority(&device.address).1)
+        {
+            let message = "without `ca`, the password is sent without encryption; add ca = \"/etc/hopwise/devices.pem\" or the like, or unencrypted = true if nobody else reads this network";
+            return Err(("ca", message.to_owned()));
+        }
         let ca = self.ca.as_deref().map(text).transpose().map_err(|error| ("ca", error))?;
         let peer = Peer {
             address: device.address.clone(),
@@ -63,5 +75,39 @@ impl GnmiSettings {
         };
         gnmi::client::Client::check(&peer).map_err(|error| ("ca", error))?;
         Ok(DriverSettings { node: device.node, peer, map: Arc::new(map) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_sent_without_encryption_unless_somebody_says_so() {
+        let password = std::env::temp_dir().join(format!("hopwise-gnmi-{}.password", std::process::id()));
+        std::fs::write(&password, "secret\n").unwrap();
+        let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("manager/drivers/gnmi/maps/sonic-tam.toml");
+        let settings = GnmiSettings {
+            map: Some(map),
+            user: Some("admin".to_owned()),
+            password_file: Some(password.clone()),
+            ..GnmiSettings::default()
+        };
+        let read = |settings: &GnmiSettings, address: &str| {
+            let text =
+                format!("devices = [{{ name = \"a\", driver = \"gnmi\", address = \"{address}\" }}]\n");
+            let inventory = manager::inventory::read(&text, "i.toml").unwrap();
+            let device = inventory.devices().next().unwrap();
+            settings.driver(device).map(drop).map_err(|(key, _)| key)
+        };
+        assert_eq!(read(&settings, "192.0.2.13:9339"), Err("ca"));
+        for here in ["127.0.0.1:9339", "[::1]:9339", "localhost:9339"] {
+            assert_eq!(read(&settings, here), Ok(()), "{here}");
+        }
+        let allowed = GnmiSettings { unencrypted: true, ..settings.clone() };
+        assert_eq!(read(&allowed, "192.0.2.13:9339"), Ok(()));
+        let anonymous = GnmiSettings { user: None, password_file: None, ..settings };
+        assert_eq!(read(&anonymous, "192.0.2.13:9339"), Ok(()));
+        std::fs::remove_file(password).unwrap();
     }
 }

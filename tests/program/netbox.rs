@@ -350,3 +350,21 @@ fn what_is_no_list_of_netbox_is_refused() {
         assert_eq!((run.code, run.stderr), (Some(2), text));
     }
 }
+
+#[test]
+fn a_token_goes_nowhere_without_encryption() {
+    let run = |url: &str| {
+        let output =
+            command(["device", "import", "--netbox", url]).env("NETBOX_TOKEN", "0123abcd").output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        run("http://netbox.example.org/"),
+        "hopwise: the token of NetBox would be sent to netbox.example.org without encryption; write https:// in its URL, with --ca, or leave the token out\n"
+    );
+    // A URL without a scheme has TLS.
+    assert_eq!(
+        run("netbox.example.org"),
+        "hopwise: https://netbox.example.org:443 has TLS; name the PEM file with the authority of its certificate by --ca or HOPWISE_CA\n"
+    );
+}

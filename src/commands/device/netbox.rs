@@ -257,7 +257,9 @@ impl Source {
                 "`{url}` is not the URL of NetBox; write it like https://netbox.example.org"
             ))
         };
-        let (secure, rest) = tls::authority(url);
+        // Without a scheme, with TLS: the token is a secret.
+        let whole = if url.contains("://") { url.to_owned() } else { format!("https://{url}") };
+        let (secure, rest) = tls::authority(&whole);
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let last = authority.rsplit(']').next().unwrap_or(authority);
         let port = match (last.contains(':'), secure) {
@@ -291,8 +293,14 @@ impl Source {
             Error::Address(_) => bad(),
             other => CliError::from(other),
         });
+        if !secure && authorization.is_some() && !tls::is_loopback(authority) {
+            return Err(CliError::new(format!(
+                "the token of NetBox would be sent to {authority} without encryption; write https:// in its URL, with --ca, or leave the token out"
+            )));
+        }
+        let client = client?;
         let base = if path.is_empty() { "/api/".to_owned() } else { format!("/{path}/api/") };
-        Ok(Self { client: client?.for_other(base, authorization) })
+        Ok(Self { client: client.for_other(base, authorization) })
     }
 
     /// All objects of a list that belong to these devices.
