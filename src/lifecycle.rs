@@ -507,6 +507,8 @@ impl Server {
         self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
         self.active_config.replace(merged);
+        let settings = self.active_config.settings();
+        self.hub.retain(|token| api::admits(&settings.api, token));
         if let Some(manager) = &self.manager {
             manager.reload(&self.active_config.settings());
         }

@@ -16,6 +16,7 @@ use collector::{
     Batch, Event,
     event::{FirstValues, Kind},
 };
+use settings::values::Secret;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
@@ -116,6 +117,8 @@ struct Clients {
 #[derive(Debug)]
 struct Client {
     topic: Topic,
+    /// With which it subscribed.
+    token: Option<Secret>,
     queue: mpsc::Sender<Message>,
     shed: Arc<AtomicU64>,
 }
@@ -173,8 +176,8 @@ impl Hub {
         }
     }
 
-    /// A new client, or `None` when there are too many.
-    pub(crate) fn subscribe(&self, topic: Topic) -> Option<Subscription> {
+    /// A new client, with its token; `None` when there are too many.
+    pub(crate) fn subscribe(&self, topic: Topic, token: Option<Secret>) -> Option<Subscription> {
         let mut clients = self.clients();
         clients.list.retain(|client| !client.queue.is_closed());
         if clients.list.len() >= self.max_clients {
@@ -182,7 +185,7 @@ impl Hub {
         }
         let (queue, events) = mpsc::channel(self.queue);
         let shed = Arc::new(AtomicU64::new(0));
-        clients.list.push(Client { topic, queue, shed: Arc::clone(&shed) });
+        clients.list.push(Client { topic, token, queue, shed: Arc::clone(&shed) });
         clients.manager += u64::from(topic == Topic::Manager);
         Some(Subscription { events, shed })
     }
@@ -245,6 +248,11 @@ impl Hub {
             }
         }
         list.retain(|client| !client.queue.is_closed());
+    }
+
+    /// Ends the streams of clients whose token is no longer one, after what is already queued for them.
+    pub(crate) fn retain(&self, admits: impl Fn(Option<&Secret>) -> bool) {
+        self.clients().list.retain(|client| admits(client.token.as_ref()));
     }
 
     /// Ends every client's stream, after what is already queued for it.
@@ -329,9 +337,9 @@ mod tests {
     #[test]
     fn a_client_gets_what_it_wants_with_the_rules_name() {
         let hub = Hub::new(2, 8, [(7, "tail drop".to_owned())].into());
-        let mut all = hub.subscribe(Topic::Events(Filter::default())).unwrap();
+        let mut all = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
         let mut drops = hub
-            .subscribe(Topic::Events(Filter { kind: Some(Kind::Drop), node: Some(7), flow: None }))
+            .subscribe(Topic::Events(Filter { kind: Some(Kind::Drop), node: Some(7), flow: None }), None)
             .unwrap();
         hub.publish(
             &batch(&[event(Kind::RuleOn, 7), event(Kind::Drop, 8), event(Kind::Drop, 7)]),
@@ -355,9 +363,9 @@ mod tests {
     #[test]
     fn a_slow_client_is_shed_and_notified_while_the_others_get_everything() {
         let hub = Hub::new(2, 2, ReasonNames::new());
-        let slow = hub.subscribe(Topic::Events(Filter::default())).unwrap();
+        let slow = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
         hub.publish(&batch(&[event(Kind::New, 1); 5]), &[]);
-        let mut quick = hub.subscribe(Topic::Events(Filter::default())).unwrap();
+        let mut quick = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
         hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
         assert_eq!((slow.take_shed(), slow.take_shed()), (4, 0));
         assert_eq!((quick.take_shed(), quick.events.try_recv().is_ok()), (0, true));
@@ -367,18 +375,18 @@ mod tests {
     #[test]
     fn a_connection_above_the_maximum_is_refused_until_one_closes() {
         let hub = Hub::new(1, 1, ReasonNames::new());
-        let first = hub.subscribe(Topic::Events(Filter::default()));
-        assert!(hub.subscribe(Topic::Events(Filter::default())).is_none());
+        let first = hub.subscribe(Topic::Events(Filter::default()), None);
+        assert!(hub.subscribe(Topic::Events(Filter::default()), None).is_none());
         drop(first);
-        assert!(hub.subscribe(Topic::Events(Filter::default())).is_some());
+        assert!(hub.subscribe(Topic::Events(Filter::default()), None).is_some());
     }
 
     #[test]
     fn clients_of_the_manager_get_its_changes_and_no_telemetry() {
         let hub = Hub::new(2, 1, ReasonNames::new());
         assert_eq!(hub.manager_clients(), None);
-        let mut telemetry = hub.subscribe(Topic::Events(Filter::default())).unwrap();
-        let mut manager = hub.subscribe(Topic::Manager).unwrap();
+        let mut telemetry = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
+        let mut manager = hub.subscribe(Topic::Manager, None).unwrap();
         assert_eq!(hub.manager_clients(), Some(1));
         hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
         let change = Message { name: Some("device"), text: "{}".into() };

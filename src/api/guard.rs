@@ -21,6 +21,7 @@ use tokio::{sync::OwnedSemaphorePermit, time};
 
 use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal, session::Session};
 use crate::config::sections::{ApiSettings, Role};
+use settings::values::Secret;
 
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
@@ -126,7 +127,7 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Sessi
         ));
     }
     if !settings.needs_token() || !needs_token(uri.path()) {
-        return Ok(Session { role: Role::Operate, name: None });
+        return Ok(Session { role: Role::Operate, name: None, token: None });
     }
     let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
     holder(settings, &given).ok_or_else(|| {
@@ -145,7 +146,12 @@ fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
             found = Some((entry.role, Some(&entry.name)));
         }
     }
-    found.map(|(role, name)| Session { role, name: name.cloned() })
+    found.map(|(role, name)| Session { role, name: name.cloned(), token: Some(Secret(given.to_owned())) })
+}
+
+/// Whether somebody who was admitted with this token still is.
+pub(crate) fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
+    !settings.needs_token() || token.is_some_and(|token| holder(settings, &token.0).is_some())
 }
 
 /// The pages contain no data, and the health check reveals none; everything else needs the token.
@@ -212,7 +218,6 @@ const SAFE_HEADERS: [(&str, &str); 4] = [
 mod tests {
     use super::*;
     use crate::config::sections::TokenSettings;
-    use settings::values::Secret;
 
     const TOKEN: &str = "0123456789abcdef";
 
@@ -301,6 +306,12 @@ mod tests {
         assert_eq!(held("anna-anna-anna-an"), Some((Role::Read, Some("anna".to_owned()))));
         assert_eq!(held("otto-otto-otto-ot"), Some((Role::Operate, Some("otto".to_owned()))));
         assert_eq!((held(""), held("anna-anna-anna-ax")), (None, None));
+        let still = |settings: &ApiSettings, token: Option<&str>| {
+            admits(settings, token.map(|token| Secret(token.to_owned())).as_ref())
+        };
+        assert_eq!([Some("anna-anna-anna-an"), None].map(|token| still(&settings, token)), [true, false]);
+        settings.tokens.remove(0);
+        assert_eq!([TOKEN, "anna-anna-anna-an"].map(|token| still(&settings, Some(token))), [true, false]);
         settings.token = None;
         assert!(admit(&settings, &Uri::from_static("/api/v1/status"), &headers(&[])).is_err());
     }

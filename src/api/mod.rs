@@ -38,6 +38,7 @@ use tokio::sync::Semaphore;
 use crate::{
     active_config::ActiveConfig, control::Control, dns::Resolver, live::Hub, monitor::Monitor, sql, tls,
 };
+pub(crate) use guard::admits;
 pub(crate) use page::PAGES;
 use refusal::Refusal;
 pub(crate) use server::Api;

@@ -9,6 +9,8 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
+use settings::values::Secret;
+
 use super::{Context, params::Params, refusal::Refusal};
 use crate::config::sections::Role;
 
@@ -19,6 +21,8 @@ pub(super) struct Session {
     pub(super) role: Role,
     /// The name of its token, if it has one.
     pub(super) name: Option<String>,
+    /// Its token, if it needed one.
+    pub(super) token: Option<Secret>,
 }
 
 /// Requests with a body that change nothing.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use axum::{
+    Extension,
     extract::State,
     response::sse::{Event, KeepAlive, Sse},
 };
@@ -16,8 +17,10 @@ use futures_core::Stream;
 
 use super::{
     Context,
+    guard::admits,
     params::{FLOW, KIND, NODE, Param, Params},
     refusal::Refusal,
+    session::Session,
 };
 use crate::live::{Filter, Message, Subscription, Topic};
 
@@ -27,32 +30,40 @@ pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW];
 /// Each event as one `data:` line; `event: shed` with a count when the client was too slow.
 pub(crate) async fn events(
     State(context): State<Arc<Context>>,
+    Extension(session): Extension<Session>,
     params: Params,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let params = params.only(EVENTS)?;
     let filter = Filter { kind: params.kind(), node: params.number("node")?, flow: params.flow() };
-    subscribe(&context, Topic::Events(filter))
+    subscribe(&context, Topic::Events(filter), session)
 }
 
 /// What changes at the manager.
 pub(crate) async fn domain(
     State(context): State<Arc<Context>>,
+    Extension(session): Extension<Session>,
     params: Params,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     params.only(&[])?;
     if context.manager.is_none() {
         return Err(Refusal::not_found(super::intents::NO_MANAGER));
     }
-    subscribe(&context, Topic::Manager)
+    subscribe(&context, Topic::Manager, session)
 }
 
 fn subscribe(
     context: &Context,
     topic: Topic,
+    session: Session,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Refusal> {
-    let subscription = context.hub.subscribe(topic).ok_or_else(|| {
+    let token = session.token;
+    let subscription = context.hub.subscribe(topic, token.clone()).ok_or_else(|| {
         Refusal::unavailable("there are too many live streams; close one, or raise [api] max_streams")
     })?;
+    // A reload in the meantime has not seen this client.
+    if !admits(&context.active_config.settings().api, token.as_ref()) {
+        return Err(Refusal::unauthorized("this token is no longer one; send another one of [api]"));
+    }
     Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 

@@ -326,6 +326,36 @@ fn without_the_token_every_request_is_rejected() {
     assert!(!config.body.contains("0123456789abcdef") && config.body.contains("(hidden)"), "{config:?}");
 }
 
+#[test]
+fn a_reload_that_removes_a_token_ends_its_streams() {
+    let tokens = |names: &[&str]| {
+        let each = names.iter().map(|name| {
+            format!(
+                "[[api.tokens]]\nname = \"{name}\"\ntoken = \"{name}-0123456789abcdef\"\nrole = \"read\"\n"
+            )
+        });
+        format!("api.token = \"0123456789abcdef\"\n{}", each.collect::<String>())
+    };
+    let server = Server::start(&tokens(&["anna", "otto"]));
+    let stream = |token: &str| server.stream(&format!("/api/v1/events/stream?token={token}"));
+    let mut removed = stream("anna-0123456789abcdef");
+    let mut kept = stream("otto-0123456789abcdef");
+    server.reconfigure(&tokens(&["otto"]));
+    let reload = "Authorization: Bearer 0123456789abcdef\r\n";
+    assert_eq!(server.ask("POST", "/api/v1/config/reload", reload, "").status, 200);
+    // The last chunk of its response.
+    let mut line = String::new();
+    while line != "0\r\n" {
+        line.clear();
+        assert_ne!(removed.read_line(&mut line).unwrap(), 0, "the last chunk is missing");
+    }
+    server.send([report(1, 7, [1, 2, 3])]);
+    while !line.starts_with("data: ") {
+        line.clear();
+        kept.read_line(&mut line).unwrap();
+    }
+}
+
 /// A server with a manager, and three tokens.
 fn with_roles() -> Server {
     Server::start(
