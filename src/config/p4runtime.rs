@@ -7,19 +7,20 @@ use std::{
     sync::Arc,
 };
 
+use detect::Prefix;
 use manager::{device::Restart, inventory::Device};
 use p4runtime::{
     client::{Peer, Tls},
     driver::Settings as DriverSettings,
     map::{self, Map},
-    program::{Local, Report},
+    program::{Local, Report, Route},
 };
 use settings::{choice, section};
 
 section! {
     /// How the driver `p4runtime` drives the device of `[inventory]` with this name.
     pub(crate) struct P4RuntimeSettings("[manager.p4runtime.NAME]") {
-        /// The pipeline map of the device's program: `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
+        /// The pipeline map of the device's program: `hopwise-int`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
         pub(crate) map: String = String::new(),
         /// Number of the device in P4Runtime.
         pub(crate) device_id: u64 = 1,
@@ -31,6 +32,11 @@ section! {
         pub(crate) restart: Option<P4Restart> = None,
         /// The program that is loaded if the device has none. A program that it has is never replaced.
         pub(crate) load: Option<P4LoadSettings> = None,
+        /// Its routes, of a program that forwards by routes of the map (`hopwise-int`). A restarted device gets them when its ports to hosts
+        /// remove INT. None: another controller installs them.
+        pub(crate) routes: Vec<P4RouteSettings> = Vec::new(),
+        /// The MTUs of its ports, of a program whose map has them (`hopwise-int`).
+        pub(crate) mtus: Vec<P4MtuSettings> = Vec::new(),
         /// TLS. Not set: the connection is not encrypted.
         pub(crate) tls: Option<P4TlsSettings> = None,
     }
@@ -51,9 +57,35 @@ section! {
 }
 
 section! {
+    /// A route of a device.
+    pub(crate) struct P4RouteSettings("[[manager.p4runtime.NAME.routes]]") {
+        /// Where it leads: an address or a prefix.
+        pub(crate) to: Option<Prefix> = None,
+        /// The port.
+        pub(crate) port: u32 = 0,
+        /// The MAC address of the port.
+        pub(crate) source_mac: String = String::new(),
+        /// The MAC address of the next hop.
+        pub(crate) mac: String = String::new(),
+    }
+}
+
+section! {
+    /// The MTU of a port.
+    pub(crate) struct P4MtuSettings("[[manager.p4runtime.NAME.mtus]]") {
+        /// The port.
+        pub(crate) port: u32 = 0,
+        /// Longest packet in bytes, without the Ethernet header.
+        pub(crate) mtu: u16 = 1500,
+    }
+}
+
+section! {
     /// A program, as the compiler made it.
     pub(crate) struct P4LoadSettings("[manager.p4runtime.NAME.load]") {
-        /// Its P4Info, binary (`p4c --p4runtime-files x.bin`).
+        /// A program that hopwise has: `hopwise-int`, for BMv2. Not set: that of the two files.
+        pub(crate) program: Option<String> = None,
+        /// Its P4Info, text or binary (`p4c --p4runtime-files x.txtpb` or `x.bin`).
         pub(crate) p4info: Option<PathBuf> = None,
         /// The form of the device, such as the JSON of bmv2.
         pub(crate) config: Option<PathBuf> = None,
@@ -101,7 +133,13 @@ impl P4RuntimeSettings {
             P4Restart::Keeps => Restart::Keeps,
             P4Restart::Forwards => Restart::Forwards,
         });
+        let routes = self.routes.iter().map(P4RouteSettings::route).collect::<Result<Vec<_>, _>>();
+        if restart.is_some() && !self.routes.is_empty() {
+            let why = "with `routes`, the device forwards nothing after a restart until it has them; remove one of the two";
+            return Err(("restart", why.to_owned()));
+        }
         Ok(DriverSettings {
+            via: None,
             peer: Peer {
                 address: device.address.clone(),
                 device_id: self.device_id,
@@ -109,7 +147,13 @@ impl P4RuntimeSettings {
                 tls: tls.map_err(|error| ("tls", error))?,
             },
             map: (self.map.clone(), Arc::new(map)),
-            local: Local { node: device.node, report: report.map_err(|error| ("report", error))?, restart },
+            local: Local {
+                node: device.node,
+                report: report.map_err(|error| ("report", error))?,
+                restart,
+                routes: routes.map_err(|error| ("routes", error))?,
+                mtus: self.mtus.iter().map(|mtu| (mtu.port, mtu.mtu)).collect(),
+            },
             load: load.map_err(|error| ("load", error))?.map(Arc::new),
         })
     }
@@ -151,14 +195,31 @@ impl P4ReportSettings {
     }
 }
 
+impl P4RouteSettings {
+    fn route(&self) -> Result<Route, String> {
+        let to = self.to.ok_or("where does the route lead? Add to = \"10.0.1.0/24\" or the like")?;
+        Ok(Route { to, port: self.port, source_mac: mac(&self.source_mac)?, mac: mac(&self.mac)? })
+    }
+}
+
 impl P4LoadSettings {
     fn load(&self) -> Result<(Vec<u8>, Vec<u8>), String> {
+        if let Some(program) = &self.program {
+            if self.p4info.is_some() || self.config.is_some() {
+                return Err(
+                    "`program` is one that hopwise has; remove it, or `p4info` and `config`".to_owned()
+                );
+            }
+            let unknown = || {
+                format!("there is no program `{program}`; write \"hopwise-int\", or `p4info` and `config`")
+            };
+            let (p4info, config) = map::program(program).ok_or_else(unknown)?;
+            return Ok((p4runtime::program::info(p4info.to_owned().into_bytes())?, config.to_vec()));
+        }
         let (Some(p4info), Some(config)) = (&self.p4info, &self.config) else {
-            return Err("a program is two files; add `p4info` and `config`".to_owned());
+            return Err("a program is two files; add `p4info` and `config`, or `program`".to_owned());
         };
-        let (p4info, config) = (bytes(p4info)?, bytes(config)?);
-        p4runtime::program::check_info(&p4info)?;
-        Ok((p4info, config))
+        Ok((p4runtime::program::info(bytes(p4info)?)?, bytes(config)?))
     }
 }
 

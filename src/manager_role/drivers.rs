@@ -1,6 +1,6 @@
 //! The way to a device: which driver it has, and its start.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use files::Confirm;
 use manager::{
@@ -9,8 +9,13 @@ use manager::{
     inventory::Device,
 };
 
+use p4runtime::client::Connector;
+
 use super::{Local, ToDevice, hopwise, namespaces::Namespaces};
 use crate::{config::manager::ManagerSettings, tls};
+
+/// Time limit of a connection from another network namespace.
+const CONNECT: Duration = Duration::from_secs(1);
 
 /// When a device behind files has what was written.
 fn confirm(device: &Device) -> Confirm {
@@ -74,7 +79,7 @@ impl Driver {
             return Self::gnmi(device, settings, tell);
         }
         if device.driver == "p4runtime" {
-            return Self::p4runtime(device, settings, tell);
+            return Self::p4runtime(device, settings, namespaces, tell);
         }
         let (is_secure, authority) = tls::authority(&device.address);
         let tls = is_secure.then(|| {
@@ -120,6 +125,7 @@ impl Driver {
     fn p4runtime(
         device: &Device,
         settings: &ManagerSettings,
+        namespaces: &Namespaces,
         tell: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
         let missing = || format!("add [manager.p4runtime.{}]", device.name);
@@ -127,7 +133,14 @@ impl Driver {
         match found
             .and_then(|settings| settings.driver(device).map_err(|(key, why)| format!("`{key}`: {why}")))
         {
-            Ok(settings) => {
+            Ok(mut driver) => {
+                driver.via = namespaces.of(settings, &device.name).map(|inside| {
+                    Connector::new(move |address| {
+                        let inside = inside.clone();
+                        Box::pin(async move { inside.connect(&address, CONNECT).await })
+                    })
+                });
+                let settings = driver;
                 let can = p4runtime::program::capabilities(&settings.map.1, &settings.local);
                 (Self::P4Runtime(p4runtime::driver::Driver::start(settings, tell)), can)
             }

@@ -1,13 +1,19 @@
 //! A client of P4Runtime: one connection to one device.
 
+use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
+use hyper_util::rt::TokioIo;
 use prost::Message;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tonic::client::Grpc;
+use tonic::codegen::Service;
+use tonic::codegen::http::Uri;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Streaming};
@@ -41,6 +47,42 @@ pub struct Peer {
     pub role: String,
     /// TLS; `None`: none.
     pub tls: Option<Tls>,
+}
+
+/// A connection that is being made.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+/// Makes connections to an address in another way than from this process's network.
+#[derive(Clone)]
+pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
+
+impl Connector {
+    /// `connect` gets `host:port`.
+    pub fn new(connect: impl Fn(String) -> Connecting + Send + Sync + 'static) -> Self {
+        Self(Arc::new(connect))
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let address = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let connecting = (self.0)(address);
+        Box::pin(async { connecting.await.map(TokioIo::new) })
+    }
 }
 
 /// TLS of a connection.
@@ -127,12 +169,13 @@ impl Stream for Queue {
 }
 
 impl Client {
-    /// Connects and opens the stream, with the first request for arbitration: some devices answer nothing before it.
+    /// Connects, `via` something else if so, and opens the stream, with the first request for arbitration: some devices answer nothing
+    /// before it.
     ///
     /// # Errors
     /// The device cannot be reached; a sentence says why.
-    pub async fn connect(peer: &Peer, election: Uint128) -> Result<Self, Failure> {
-        let channel = channel(peer).await.map_err(Failure::Unreachable)?;
+    pub async fn connect(peer: &Peer, via: Option<&Connector>, election: Uint128) -> Result<Self, Failure> {
+        let channel = channel(peer, via).await.map_err(Failure::Unreachable)?;
         let grpc = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
         let mut calls = Calls { grpc, device_id: peer.device_id, role: peer.role.clone() };
         let (send, queue) = mpsc::channel(MAX_QUEUE);
@@ -180,7 +223,7 @@ impl Client {
     }
 }
 
-async fn channel(peer: &Peer) -> Result<Channel, String> {
+async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String> {
     let scheme = if peer.tls.is_some() { "https" } else { "http" };
     let bad = |error: &dyn std::fmt::Display| format!("{} is no address: {error}", peer.address);
     let endpoint =
@@ -198,7 +241,11 @@ async fn channel(peer: &Peer) -> Result<Channel, String> {
         endpoint =
             endpoint.tls_config(config).map_err(|error| format!("its certificates: {}", causes(&error)))?;
     }
-    endpoint.connect().await.map_err(|error| format!("{}: {}", peer.address, causes(&error)))
+    let connected = match via {
+        Some(via) => endpoint.connect_with_connector(via.clone()).await,
+        None => endpoint.connect().await,
+    };
+    connected.map_err(|error| format!("{}: {}", peer.address, causes(&error)))
 }
 
 /// An error with its innermost cause, which says what is wrong.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time;
 
-use crate::client::{Calls, Client, Failure, Peer};
+use crate::client::{Calls, Client, Connector, Failure, Peer};
 use crate::entry::{self, Entry};
 use crate::map::Map;
 use crate::message::{
@@ -28,6 +28,8 @@ use crate::translate::{Meaning, changed};
 pub struct Settings {
     /// Where the device is.
     pub peer: Peer,
+    /// How it is reached, if not from this process's network.
+    pub via: Option<Connector>,
     /// The map, and its name for people.
     pub map: (String, Arc<Map>),
     /// What the device's settings say.
@@ -211,7 +213,7 @@ impl Work {
                 session.client.claim(id)?;
             }
             None => {
-                let client = Client::connect(&self.settings.peer, id).await?;
+                let client = Client::connect(&self.settings.peer, self.settings.via.as_ref(), id).await?;
                 self.connections += 1;
                 let number = self.connections;
                 self.session =

@@ -5,6 +5,7 @@
 //! manager asks for. Up to `translate` nothing does I/O.
 #![forbid(unsafe_code)]
 
+pub mod binary;
 pub mod client;
 pub mod driver;
 pub mod entry;

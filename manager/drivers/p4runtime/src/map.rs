@@ -183,6 +183,8 @@ pub(crate) enum Scope {
     Port,
     /// `session`.
     Session,
+    /// `forwarding`.
+    Forwarding,
     /// `watch`.
     Watch,
 }
@@ -204,6 +206,18 @@ variables! {
     Collector = "collector" in Session,
     /// The UDP port of the collector.
     CollectorPort = "collector_port" in Session,
+    /// The destination of a route of the device's settings. Such an entry is made for each route.
+    Route = "route" in Forwarding,
+    /// The port of the route.
+    RoutePort = "route_port" in Forwarding,
+    /// The MAC address of that port.
+    RouteSourceMac = "route_source_mac" in Forwarding,
+    /// The MAC address of the next hop.
+    RouteMac = "route_mac" in Forwarding,
+    /// A port whose MTU the device's settings have. Such an entry is made for each.
+    MtuPort = "mtu_port" in Forwarding,
+    /// That MTU, bytes.
+    Mtu = "mtu" in Forwarding,
     /// The source prefix.
     Src = "src" in Watch,
     /// The destination prefix.
@@ -237,7 +251,10 @@ variables! {
 impl Variable {
     /// It describes a part of the traffic, and belongs into a key.
     pub(crate) fn is_key(self) -> bool {
-        matches!(self, Self::Src | Self::Dst | Self::Sport | Self::Dport | Self::Proto | Self::Dscp)
+        matches!(
+            self,
+            Self::Route | Self::Src | Self::Dst | Self::Sport | Self::Dport | Self::Proto | Self::Dscp
+        )
     }
 
     /// The 4 bits of the bitmap that it is, counted from the least significant nibble.
@@ -324,6 +341,7 @@ impl Kind {
             Scope::Any => true,
             Scope::Port => matches!(self, Self::Sink | Self::Source),
             Scope::Session => self == Self::Session,
+            Scope::Forwarding => self == Self::Forwarding,
             Scope::Watch => self == Self::Watch,
         }
     }
@@ -382,7 +400,8 @@ impl MapSettings {
 }
 
 /// The maps that the program has.
-pub const SHIPPED: [(&str, &str); 3] = [
+pub const SHIPPED: [(&str, &str); 4] = [
+    ("hopwise-int", include_str!("../maps/hopwise-int.toml")),
     ("onos-int", include_str!("../maps/onos-int.toml")),
     ("geant-int", include_str!("../maps/geant-int.toml")),
     ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
@@ -391,6 +410,13 @@ pub const SHIPPED: [(&str, &str); 3] = [
 /// A map that the program has.
 pub fn shipped(name: &str) -> Option<&'static str> {
     SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+}
+
+/// A program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
+pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
+    let info = include_str!("../../../../p4/v1model/int.p4info.txtpb");
+    let config = include_bytes!("../../../../p4/v1model/int.json");
+    (name == "hopwise-int").then_some((info, config))
 }
 
 /// Reads a map; `file` is its name in messages.
@@ -479,8 +505,11 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
         (None, Some(_)) => {}
         _ => refuse("an entry has either `table` or `clone_session`".to_owned()),
     }
-    if (row.family.is_some() || row.mode.is_some()) && kind != Kind::Watch {
-        refuse("only entries of the watchlist have a `family` and a `mode`; remove them".to_owned());
+    if row.mode.is_some() && kind != Kind::Watch {
+        refuse("only entries of the watchlist have a `mode`; remove it".to_owned());
+    }
+    if row.family.is_some() && !matches!(kind, Kind::Watch | Kind::Forwarding) {
+        refuse("only entries of the watchlist and of routes have a `family`; remove it".to_owned());
     }
     if row.mode.as_deref().is_some_and(|mode| Mode::from_word(mode).is_none()) {
         refuse("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"".to_owned());
@@ -577,7 +606,7 @@ family = "ipv4"
             "a rule of `sink` has no value `dst`",
             "sends to \"report_port\"",
             "an entry has either `table` or `clone_session`",
-            "only entries of the watchlist have a `family` and a `mode`",
+            "only entries of the watchlist and of routes have a `family`",
         ] {
             assert!(error.contains(part), "{part}\n{error}");
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use detect::Prefix;
 use manager::device::{Capabilities, Encoding, MatchKinds, Mode, NodeId, Restart};
 use manager::instruction::Bits;
 use prost::Message;
@@ -24,6 +25,23 @@ pub struct Local {
     pub report: Option<Report>,
     /// What it does after a restart, if not as the map says.
     pub restart: Option<Restart>,
+    /// Its routes, of a program whose map installs them. None: another controller does.
+    pub routes: Vec<Route>,
+    /// The MTU of ports, bytes.
+    pub mtus: Vec<(u32, u16)>,
+}
+
+/// A route of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where it leads.
+    pub to: Prefix,
+    /// The port.
+    pub port: u32,
+    /// The MAC address of the port.
+    pub source_mac: u64,
+    /// The MAC address of the next hop.
+    pub mac: u64,
 }
 
 /// How reports leave a device.
@@ -235,6 +253,8 @@ impl Program {
 pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
         RestartWord::Keeps => Restart::Keeps,
+        // Routes of another controller may be there before the manager's rules.
+        RestartWord::Waits if needs_routes(map) && local.routes.is_empty() => Restart::Forwards,
         RestartWord::Waits => Restart::Waits,
         RestartWord::Forwards => Restart::Forwards,
     });
@@ -264,6 +284,25 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
         l4_checksum: [map.l4_checksum()].into(),
         restart,
     }
+}
+
+/// Whether it forwards by routes of the device's settings.
+fn needs_routes(map: &Map) -> bool {
+    let route = Value::Variable(Variable::Route);
+    map.rows(Kind::Forwarding).iter().any(|row| row.r#match.values().any(|value| *value == route))
+}
+
+/// The binary form of P4Info, which may be text or binary.
+///
+/// # Errors
+/// It is neither; the sentence says what to do.
+pub fn info(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let is_text = |text: &str| text.contains("pkg_info") || text.contains("tables");
+    let binary = match str::from_utf8(&bytes) {
+        Ok(text) if check_info(&bytes).is_err() && is_text(text) => crate::binary::to_binary(text)?,
+        _ => bytes,
+    };
+    check_info(&binary).map(|()| binary)
 }
 
 /// Whether bytes are P4Info in binary form.
@@ -424,10 +463,12 @@ impl<'a> Binding<'a> {
         let width = place.width;
         let fits = match place.value {
             Value::Number(number) => width >= 64 || number >> width == 0,
-            Value::Variable(Variable::Src | Variable::Dst) => width == 32 || width == 128,
+            Value::Variable(Variable::Src | Variable::Dst | Variable::Route) => width == 32 || width == 128,
             Value::Variable(Variable::Collector) => width == 32 || width == 128,
             Value::Variable(Variable::ReportSource) => width == 32,
             Value::Variable(Variable::ReportMac | Variable::ReportSourceMac) => width == 48,
+            Value::Variable(Variable::RouteMac | Variable::RouteSourceMac) => width == 48,
+            Value::Variable(Variable::Mtu) => width == 16,
             Value::Variable(Variable::Sport | Variable::Dport | Variable::CollectorPort) => width == 16,
             Value::Variable(Variable::Proto) => width == 8,
             Value::Variable(Variable::Dscp) => (6..=8).contains(&width),
@@ -447,7 +488,8 @@ impl<'a> Binding<'a> {
 
     /// Checks that the kind of a field can express its value.
     fn check_kind(&mut self, place: &Place, what: &str) {
-        let is_prefix = matches!(place.value, Value::Variable(Variable::Src | Variable::Dst));
+        let is_prefix =
+            matches!(place.value, Value::Variable(Variable::Src | Variable::Dst | Variable::Route));
         match place.kind {
             MatchType::Unspecified => {
                 self.problem(format!("{what} has a kind that P4Runtime does not define"))

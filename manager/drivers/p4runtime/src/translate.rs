@@ -17,7 +17,7 @@ use manager::instruction::{self, Bits};
 use crate::entry::{Bytes, Content, Entry, Field, Key, MARK};
 use crate::map::{FamilyWord, Kind, PriorityWord, Value, Variable};
 use crate::message::{MatchType, UpdateType};
-use crate::program::{Form, Place, Program, Row};
+use crate::program::{Form, Place, Program, Route, Row};
 
 /// Remaining hop count of an entry that has none.
 const DEFAULT_HOPS: u8 = 8;
@@ -51,6 +51,9 @@ enum Given<'a> {
     Port(u32),
     Session(SocketAddr),
     Watch(&'a Watch),
+    Route(&'a Route),
+    /// A port and its MTU.
+    Mtu(u32, u16),
     Nothing,
 }
 
@@ -82,7 +85,7 @@ impl Program {
             }
             Rule::Sink(port) => self.entries(Kind::Sink, &Given::Port(*port)),
             Rule::Source(port) => self.entries(Kind::Source, &Given::Port(*port)),
-            Rule::Forwarding => self.entries(Kind::Forwarding, &Given::Nothing),
+            Rule::Forwarding => self.forwarding(),
             Rule::Instruction(number) => {
                 if self.bits() & instruction::bit(*number) == 0 {
                     return Err(format!("the program does not fill {}", instruction::name(*number)));
@@ -142,6 +145,28 @@ impl Program {
         Ok(entries)
     }
 
+    /// The entries by which the device forwards: of some of them there is one for each route or port of its settings.
+    fn forwarding(&self) -> Result<Vec<Entry>, String> {
+        let mut entries = Vec::new();
+        for (_, row) in self.rows(Kind::Forwarding) {
+            let has = |variable| self.width(row, variable) > 0;
+            let given: Vec<Given<'_>> = if has(Variable::Route) {
+                self.local.routes.iter().map(Given::Route).collect()
+            } else if has(Variable::MtuPort) {
+                self.local.mtus.iter().map(|(port, mtu)| Given::Mtu(*port, *mtu)).collect()
+            } else {
+                vec![Given::Nothing]
+            };
+            for given in given.iter().filter(|given| applies(row, given)) {
+                entries.push(self.entry(row, given)?);
+            }
+        }
+        match entries.is_empty() {
+            true => Err("the program has no `forwarding` for this".to_owned()),
+            false => Ok(entries),
+        }
+    }
+
     fn entry(&self, row: &Row, given: &Given<'_>) -> Result<Entry, String> {
         match &row.form {
             Form::Clone { session, port, truncate } => {
@@ -195,6 +220,11 @@ impl Program {
             (Variable::ReportSource, _) => of_report(&|report| u32::from(report.source).into()),
             (Variable::ReportSourceMac, _) => of_report(&|report| report.source_mac),
             (Variable::ReportMac, _) => of_report(&|report| report.mac),
+            (Variable::RoutePort, Given::Route(route)) => Ok(Some(route.port.into())),
+            (Variable::RouteSourceMac, Given::Route(route)) => Ok(Some(route.source_mac.into())),
+            (Variable::RouteMac, Given::Route(route)) => Ok(Some(route.mac.into())),
+            (Variable::MtuPort, Given::Mtu(port, _)) => Ok(Some((*port).into())),
+            (Variable::Mtu, Given::Mtu(_, mtu)) => Ok(Some((*mtu).into())),
             (Variable::Port, Given::Port(port)) => Ok(Some((*port).into())),
             (Variable::Collector, Given::Session(to)) => Ok(Some(address_number(to.ip()))),
             (Variable::CollectorPort, Given::Session(to)) => Ok(Some(to.port().into())),
@@ -224,6 +254,7 @@ impl Program {
         let span = match (place.value, given) {
             (Value::Variable(Variable::Src), Given::Watch(watch)) => prefix_span(watch.key.src, place)?,
             (Value::Variable(Variable::Dst), Given::Watch(watch)) => prefix_span(watch.key.dst, place)?,
+            (Value::Variable(Variable::Route), Given::Route(route)) => prefix_span(Some(route.to), place)?,
             (Value::Variable(Variable::Sport), Given::Watch(watch)) => port_span(watch.key.sport),
             (Value::Variable(Variable::Dport), Given::Watch(watch)) => port_span(watch.key.dport),
             (value, given) => self.number(value, given)?.map(|number| (number, number)),
@@ -508,14 +539,18 @@ pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
 }
 
 fn applies(row: &Row, given: &Given<'_>) -> bool {
-    let Given::Watch(watch) = given else { return true };
-    let is_v6 = watch.key.src.or(watch.key.dst).map(|prefix| prefix.is_v6());
+    let (prefix, mode) = match given {
+        Given::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
+        Given::Route(route) => (Some(route.to), None),
+        _ => return true,
+    };
+    let is_v6 = prefix.map(|prefix| prefix.is_v6());
     let family = match row.family {
         Some(FamilyWord::Ipv4) => is_v6 != Some(true),
         Some(FamilyWord::Ipv6) => is_v6 != Some(false),
         None => true,
     };
-    family && row.mode.is_none_or(|mode| mode == watch.mode)
+    family && row.mode.is_none_or(|of| Some(of) == mode)
 }
 
 fn fits(place: &Place, value: u128) -> Result<(), String> {

@@ -1,5 +1,5 @@
-//! The driver against bmv2's `simple_switch_grpc`, which is found on PATH or in `HOPWISE_P4_TOOLS`, with compiled programs in the folder
-//! `HOPWISE_P4_PROGRAMS`: P4Info and JSON of a shipped map as `onos-int.bin` and `onos-int.json`, and likewise.
+//! The driver against bmv2's `simple_switch_grpc`, which is found on PATH or in `HOPWISE_P4_TOOLS`, with our own program, and those
+//! in the folder `HOPWISE_P4_PROGRAMS`: P4Info and JSON of a shipped map as `onos-int.bin` and `onos-int.json`, and likewise.
 
 #![allow(clippy::unwrap_used, reason = "a test panics")]
 
@@ -12,18 +12,19 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use manager::device::{Answer, Change, Encoding, Mode, Rule, Rules, Watch};
+use manager::device::{Answer, Change, Encoding, Mode, Restart, Rule, Rules, Watch};
 use manager::flows::FlowKey;
 use p4runtime::client::Client;
+use p4runtime::map;
 use p4runtime::message::{
     CloneSessionEntry, Entity, EntityKind, PacketReplicationEngineEntry, Replica, ReplicationKind, Uint128,
     Update, UpdateType,
 };
 use support::bench::{Bench, settings};
-use support::{PROGRAMS, shipped};
+use support::{PROGRAMS, program, shipped};
 
-/// The program, and the folder of compiled programs; `None`: a line was written that says what is missing.
-fn tools() -> Option<(PathBuf, PathBuf)> {
+/// The switch, and the folder of compiled programs, if there is one; `None`: a line was written that says what is missing.
+fn tools() -> Option<(PathBuf, Option<PathBuf>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = std::env::var_os("HOPWISE_P4_TOOLS").into_iter().map(PathBuf::from);
     let mut folders = std::env::split_paths(&path).chain(more);
@@ -32,15 +33,28 @@ fn tools() -> Option<(PathBuf, PathBuf)> {
         file.is_file().then_some(file)
     });
     let programs: Option<OsString> = std::env::var_os("HOPWISE_P4_PROGRAMS");
-    let missing = match (&found, &programs) {
-        (None, _) => "simple_switch_grpc is not installed",
-        (_, None) => "no compiled programs: set HOPWISE_P4_PROGRAMS",
-        _ => return found.zip(programs.map(PathBuf::from)),
-    };
+    match found {
+        Some(program) => Some((program, programs.map(PathBuf::from))),
+        None => {
+            skipped("simple_switch_grpc is not installed");
+            None
+        }
+    }
+}
+
+/// P4Info and JSON of a program.
+fn compiled(map: &str, folder: Option<&PathBuf>) -> Option<(Vec<u8>, Vec<u8>)> {
+    if let Some((info, config)) = map::program(map) {
+        return Some((p4runtime::program::info(info.as_bytes().to_vec()).unwrap(), config.to_vec()));
+    }
+    let file = |end: &str| std::fs::read(folder?.join(format!("{map}.{end}"))).ok();
+    file("bin").zip(file("json"))
+}
+
+fn skipped(missing: &str) {
     // Not by `println`, which the test harness captures.
     let line = format!("SKIPPED bmv2: {missing}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
-    None
 }
 
 fn free_port() -> u16 {
@@ -76,6 +90,9 @@ fn rules(map: &str) -> Rules {
     };
     let watch =
         |mode| Rule::Watch(Arc::new(Watch { key, mode, bits: 0xa000, hops: 6, sample: 1, drops: true }));
+    if program(map).capabilities().restart == Restart::Waits {
+        rules.insert(Rule::Forwarding);
+    }
     match shipped(map).encoding() {
         Some(Encoding { dscp, l4_checksum }) => {
             rules.insert(Rule::Encoding(Encoding { dscp, l4_checksum }));
@@ -114,15 +131,15 @@ async fn fill(bench: &mut Bench, wanted: &Rules) {
 #[tokio::test]
 async fn rules_are_installed_read_back_and_restored() {
     let Some((program, folder)) = tools() else { return };
-    let mut tried = 0;
     for (map, _) in PROGRAMS {
-        let file = |end: &str| std::fs::read(folder.join(format!("{map}.{end}")));
-        let (Ok(info), Ok(config)) = (file("bin"), file("json")) else { continue };
-        tried += 1;
+        let Some(program_of_map) = compiled(map, folder.as_ref()) else {
+            skipped(&format!("no program of {map} in HOPWISE_P4_PROGRAMS"));
+            continue;
+        };
         let port = free_port();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut settings = settings(address, map);
-        settings.load = Some(Arc::new((info, config)));
+        settings.load = Some(Arc::new(program_of_map));
         let switch = Switch::start(&program, port);
         let mut bench = Bench::new(settings.clone());
         claimed(&mut bench).await;
@@ -158,24 +175,25 @@ async fn rules_are_installed_read_back_and_restored() {
         assert!(left.iter().all(|rule| matches!(rule, Rule::Encoding(_))), "{map}: {left:?}");
         fill(&mut newer, &wanted).await;
     }
-    assert!(tried > 0, "{} has no program of a shipped map", folder.display());
 }
 
 #[tokio::test]
 async fn entries_of_another_client_are_foreign() {
     let Some((program, folder)) = tools() else { return };
-    let file = |end: &str| std::fs::read(folder.join(format!("onos-int.{end}")));
-    let (Ok(info), Ok(config)) = (file("bin"), file("json")) else { return };
+    // Both have the clone session 500.
+    let other = compiled("onos-int", folder.as_ref());
+    let map = if other.is_some() { "onos-int" } else { "hopwise-int" };
+    let Some(compiled) = other.or_else(|| compiled(map, None)) else { return };
     let port = free_port();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut settings = settings(address, "onos-int");
-    settings.load = Some(Arc::new((info, config)));
+    let mut settings = settings(address, map);
+    settings.load = Some(Arc::new(compiled));
     let _switch = Switch::start(&program, port);
     let mut bench = Bench::new(settings.clone());
     claimed(&mut bench).await;
 
     let id = Uint128 { high: u64::MAX, low: 1 };
-    let mut other = Client::connect(&settings.peer, id).await.unwrap();
+    let mut other = Client::connect(&settings.peer, None, id).await.unwrap();
     other.next().await.unwrap();
     let replica = Replica { port_kind: Some(p4runtime::message::PortKind::EgressPort(2)), instance: 1 };
     let session =

@@ -41,7 +41,7 @@ async fn onos() -> (Server, SocketAddr) {
 
 /// Another client of the device.
 async fn other(address: SocketAddr, id: Uint128) -> (Client, Calls) {
-    let mut client = Client::connect(&settings(address, "onos-int").peer, id).await.unwrap();
+    let mut client = Client::connect(&settings(address, "onos-int").peer, None, id).await.unwrap();
     client.next().await.unwrap();
     let calls = client.calls();
     (client, calls)

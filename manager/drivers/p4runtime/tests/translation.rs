@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use manager::device::{
@@ -33,8 +33,10 @@ fn rules(program: &Program) -> Rules {
     let mut rules = Rules::from([Rule::Session("192.0.2.9:32766".parse().unwrap())]);
     let one = key(Some("10.0.0.0/8"), Some("10.1.2.3"), ANY_PORT, (4789, 4789));
     if program.capabilities().sink {
-        let dscp = if shipped("onos-int") == shipped_of(program) { 23 } else { 32 };
-        rules.insert(Rule::Encoding(Encoding { dscp, l4_checksum: L4Checksum::Leave }));
+        rules.extend(program.map().encoding().map(Rule::Encoding));
+        if program.capabilities().restart == Restart::Waits {
+            rules.insert(Rule::Forwarding);
+        }
         rules.extend([1, 2, 3].map(Rule::Sink));
         rules.extend([0, 2].map(Rule::Instruction));
         rules.insert(Rule::Source(1));
@@ -45,10 +47,6 @@ fn rules(program: &Program) -> Rules {
         rules.insert(watch(FlowKey { proto: Some(6), ..ranges }, Mode::Postcard, 0x8000));
     }
     rules
-}
-
-fn shipped_of(program: &Program) -> p4runtime::map::Map {
-    program.map().clone()
 }
 
 fn entries(program: &Program, rules: &Rules) -> Vec<Entry> {
@@ -107,6 +105,66 @@ fn an_entry_of_the_watchlist_has_the_values_of_the_program() {
     let params = [(1, 4), (2, 6), (3, 0xa), (4, 2)].map(|(id, value)| (id, Bytes::from(value)));
     let content = Content::Action(0x0100_0004, params.into());
     assert_eq!(found, [Entry { key, content, metadata: MARK.to_vec() }]);
+}
+
+#[test]
+fn a_device_forwards_by_its_routes_when_it_may() {
+    let int = program("hopwise-int");
+    let found = int.encode(&Rule::Forwarding).unwrap();
+    let field = |field: Field| BTreeMap::from([(1, field)]);
+    let bytes = |number: u128| Bytes::from(number);
+    let hop = |port: u128| {
+        let params = [(1, port), (2, 0x0200_0000_0011), (3, 0x0200_0000_0012)];
+        Content::Action(0x0100_0010, params.map(|(id, value)| (id, bytes(value))).into())
+    };
+    let route = |table: u32, fields: BTreeMap<u32, Field>, port: u128| Entry {
+        key: Key::Table { table, priority: 0, fields },
+        content: hop(port),
+        metadata: MARK.to_vec(),
+    };
+    let to = u128::from("fd00:2::1".parse::<std::net::Ipv6Addr>().unwrap());
+    let expected = [
+        Entry {
+            key: Key::Table { table: 0x0200_0013, priority: 0, fields: field(Field::Exact(bytes(2))) },
+            content: Content::Action(0x0100_0012, [(1, bytes(2140))].into()),
+            metadata: MARK.to_vec(),
+        },
+        route(0x0200_0010, field(Field::Lpm(bytes(0x0a00_0100), 24)), 1),
+        route(0x0200_0010, BTreeMap::new(), 3),
+        route(0x0200_0011, field(Field::Lpm(bytes(to), 128)), 2),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(int.capabilities().restart, Restart::Waits);
+    // A route that is missing: it does not forward as it should.
+    let rules = Rules::from([Rule::Forwarding]);
+    let meaning = int.decode(found[1..].to_vec(), &rules);
+    assert_eq!((meaning.rules.len(), meaning.remains.len()), (0, 3));
+    // Another controller has the routes: it may forward before its ports remove INT.
+    let without = Local { routes: vec![], ..local() };
+    let without = Program::new(&shipped("hopwise-int"), &info("hopwise-int"), &without).unwrap();
+    assert_eq!(without.capabilities().restart, Restart::Forwards);
+}
+
+#[test]
+fn a_watchlist_of_both_versions_of_ip_has_two_tables() {
+    let int = program("hopwise-int");
+    let tables = |key: FlowKey| -> Vec<u32> {
+        let entries = int.encode(&watch(key, Mode::Md, 0xa000)).unwrap();
+        let table = |entry: &Entry| match entry.key {
+            Key::Table { table, .. } => table,
+            _ => 0,
+        };
+        entries.iter().map(table).collect()
+    };
+    assert_eq!(tables(FlowKey { dscp: Some(10), ..FlowKey::default() }), [0x0200_0002, 0x0200_0003]);
+    assert_eq!(tables(key(Some("10.0.0.0/8"), None, (80, 90), ANY_PORT)), [0x0200_0002]);
+    assert_eq!(tables(key(None, Some("fd00::/16"), ANY_PORT, (80, 90))), [0x0200_0003]);
+    // The reports of others are excluded, above all keys.
+    let session = int.encode(&Rule::Session("192.0.2.9:32766".parse().unwrap())).unwrap();
+    let excluded = session
+        .iter()
+        .any(|entry| matches!(entry.key, Key::Table { table: 0x0200_0002, priority: 0xff_ffff, .. }));
+    assert!(excluded, "{session:?}");
 }
 
 #[test]

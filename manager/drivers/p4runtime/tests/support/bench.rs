@@ -28,6 +28,7 @@ pub(crate) struct Bench {
 pub(crate) fn settings(address: SocketAddr, map: &str) -> Settings {
     Settings {
         peer: Peer { address: address.to_string(), device_id: 1, role: String::new(), tls: None },
+        via: None,
         map: (map.to_owned(), Arc::new(shipped(map))),
         local: local(),
         load: None,

@@ -8,18 +8,23 @@ use std::collections::BTreeMap;
 
 use p4runtime::map::{self, Map};
 use p4runtime::message::*;
-use p4runtime::program::{Local, Program, Report};
+use p4runtime::program::{Local, Program, Report, Route};
+use prost::Message as _;
 
-pub(crate) const PROGRAMS: [(&str, &str); 3] = [
+pub(crate) const PROGRAMS: [(&str, &str); 4] = [
     ("onos-int", include_str!("../published/onos-int.txt")),
     ("geant-int", include_str!("../published/geant-int.txt")),
     ("fabric-tna", include_str!("../published/fabric-tna.txt")),
+    ("hopwise-int", include_str!("../../../../../p4/v1model/int.p4info.txtpb")),
 ];
 
 /// The P4Info of one of [`PROGRAMS`].
 pub(crate) fn info(name: &str) -> P4Info {
     let (_, text) = PROGRAMS.iter().find(|(program, _)| *program == name).unwrap();
-    parse(text)
+    match text.starts_with("# proto-file") {
+        true => P4Info::decode(p4runtime::binary::to_binary(text).unwrap().as_slice()).unwrap(),
+        false => parse(text),
+    }
 }
 
 /// P4Info of a text with a line for each table, field, action and parameter.
@@ -91,7 +96,19 @@ pub(crate) fn local() -> Local {
         source_mac: 0x0200_0000_0001,
         mac: 0x0200_0000_0009,
     };
-    Local { node: 7, report: Some(report), restart: None }
+    let route = |to: &str, port| Route {
+        to: to.parse().unwrap(),
+        port,
+        source_mac: 0x0200_0000_0011,
+        mac: 0x0200_0000_0012,
+    };
+    Local {
+        node: 7,
+        report: Some(report),
+        restart: None,
+        routes: vec![route("10.0.1.0/24", 1), route("fd00:2::1", 2), route("0.0.0.0/0", 3)],
+        mtus: vec![(2, 2140)],
+    }
 }
 
 pub(crate) fn shipped(name: &str) -> Map {

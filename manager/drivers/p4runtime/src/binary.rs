@@ -1,0 +1,443 @@
+//! P4Info as text: what `p4c --p4runtime-files x.txtpb` writes, in the text format of Protocol Buffers
+//! (<https://protobuf.dev/reference/protobuf/textformat-spec/>). It becomes the binary form, field by field, so that nothing of it is lost.
+
+use prost::encoding::{WireType, encode_key, encode_varint};
+
+/// Nested messages.
+const MAX_DEPTH: usize = 16;
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A text or bytes.
+    Text,
+    Number,
+    /// A word, and the number of each.
+    Word(&'static [(&'static str, u64)]),
+    Message(Fields),
+}
+
+/// The fields of a message: name, number, contents. A function, since messages may contain themselves.
+type Fields = fn() -> &'static [(&'static str, u32, Kind)];
+
+use Kind::{Message, Number, Text, Word};
+
+const MATCH_TYPES: &[(&str, u64)] =
+    &[("EXACT", 2), ("LPM", 3), ("TERNARY", 4), ("RANGE", 5), ("OPTIONAL", 6)];
+const SCOPES: &[(&str, u64)] = &[("TABLE_AND_DEFAULT", 0), ("TABLE_ONLY", 1), ("DEFAULT_ONLY", 2)];
+const UNITS: &[(&str, u64)] = &[("BYTES", 1), ("PACKETS", 2), ("BOTH", 3)];
+const COLORS: &[(&str, u64)] =
+    &[("TWO_RATE_THREE_COLOR", 0), ("SINGLE_RATE_THREE_COLOR", 1), ("SINGLE_RATE_TWO_COLOR", 2)];
+const TIMEOUTS: &[(&str, u64)] = &[("NO_TIMEOUT", 0), ("NOTIFY_CONTROL", 1)];
+const FLAGS: &[(&str, u64)] = &[("false", 0), ("true", 1)];
+
+fn p4info() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("pkg_info", 1, Message(package)),
+        ("tables", 2, Message(table)),
+        ("actions", 3, Message(action)),
+        ("action_profiles", 4, Message(profile)),
+        ("counters", 5, Message(counter)),
+        ("direct_counters", 6, Message(direct)),
+        ("meters", 7, Message(meter)),
+        ("direct_meters", 8, Message(direct)),
+        ("controller_packet_metadata", 9, Message(controller)),
+        ("registers", 11, Message(register)),
+        ("type_info", 200, Message(nothing)),
+    ]
+}
+
+fn nothing() -> &'static [(&'static str, u32, Kind)] {
+    &[]
+}
+
+fn package() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("name", 1, Text),
+        ("version", 2, Text),
+        ("annotations", 4, Text),
+        ("arch", 5, Text),
+        ("organization", 6, Text),
+        ("contact", 7, Text),
+        ("url", 8, Text),
+    ]
+}
+
+fn preamble() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("id", 1, Number),
+        ("name", 2, Text),
+        ("alias", 3, Text),
+        ("annotations", 4, Text),
+        ("doc", 5, Message(doc)),
+    ]
+}
+
+fn doc() -> &'static [(&'static str, u32, Kind)] {
+    &[("brief", 1, Text), ("description", 2, Text)]
+}
+
+fn table() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("preamble", 1, Message(preamble)),
+        ("match_fields", 2, Message(match_field)),
+        ("action_refs", 3, Message(action_ref)),
+        ("const_default_action_id", 4, Number),
+        ("initial_default_action", 5, Message(call)),
+        ("implementation_id", 6, Number),
+        ("direct_resource_ids", 7, Number),
+        ("size", 8, Number),
+        ("idle_timeout_behavior", 9, Word(TIMEOUTS)),
+        ("is_const_table", 10, Word(FLAGS)),
+        ("has_initial_entries", 11, Word(FLAGS)),
+    ]
+}
+
+fn match_field() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("id", 1, Number),
+        ("name", 2, Text),
+        ("annotations", 3, Text),
+        ("bitwidth", 4, Number),
+        ("match_type", 5, Word(MATCH_TYPES)),
+        ("doc", 6, Message(doc)),
+        ("other_match_type", 7, Text),
+        ("type_name", 8, Message(named)),
+    ]
+}
+
+fn action_ref() -> &'static [(&'static str, u32, Kind)] {
+    &[("id", 1, Number), ("annotations", 2, Text), ("scope", 3, Word(SCOPES))]
+}
+
+fn call() -> &'static [(&'static str, u32, Kind)] {
+    &[("action_id", 1, Number), ("arguments", 4, Message(argument))]
+}
+
+fn argument() -> &'static [(&'static str, u32, Kind)] {
+    &[("param_id", 2, Number), ("value", 3, Text)]
+}
+
+fn action() -> &'static [(&'static str, u32, Kind)] {
+    &[("preamble", 1, Message(preamble)), ("params", 2, Message(param))]
+}
+
+fn param() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("id", 1, Number),
+        ("name", 2, Text),
+        ("annotations", 3, Text),
+        ("bitwidth", 4, Number),
+        ("doc", 5, Message(doc)),
+        ("type_name", 6, Message(named)),
+    ]
+}
+
+fn profile() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("preamble", 1, Message(preamble)),
+        ("table_ids", 2, Number),
+        ("with_selector", 3, Word(FLAGS)),
+        ("size", 4, Number),
+        ("max_group_size", 5, Number),
+    ]
+}
+
+fn counter() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("preamble", 1, Message(preamble)),
+        ("spec", 2, Message(spec)),
+        ("size", 3, Number),
+        ("index_type_name", 4, Message(named)),
+    ]
+}
+
+fn meter() -> &'static [(&'static str, u32, Kind)] {
+    counter()
+}
+
+fn direct() -> &'static [(&'static str, u32, Kind)] {
+    &[("preamble", 1, Message(preamble)), ("spec", 2, Message(spec)), ("direct_table_id", 3, Number)]
+}
+
+fn spec() -> &'static [(&'static str, u32, Kind)] {
+    &[("unit", 1, Word(UNITS)), ("type", 2, Word(COLORS))]
+}
+
+fn controller() -> &'static [(&'static str, u32, Kind)] {
+    &[("preamble", 1, Message(preamble)), ("metadata", 2, Message(metadata))]
+}
+
+fn metadata() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("id", 1, Number),
+        ("name", 2, Text),
+        ("annotations", 3, Text),
+        ("bitwidth", 4, Number),
+        ("type_name", 5, Message(named)),
+    ]
+}
+
+fn register() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("preamble", 1, Message(preamble)),
+        ("type_spec", 2, Message(data_type)),
+        ("size", 3, Number),
+        ("index_type_name", 4, Message(named)),
+    ]
+}
+
+fn named() -> &'static [(&'static str, u32, Kind)] {
+    &[("name", 1, Text)]
+}
+
+fn data_type() -> &'static [(&'static str, u32, Kind)] {
+    &[
+        ("bitstring", 1, Message(bitstring)),
+        ("bool", 2, Message(nothing)),
+        ("tuple", 3, Message(tuple)),
+        ("struct", 4, Message(named)),
+        ("header", 5, Message(named)),
+        ("enum", 9, Message(named)),
+        ("serializable_enum", 11, Message(named)),
+        ("new_type", 12, Message(named)),
+    ]
+}
+
+fn tuple() -> &'static [(&'static str, u32, Kind)] {
+    &[("members", 1, Message(data_type))]
+}
+
+fn bitstring() -> &'static [(&'static str, u32, Kind)] {
+    &[("bit", 1, Message(width)), ("int", 2, Message(width)), ("varbit", 3, Message(width))]
+}
+
+fn width() -> &'static [(&'static str, u32, Kind)] {
+    &[("bitwidth", 1, Number), ("max_bitwidth", 1, Number)]
+}
+
+/// The binary form of a P4Info in text form.
+///
+/// # Errors
+/// What is wrong, with its line.
+pub fn to_binary(text: &str) -> Result<Vec<u8>, String> {
+    let mut reader = Reader { text, at: 0 };
+    let mut binary = Vec::new();
+    reader.message(p4info(), 0, &mut binary)?;
+    match reader.peek() {
+        None => Ok(binary),
+        Some(_) => reader.refuse("a `}` without a `{`"),
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn refuse<T>(&self, what: &str) -> Result<T, String> {
+        let line = 1 + self.text[..self.at].matches('\n').count();
+        Err(format!(
+            "line {line} of the P4Info: {what}; use the binary form (`p4c --p4runtime-files program.bin`)"
+        ))
+    }
+
+    /// The next byte that is neither space nor comment.
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            let rest = &self.text[self.at..];
+            let blank = rest.len() - rest.trim_start().len();
+            self.at += blank;
+            if !rest[blank..].starts_with('#') {
+                return self.text.as_bytes().get(self.at).copied();
+            }
+            self.at += rest[blank..].find('\n').unwrap_or(rest.len() - blank);
+        }
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// A name, a word or a number.
+    fn word(&mut self) -> &'t str {
+        self.peek();
+        let rest = &self.text[self.at..];
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let word = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+        self.at += word.len();
+        word
+    }
+
+    /// Fields up to the end of the message.
+    fn message(
+        &mut self,
+        fields: &[(&str, u32, Kind)],
+        depth: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return self.refuse("too many nested messages");
+        }
+        while self.peek().is_some_and(|byte| byte != b'}') {
+            let name = self.word();
+            let Some((_, number, kind)) = fields.iter().find(|(known, ..)| *known == name) else {
+                return self.refuse(&format!("`{name}` is not known here"));
+            };
+            let has_colon = self.take(b':');
+            if !has_colon && !matches!(kind, Message(_)) {
+                return self.refuse(&format!("`{name}` has no value"));
+            }
+            self.field(*number, *kind, depth, out)?;
+            let _ = self.take(b',') || self.take(b';');
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, number: u32, kind: Kind, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        let value = match kind {
+            Number => self.number()?,
+            Word(words) => {
+                let word = self.word();
+                match words.iter().find(|(known, _)| *known == word) {
+                    Some((_, value)) => *value,
+                    None => return self.refuse(&format!("`{word}` is not known here")),
+                }
+            }
+            Text | Message(_) => {
+                let mut bytes = Vec::new();
+                match kind {
+                    Message(fields) if self.take(b'{') => {
+                        self.message(fields(), depth + 1, &mut bytes)?;
+                        if !self.take(b'}') {
+                            return self.refuse("a `{` without a `}`");
+                        }
+                    }
+                    Message(_) => return self.refuse("a `{` is missing"),
+                    _ => self.string(&mut bytes)?,
+                }
+                encode_key(number, WireType::LengthDelimited, out);
+                encode_varint(bytes.len() as u64, out);
+                out.extend(bytes);
+                return Ok(());
+            }
+        };
+        encode_key(number, WireType::Varint, out);
+        encode_varint(value, out);
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<u64, String> {
+        let word = self.word();
+        let parsed = match word.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => word.parse(),
+        };
+        parsed.or_else(|_| self.refuse(&format!("`{word}` is no number")))
+    }
+
+    /// Texts that follow each other are one.
+    fn string(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
+        if self.peek() != Some(b'"') {
+            return self.refuse("a text in quotes is missing");
+        }
+        while self.take(b'"') {
+            loop {
+                let Some(byte) = self.text.as_bytes().get(self.at) else {
+                    return self.refuse("a text does not end");
+                };
+                self.at += 1;
+                match byte {
+                    b'"' => break,
+                    b'\\' => {
+                        let escaped = self.escape();
+                        match escaped {
+                            Some(byte) => out.push(byte),
+                            None => return self.refuse("an escape in a text is not known"),
+                        }
+                    }
+                    byte => out.push(*byte),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn escape(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes().get(self.at..)?;
+        let (byte, length) = match *bytes.first()? {
+            b'n' => (b'\n', 1),
+            b'r' => (b'\r', 1),
+            b't' => (b'\t', 1),
+            same @ (b'"' | b'\'' | b'\\') => (same, 1),
+            b'0'..=b'7' => {
+                let digits = bytes.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+                (u8::from_str_radix(str::from_utf8(&bytes[..digits]).ok()?, 8).ok()?, digits)
+            }
+            b'x' => (u8::from_str_radix(str::from_utf8(bytes.get(1..3)?).ok()?, 16).ok()?, 3),
+            _ => return None,
+        };
+        self.at += length;
+        Some(byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::to_binary;
+    use crate::message::P4Info;
+
+    const INT: &str = include_str!("../../../../p4/v1model/int.p4info.txtpb");
+
+    #[test]
+    fn the_text_of_a_compiler_becomes_its_message() {
+        let text = "# proto-message: p4.config.v1.P4Info
+tables { preamble { id: 33554433 name: \"a.t\" alias: \"t\" annotations: \"@name(\\\"t\\\")\" }
+  match_fields { id: 1 name: \"f\" bitwidth: 9 match_type: LPM }
+  initial_default_action { action_id: 5 arguments { param_id: 1 value: \"\\005\\334\" } }
+  size: 300
+}";
+        let expected = [
+            &[0x12, 53, 10, 25, 8, 129, 128, 128, 16, 18, 3][..],
+            b"a.t",
+            &[26, 1, b't', 34, 10],
+            b"@name(\"t\")",
+            &[18, 9, 8, 1, 18, 1, b'f', 32, 9, 40, 3],
+            &[42, 10, 8, 5, 34, 6, 16, 1, 26, 2, 5, 220],
+            &[64, 172, 2],
+        ]
+        .concat();
+        assert_eq!(to_binary(text), Ok(expected));
+        let info = P4Info::decode(to_binary(INT).unwrap().as_slice()).unwrap();
+        assert_eq!(info.tables.len(), INT.matches("\ntables {").count());
+        assert_eq!(info.actions.len(), INT.matches("\nactions {").count());
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused() {
+        let end = "use the binary form (`p4c --p4runtime-files program.bin`)";
+        let refusal = |text: &str| to_binary(text).unwrap_err().replace(end, "…");
+        for (text, expected) in [
+            ("tables {\n size: x }", "line 2 of the P4Info: `x` is no number; …"),
+            ("tables {\n sizes: 1 }", "line 2 of the P4Info: `sizes` is not known here; …"),
+            ("tables { size: 1", "line 1 of the P4Info: a `{` without a `}`; …"),
+            ("}", "line 1 of the P4Info: a `}` without a `{`; …"),
+            ("pkg_info { arch: \"a\\q\" }", "line 1 of the P4Info: an escape in a text is not known; …"),
+            ("pkg_info { arch: \"a", "line 1 of the P4Info: a text does not end; …"),
+            ("pkg_info { arch }", "line 1 of the P4Info: `arch` has no value; …"),
+        ] {
+            assert_eq!(refusal(text), expected);
+        }
+        let nested = "registers { type_spec { tuple { ".to_owned() + &"members { tuple { ".repeat(20);
+        assert!(refusal(&nested).contains("too many nested messages"));
+        for cut in (0..INT.len()).step_by(7) {
+            let _ = to_binary(&INT[..cut]);
+            let _ = to_binary(&format!("{}\\é\"{}", &INT[..cut], &INT[cut + 1..]));
+        }
+    }
+}
