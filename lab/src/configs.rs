@@ -81,10 +81,11 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
     // The switches of a lab share one clock.
     if get_at(&settings, &["profiles", "default"]).is_none() {
         let reasons = dataplane::demo::drop_reasons().map(|(code, name)| (code.to_string(), plain(name)));
-        let default = vec![
-            entry("clocks", plain("synchronised")),
-            entry("drop_reasons", Shown::Table(reasons.collect())),
-        ];
+        let mut default = vec![entry("drop_reasons", Shown::Table(reasons.collect()))];
+        // Each BMv2 counts its own time.
+        if !topology.has_bmv2() {
+            default.insert(0, entry("clocks", plain("synchronised")));
+        }
         set_at(&mut settings, &["profiles", "default"], Shown::Table(default));
     }
     settings.to_toml()

@@ -7,6 +7,7 @@ use terminal::CliError;
 use crate::conditions::{ActiveFault, Conditions, Fault};
 use crate::managed;
 use crate::remote::Lab;
+use crate::topology::Node;
 
 /// How long routes stay the same after a link is cut, as with a routing protocol that converges.
 const CONVERGENCE: Duration = Duration::from_millis(200);
@@ -17,6 +18,7 @@ const CONVERGENCE: Duration = Duration::from_millis(200);
 /// There is no such link; a switch does not answer or refuses.
 pub(crate) fn inject(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
     let active = ActiveFault { link: canonical(lab, link)?, fault };
+    possible(lab, &active)?;
     let described = active.describe();
     if fault == (Fault::Cut { reroute: true }) {
         let first = ActiveFault { fault: Fault::Cut { reroute: false }, ..active.clone() };
@@ -25,6 +27,24 @@ pub(crate) fn inject(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, 
     }
     change(lab, |conditions| conditions.add(active))?;
     Ok(described)
+}
+
+/// A switch of kind `bmv2` sends packets as they come, by routes that do not change.
+fn possible(lab: &Lab, active: &ActiveFault) -> Result<(), CliError> {
+    let ends = lab.topology.find_link(&active.link).map(|index| lab.topology.links[index].ends)?;
+    let is_bmv2 = |end: &Node| matches!(end, Node::Switch(index) if lab.topology.is_bmv2(*index));
+    if let Some(end) = ends.iter().find(|end| is_bmv2(end)) {
+        return Err(CliError::new(format!(
+            "`{}` is of kind \"bmv2\" and injects no faults; name a link between switches of kind \"hopwise\"",
+            lab.topology.name_of(*end)
+        )));
+    }
+    if active.fault == (Fault::Cut { reroute: true }) && lab.topology.has_bmv2() {
+        return Err(CliError::new(
+            "the routes of switches of kind \"bmv2\" stay as they are; add --keep-routes to cut the link alone",
+        ));
+    }
+    Ok(())
 }
 
 /// Restores a link that was cut. Returns its name.
@@ -81,14 +101,20 @@ pub(crate) fn set_mode(lab: &mut Lab, mode: Option<&str>) -> Result<(), CliError
 pub(crate) fn wipe(lab: &Lab, switch: Option<&str>) -> Result<Vec<String>, CliError> {
     let mut wiped = Vec::new();
     for (index, known) in lab.topology.switches.iter().enumerate() {
-        if switch.is_none_or(|wanted| wanted == known.name) {
+        let has_registers = !lab.topology.is_bmv2(index);
+        if has_registers && switch.is_none_or(|wanted| wanted == known.name) {
             lab.post(index, "/switch/registers/wipe")?;
             wiped.push(known.name.clone());
         }
     }
     if wiped.is_empty() {
-        let all: Vec<&str> = lab.topology.switches.iter().map(|switch| switch.name.as_str()).collect();
-        let message = format!("there is no switch `{}`; there are {}", switch.unwrap_or(""), all.join(", "));
+        let all = lab.topology.switches.iter().enumerate().filter(|(index, _)| !lab.topology.is_bmv2(*index));
+        let all: Vec<&str> = all.map(|(_, switch)| switch.name.as_str()).collect();
+        let message = format!(
+            "there is no switch `{}` with such registers; there are {}",
+            switch.unwrap_or(""),
+            all.join(", ")
+        );
         return Err(CliError::new(message));
     }
     Ok(wiped)

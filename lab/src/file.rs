@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use settings::{
+    choice,
     read::{DeValue, Node, Reader},
     section,
     setting::{Setting, Shown},
@@ -64,6 +65,9 @@ section! {
     pub(crate) struct SwitchSettings("[[switches]]") {
         /// Its name, with the same rules as a host's.
         pub(crate) name: String = String::new(),
+        /// What it is. `"hopwise"`: the switch of this program. `"bmv2"`: `simple_switch_grpc`, found on PATH, with our INT program
+        /// `p4/v1model/int.p4`, driven over P4Runtime. Its links have no rate, delay or loss, and it measures in modes `md`, `mx` and `postcard`.
+        pub(crate) kind: SwitchKind = SwitchKind::Hopwise,
         /// Its node id in reports. Not set: 1 for the first switch, 2 for the second, …
         pub(crate) node: Option<u32> = None,
         /// Overrides the file's `[[watch]]`; a lab without a manager.
@@ -74,6 +78,16 @@ section! {
         /// switches that update the checksum, and hosts receive no packet with INT that passed it. A lab without a manager, which gives all
         /// switches the same encoding.
         pub(crate) l4_checksum: Option<String> = None,
+    }
+}
+
+choice! {
+    /// What a switch is.
+    pub(crate) enum SwitchKind("\"hopwise\" or \"bmv2\"") {
+        /// The switch of this program.
+        Hopwise = "hopwise",
+        /// BMv2 with our INT program.
+        Bmv2 = "bmv2",
     }
 }
 

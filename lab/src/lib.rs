@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bmv2;
 mod capture;
 mod command;
 mod conditions;

@@ -112,6 +112,7 @@ impl Builder<'_, '_> {
             .collect();
         let topology = Topology { name: file.name.clone(), hosts: hosts?, switches, links, file };
         self.connected(&topology);
+        self.bmv2(&topology);
         self.switches(&topology);
         self.manager(&topology);
         self.aggregator(&topology);
@@ -431,12 +432,43 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// Checks that switches of kind `bmv2` can do what the file asks for.
+    fn bmv2(&mut self, topology: &Topology) {
+        for index in (0..topology.switches.len()).filter(|index| topology.is_bmv2(*index)) {
+            if let Some(key) = managed::unmanaged_by(&topology.file) {
+                let message = format!(
+                    "a manager drives switches of this kind, and `{key}` leaves it out; remove one of the two"
+                );
+                self.refuse(&["switches", &index.to_string(), "kind"], message);
+            }
+        }
+        let is_bmv2 = |end: &Node| matches!(end, Node::Switch(index) if topology.is_bmv2(*index));
+        for (index, link) in topology.links.iter().enumerate() {
+            let Some(end) = link.ends.iter().find(|end| is_bmv2(end)) else { continue };
+            for key in ["rate", "depth", "delay", "loss"] {
+                let (index, path) = (index.to_string(), ["links", "", key]);
+                let path = [path[0], &index, path[2]];
+                if is_written(self.root, &path) {
+                    let name = topology.name_of(*end);
+                    self.refuse(
+                        &path,
+                        format!(
+                            "`{name}` is of kind \"bmv2\", which sends packets as they come; remove `{key}`"
+                        ),
+                    );
+                }
+            }
+        }
+    }
+
     /// Checks that every switch's configuration is valid.
     fn switches(&mut self, topology: &Topology) {
         if !self.reader.has_no_problems() {
             return;
         }
-        for (index, switch) in topology.switches.iter().enumerate() {
+        for (index, switch) in
+            topology.switches.iter().enumerate().filter(|(index, _)| !topology.is_bmv2(*index))
+        {
             let file = format!("{}.toml", switch.name);
             let config = configs::switch(topology, index, &Conditions::default());
             let Err(error) = self.program.check(&config, &file) else { continue };

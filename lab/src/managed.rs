@@ -4,6 +4,7 @@ use std::path::Path;
 
 use settings::setting::Shown;
 
+use crate::bmv2;
 use crate::file::{LabFile, Verbatim};
 use crate::plan::{SWITCH_API, namespace};
 use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
@@ -76,7 +77,13 @@ pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>,
     let collector = table([("address", plain(reports))]);
     set_at(settings, &["manager", "collectors"], Shown::List(vec![collector]));
     set_at(settings, &["manager", "namespace"], plain(namespace(&topology.name, "{device}")));
-    default_at(settings, &["manager", "clocks"], plain("synchronised"));
+    if !topology.has_bmv2() {
+        default_at(settings, &["manager", "clocks"], plain("synchronised"));
+    }
+    for (index, switch) in topology.switches.iter().enumerate().filter(|(index, _)| topology.is_bmv2(*index))
+    {
+        set_at(settings, &["manager", "p4runtime", &switch.name], bmv2::settings(topology, index));
+    }
     default_at(settings, &["manager", "calm"], plain("100ms"));
     let state = dir.join("manager.sqlite");
     default_at(settings, &["manager", "state"], plain(state.to_string_lossy()));
@@ -93,13 +100,13 @@ pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>,
 
 /// The network, as the manager reads it.
 fn inventory(topology: &Topology) -> Shown {
-    let devices = topology.switches.iter().map(|switch| {
-        table([
-            ("name", plain(switch.name.as_str())),
-            ("node", plain(switch.node)),
-            ("address", plain(SWITCH_API)),
-            ("ports", plain(switch.ports.len())),
-        ])
+    let devices = topology.switches.iter().enumerate().map(|(index, switch)| {
+        let is_bmv2 = topology.is_bmv2(index);
+        let mut keys = vec![entry("name", plain(switch.name.as_str())), entry("node", plain(switch.node))];
+        keys.extend(is_bmv2.then(|| entry("driver", plain("p4runtime"))));
+        let address = if is_bmv2 { bmv2::P4RUNTIME } else { SWITCH_API };
+        keys.extend([entry("address", plain(address)), entry("ports", plain(switch.ports.len()))]);
+        Shown::Table(keys)
     });
     let ports = || {
         let all = topology.switches.iter();

@@ -75,6 +75,9 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     for node in topology.nodes().filter(|node| matches!(node, Node::Switch(_))) {
         // The kernel must not process the packets that a switch forwards.
         steps.push(Step::Setting(of(node), "ipv6/conf/default/disable_ipv6", "1"));
+        if is_bmv2(topology, node) {
+            steps.push(Step::Setting(of(node), "ipv4/ip_forward", "0"));
+        }
     }
     for link in &topology.links {
         link_steps(topology, link, &mut steps);
@@ -122,6 +125,7 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
                 &name,
                 &["route", "add", "default", "via", GATEWAYS[0], "dev", interface, "onlink"],
             ));
+            steps.extend(neighbour(topology, link, GATEWAYS[0]).map(|words| ip(&name, &words)));
             continue;
         };
         steps.push(ip(&name, &["address", "add", &written, "dev", interface, "nodad"]));
@@ -129,7 +133,26 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
             &name,
             &["-6", "route", "add", "default", "via", GATEWAYS[1], "dev", interface, "onlink"],
         ));
+        steps.extend(neighbour(topology, link, GATEWAYS[1]).map(|words| ip(&name, &words)));
     }
+}
+
+fn is_bmv2(topology: &Topology, node: Node) -> bool {
+    matches!(node, Node::Switch(index) if topology.is_bmv2(index))
+}
+
+/// The MAC address of a host's gateway, where the switch answers no request for it.
+fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Option<Vec<String>> {
+    let end = link.ends.iter().position(|end| is_bmv2(topology, *end))?;
+    let (address, interface) = (mac(topology, link, end), link.interfaces[1 - end].as_str());
+    let family = if gateway.contains(':') { "-6" } else { "-4" };
+    let words = [family, "neigh", "add", gateway, "lladdr", &address, "nud", "permanent", "dev", interface];
+    Some(words.map(str::to_owned).into())
+}
+
+/// The MAC address of an end of a management link to a switch of kind `bmv2`, whose program writes it into reports.
+pub(crate) fn management_mac(switch: usize, at_switch: bool) -> String {
+    format!("02:6d:00:00:{:02x}:{:02x}", if at_switch { 1 } else { 2 }, switch + 1)
 }
 
 /// A dedicated link from a switch to the collector.
@@ -157,20 +180,25 @@ fn management_steps(topology: &Topology, switch: usize, steps: &mut Vec<Step>) {
         "netns",
         &management,
     ];
-    steps.push(Step::Ip(None, words.into_iter().map(str::to_owned).collect()));
+    let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    if topology.is_bmv2(switch) {
+        words.extend(["address".to_owned(), management_mac(switch, false)]);
+        words.splice(5..5, ["address".to_owned(), management_mac(switch, true)]);
+    }
+    steps.push(Step::Ip(None, words));
     for (namespace, interface, address) in ends {
         steps.push(ip(namespace, &[&["address", "add"][..], &address, &["dev", interface]].concat()));
         steps.push(ip(namespace, &["link", "set", interface, "up"]));
     }
 }
 
-fn ip(namespace: &str, words: &[&str]) -> Step {
-    Step::Ip(Some(namespace.to_owned()), words.iter().map(|word| (*word).to_owned()).collect())
+fn ip(namespace: &str, words: &[impl AsRef<str>]) -> Step {
+    Step::Ip(Some(namespace.to_owned()), words.iter().map(|word| word.as_ref().to_owned()).collect())
 }
 
 /// A MAC address that identifies the node: `02:68:…` (h) for a host, `02:73:…` (s) for a switch; the last two bytes are the
 /// number of the node, from 1, and of the port.
-fn mac(topology: &Topology, link: &Link, end: usize) -> String {
+pub(crate) fn mac(topology: &Topology, link: &Link, end: usize) -> String {
     let (kind, index, port) = match link.ends[end] {
         Node::Host(index) => (0x68, index, 1),
         Node::Switch(index) => {

@@ -1,9 +1,11 @@
 //! A running lab, and API requests to its processes: the collector in this network namespace, each switch in the switch's namespace.
 
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::bmv2;
 use super::configs::TRANSLATOR_API;
 use super::managed;
 use super::plan::{MANAGEMENT, SWITCH_API, namespace};
@@ -76,6 +78,14 @@ impl Lab {
     /// # Errors
     /// It does not answer.
     pub(crate) fn switch(&self, index: usize) -> Result<Value, CliError> {
+        if self.topology.is_bmv2(index) {
+            // It says nothing of itself to others than the manager.
+            let connect = || {
+                let failed = |error| CliError::new(format!("{}: {error}", bmv2::P4RUNTIME));
+                TcpStream::connect(bmv2::P4RUNTIME).map(|_| json!({ "kind": "bmv2" })).map_err(failed)
+            };
+            return self.ask(&self.topology.switches[index].name, connect);
+        }
         self.ask(&self.topology.switches[index].name, || self.program.get(SWITCH_API, "/switch"))
     }
 
@@ -118,7 +128,9 @@ impl Lab {
     pub(crate) fn apply(&self) -> Result<(), CliError> {
         let conditions = &self.state.conditions;
         let mut files = Vec::new();
-        for (index, switch) in self.topology.switches.iter().enumerate() {
+        let configured = |index: &usize| !self.topology.is_bmv2(*index);
+        for index in (0..self.topology.switches.len()).filter(configured) {
+            let switch = &self.topology.switches[index];
             let text = super::configs::switch(&self.topology, index, conditions);
             let name = format!("{}.toml", switch.name);
             self.program.check(&text, &name).map_err(CliError::new)?;
@@ -135,7 +147,7 @@ impl Lab {
             self.directory.write(&name, text.as_bytes())?;
         }
         self.directory.save(&self.state)?;
-        for index in 0..self.topology.switches.len() {
+        for index in (0..self.topology.switches.len()).filter(configured) {
             self.post(index, "/config/reload")?;
         }
         if managed {
@@ -226,8 +238,6 @@ fn awaited(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use nic::process::{Process, Signal};
 use terminal::CliError;
 
+use crate::bmv2;
 use crate::down;
 use crate::managed;
 use crate::remote::Lab;
@@ -34,7 +35,11 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         CliError::new(format!("there is no switch `{switch}`; there are {}", all.join(", ")))
     })?;
     let file = lab.directory.file(&format!("{switch}.toml")).to_string_lossy().into_owned();
-    let is_switch = |process: &Process| process.command().contains(&file);
+    let (is_bmv2, namespace) = (lab.topology.is_bmv2(index), lab.namespace(switch));
+    let is_switch = |process: &Process| match is_bmv2 {
+        true => bmv2::is_run_of(&process.command()) && process.is_in(&namespace),
+        false => process.command().contains(&file),
+    };
     for process in down::processes(&lab.directory)?.into_iter().filter(is_switch) {
         let failed = |error| CliError::new(format!("cannot end process {}: {error}; use sudo", process.id()));
         process.signal(Signal::Kill).map_err(failed)?;
@@ -44,7 +49,7 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
     }
     std::thread::sleep(pause);
     let begun = Instant::now();
-    let mut child = StartedProcess::new(&lab.directory, switch, Some(&lab.namespace(switch)))?;
+    let mut child = StartedProcess::switch(&lab.directory, &lab.topology, index)?;
     while let Err(error) = lab.switch(index) {
         child.is_running()?;
         if begun.elapsed() > TIMEOUT {
@@ -62,7 +67,7 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         Ok::<_, CliError>(rules.iter().any(|rule| rule["kind"] == "forwarding"))
     };
     // The switch itself says so: the manager may not know yet that it was away.
-    while !forwards(lab)? {
+    while !is_bmv2 && !forwards(lab)? {
         if begun.elapsed() > TIMEOUT {
             return Err(CliError::new(format!(
                 "{switch} has no rules yet; `hopwise device show {switch}` says why"

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use terminal::CliError;
 
-use crate::file::{Address, LabFile, LinkSettings};
+use crate::file::{Address, LabFile, LinkSettings, SwitchKind};
 
 /// A host or a switch, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -86,6 +86,16 @@ impl Host {
 }
 
 impl Topology {
+    /// Whether a switch is of kind `bmv2`.
+    pub(crate) fn is_bmv2(&self, switch: usize) -> bool {
+        self.file.switches.get(switch).is_some_and(|switch| switch.kind == SwitchKind::Bmv2)
+    }
+
+    /// Whether one is.
+    pub(crate) fn has_bmv2(&self) -> bool {
+        (0..self.switches.len()).any(|switch| self.is_bmv2(switch))
+    }
+
     /// The name of a node.
     pub(crate) fn name_of(&self, node: Node) -> &str {
         match node {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::bmv2;
 use super::conditions::Conditions;
 use super::configs;
 use super::down::{self, ip};
@@ -40,6 +41,9 @@ pub(crate) fn up(
 ) -> Result<Lab, CliError> {
     let topology = load::load(file, program)?;
     check_requirements()?;
+    if topology.has_bmv2() {
+        bmv2::program(&topology)?;
+    }
     let directory = Directory::of(&topology.name);
     if !state::namespaces(&topology.name).is_empty() {
         return Err(state::exists(&topology.name));
@@ -82,7 +86,8 @@ fn make(
         .map_err(|error| CliError::io(format!("cannot read {}", file.display()), error, "try again"))?;
     directory.write(TOPOLOGY, &text)?;
     directory.write(COLLECTOR_FILE, settings.as_bytes())?;
-    for (index, switch) in topology.switches.iter().enumerate() {
+    for (index, switch) in topology.switches.iter().enumerate().filter(|(index, _)| !topology.is_bmv2(*index))
+    {
         directory.write(
             &format!("{}.toml", switch.name),
             configs::switch(topology, index, &Conditions::default()).as_bytes(),
@@ -98,9 +103,8 @@ fn make(
         execute(&step)?;
     }
     let mut children = vec![StartedProcess::new(directory, "collector", None)?];
-    for switch in &topology.switches {
-        let inside = namespace(&topology.name, &switch.name);
-        children.push(StartedProcess::new(directory, &switch.name, Some(&inside))?);
+    for index in 0..topology.switches.len() {
+        children.push(StartedProcess::switch(directory, topology, index)?);
     }
     if topology.file.aggregator.is_some() {
         let inside = namespace(&topology.name, MANAGEMENT);
@@ -200,11 +204,36 @@ impl StartedProcess {
             CliError::io(format!("cannot start {name}"), error, "check that this program's file still exists")
         };
         let program = std::env::current_exe().map_err(failed)?;
+        let file = directory.file(&format!("{name}.toml")).to_string_lossy().into_owned();
+        Self::run((&program, &["run".to_owned(), "-c".to_owned(), file]), directory, name, inside)
+    }
+
+    /// Starts a switch in its namespace.
+    pub(crate) fn switch(directory: &Directory, topology: &Topology, index: usize) -> Result<Self, CliError> {
+        let name = &topology.switches[index].name;
+        let inside = namespace(&topology.name, name);
+        if !topology.is_bmv2(index) {
+            return Self::new(directory, name, Some(&inside));
+        }
+        let program = bmv2::program(topology)?;
+        Self::run((&program, &bmv2::words(topology, index)), directory, name, Some(&inside))
+    }
+
+    /// Starts a program with its arguments.
+    fn run(
+        (program, words): (&Path, &[String]),
+        directory: &Directory,
+        name: &str,
+        inside: Option<&str>,
+    ) -> Result<Self, CliError> {
+        let failed = |error| {
+            CliError::io(format!("cannot start {name}"), error, "check that this program's file still exists")
+        };
         let log = directory.file(&format!("{name}.log"));
         let output = fs::File::options().create(true).append(true).open(&log).map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;
         let mut command = Command::new(program);
-        command.arg("run").arg("-c").arg(directory.file(&format!("{name}.toml")));
+        command.args(words);
         // A separate process group: Ctrl-C in the terminal does not end it.
         command.stdin(Stdio::null()).stdout(output).stderr(errors).current_dir("/").process_group(0);
         let child = match inside {

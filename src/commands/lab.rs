@@ -93,6 +93,7 @@ mod tests {
             include_str!("../../examples/lab/three-switches.toml"),
             include_str!("../../examples/lab/leaf-spine.toml"),
             include_str!("../../examples/lab/dta.toml"),
+            include_str!("../../examples/lab/three-bmv2.toml"),
         ] {
             assert_eq!(parse(text), Ok(()));
         }

@@ -73,8 +73,14 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
         (format!("exec {a} -- ping -c 3 {ping}"), "through the switches; the hosts see no INT"),
         (format!("traffic flow {a} {b} --rate 20Mbit/s --for 30"), "see its path: Topology, Flow"),
         (format!("traffic burst {a} {b} --packets 300"), "see the queue: Events"),
-        ("mode sf".to_owned(), "one record per packet; also md, md10, mx, postcard"),
-        (format!("fault loss {link} 2%"), "undo: hopwise lab fault clear"),
+        match topology.has_bmv2() {
+            true => ("mode mx".to_owned(), "each switch reports its own record; also md, postcard"),
+            false => ("mode sf".to_owned(), "one record per packet; also md, md10, mx, postcard"),
+        },
+        match topology.switches.first().filter(|_| topology.has_bmv2()) {
+            Some(switch) => (format!("fault restart {}", switch.name), "the manager fills it again"),
+            None => (format!("fault loss {link} 2%"), "undo: hopwise lab fault clear"),
+        },
         (format!("capture {link} lab.pcap"), "packets of the link, for Wireshark"),
         ("down".to_owned(), "remove everything"),
     ]
