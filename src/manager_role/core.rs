@@ -218,17 +218,7 @@ impl Core {
             core.drivers.insert(device.node, driver);
         }
         core.manager.set_inventory(core.inventory.clone(), now);
-        for (name, kept) in core.journal.intents().map_err(broken)? {
-            match intents::read(&kept.body, core.asking.collects(), now) {
-                Ok(intent) => core.hold(Held { intent, kept, origin: Origin::Api }, now),
-                // It has ended while the program did not run, or another version wrote it.
-                Err(error) => {
-                    tracing::warn!(intent = name, error, "an intent is dropped");
-                    core.journal.forget(&name).map_err(broken)?;
-                    core.note(now, "manager", "end", &name, &error);
-                }
-            }
-        }
+        core.restore(now).map_err(broken)?;
         core.set_file(all, now);
         if settings.standby {
             let tells = |driver: &&Driver| matches!(driver, Driver::Hopwise(_));
@@ -242,6 +232,22 @@ impl Core {
             core.manager.set_term(Some(term), now);
         }
         Ok(core)
+    }
+
+    /// Takes over the intents of the journal.
+    fn restore(&mut self, now: u64) -> Result<(), rusqlite::Error> {
+        for (name, kept) in self.journal.intents()? {
+            match intents::read(&kept.body, self.asking.collects(), now) {
+                Ok(intent) => self.hold(Held { intent, kept, origin: Origin::Api }, now),
+                // It has ended while the program did not run, or another version wrote it.
+                Err(error) => {
+                    tracing::warn!(intent = name, error, "an intent is dropped");
+                    self.journal.forget(&name)?;
+                    self.note(now, "manager", "end", &name, &error);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What is known of the network.
