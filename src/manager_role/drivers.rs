@@ -10,6 +10,7 @@ use manager::{
 };
 
 use p4runtime::client::Connector;
+use tokio::time;
 
 use super::{Local, ToDevice, hopwise, namespaces::Namespaces};
 use crate::{config::manager::ManagerSettings, tls};
@@ -137,7 +138,7 @@ impl Driver {
                 driver.via = namespaces.of(settings, &device.name).map(|inside| {
                     Connector::new(move |address| {
                         let inside = inside.clone();
-                        Box::pin(async move { inside.connect(&address, CONNECT).await })
+                        Box::pin(async move { time::timeout(CONNECT, inside.connect(&address)).await? })
                     })
                 });
                 let settings = driver;
