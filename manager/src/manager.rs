@@ -243,6 +243,17 @@ impl Manager {
         Plan::between(&self.approved, self.compiler.desired())
     }
 
+    /// Whether changes wait for a person who approves them.
+    pub fn is_manual(&self) -> bool {
+        self.settings.apply == ApplyMode::Manual
+    }
+
+    /// Whether one of these devices has changes that wait for a person.
+    pub fn needs_approval(&self, nodes: &std::collections::BTreeSet<NodeId>) -> bool {
+        let desired = self.compiler.desired();
+        self.is_manual() && nodes.iter().any(|node| desired.get(node) != self.approved.get(node))
+    }
+
     /// Approves the plan.
     pub fn apply(&mut self, now: u64) {
         self.changed = None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
-    http::{HeaderMap, header},
+    http::{HeaderMap, HeaderName, header},
 };
 use serde_json::Value;
 
@@ -46,13 +46,11 @@ pub(crate) async fn put(
     body: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<IntentView>, Refusal> {
     params.only(&[])?;
-    let header =
-        |name| headers.get(name).and_then(|value| value.to_str().ok()).map(|etag| etag.trim_matches('"'));
     let wanted = Wanted {
         body: json(body)?,
         by,
-        if_match: header(header::IF_MATCH).map(str::to_owned),
-        is_new: header(header::IF_NONE_MATCH) == Some("*"),
+        if_match: etag(&headers, header::IF_MATCH),
+        is_new: etag(&headers, header::IF_NONE_MATCH).as_deref() == Some("*"),
     };
     change(&context, |core, now| core.put(wanted, now)).await
 }
@@ -87,9 +85,14 @@ pub(crate) async fn remove(
     Segment(name): Segment,
     params: Params,
     Requester(by): Requester,
+    headers: HeaderMap,
 ) -> Result<Json<IntentsView>, Refusal> {
     params.only(&[])?;
-    change(&context, move |core, now| core.remove(&name, &by, now).map(|()| core.intents(now))).await
+    let if_match = etag(&headers, header::IF_MATCH);
+    change(&context, move |core, now| {
+        core.remove((&name, if_match.as_deref()), &by, now).map(|()| core.intents(now))
+    })
+    .await
 }
 
 /// All devices.
@@ -169,6 +172,11 @@ pub(crate) async fn history(
     ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
 }
 
+/// A version in a header, without its quotation marks.
+fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(|etag| etag.trim_matches('"').to_owned())
+}
+
 async fn ask<T: Send + 'static>(
     context: &Context,
     question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
@@ -196,7 +204,7 @@ impl From<Error> for Refusal {
             Error::Unknown(message) => Self::not_found(message),
             Error::Conflict(message) => Self::conflict(message),
             Error::NotSaved(message) => Self::unavailable(message),
-            Error::Stale => Self::stale("the intent has another version by now; read it again"),
+            Error::Stale(message) => Self::stale(message),
         }
     }
 }

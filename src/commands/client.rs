@@ -32,6 +32,16 @@ struct Request<'a> {
     path: &'a str,
     accept: &'a str,
     body: Option<&'a str>,
+    condition: Option<&'a Condition>,
+}
+
+/// Under which condition a request is executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// There is none yet.
+    IsNew,
+    /// It has this version.
+    Has(String),
 }
 
 /// Why a request failed.
@@ -139,7 +149,8 @@ impl Client {
 
     /// The JSON response to `GET {path}`, below the path of the API.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
-        let request = Request { method: "GET", path, accept: "application/json", body: None };
+        let request =
+            Request { method: "GET", path, accept: "application/json", body: None, condition: None };
         let start = Instant::now();
         loop {
             match self.json(request) {
@@ -152,8 +163,19 @@ impl Client {
 
     /// The JSON response to `METHOD /api/v1{path}` with `body`; null when it is empty.
     pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
+        self.send_if(None, method, path, body)
+    }
+
+    /// As [`Client::send`], under a condition.
+    pub(crate) fn send_if(
+        &self,
+        condition: Option<&Condition>,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
         let body = body.to_string();
-        self.json(Request { method, path, accept: "application/json", body: Some(&body) })
+        self.json(Request { method, path, accept: "application/json", body: Some(&body), condition })
     }
 
     fn json(&self, request: Request<'_>) -> Result<Value, Error> {
@@ -173,12 +195,13 @@ impl Client {
 
     /// The stream of server-sent events at `/api/v1{path}`.
     pub(crate) fn stream(&self, path: &str) -> Result<Stream, Error> {
-        let request = Request { method: "GET", path, accept: "text/event-stream", body: None };
+        let request =
+            Request { method: "GET", path, accept: "text/event-stream", body: None, condition: None };
         Ok(Stream { body: self.request(request, Some(SILENCE))? })
     }
 
     fn request(&self, request: Request<'_>, timeout: Option<Duration>) -> Result<Body, Error> {
-        let Request { method, path, accept, body } = request;
+        let Request { method, path, accept, body, condition } = request;
         let mut connection = self.connect().map_err(|source| self.unreachable(source))?;
         let mut head = format!(
             "{method} {}{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
@@ -189,6 +212,11 @@ impl Client {
         }
         if method != "GET" {
             head.push_str(&format!("X-Requested-By: {}\r\n", requester()));
+        }
+        match condition {
+            None => {}
+            Some(Condition::IsNew) => head.push_str("If-None-Match: *\r\n"),
+            Some(Condition::Has(etag)) => head.push_str(&format!("If-Match: \"{etag}\"\r\n")),
         }
         if let Some(body) = body {
             head.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));

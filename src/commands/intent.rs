@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use settings::{read, setting::Setting};
 
 use super::{
-    client::{Client, escape},
+    client::{Client, Condition, Error as ClientError, escape},
     remote::Api,
 };
 use crate::manager_role::view::{DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView};
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// Add an intent, or replace the one of its name
+    /// Add an intent
     Add(Add),
     /// Show what adding an intent would change; without arguments, the changes that wait
     Plan(Plan),
@@ -100,6 +100,10 @@ struct Add {
     /// Add the intents of a TOML file
     #[arg(long, value_name = "FILE", conflicts_with = "name", required_unless_present = "name")]
     file: Option<PathBuf>,
+
+    /// Replace the intent of this name, if there is one; without it, that is refused
+    #[arg(long)]
+    replace: bool,
 
     /// Seconds to wait until reports arrive; 0: do not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -332,7 +336,13 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     };
     let mut added: Vec<IntentView> = Vec::new();
     for body in &bodies {
-        added.push(read_as(client, client.send("PUT", "/intents", body)?)?);
+        let put = condition(client, body, args.replace)
+            .and_then(|condition| client.send_if(Some(&condition), "PUT", "/intents", body));
+        let put = put.map_err(|error| match added.len() {
+            0 => CliError::from(error),
+            before => CliError::new(format!("{error}; {before} of the file before it were added")),
+        })?;
+        added.push(read_as(client, put)?);
     }
     let shown = !args.json && Terminal::stderr().interactive;
     progress::wait(client, &mut added, Duration::from_secs(args.wait), shown)?;
@@ -344,6 +354,20 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     let installed = |intent: &IntentView| progress::works(intent) || intent.state == "installed";
     let good = args.wait == 0 || added.iter().all(installed);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// That an intent is new; or, to replace it, that it is the version that there is now.
+fn condition(client: &Client, body: &Value, replace: bool) -> Result<Condition, ClientError> {
+    let name = body.get("name").and_then(Value::as_str).filter(|_| replace);
+    let Some(name) = name else { return Ok(Condition::IsNew) };
+    match client.get(&format!("/intents/{}", escape(name))) {
+        Ok(intent) => Ok(match intent.get("etag").and_then(Value::as_str) {
+            Some(etag) => Condition::Has(etag.to_owned()),
+            None => Condition::IsNew,
+        }),
+        Err(ClientError::Refused { status: 404, .. }) => Ok(Condition::IsNew),
+        Err(error) => Err(error),
+    }
 }
 
 fn read_as<T: serde::de::DeserializeOwned>(client: &Client, value: Value) -> Result<T, CliError> {

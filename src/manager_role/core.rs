@@ -137,7 +137,7 @@ pub(crate) enum Error {
     /// Something else decides it.
     Conflict(String),
     /// It has another version.
-    Stale,
+    Stale(String),
     /// It cannot be saved.
     NotSaved(String),
 }

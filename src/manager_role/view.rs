@@ -254,6 +254,12 @@ pub(crate) struct DomainView {
     /// Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …` accepts one.
     #[serde(default)]
     pub(crate) suggestions: Vec<String>,
+    /// Changes wait for a person (`[manager] apply = "manual"`), else only until the network is calm.
+    #[serde(default)]
+    pub(crate) manual: bool,
+    /// Changes that wait, as the text of `/plan`; empty: none.
+    #[serde(default)]
+    pub(crate) waits: String,
 }
 
 /// The history, newest first.

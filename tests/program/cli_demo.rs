@@ -167,6 +167,17 @@ fn the_progress_of_an_intent_is_streamed() {
     let kinds: std::collections::BTreeSet<_> = seen.iter().map(|(kind, ..)| kind.as_str().unwrap()).collect();
     // A device may have everything before its state is compared again.
     assert!(["history", "intent"].iter().all(|kind| kinds.contains(kind)), "{seen:?}");
+    // A name that is taken is replaced only if that is said.
+    let again = hopwise(add);
+    assert!(
+        again.code != Some(0) && again.stderr.contains("there is an intent `all` already"),
+        "{}",
+        again.stderr
+    );
+    let before = demo.get("/api/v1/intents/all")["etag"].clone();
+    let replaced = hopwise(add.iter().chain(&["--replace", "--wait", "0"]));
+    assert_eq!(replaced.code, Some(0), "{}", replaced.stderr);
+    assert_ne!(demo.get("/api/v1/intents/all")["etag"], before);
     hopwise(["intent", "rm", "all", "--api", &demo.api]);
     while of(&next()) != (json!("removed"), json!("all")) {}
     assert_eq!(demo.interrupt().0, Some(0));

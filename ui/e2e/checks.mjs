@@ -386,6 +386,54 @@ export async function readOnly(page, base) {
   await page.getByRole('button', { name: 'Clear' }).click();
 }
 
+const INTENT = '.panel[aria-label="Intent"]';
+const WAITING = '.panel[aria-label="Changes that wait for approval"]';
+
+/** A plan waits for a person, who sees and applies it; no intent is replaced that is not the one that was looked at. */
+export async function approval(page, base, manager) {
+  await open(page, base, 'intents');
+  await until(
+    page,
+    WAITING,
+    (text) => /1 watchlist entry added/.test(text) && /leaf1/.test(text),
+    'the plan',
+  );
+  await until(page, INTENTS, (text) => /web.*waits for approval/.test(text), 'the intent');
+  await page.getByRole('button', { name: 'Apply changes' }).click();
+  await page.locator(WAITING).waitFor({ ...WAIT, state: 'hidden' });
+  await until(page, INTENTS, (text) => /webinstalled/.test(text), 'the intent is installed');
+  const answer = `${FORM} .answer`;
+  const apply = page.getByRole('button', { name: 'Apply', exact: true });
+  const name = page.locator(`${FORM} [data-key="name"]`);
+  await name.fill('web');
+  await apply.click();
+  await until(page, answer, (text) => /there is an intent `web` already/.test(text), 'a name that is taken');
+  const edit = async () => {
+    await page.locator(`${INTENTS} tr`, { hasText: 'web' }).click();
+    await page.getByRole('button', { name: 'Edit' }).click();
+    assert.equal(await name.inputValue(), 'web');
+  };
+  await edit();
+  assert.equal(
+    await page.locator(`${FORM} [data-key="dport"]`).inputValue(),
+    '443',
+    'the form has the intent',
+  );
+  manager.put({ name: 'web', match: { dport: ['444'] }, watch: ['hop_latency'] }, 'bob');
+  await apply.click();
+  await until(page, answer, (text) => /was replaced by bob meanwhile/.test(text), 'another version');
+  await until(page, `${INTENT} .facts`, (text) => /dport 444/.test(text), 'what there is now');
+  await edit();
+  await page.locator(`${FORM} [data-key="dport"]`).fill('445');
+  await apply.click();
+  await until(page, answer, (text) => /^web is changed/.test(text), 'the change');
+  assert.deepEqual(manager.intents.get('web').intent.match, { dport: ['445'] });
+  // An intent that says more than the form can is not edited by it.
+  manager.put({ name: 'web', match: { dscp: [10] }, watch: ['hop_latency'] }, 'bob');
+  await until(page, `${INTENT} .facts`, (text) => /dscp 10/.test(text), 'the DSCP');
+  assert.ok(await page.getByRole('button', { name: 'Edit' }).isDisabled(), 'Edit is disabled');
+}
+
 const RULES = '.panel[aria-label="Rules"] .rules';
 
 export async function devices(page, base) {

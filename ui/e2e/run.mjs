@@ -108,6 +108,11 @@ async function special() {
     const empty = await start({ empty: true });
     await check('an empty system says how to begin', () => checks.explainsEmpty(page, empty.url));
     empty.close();
+    const managed = await start({ managed: true });
+    await check('changes wait for approval, and no intent is replaced unseen', () =>
+      checks.approval(page, managed.url, managed.manager),
+    );
+    managed.close();
     const locked = await start({ token: 'secret' });
     await check('the page requests a token', () => checks.requestsToken(page, locked.url, 'secret'));
     await check('a server that goes away is said', async () => {

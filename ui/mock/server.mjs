@@ -1,5 +1,5 @@
 // The API with made-up data, and the built pages with the program's content policy. For development and the browser test.
-//   node mock/server.mjs [--port 8179] [--empty] [--token SECRET]
+//   node mock/server.mjs [--port 8179] [--empty] [--manager] [--token SECRET]
 import { createReadStream, existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import * as answers from './answers.mjs';
 import { dta } from './dta.mjs';
 import { Fabric } from './fabric.mjs';
+import { Manager } from './manager.mjs';
 import { answer } from './sql.mjs';
 
 const DIST = fileURLToPath(new URL('../dist', import.meta.url));
@@ -15,12 +16,15 @@ const POLICY =
   "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 
-/** Starts it; resolves to `{ url, fabric, close }`. Port 0 selects a free one. */
-export function start({ port = 0, empty = false, token = '' } = {}) {
+/** Starts it; resolves to `{ url, fabric, manager, close }`. Port 0 selects a free one. */
+export function start({ port = 0, empty = false, token = '', managed = false } = {}) {
+  const manager = managed ? new Manager() : null;
   const fabric = new Fabric(Math.floor(Date.now() / 1000) - 900);
   if (!empty) for (let i = 0; i < 900; i += 1) fabric.step();
   const timer = empty ? undefined : setInterval(() => fabric.step(), 1000);
-  const server = createServer((request, response) => serve({ fabric, empty, token }, request, response));
+  const server = createServer((request, response) =>
+    serve({ fabric, empty, token, manager }, request, response),
+  );
   return new Promise((resolve) => {
     server.listen(port, '127.0.0.1', () => {
       const close = () => {
@@ -28,7 +32,7 @@ export function start({ port = 0, empty = false, token = '' } = {}) {
         server.closeAllConnections();
         server.close();
       };
-      resolve({ url: `http://127.0.0.1:${server.address().port}/`, fabric, close });
+      resolve({ url: `http://127.0.0.1:${server.address().port}/`, fabric, manager, close });
     });
   });
 }
@@ -45,8 +49,20 @@ function serve(state, request, response) {
   if (path === 'events/stream') return serveStream(state, url.searchParams, request, response);
   if (path === 'query') return serveQuery(state, request, response);
   const found = read(state, path, url.searchParams);
-  if (found === null) return json(response, 404, { error: `nothing is at ${url.pathname}` });
-  json(response, 200, found);
+  if (found !== null) return json(response, 200, found);
+  const missing = () => json(response, 404, { error: `nothing is at ${url.pathname}` });
+  if (state.manager === null) return missing();
+  withBody(request, (body) => {
+    const answer = state.manager.answer(request.method, path, request.headers, body);
+    return answer === null ? missing() : json(response, ...answer);
+  });
+}
+
+/** Calls `then` with the body of a request, read as JSON. */
+function withBody(request, then) {
+  let body = '';
+  request.on('data', (chunk) => (body += chunk));
+  request.on('end', () => then(JSON.parse(body || '{}')));
 }
 
 function read({ fabric, empty }, path, query) {
@@ -80,10 +96,7 @@ function serveStream({ fabric }, query, request, response) {
 }
 
 function serveQuery({ fabric }, request, response) {
-  let body = '';
-  request.on('data', (chunk) => (body += chunk));
-  request.on('end', () => {
-    const { sql = '' } = JSON.parse(body || '{}');
+  withBody(request, ({ sql = '' }) => {
     const result = answer(fabric, sql);
     json(response, result.error ? 400 : 200, result);
   });
@@ -107,6 +120,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     return at < 0 ? otherwise : process.argv[at + 1];
   };
   const port = Number(option('--port', '8179'));
-  const mock = await start({ port, empty: process.argv.includes('--empty'), token: option('--token', '') });
+  const [empty, managed] = ['--empty', '--manager'].map((name) => process.argv.includes(name));
+  const mock = await start({ port, empty, managed, token: option('--token', '') });
   console.log(`mock of hopwise on ${mock.url}`);
 }

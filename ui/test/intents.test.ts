@@ -3,10 +3,12 @@ import { test } from 'node:test';
 import type { Device, Plan } from '../src/api/manager';
 import {
   choices,
+  condition,
   costRows,
   deviceRows,
   drillDownRows,
   EMPTY,
+  fromIntent,
   fromKept,
   fromQuery,
   gets,
@@ -153,4 +155,42 @@ test('a neighbour that is no link says why', () => {
   const note = 'the other end does not hear this device';
   assert.equal(neighbourText({ ...neighbour, note }), `leaf2 swp3: ${note}`);
   assert.equal(neighbourText(null), '–');
+});
+
+test('an intent is edited as it is, and replaces only the version that was read', () => {
+  const intent = {
+    name: 'web',
+    watch: ['hop_latency', 'queue_occupancy'],
+    match: { dst: '10.0.0.0/8', dport: ['443', '8000-8999'] },
+    mode: 'auto',
+    tell: {
+      filter: 'per_hop',
+      thresholds: { hop_latency: '20us' },
+      rule: 'hops > 2',
+      then: { watch: ['queue_occupancy'], match: 'this path', for: '1m' },
+    },
+    at: { edges: ['leaf*'] },
+    budget: '1000 reports/s',
+    until: '2026-11-25T00:00:00Z',
+    priority: 7,
+  };
+  const draft = fromIntent({ name: 'web', etag: '2a', intent });
+  assert.ok(draft);
+  const { mode: _, ...rest } = intent;
+  const match = { dst: ['10.0.0.0/8'], dport: ['443', '8000-8999'] };
+  assert.deepEqual(toIntent(draft), { ...rest, match });
+  assert.deepEqual(condition(draft), { etag: '2a' });
+  // Under another name it is another intent.
+  assert.equal(condition({ ...draft, name: 'web2' }), 'new');
+  assert.equal(condition(EMPTY), 'new');
+  // What the form cannot say would be lost.
+  const { tell } = intent;
+  const more = [
+    { ...intent, match: { ...intent.match, dscp: [10] } },
+    { ...intent, match: 'any' },
+    { ...intent, watch: ['new_metric'] },
+    { ...intent, tell: { ...tell, coarsest: { hop_latency: '1ms' } } },
+    { ...intent, tell: { ...tell, thresholds: { hop_latency: '20us', queue_occupancy: '5' } } },
+  ];
+  for (const one of more) assert.equal(fromIntent({ name: 'web', etag: '2a', intent: one }), null);
 });

@@ -129,9 +129,10 @@ fn a_plan_of_the_topology_can_wait_for_a_person() {
     // The border is closed without asking; the rest waits.
     assert!(bench.has(1, &Rule::Sink(1)));
     assert!(!bench.manager.plan().is_empty());
+    assert!(bench.manager.needs_approval(&[2, 1].into()) && !bench.manager.needs_approval(&[9].into()));
     bench.manager.apply(60 * S);
     bench.run(60 * S);
-    assert!(bench.manager.plan().is_empty());
+    assert!(bench.manager.plan().is_empty() && !bench.manager.needs_approval(&[1, 2].into()));
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn manager() -> Vec<Operation> {
         change(
             "put",
             "/api/v1/intents",
-            "Adds an intent, or replaces the one of its name. The body is a table as in `[[intents]]`. `If-Match: \"ETAG\"`: only this version; `If-None-Match: *`: only a new one (412). 409: it is in the configuration file.",
+            "Adds an intent, or replaces the one of its name. The body is a table as in `[[intents]]`. 409: it is in the configuration file.",
             Some(object),
             of::<of_manager::IntentView>,
         ),
@@ -447,9 +447,7 @@ impl Operation {
         let segments = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let mut parameters: Vec<Value> = segments.map(|name| segment(self.path, name)).collect();
         parameters.extend(self.parameters.iter().map(query));
-        if self.path.ends_with("/rules") && self.method == "patch" {
-            parameters.push(if_match());
-        }
+        parameters.extend(conditions(self.method, self.path));
         let content = match self.response {
             ResponseBody::Json(make) => json!({"application/json": {"schema": make(generator)}}),
             ResponseBody::Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
@@ -477,9 +475,21 @@ impl Operation {
     }
 }
 
-fn if_match() -> Value {
-    let about = "The `etag` of the rules from which the changes were made.";
-    json!({"name": "If-Match", "in": "header", "required": true, "description": about, "schema": {"type": "string"}})
+/// The headers that say under which condition a request is executed.
+fn conditions(method: &str, path: &str) -> Vec<Value> {
+    let header = |name: &str, required: bool, about: &str| json!({"name": name, "in": "header", "required": required, "description": about, "schema": {"type": "string"}});
+    let intent = "The `etag` of the intent, in quotation marks: only this version is changed, else 412; `*`: any version.";
+    match (method, path) {
+        ("patch", "/api/v1/switch/rules") => {
+            vec![header("If-Match", true, "The `etag` of the rules from which the changes were made.")]
+        }
+        ("put", "/api/v1/intents") => vec![
+            header("If-Match", false, intent),
+            header("If-None-Match", false, "`*`: only a new intent, else 412."),
+        ],
+        ("delete", "/api/v1/intents/{name}") => vec![header("If-Match", false, intent)],
+        _ => vec![],
+    }
 }
 
 fn segment(path: &str, name: &str) -> Value {

@@ -53,18 +53,23 @@ impl Core {
 
     /// The state of the domain.
     pub(in crate::manager_role) fn domain_state(&self) -> DomainState {
-        let plan = self.manager.plan();
         DomainState {
             acting: self.manager.is_acting(),
             stopped: self.stopped,
             devices: self.manager.phases().count(),
             in_sync: self.in_sync(),
-            waits: if plan.is_empty() { String::new() } else { plan.to_string() },
+            waits: self.waits(),
         }
     }
 
     fn in_sync(&self) -> usize {
         self.manager.phases().filter(|(_, phase)| **phase == Phase::InSync).count()
+    }
+
+    /// The changes that wait, in a few lines; empty: none.
+    fn waits(&self) -> String {
+        let plan = self.manager.plan();
+        if plan.is_empty() { String::new() } else { plan.to_string() }
     }
 
     /// One device, by name or node id.
@@ -119,6 +124,8 @@ impl Core {
             contradictions: inventory.contradictions().into_iter().map(contradiction).collect(),
             hosts: inventory.hosts().take(MAX_HOST_NAMES).map(|host| host.name.clone()).collect(),
             suggestions: inventory.suggestions().into_iter().map(suggestion).collect(),
+            manual: self.manager.is_manual(),
+            waits: self.waits(),
         }
     }
 

@@ -93,9 +93,9 @@ impl Core {
         let intent = read(&body, self.asking.collects(), now).map_err(Error::Wrong)?;
         let name = intent.name.clone();
         let before = self.intents.get(&name);
-        let fits = |etag: &String| before.is_some_and(|held| etag == "*" || *etag == etag_of(held));
-        if if_match.as_ref().is_some_and(|etag| !fits(etag)) || (is_new && before.is_some()) {
-            return Err(Error::Stale);
+        check_version(&name, before, if_match.as_deref())?;
+        if let Some(held) = before.filter(|_| is_new) {
+            return Err(taken(&name, held));
         }
         let is_replaced = before.is_some();
         if let Some(held) = before {
@@ -167,12 +167,18 @@ impl Core {
         Ok(PlanView { cost, ..view })
     }
 
-    /// Removes an intent.
+    /// Removes an intent; with a version, only that one.
     ///
     /// # Errors
-    /// There is none, or the file has it.
-    pub(crate) fn remove(&mut self, name: &str, by: &str, now: u64) -> Result<(), Error> {
+    /// There is none, it has another version, or the file has it.
+    pub(crate) fn remove(
+        &mut self,
+        (name, if_match): (&str, Option<&str>),
+        by: &str,
+        now: u64,
+    ) -> Result<(), Error> {
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
+        check_version(name, Some(held), if_match)?;
         if held.origin == Origin::File {
             return Err(in_file(name));
         }
@@ -290,10 +296,13 @@ impl Core {
                 let lacks = |node: &&NodeId| self.manager.phase(**node) != Some(&Phase::InSync);
                 let waiting: Vec<String> =
                     outcome.nodes.iter().filter(lacks).map(|node| names(*node)).collect();
-                format!(
-                    "waits for {}",
-                    if waiting.is_empty() { "its devices".to_owned() } else { waiting.join(", ") }
-                )
+                if !waiting.is_empty() {
+                    format!("waits for {}", waiting.join(", "))
+                } else if self.manager.needs_approval(&outcome.nodes) {
+                    "waits for approval".to_owned()
+                } else {
+                    "waits for its devices".to_owned()
+                }
             }
             State::Installed => format!("on {devices} devices; no report of its flows has arrived yet"),
             State::Seen(figures) if figures.missing.is_empty() => {
@@ -436,6 +445,31 @@ fn unknown(name: &str) -> Error {
     Error::Unknown(format!("there is no intent `{name}`; /api/v1/intents lists them"))
 }
 
+/// Refuses if the intent is not of the version that is asked for; `*`: of any.
+fn check_version(name: &str, held: Option<&Held>, if_match: Option<&str>) -> Result<(), Error> {
+    let stale = |message| Err(Error::Stale(message));
+    match (if_match, held) {
+        (None, _) | (Some("*"), Some(_)) => Ok(()),
+        (Some(etag), Some(held)) if etag == etag_of(held) => Ok(()),
+        (Some(_), Some(held)) => stale(format!(
+            "`{name}` was replaced by {} meanwhile; look at it again, and repeat the change if it still fits",
+            held.kept.by
+        )),
+        (Some(_), None) => stale(format!("there is no intent `{name}` any more; add it as a new one")),
+    }
+}
+
+/// The refusal of a new intent with a name that is taken.
+fn taken(name: &str, held: &Held) -> Error {
+    match may_be_replaced(name, held) {
+        Err(error) => error,
+        Ok(()) => Error::Stale(format!(
+            "there is an intent `{name}` already, added by {}; use another name, or edit that one (`hopwise intent add --replace`)",
+            held.kept.by
+        )),
+    }
+}
+
 /// Whether somebody may write another intent in place of this one.
 fn may_be_replaced(name: &str, held: &Held) -> Result<(), Error> {
     match &held.origin {
@@ -453,3 +487,36 @@ fn in_file(name: &str) -> Error {
 
 /// Shortest time between two looks at which intents are installed, ns.
 const INSTALLED: u64 = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_refused_if_it_is_for_another_version() {
+        let held = |origin| Held {
+            intent: Intent { name: "web".to_owned(), ..Intent::default() },
+            kept: Kept { body: Value::Null, by: "ana".to_owned(), added: 0x2a },
+            origin,
+        };
+        let present = held(Origin::Api);
+        let text = |error: Error| match error {
+            Error::Stale(message) | Error::Conflict(message) => message,
+            other => panic!("{other:?}"),
+        };
+        let check = |held, etag| check_version("web", held, etag).map_err(text);
+        assert_eq!(check(Some(&present), Some("2a")), Ok(()));
+        assert_eq!(check(Some(&present), Some("*")), Ok(()));
+        assert_eq!(check(Some(&present), None), Ok(()));
+        assert_eq!(check(None, None), Ok(()));
+        let replaced =
+            "`web` was replaced by ana meanwhile; look at it again, and repeat the change if it still fits";
+        assert_eq!(check(Some(&present), Some("29")), Err(replaced.to_owned()));
+        let gone = "there is no intent `web` any more; add it as a new one";
+        assert_eq!(check(None, Some("2a")), Err(gone.to_owned()));
+        assert_eq!(check(None, Some("*")), Err(gone.to_owned()));
+        let there = "there is an intent `web` already, added by ana; use another name, or edit that one (`hopwise intent add --replace`)";
+        assert_eq!(text(taken("web", &present)), there);
+        assert!(text(taken("web", &held(Origin::File))).contains("configuration file"));
+    }
+}

@@ -80,9 +80,20 @@ export async function get<T>(path: string, params: Params = {}, signal?: AbortSi
   return JSON.parse(await request(path, signal ? { signal } : {}, params)) as T;
 }
 
+/** Under which condition a change is executed: that there is nothing of this name, or that it has this version. */
+export type Condition = 'new' | { etag: string };
+
 /** A request that changes something, with a JSON body. */
-export async function send<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const init: RequestInit = { method, headers: { 'Content-Type': 'application/json' } };
+export async function send<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  condition?: Condition,
+): Promise<T> {
+  const headers: Record<string, string> = { 'Content-Type': 'application/json' };
+  if (condition === 'new') headers['If-None-Match'] = '*';
+  else if (condition) headers['If-Match'] = `"${condition.etag}"`;
+  const init: RequestInit = { method, headers };
   if (body !== undefined) init.body = JSON.stringify(body);
   return JSON.parse(await request(path, init, {})) as T;
 }

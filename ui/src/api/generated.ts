@@ -318,10 +318,14 @@ export type Domain = {
   links: Array<Array<number>>;
   /** Links of the longest path between two edge devices. */
   longest_path: number;
+  /** Changes wait for a person (`[manager] apply = "manual"`), else only until the network is calm. */
+  manual: boolean;
   /** All INT was stopped by hand. */
   stopped: boolean;
   /** Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …` accepts one. */
   suggestions: Array<string>;
+  /** Changes that wait, as the text of `/plan`; empty: none. */
+  waits: string;
 };
 
 /** The state of the domain. */

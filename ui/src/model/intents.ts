@@ -1,3 +1,4 @@
+import type { Condition } from '../api/client';
 import type { Device, DeviceCapabilities, DevicePort, Intent, IntentCost, Plan } from '../api/manager';
 import type { FlowKey } from '../api/types';
 import { count, NONE, percent, plural } from '../lib/format';
@@ -29,10 +30,13 @@ export interface Draft {
   priority: string;
   /** From what the form was filled in; empty: it was not. */
   derived: string;
+  /** The intent that is changed, and its version; empty: a new one. */
+  edits: string;
+  etag: string;
 }
 
 /** The keys of a draft whose values are typed or chosen. */
-export type TextKey = Exclude<keyof Draft, 'both' | 'watch'>;
+export type TextKey = Exclude<keyof Draft, 'both' | 'watch' | 'derived' | 'edits' | 'etag'>;
 
 export const METRICS = [
   'flow_path',
@@ -67,6 +71,8 @@ export const EMPTY: Draft = {
   until: '',
   priority: '',
   derived: '',
+  edits: '',
+  etag: '',
 };
 
 /** The values of a text with commas or spaces between them. */
@@ -120,6 +126,69 @@ function toTell({
     tell['then'] = { watch, match: thenMatch, ...length };
   }
   return tell;
+}
+
+/** The condition under which a draft is put in force: a new intent, or the version that was edited. */
+export function condition({ name, edits, etag }: Draft): Condition {
+  return edits !== '' && name.trim() === edits ? { etag } : 'new';
+}
+
+/** The draft of an intent, to change it; null if it says more than the form can. */
+export function fromIntent({ name, etag, intent }: Pick<Intent, 'name' | 'etag' | 'intent'>): Draft | null {
+  const [match, at, tell] = [table(intent['match']), table(intent['at']), table(intent['tell'])];
+  const then = table(tell['then']);
+  const [metric = EMPTY.metric, threshold] = Object.entries(table(tell['thresholds']))[0] ?? [];
+  const one = (value: unknown, usual = ''): string => (value === undefined ? usual : texts(value).join(', '));
+  const draft: Draft = {
+    name,
+    src: one(match['src']),
+    dst: one(match['dst']),
+    sport: one(match['sport']),
+    dport: one(match['dport']),
+    proto: one(match['proto']),
+    both: intent['both_directions'] === true,
+    watch: texts(intent['watch'] ?? []),
+    mode: one(intent['mode'], EMPTY.mode),
+    sample: one(intent['sample']),
+    edges: one(at['edges']),
+    between: one(at['between']),
+    filter: one(tell['filter']),
+    metric,
+    threshold: one(threshold),
+    rule: one(tell['rule']),
+    then: one(then['watch']),
+    thenMatch: one(then['match'], EMPTY.thenMatch),
+    thenFor: one(then['for']),
+    budget: one(intent['budget']),
+    until: one(intent['until']),
+    priority: one(intent['priority']),
+    derived: `Changes ${name}: Apply replaces it.`,
+    edits: name,
+    etag,
+  };
+  const isKnown = draft.watch.every((watched) => METRICS.some((one) => one === watched));
+  return isKnown && canonical(intent) === canonical(toIntent(draft)) ? draft : null;
+}
+
+function table(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Record<string, unknown>)
+    : {};
+}
+
+function texts(value: unknown): string[] {
+  return Array.isArray(value) ? value.map(String) : [String(value)];
+}
+
+/** A text that is equal for intents that say the same: keys in order, each value a list of texts, without usual values. */
+function canonical(value: unknown): string {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return JSON.stringify(texts(value));
+  const usual = (key: string, one: unknown): boolean =>
+    one === false || (key === 'mode' && one === 'auto') || JSON.stringify(one) === '{}';
+  const entries = Object.entries(value).filter(([key, one]) => !usual(key, one));
+  entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([key, one]) => `${key}: ${canonical(one)}`).join(', ')}}`;
 }
 
 /** A draft from the address of the page, as "watch this" links give it. */

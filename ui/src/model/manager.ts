@@ -29,8 +29,7 @@ export function take(known: Known, { kind, change }: ManagerChange): boolean {
       if (change.what === 'intent') known.intents = known.intents.filter(({ name }) => name !== change.name);
       return change.what !== 'intent';
     case 'domain': {
-      const { acting, stopped, devices, in_sync } = change;
-      if (known.domain) Object.assign(known.domain, { acting, stopped, devices, in_sync });
+      if (known.domain) Object.assign(known.domain, change);
       return false;
     }
     case 'history':

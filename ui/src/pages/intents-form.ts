@@ -1,7 +1,7 @@
-import { send } from '../api/client';
+import { send, type Condition } from '../api/client';
 import type { Device, Domain, Intent, Plan } from '../api/manager';
 import { h, panel, setText, show, type Child } from '../lib/dom';
-import { EMPTY, fromKept, METRICS, toIntent, type Draft, type TextKey } from '../model/intents';
+import { condition, EMPTY, fromKept, METRICS, toIntent, type Draft, type TextKey } from '../model/intents';
 import { session } from '../session';
 import { completion } from './intents-complete';
 import { planView } from './intents-plan';
@@ -39,6 +39,8 @@ export function intentForm(options: Options) {
   );
   const element = panel('Watch flows', { class: 'watch-flows' }, form, message, plan.element);
   let busy = false;
+  /** The intent that is changed, if it is not a new one. */
+  let edited = { edits: '', etag: '' };
 
   function enable(): void {
     dry.disabled = busy;
@@ -47,23 +49,28 @@ export function intentForm(options: Options) {
     show(reason, session.reason() !== '');
   }
 
+  function current(): Draft {
+    return { ...fields.read(), ...edited, derived: derived.textContent ?? '' };
+  }
+
   function keep(): void {
-    sessionStorage.setItem(KEPT, JSON.stringify({ ...fields.read(), derived: derived.textContent }));
+    sessionStorage.setItem(KEPT, JSON.stringify(current()));
   }
 
   function write(draft: Draft): void {
     fields.write(draft);
+    edited = { edits: draft.edits, etag: draft.etag };
     setText(derived, draft.derived);
     show(derived, draft.derived !== '');
   }
 
-  async function ask<T>(what: string, method: string, path: string): Promise<T | null> {
+  async function ask<T>(what: string, method: string, path: string, only?: Condition): Promise<T | null> {
     setText(message, what);
     message.className = 'answer';
     busy = true;
     enable();
     try {
-      const answer = await send<T>(method, path, toIntent(fields.read()));
+      const answer = await send<T>(method, path, toIntent(fields.read()), only);
       setText(message, '');
       return answer;
     } catch (error) {
@@ -94,10 +101,11 @@ export function intentForm(options: Options) {
     event.preventDefault();
     // Enter in a field submits, too.
     if (apply.disabled) return;
-    void ask<Intent>('applying …', 'PUT', 'intents').then((answer) => {
+    const only = condition(current());
+    void ask<Intent>('applying …', 'PUT', 'intents', only).then((answer) => {
       if (!answer) return;
       message.className = 'answer good';
-      setText(message, `${answer.name} is added: ${answer.text}`);
+      setText(message, `${answer.name} is ${only === 'new' ? 'added' : 'changed'}: ${answer.text}`);
       empty();
       options.added(answer);
     });
@@ -185,7 +193,7 @@ function controls() {
     budget: text('budget', 'unlimited'),
     until: text('until', 'never'),
     priority: text('priority', '100'),
-  } satisfies Record<Exclude<TextKey, 'derived'>, HTMLInputElement | HTMLSelectElement>;
+  } satisfies Record<TextKey, HTMLInputElement | HTMLSelectElement>;
 }
 
 function inputs() {

@@ -6,13 +6,14 @@ import { code, empty, h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, NONE } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { followManager, type Following } from '../manager';
-import { deviceRows, drillDownRows, fromQuery, tone } from '../model/intents';
+import { deviceRows, drillDownRows, fromIntent, fromQuery, tone, type Draft } from '../model/intents';
 import { derive, passes, placeOf, type Place } from '../model/watch';
 import { link, type Page, type Route } from '../router';
 import { session } from '../session';
 import { domainControl, readOnlyNote, restrict } from './domain';
 import { intentForm } from './intents-form';
 import { domainMap } from './intents-map';
+import { waitingPlan } from './intents-waiting';
 
 /** What is watched, whether it works, and a form for more. */
 export function intentsPage(route: Route): Page {
@@ -34,7 +35,11 @@ export function noManager(): HTMLElement {
 class IntentsPage implements Page {
   readonly element: HTMLElement;
   private readonly table: LiveTable<Intent>;
-  private readonly detail = intentDetail((name) => void this.remove(name));
+  private readonly detail = intentDetail({
+    edit: (draft) => this.form.fill(draft),
+    remove: (intent) => void this.remove(intent),
+  });
+  private readonly waiting = waitingPlan(() => this.manager.now());
   private readonly map = domainMap();
   private readonly state = h('span', { class: 'muted', role: 'status' });
   private readonly control = domainControl(() => this.manager.now());
@@ -65,6 +70,7 @@ class IntentsPage implements Page {
         { class: 'wide', aside: h('span', { class: 'bar' }, this.state, this.control.element) },
         this.table.element,
       ),
+      this.waiting.element,
       this.form.element,
       h('div', { class: 'side' }, panel('Domain', {}, this.map.element), this.detail.element),
     );
@@ -90,6 +96,7 @@ class IntentsPage implements Page {
     this.control.stop();
     this.form.stop();
     this.detail.stop();
+    this.waiting.stop();
   }
 
   /** Fills the form from a link “watch this”. */
@@ -112,14 +119,15 @@ class IntentsPage implements Page {
     this.map.update(devices, domain, this.plan);
     this.form.know(devices, domain);
     this.control.update(domain);
+    this.waiting.update(domain);
     if (!domain) return;
     const acting = domain.acting ? '' : 'another manager acts; ';
     setText(this.state, `${acting}${domain.in_sync} of ${domain.devices} devices in sync`);
   }
 
-  private async remove(name: string): Promise<void> {
+  private async remove({ name, etag }: Intent): Promise<void> {
     try {
-      await send<Intents>('DELETE', `intents/${encodeURIComponent(name)}`);
+      await send<Intents>('DELETE', `intents/${encodeURIComponent(name)}`, undefined, { etag });
     } catch (error) {
       this.detail.say(error instanceof Error ? error.message : String(error));
     }
@@ -170,8 +178,8 @@ function intentTable(
   });
 }
 
-/** One intent: what it is, what became of it on each device, and how to remove it. */
-function intentDetail(remove: (name: string) => void) {
+/** One intent: what it is, what became of it on each device, and how to change or remove it. */
+function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(intent: Intent): void }) {
   const facts = h('dl', { class: 'facts' });
   const progress = h('ul', { class: 'progress', aria: { label: 'Devices of this intent' } });
   const message = h('p', { class: 'answer bad', role: 'alert' });
@@ -182,11 +190,16 @@ function intentDetail(remove: (name: string) => void) {
   const button = confirmButton({
     label: () => 'Remove',
     question: () => `Really remove ${shown?.name ?? ''}?`,
-    act: () => shown && remove(shown.name),
+    act: () => shown && remove(shown),
+  });
+  const change = h('button', { type: 'button' }, 'Edit');
+  change.addEventListener('click', () => {
+    const draft = shown && fromIntent(shown);
+    if (draft) edit(draft);
   });
   const element = panel(
     'Intent',
-    { aside: button.element },
+    { aside: h('span', { class: 'bar' }, change, button.element) },
     h('p', {}, title),
     state,
     progress,
@@ -204,14 +217,17 @@ function intentDetail(remove: (name: string) => void) {
     },
     update(intent: Intent | null, intents: readonly Intent[], devices: readonly Device[]): void {
       show(element, intent !== null);
-      if (intent?.name !== shown?.name) {
+      if (intent?.name !== shown?.name || intent?.etag !== shown?.etag) {
         button.disarm();
         setText(message, '');
       }
       shown = intent;
       button.update();
       show(button.element, intent !== null && intent.origin !== 'file');
+      show(change, intent?.origin === 'api');
       if (!intent) return;
+      change.disabled = fromIntent(intent) === null;
+      change.title = change.disabled ? MORE_THAN_THE_FORM : '';
       setText(title, intent.name);
       // Figures change every second: they are not read aloud each time.
       state.setAttribute('aria-live', intent.state === state.dataset['state'] ? 'off' : 'polite');
@@ -244,6 +260,9 @@ function intentDetail(remove: (name: string) => void) {
     },
   };
 }
+
+const MORE_THAN_THE_FORM =
+  'This intent says more than the form can; change it by “hopwise intent add --replace”.';
 
 /** Replaces the children only if what they show differs. */
 function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Node | Node[]): void {
