@@ -26,7 +26,7 @@ use terminal::progress::Progress;
 /// Replay a capture through the collector
 ///
 /// Prints the paths of flows, latencies and queues, drops, and reports lost before the collector, with the names that the
-/// configuration has ([nodes], [inventory]) in place of ids and addresses; --json keeps ids. The collector runs on the capture's time. Exit code 2 if a file cannot be read completely; what was found before is printed.
+/// configuration has (tables `nodes` and `inventory`) in place of ids and addresses; --json keeps ids. The collector runs on the capture's time. Exit code 2 if a file cannot be read completely; what was found before is printed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise replay reports.pcap

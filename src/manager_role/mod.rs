@@ -237,13 +237,16 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<M
 /// Counts once a second what the collector knows of the flows of intents.
 async fn count(own: Handle, monitor: Arc<Monitor>, collectors: BTreeSet<IpAddr>) {
     let mut learning = learn::Learning::default();
+    let mut known = BTreeSet::new();
     loop {
         time::sleep(COUNT_INTERVAL).await;
         if let Some(links) = learning.learn(&monitor, nic::time::now()).await {
             own.requests.own(move |core, now| core.learn(links, now)).await;
         }
         let arrived = count::arrivals(&monitor);
-        let local = local(&collectors);
+        // An address that this host has lost is no other host's: its reports are those that do not arrive.
+        known.extend(local(&collectors));
+        let local = known.clone();
         own.requests.own(move |core, now| core.compare(&arrived, local, now)).await;
         let watched = own.requests.own(|core, _| core.watched()).await.unwrap_or_default();
         if watched.is_empty() {

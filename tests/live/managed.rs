@@ -545,8 +545,14 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
     let (status, answer) = switch("PUT", "/api/v1/switch/watch", json!([{"dport": 80}]));
     assert!(status == 400 && answer["error"].as_str().unwrap().contains("add an intent"), "{answer}");
     assert_eq!(fabric.switches[0].get("/api/v1/switch/rules"), rules);
-    // Another manager with a higher election takes over: this one stops acting, and says so.
-    let term = rules["election"]["term"].as_u64().unwrap() + 1;
-    assert_eq!(switch("POST", "/api/v1/switch/claim", json!({"term": term, "epoch": 1})).0, 200);
+    // Another manager with a higher election takes over one switch: this one goes on with the others. When it takes over most of them,
+    // this one stops acting, and says so.
+    let claim = json!({"term": rules["election"]["term"].as_u64().unwrap() + 1, "epoch": 1});
+    assert_eq!(switch("POST", "/api/v1/switch/claim", claim.clone()).0, 200);
+    fabric.manager.wait("/api/v1/devices", "one taken over", |view| {
+        view["devices"][0]["text"].as_str().unwrap_or_default().contains("another manager acts on it")
+    });
+    assert_eq!(fabric.manager.get("/api/v1/domain")["acting"], true);
+    assert_eq!(fabric.switches[1].ask("POST", "/api/v1/switch/claim", &claim.to_string()).0, 200);
     fabric.manager.wait("/api/v1/domain", "superseded", |view| view["acting"] == false);
 }
