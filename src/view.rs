@@ -14,7 +14,7 @@ mod status;
 
 use std::collections::BTreeMap;
 
-use collector::event::{Basis, Event, FirstValues, Rollup};
+use collector::event::{Event, FirstValues, Rollup};
 use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
@@ -43,19 +43,6 @@ pub(crate) fn path(nodes: &[u32]) -> Vec<Option<u32>> {
 /// A 64-bit id.
 pub(crate) fn id(id: u64) -> String {
     format!("{id:016x}")
-}
-
-/// The name of a basis.
-pub(crate) fn basis(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Measured => "measured",
-        Basis::HopSum => "hop_sum",
-        Basis::Corrected => "corrected",
-        Basis::Unsynchronised => "unsynchronised",
-        Basis::HopLimit => "hop_limit",
-        Basis::Timestamps => "timestamps",
-        Basis::Topology => "topology",
-    }
 }
 
 /// A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty.
@@ -182,12 +169,12 @@ impl EventView {
             rule: rule.map(str::to_owned),
             reason: event.reason,
             reason_name: event.reason.and_then(|code| reasons.get(&code)).cloned(),
-            basis: basis(event.basis).into(),
+            basis: event.basis.name().into(),
             path: path(nodes),
             flow_latency: first.and_then(|first| first.flow_latency),
             latency_basis: first
                 .filter(|first| first.flow_latency.is_some())
-                .map(|first| basis(first.basis).into()),
+                .map(|first| first.basis.name().into()),
             // A latency that is unavailable has the value of a node that is.
             hop_latencies: first.map_or_else(Vec::new, |first| path(first.hop_latencies)),
         }

@@ -107,6 +107,19 @@ impl Basis {
         Self::Timestamps,
         Self::Topology,
     ];
+
+    /// The name used in the store, the API, the UI and exports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::HopSum => "hop_sum",
+            Self::Corrected => "corrected",
+            Self::Unsynchronised => "unsynchronised",
+            Self::HopLimit => "hop_limit",
+            Self::Timestamps => "timestamps",
+            Self::Topology => "topology",
+        }
+    }
 }
 
 /// A significant change. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.

@@ -317,7 +317,7 @@ impl Record {
                 let (row, path) = &**one;
                 next(Value::Flow(&row.flow));
                 next(number(row.flow_latency));
-                next(Value::Text(basis_name(row.basis)));
+                next(Value::Text(row.basis.name()));
                 [row.first_seen, row.last_seen, row.reports]
                     .into_iter()
                     .for_each(|value| next(Value::Number(value)));
@@ -364,11 +364,11 @@ fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
     next(number(event.threshold));
     next(rule.as_deref().map_or(Value::Absent, Value::Text));
     next(small(event.reason.map(u32::from)));
-    next(Value::Text(basis_name(event.basis)));
+    next(Value::Text(event.basis.name()));
     next(Value::Numbers(path));
     let latency = first.as_ref().and_then(|(latency, basis, _)| latency.map(|latency| (latency, basis)));
     next(number(latency.map(|(latency, _)| latency)));
-    next(latency.map_or(Value::Absent, |(_, basis)| Value::Text(basis_name(*basis))));
+    next(latency.map_or(Value::Absent, |(_, basis)| Value::Text(basis.name())));
     next(first.as_ref().map_or(Value::Absent, |(_, _, hops)| Value::Numbers(hops)));
 }
 
@@ -393,17 +393,4 @@ fn hash(parts: impl IntoIterator<Item = u64>) -> u64 {
         let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         mixed ^ mixed >> 29
     })
-}
-
-/// The name of a basis, as in the store and the API.
-pub fn basis_name(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Measured => "measured",
-        Basis::HopSum => "hop_sum",
-        Basis::Corrected => "corrected",
-        Basis::Unsynchronised => "unsynchronised",
-        Basis::HopLimit => "hop_limit",
-        Basis::Timestamps => "timestamps",
-        Basis::Topology => "topology",
-    }
 }

@@ -30,7 +30,7 @@ use super::{
 use crate::config::build;
 use crate::sql::{Failure, Request};
 use crate::view::{
-    EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, basis, node, path,
+    EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
 };
 
 /// The parameters of `/events`.
@@ -133,7 +133,7 @@ pub(crate) async fn history(
         let point = |point: FlowPoint| PointView {
             ts: point.ts,
             flow_latency: point.flow_latency,
-            basis: basis(point.basis).into(),
+            basis: point.basis.name().into(),
             hops: point
                 .hops
                 .into_iter()

@@ -36,7 +36,7 @@ pub(crate) fn bases() -> Vec<&'static str> {
         Basis::Timestamps,
         Basis::Topology,
     ];
-    all.map(super::basis).to_vec()
+    all.map(collector::event::Basis::name).to_vec()
 }
 
 pub(crate) fn stages() -> Vec<&'static str> {

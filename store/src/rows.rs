@@ -180,23 +180,10 @@ pub struct Totals {
     pub losses: u64,
 }
 
-/// The name used in the store, the API and the UI.
-pub(crate) fn basis_name(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Measured => "measured",
-        Basis::HopSum => "hop_sum",
-        Basis::Corrected => "corrected",
-        Basis::Unsynchronised => "unsynchronised",
-        Basis::HopLimit => "hop_limit",
-        Basis::Timestamps => "timestamps",
-        Basis::Topology => "topology",
-    }
-}
-
 /// The basis of a stored name. Files of version 0.1.0 have `stamps` for `timestamps`.
 pub(crate) fn basis_of(name: &str) -> Basis {
     let name = if name == "stamps" { "timestamps" } else { name };
-    Basis::ALL.into_iter().find(|basis| basis_name(*basis) == name).unwrap_or_default()
+    Basis::ALL.into_iter().find(|basis| basis.name() == name).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -205,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_basis_is_read_by_its_name_also_by_that_of_earlier_files() {
-        assert_eq!(Basis::ALL.map(|basis| basis_of(basis_name(basis))), Basis::ALL);
+        assert_eq!(Basis::ALL.map(|basis| basis_of(basis.name())), Basis::ALL);
         assert_eq!(basis_of("stamps"), Basis::Timestamps);
     }
 }

@@ -152,10 +152,7 @@ fn create(conn: &mut Connection, indexes: EventIndexes) -> rusqlite::Result<()> 
     };
     names("kind_name", &Kind::ALL.map(|kind| (kind_code(kind), kind.name())))?;
     names("metric_name", &detect::Metric::ALL.map(|metric| (metric as i64, metric.name())))?;
-    names(
-        "basis_name",
-        &collector::event::Basis::ALL.map(|basis| (basis as i64, crate::rows::basis_name(basis))),
-    )?;
+    names("basis_name", &collector::event::Basis::ALL.map(|basis| (basis as i64, basis.name())))?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;

@@ -106,7 +106,7 @@ fn write_flow(o: &mut Object<'_>, flow: &Flow) {
     o.field("id", format!("{:016x}", row.flow.id()));
     o.object("flow", |o| key(o, &row.flow));
     o.field("text", Text(row.flow)).field("path", nodes(&flow.path));
-    o.field("flow_latency", row.flow_latency).field("basis", crate::view::basis(row.basis));
+    o.field("flow_latency", row.flow_latency).field("basis", row.basis.name());
     o.field("reports", row.reports).field("first_seen", row.first_seen).field("last_seen", row.last_seen);
 }
 

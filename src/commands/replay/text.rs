@@ -113,11 +113,8 @@ fn flows(summary: &Summary<'_>) -> String {
         Table::new([("REPORTS", Right), ("LATENCY", Right), ("BASIS", Left), ("FLOW", Left), ("PATH", Left)]);
     for flow in summary.findings.busiest(summary.limit) {
         let row = &flow.row;
-        let basis = if row.flow_latency.is_some() && row.basis != Basis::Measured {
-            crate::view::basis(row.basis)
-        } else {
-            ""
-        };
+        let basis =
+            if row.flow_latency.is_some() && row.basis != Basis::Measured { row.basis.name() } else { "" };
         table.row([
             units::count(row.reports),
             row.flow_latency.map_or("-".into(), units::nanos),
