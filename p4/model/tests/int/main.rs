@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+mod against_bmv2;
+#[path = "../support/bmv2.rs"]
 mod bmv2;
 mod packets;
 mod pair;

@@ -16,13 +16,13 @@ pub(crate) fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
-/// A capture (libpcap, Ethernet) of these frames, five milliseconds apart.
+/// A capture (libpcap, Ethernet) of these frames, ten milliseconds apart: no queue overflows.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0];
     for (number, frame) in frames.iter().enumerate() {
         let (number, len) = (number as u32, (frame.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&(number / 200).to_le_bytes());
-        bytes.extend_from_slice(&(number % 200 * 5_000).to_le_bytes());
+        bytes.extend_from_slice(&(number / 100).to_le_bytes());
+        bytes.extend_from_slice(&(number % 100 * 10_000).to_le_bytes());
         bytes.extend_from_slice(&len);
         bytes.extend_from_slice(&len);
         bytes.extend_from_slice(frame);
@@ -112,7 +112,7 @@ pub(crate) fn run(
         return None;
     };
     let begun = Instant::now();
-    let wait = PATIENCE + Duration::from_millis(5 * input.len() as u64);
+    let wait = PATIENCE + Duration::from_millis(10 * input.len() as u64);
     loop {
         let got: BTreeMap<_, _> =
             ports.iter().map(|port| (*port, frames(&running.1.join(format!("p{port}_out.pcap"))))).collect();
