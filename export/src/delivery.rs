@@ -142,7 +142,7 @@ pub struct Delivery<R> {
 }
 
 /// After so many rejected records and none delivered, it is more likely the stream than the records that the server does not like. Then
-/// each further one is followed by a long pause, so that somebody can mend it before the rest is rejected, too.
+/// each further one is followed by a long pause, so that somebody can correct it before the rest is rejected, too.
 const SUSPICIOUS: u64 = 32;
 
 impl<R: Keyed> Delivery<R> {

@@ -43,7 +43,7 @@ impl Outcome {
         match status {
             200..=299 => Self::DONE,
             401 | 403 => Self::Unauthorised { words },
-            // A redirect is a wrong address, not a wrong record: whoever mends it wants the records.
+            // A redirect is a wrong address, not a wrong record: whoever corrects it wants the records.
             ..=399 | 404 | 405 | 408 | 425 | 429 | 500.. => Self::Failed { words, retry_after },
             _ => Self::Refused { words },
         }

@@ -17,7 +17,7 @@ pub enum Notice {
         /// For how long they had failed, ns.
         after: Nanos,
     },
-    /// The server will never take a record: its words. Told once a minute at most.
+    /// The server will never take a record: its words. Reported once a minute at most.
     Rejected(String),
     /// A rejected record could not be written: why.
     Unwritten(String),

@@ -68,21 +68,21 @@ impl Bench {
     }
 
     fn driver(&self, text: &str) -> Talk {
-        let (tell, told) = channel();
+        let (tell, messages) = channel();
         let user = Some(("admin".to_owned(), "secret".to_owned()));
         let peer = Peer { address: self.address.to_string(), user, ..Peer::default() };
         let _guard = self.runtime.enter();
         let tell = move |message| _ = tell.send(message);
         let driver =
             Driver::start(Settings { node: 7, peer, map: map(text) }, tell).expect("a valid address");
-        Talk { driver, told, events: Vec::new(), next: 0 }
+        Talk { driver, messages, events: Vec::new(), next: 0 }
     }
 }
 
 /// A conversation with a driver.
 struct Talk {
     driver: Driver,
-    told: Receiver<Message>,
+    messages: Receiver<Message>,
     events: Vec<Message>,
     next: u64,
 }
@@ -92,7 +92,7 @@ impl Talk {
         self.next += 1;
         assert!(self.driver.send(Command { node: 7, id: self.next, request }));
         loop {
-            match self.told.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+            match self.messages.recv_timeout(Duration::from_secs(60)).expect("an answer") {
                 Message::Answer(7, id, answer) if id == self.next => return answer,
                 event => self.events.push(event),
             }
@@ -117,7 +117,7 @@ impl Talk {
             if let Some(at) = self.events.iter().position(&is) {
                 return self.events.remove(at);
             }
-            self.events.push(self.told.recv_timeout(Duration::from_secs(60)).expect("a message"));
+            self.events.push(self.messages.recv_timeout(Duration::from_secs(60)).expect("a message"));
         }
     }
 }
