@@ -329,6 +329,7 @@ mod tests {
     use super::*;
     use crate::config::Period;
     use crate::files::FileId;
+    use crate::numbering::Numbering;
     use crate::schema::EventIndexes;
     use crate::segment::Segment;
     use collector::{Batch, Event, Kind, Output as _};
@@ -353,7 +354,9 @@ mod tests {
     }
 
     fn file(dir: &Dir, events: &[Event], indexes: EventIndexes) -> PathBuf {
-        let mut segment = Segment::open(dir.path(), FileId::of(START, Period::Day), indexes).unwrap();
+        let mut segment =
+            Segment::open(dir.path(), FileId::of(START, Period::Day), indexes, Numbering::new(START, 0))
+                .unwrap();
         for chunk in events.chunks(1000) {
             let mut batch = Batch::with_capacity(1000);
             chunk.iter().for_each(|event| batch.event(event, &[]));

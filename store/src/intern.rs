@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
+use std::net::IpAddr;
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wire::FlowKey;
 
 /// The names of one file.
@@ -151,6 +152,19 @@ fn path_text(path: &[u32], text: &mut String) {
 /// The nodes of a path as [`path_text`] writes it. A word that is not a number is an unavailable node.
 pub(crate) fn parse_path(text: &str) -> Vec<u32> {
     text.split('>').map(|node| node.parse().unwrap_or(u32::MAX)).collect()
+}
+
+/// The flow in the first five columns.
+pub(crate) fn parse_flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
+    let src: Option<String> = row.get(0)?;
+    if let Some(key) = src.as_ref().and_then(|src| src.parse::<FlowKey>().ok()) {
+        // A Flow ID.
+        return Ok(Some(key));
+    }
+    let address = |text: Option<String>| text.and_then(|text| text.parse::<IpAddr>().ok());
+    let (Some(src), Some(dst)) = (address(src), address(row.get(1)?)) else { return Ok(None) };
+    let ports = row.get::<_, Option<u16>>(2)?.zip(row.get(3)?);
+    Ok(Some(FlowKey::new(src, dst, ports, row.get(4)?)))
 }
 
 /// A bounded map from name to number, and the highest number.

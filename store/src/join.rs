@@ -80,7 +80,13 @@ pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Erro
     rows.collect::<rusqlite::Result<_>>().map_err(fail)
 }
 
-fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> rusqlite::Result<()> {
+/// Opens the file at `path` for reading, as `f<number>`.
+pub(crate) fn attach(
+    conn: &Connection,
+    path: &Path,
+    number: usize,
+    cache_kib: usize,
+) -> rusqlite::Result<()> {
     let try_with = |mode: &str| {
         conn.execute(&format!("ATTACH ?1 AS f{number}"), [uri(path, mode)])?;
         // The first read opens the file.

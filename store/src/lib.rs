@@ -87,10 +87,12 @@
 pub mod bench;
 mod config;
 mod files;
+mod follower;
 mod guard;
 mod indexer;
 mod intern;
 mod join;
+mod numbering;
 mod queries;
 mod query;
 mod reader;
@@ -104,6 +106,8 @@ mod store;
 mod writer;
 
 pub use config::{Config, Error, Period, Policy};
+pub use follower::{Chunk, Follower, Place, StoredRecord};
+pub use numbering::Stream;
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use reader::Reader;
 pub use reports::ReportRow;

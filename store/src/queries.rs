@@ -1,19 +1,17 @@
 //! Typed queries of the API and the commands. Each is one SQL query over the documented views, built from the given filters, so that
 //! SQLite selects the matching index.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Nanos, Rollup};
 use detect::Metric;
 use rusqlite::Row;
 use wire::FlowKey;
 
-use crate::intern::parse_path;
+use crate::intern::{parse_flow, parse_path};
 use crate::query::{QueryError, QueryOptions, Value};
 use crate::reader::Reader;
 use crate::rows::{
     EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
-    basis_of,
+    address_of, basis_of, optional, unsigned,
 };
 
 impl Reader {
@@ -346,7 +344,7 @@ fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
         // An unknown kind of a newer version is read as the most general one.
         kind: Kind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or(Kind::Latest),
         metric: metric(row, 7)?,
-        flow: flow(row)?,
+        flow: parse_flow(row)?,
         node: row.get(8)?,
         interface: row.get(9)?,
         queue: row.get(10)?,
@@ -362,7 +360,7 @@ fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
 
 fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
     Ok(Rollup {
-        flow: flow(row)?,
+        flow: parse_flow(row)?,
         ts: unsigned(row, 5)?,
         interval: row.get(6)?,
         // As for kinds: an unknown metric.
@@ -381,7 +379,7 @@ fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
 
 fn drop_row(row: &Row<'_>) -> rusqlite::Result<Drop> {
     Ok(Drop {
-        flow: flow(row)?,
+        flow: parse_flow(row)?,
         ts: unsigned(row, 5)?,
         id: u64::from_str_radix(&row.get::<_, String>(6)?, 16).unwrap_or(0),
         node: row.get(7)?,
@@ -393,14 +391,10 @@ fn drop_row(row: &Row<'_>) -> rusqlite::Result<Drop> {
 }
 
 fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
-    let source = match row.get::<_, String>(2)?.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) {
-        IpAddr::V4(address) => address.to_ipv6_mapped(),
-        IpAddr::V6(address) => address,
-    };
     Ok(Loss {
         ts: unsigned(row, 0)?,
         node: row.get(1)?,
-        source: source.octets(),
+        source: address_of(&row.get::<_, String>(2)?),
         hw_id: row.get(3)?,
         lost: unsigned(row, 4)?,
         reordered: unsigned(row, 5)?,
@@ -410,7 +404,7 @@ fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
 
 fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
     let state = FlowRow {
-        flow: flow(row)?.unwrap_or_default(),
+        flow: parse_flow(row)?.unwrap_or_default(),
         flow_latency: optional(row, 5)?,
         basis: basis(row, 6)?,
         first_seen: unsigned(row, 7)?,
@@ -426,20 +420,6 @@ fn first(row: &Row<'_>) -> rusqlite::Result<Option<FirstRow>> {
     Ok(Some(FirstRow { flow_latency, basis: basis_of(&basis), hop_latencies }))
 }
 
-/// The flow in the first five columns.
-fn flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
-    let src: Option<String> = row.get(0)?;
-    if let Some(key) = src.and_then(|src| src.parse::<FlowKey>().ok()) {
-        // A Flow ID.
-        return Ok(Some(key));
-    }
-    let address =
-        |i| row.get::<_, Option<String>>(i).map(|text| text.and_then(|text| text.parse::<IpAddr>().ok()));
-    let (Some(src), Some(dst)) = (address(0)?, address(1)?) else { return Ok(None) };
-    let ports = row.get::<_, Option<u16>>(2)?.zip(row.get(3)?);
-    Ok(Some(FlowKey::new(src, dst, ports, row.get(4)?)))
-}
-
 fn metric(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<Metric>> {
     Ok(row.get::<_, Option<String>>(i)?.as_deref().and_then(Metric::from_name))
 }
@@ -451,14 +431,6 @@ fn basis(row: &Row<'_>, i: usize) -> rusqlite::Result<Basis> {
 
 fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {
     Ok(row.get::<_, Option<String>>(i)?.map_or_else(Vec::new, |text| parse_path(&text)))
-}
-
-fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
-    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
-}
-
-fn optional(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<u64>> {
-    Ok(row.get::<_, Option<i64>>(i)?.map(|value| u64::try_from(value).unwrap_or(0)))
 }
 
 const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \

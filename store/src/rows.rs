@@ -1,7 +1,10 @@
 //! Parameters and results of the typed queries ([`crate::Reader::events`] and others).
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use collector::event::{Basis, Event, FirstValues, FlowRow, Kind, Nanos};
 use detect::Metric;
+use rusqlite::Row;
 use wire::FlowKey;
 
 /// Which events. Absent filters match everything.
@@ -184,6 +187,24 @@ pub struct Totals {
 pub(crate) fn basis_of(name: &str) -> Basis {
     let name = if name == "stamps" { "timestamps" } else { name };
     Basis::ALL.into_iter().find(|basis| basis.name() == name).unwrap_or_default()
+}
+
+/// A stored address, IPv4 mapped into IPv6.
+pub(crate) fn address_of(text: &str) -> [u8; 16] {
+    match text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// A stored number, which is not negative.
+pub(crate) fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
+}
+
+/// The same, where it may be absent.
+pub(crate) fn optional(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(i)?.map(|value| u64::try_from(value).unwrap_or(0)))
 }
 
 #[cfg(test)]

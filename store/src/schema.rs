@@ -11,10 +11,13 @@ use crate::config::Error;
 use crate::files;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// From this version on there are first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
+
+/// From this version on a file says in which order its records were committed.
+const RUNS: u32 = 3;
 
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");
@@ -86,23 +89,40 @@ pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Er
 
 /// Adds what files of earlier versions lack, in one transaction.
 fn upgrade(conn: &mut Connection) -> rusqlite::Result<()> {
-    if conn.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0))? >= FIRST_VALUES {
+    let found = conn.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0))?;
+    if found >= VERSION {
         return Ok(());
     }
     let transaction = conn.transaction()?;
-    transaction.execute_batch("DROP VIEW IF EXISTS events")?;
-    for wanted in ["CREATE TABLE first_data", "CREATE VIEW events"] {
+    let create = |wanted: &str| {
         let statement = SQL.split_inclusive(";\n").find(|statement| statement.contains(wanted));
-        transaction.execute_batch(statement.unwrap_or_default())?;
+        transaction.execute_batch(statement.unwrap_or_default())
+    };
+    if found < FIRST_VALUES {
+        transaction.execute_batch("DROP VIEW IF EXISTS events")?;
+        create("CREATE TABLE first_data")?;
+        create("CREATE VIEW events")?;
+    }
+    if found < RUNS {
+        create("CREATE TABLE run_data")?;
+        transaction.execute_batch("ALTER TABLE flow_data ADD COLUMN number INTEGER")?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }
 
+/// Whether the file attached to `conn` as `name` says in which order its records were committed.
+pub(crate) fn has_runs(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
+    Ok(version(conn, name)? >= RUNS)
+}
+
+fn version(conn: &Connection, name: &str) -> rusqlite::Result<u32> {
+    conn.query_row(&format!("PRAGMA {name}.user_version"), [], |row| row.get(0))
+}
+
 /// Whether the file attached to `conn` as `name` has first values.
 pub(crate) fn has_first_values(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
-    let version: u32 = conn.query_row(&format!("PRAGMA {name}.user_version"), [], |row| row.get(0))?;
-    Ok(version >= FIRST_VALUES)
+    Ok(version(conn, name)? >= FIRST_VALUES)
 }
 
 /// The statements that create the indexes on events.

@@ -40,7 +40,7 @@ CREATE INDEX rollup_node ON rollup_data (chunk, node, metric, interval, ts) WHER
 
 CREATE TABLE flow_data (
   flow INTEGER PRIMARY KEY, path INTEGER, flow_latency INTEGER, basis INTEGER NOT NULL,
-  first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL, reports INTEGER NOT NULL
+  first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL, reports INTEGER NOT NULL, number INTEGER
 );
 
 CREATE TABLE drop_data (
@@ -67,6 +67,14 @@ CREATE TABLE report_data (
   PRIMARY KEY (ts, seq)
 ) WITHOUT ROWID;
 CREATE INDEX report_flow ON report_data (chunk, flow, ts) WHERE flow IS NOT NULL;
+
+-- In which order the records of each stream were committed: those with the numbers from `first` on, which are counted over all files
+-- since `base`, lie between these times and have these sequence numbers. (For flows, the number stands in the row.)
+CREATE TABLE run_data (
+  stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, base INTEGER NOT NULL,
+  from_seq INTEGER NOT NULL, to_seq INTEGER NOT NULL, from_ts INTEGER NOT NULL, to_ts INTEGER NOT NULL,
+  PRIMARY KEY (stream, first)
+) WITHOUT ROWID;
 
 -- The first join is on a column that is in no index: were it the kind, the planner would take that join for a filter, and
 -- scan by the kind's index instead of the table, at ten times the cost.
@@ -133,6 +141,7 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('drop_data', 'drop_flow', '1000000 65536 16 2 1'),
   ('drop_data', 'drop_node', '1000000 10000 2 1'),
   ('loss_data', 'loss_data', '1000000 100 1'),
+  ('run_data', 'run_data', '100000 20000 1'),
   ('report_data', 'report_data', '20000000 4 1'),
   ('report_data', 'report_flow', '20000000 65536 16 2 1'),
   ('flow_key', 'sqlite_autoindex_flow_key_1', '50000 1'),

@@ -12,6 +12,7 @@ use wire::{FlowKey, Hop};
 use crate::config::Error;
 use crate::files::{self, FileId};
 use crate::intern::Names;
+use crate::numbering::{Numbering, Runs, Stream};
 use crate::reports::ReportRow;
 use crate::schema::{self, EventIndexes, kind_code};
 
@@ -27,6 +28,8 @@ pub(crate) struct Segment {
     indexed: bool,
     /// Records in the open transaction; 0: there is none.
     open: u64,
+    /// The numbers after what is committed.
+    numbering: Numbering,
 }
 
 /// The state of a write-ahead log, bytes.
@@ -37,7 +40,7 @@ pub(crate) struct Log {
 }
 
 /// The `meta` table of a file; written with each transaction.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Default, Debug)]
 struct FileMeta {
     /// Next sequence number, one count for all tables.
     seq: i64,
@@ -47,18 +50,25 @@ struct FileMeta {
     rollups: i64,
     drops: i64,
     losses: i64,
+    /// Of the open transaction.
+    runs: Runs,
 }
 
 impl Segment {
-    /// Opens the file, or creates it with `indexes`.
-    pub(crate) fn open(dir: &Path, id: FileId, indexes: EventIndexes) -> Result<Self, Error> {
+    /// Opens the file, or creates it with `indexes`. Its next records have the numbers of `numbering`.
+    pub(crate) fn open(
+        dir: &Path,
+        id: FileId,
+        indexes: EventIndexes,
+        numbering: Numbering,
+    ) -> Result<Self, Error> {
         let path = dir.join(id.to_string());
         let conn = schema::open(&path, indexes)?;
         let fail = |error| Error::sqlite(&path, error);
         let names = Names::open(&conn).map_err(fail)?;
         let tally = FileMeta::read(&conn).map_err(fail)?;
         let indexed = schema::has_event_indexes(&conn).map_err(fail)?;
-        Ok(Self { conn, path, id, names, tally, indexed, open: 0 })
+        Ok(Self { conn, path, id, names, tally, indexed, open: 0, numbering })
     }
 
     /// Which file it is.
@@ -79,6 +89,11 @@ impl Segment {
     /// Events in the file, those of the open transaction included.
     pub(crate) fn events_in_file(&self) -> u64 {
         self.tally.events.unsigned_abs()
+    }
+
+    /// The numbers of the next records, without the open transaction.
+    pub(crate) fn numbering(&self) -> Numbering {
+        self.numbering
     }
 
     /// Records in the open transaction.
@@ -138,7 +153,9 @@ impl Segment {
             return Ok(0);
         }
         self.tally.write(&self.conn, self.names.flow_count())?;
+        let numbering = self.tally.runs.write(&self.conn, self.numbering)?;
         self.conn.execute_batch("COMMIT")?;
+        self.numbering = numbering;
         Ok(std::mem::take(&mut self.open))
     }
 
@@ -194,7 +211,7 @@ impl Segment {
                 None => None,
             };
             let path = names.path(conn, path)?;
-            let (ts, seq) = (int(event.ts), tally.next_seq(event.ts));
+            let (ts, seq) = (int(event.ts), tally.next(Stream::Events, event.ts));
             insert.row(event_row(event, [ts, seq, chunk_of(seq)], [flow, rule, path]))?;
             if let Some(first) = first {
                 let latencies = names.latencies(first.hop_latencies);
@@ -214,7 +231,7 @@ impl Segment {
         let mut insert = Insert::<15>::new(conn, "rollup_data")?;
         for rollup in rollups {
             let flow = flow_number(names, conn, rollup.flow.as_ref())?;
-            let (ts, seq) = (int(rollup.ts), tally.next_seq(rollup.ts));
+            let (ts, seq) = (int(rollup.ts), tally.next(Stream::Rollups, rollup.ts));
             insert.row([
                 Some(ts),
                 Some(seq),
@@ -241,12 +258,13 @@ impl Segment {
         if batch.flows().len() == 0 {
             return Ok(());
         }
-        let Self { conn, names, tally, .. } = self;
+        let Self { conn, names, tally, numbering, .. } = self;
         let mut upsert = conn.prepare_cached(UPSERT_FLOW)?;
         for (row, path) in batch.flows() {
             let flow = names.flow(conn, &row.flow)?;
             let path = names.path(conn, path)?;
-            tally.extend_time_range(row.last_seen);
+            let number = numbering.next[Stream::Flows as usize] + tally.runs.count(Stream::Flows);
+            tally.next(Stream::Flows, row.last_seen);
             upsert.execute(params![
                 flow,
                 path,
@@ -254,7 +272,8 @@ impl Segment {
                 row.basis as i64,
                 int(row.first_seen),
                 int(row.last_seen),
-                int(row.reports)
+                int(row.reports),
+                number
             ])?;
         }
         Ok(())
@@ -268,7 +287,7 @@ impl Segment {
         let mut insert = Insert::<10>::new(conn, "drop_data")?;
         for drop in drops {
             let flow = flow_number(names, conn, drop.flow.as_ref())?;
-            let seq = tally.next_seq(drop.ts);
+            let seq = tally.next(Stream::Drops, drop.ts);
             insert.row([
                 Some(int(drop.ts)),
                 Some(seq),
@@ -296,7 +315,7 @@ impl Segment {
         for loss in losses {
             insert.execute(params![
                 int(loss.ts),
-                tally.next_seq(loss.ts),
+                tally.next(Stream::Losses, loss.ts),
                 loss.node,
                 address(loss.source).to_string(),
                 loss.hw_id,
@@ -311,6 +330,14 @@ impl Segment {
 }
 
 impl FileMeta {
+    /// The next sequence number, for a record of `stream` and of time `ts`.
+    #[inline]
+    fn next(&mut self, stream: Stream, ts: Nanos) -> i64 {
+        let seq = self.next_seq(ts);
+        self.runs.add(stream, int(ts), seq);
+        seq
+    }
+
     /// The next sequence number, for a record of time `ts`.
     #[inline]
     fn next_seq(&mut self, ts: Nanos) -> i64 {
@@ -340,6 +367,7 @@ impl FileMeta {
             rollups: read("rollups")?.unwrap_or(0),
             drops: read("drops")?.unwrap_or(0),
             losses: read("losses")?.unwrap_or(0),
+            runs: Runs::default(),
         })
     }
 
@@ -520,10 +548,11 @@ const ROWS: usize = 32;
 const CHUNK_BITS: u32 = 16;
 
 const UPSERT_FLOW: &str = "
-INSERT INTO flow_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO flow_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (flow) DO UPDATE SET
   path = ifnull(excluded.path, path), flow_latency = excluded.flow_latency, basis = excluded.basis,
-  first_seen = min(first_seen, excluded.first_seen), last_seen = excluded.last_seen, reports = excluded.reports";
+  first_seen = min(first_seen, excluded.first_seen), last_seen = excluded.last_seen, reports = excluded.reports,
+  number = excluded.number";
 
 #[cfg(test)]
 mod tests {
@@ -556,8 +585,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn looking_at_the_log_leaves_sqlites_locks_alone() {
         let dir = Dir::new("locks");
-        let mut segment =
-            Segment::open(dir.path(), FileId::of(START, Period::Day), EventIndexes::Kept).unwrap();
+        let mut segment = Segment::open(
+            dir.path(),
+            FileId::of(START, Period::Day),
+            EventIndexes::Kept,
+            Numbering::new(START, 0),
+        )
+        .unwrap();
         segment.write(&changes(START, 100, 10), &[]).unwrap();
         segment.commit().unwrap();
         let index = files::beside(segment.path(), "-shm");

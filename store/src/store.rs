@@ -6,16 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use collector::Batch;
 
 use crate::config::{Config, Error, Policy};
-use crate::files;
 use crate::reports::ReportRow;
 use crate::shared::Shared;
 use crate::stats::{State, Stats};
 use crate::writer::{Message, Writer};
+use crate::{files, follower};
 
 /// Writes batches into the files of a directory, on a thread of its own. Submitting is cheap and may be done from several
 /// threads; only the store's own thread accesses the disk.
@@ -71,7 +71,9 @@ impl Store {
             (config.policy, config.reports_table, config.queue_batches.max(1));
         shared.stats().queue_capacity = capacity;
         let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
-        let mut writer = Writer::new(config, Arc::clone(&shared));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let numbering = follower::numbering(dir, u64::try_from(now).unwrap_or(u64::MAX))?;
+        let mut writer = Writer::new(config, Arc::clone(&shared), numbering);
         match newest.map(|newest| writer.open(newest.id)) {
             // As while running: storing continues when there is space.
             Some(Err(error)) if error.is_full() => writer.fail(&error, 0),

@@ -13,6 +13,7 @@ use rusqlite::ErrorCode;
 use crate::config::{Config, Error};
 use crate::files::{self, FileId};
 use crate::indexer::{self, Indexer};
+use crate::numbering::Numbering;
 use crate::reports::ReportRow;
 use crate::schema::{self, EventIndexes};
 use crate::segment::{self, Segment};
@@ -64,6 +65,8 @@ pub(crate) struct Writer {
     config: Config,
     shared: Arc<Shared>,
     segment: Option<Segment>,
+    /// The numbers after what is committed.
+    numbering: Numbering,
     rules: Vec<String>,
     /// When the open transaction must be committed.
     commit_at: Option<Instant>,
@@ -100,12 +103,13 @@ struct Bulk {
 const BULK: Bulk = Bulk { rate: 50_000, least: 1_000_000, most: 2_000_000, calm: Duration::from_secs(10) };
 
 impl Writer {
-    pub(crate) fn new(config: Config, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(config: Config, shared: Arc<Shared>, numbering: Numbering) -> Self {
         let indexer = Indexer::new(Arc::clone(&shared));
         Self {
             config,
             shared,
             segment: None,
+            numbering,
             rules: Vec::new(),
             commit_at: None,
             begun: None,
@@ -272,10 +276,10 @@ impl Writer {
         }
         let later = self.is_busy() && self.indexer.has_room();
         let indexes = if later { EventIndexes::Later } else { EventIndexes::Kept };
-        let opened = match Segment::open(dir, id, indexes) {
+        let opened = match Segment::open(dir, id, indexes, self.numbering) {
             Err(Error::Sqlite(path, error)) if schema::is_damage(&error) => {
                 self.set_aside(&path)?;
-                Segment::open(&self.config.dir, id, indexes)
+                Segment::open(&self.config.dir, id, indexes, self.numbering)
             }
             other => other,
         };
@@ -298,6 +302,7 @@ impl Writer {
         match segment.commit() {
             Ok(0) => return,
             Ok(records) => {
+                self.numbering = segment.numbering();
                 let now = nanos((self.wall)());
                 self.look_at_rate(records);
                 let mut stats = self.shared.stats();
@@ -470,7 +475,7 @@ mod tests {
     /// A writer without its thread, and its accounts.
     fn writer(dir: &Dir) -> (Writer, Arc<Shared>) {
         let shared = Arc::new(Shared::default());
-        (Writer::new(Config::new(dir.path()), Arc::clone(&shared)), shared)
+        (Writer::new(Config::new(dir.path()), Arc::clone(&shared), Numbering::new(START, 0)), shared)
     }
 
     fn deliver(writer: &mut Writer, shared: &Shared, batch: Batch) {
@@ -679,7 +684,7 @@ mod tests {
     fn child_writes_in_bulk_until_it_is_killed() {
         let Some(dir) = std::env::var_os(CHILD) else { return };
         let shared = Arc::new(Shared::default());
-        let mut writer = Writer::new(Config::new(dir), Arc::clone(&shared));
+        let mut writer = Writer::new(Config::new(dir), Arc::clone(&shared), Numbering::new(START, 0));
         writer.bulk = Bulk { most: 20_000, ..SMALL };
         for round in 0.. {
             deliver(&mut writer, &shared, changes(START + round * SECOND / 1000, 500, 100));

@@ -2,6 +2,7 @@
 
 mod crash;
 mod first_values;
+mod follower;
 mod keeping;
 mod retention;
 mod round_trip;

@@ -1,0 +1,662 @@
+//! Records in the order in which they were committed, for readers that want each one once.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
+use detect::Metric;
+use rusqlite::{Connection, OpenFlags, Row, params};
+use wire::FlowKey;
+
+use crate::config::Error;
+use crate::files;
+use crate::intern::{parse_flow, parse_path};
+use crate::join::{self, Identity};
+use crate::numbering::{Numbering, Stream};
+use crate::rows::{EventRow, FirstRow, FlowState, address_of, basis_of, optional, unsigned};
+use crate::schema;
+
+/// A place between two records of a stream.
+///
+/// The count of records begins anew, with a later base, when the store's files are lost. So a place is never one in other records.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Place {
+    /// Which count: later counts have greater bases.
+    pub base: u64,
+    /// Records of the stream before this place, in this count.
+    pub row: u64,
+}
+
+impl Place {
+    fn number(self) -> i64 {
+        i64::try_from(self.base.saturating_add(self.row)).unwrap_or(i64::MAX)
+    }
+
+    fn of(number: i64, base: i64) -> Self {
+        Self { base: base.max(0).cast_unsigned(), row: (number - base).max(0).cast_unsigned() }
+    }
+}
+
+/// A record as it was stored.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StoredRecord {
+    /// An event.
+    Event(EventRow),
+    /// A rollup.
+    Rollup(Rollup),
+    /// The latest state of a flow.
+    Flow(FlowState),
+    /// A dropped packet.
+    Drop(Drop),
+    /// Lost reports.
+    Loss(Loss),
+}
+
+/// Records between two places.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chunk {
+    /// The records, in the order of their commits. Of flows, only the latest state is among them.
+    pub records: Vec<StoredRecord>,
+    /// Where to go on.
+    pub end: Place,
+    /// Records that were deleted, or lost with a damaged file, before they were read.
+    pub expired: u64,
+    /// The count began anew, and how many records there were until then is not known.
+    pub restarted: bool,
+    /// No more records are committed.
+    pub is_last: bool,
+}
+
+/// Reads the files of a directory in the order of the commits. Files of versions that did not note that order are left out.
+///
+/// ```
+/// use collector::{Batch, FlowRow, Output as _, event::Basis};
+/// use store::{Config, Follower, Place, Store, StoredRecord, Stream};
+///
+/// let dir = std::env::temp_dir().join(format!("hopwise-follower-{}", std::process::id()));
+/// let store = Store::open(Config::new(&dir))?;
+/// let mut batch = Batch::with_capacity(64);
+/// let ts = 1_795_269_600_000_000_000; // 2026-11-21 14:00 UTC
+/// let flow = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
+/// let row = FlowRow { flow, flow_latency: Some(42_000), basis: Basis::Measured, first_seen: ts, last_seen: ts, reports: 1 };
+/// batch.flow(&row, &[1, 2, 3]);
+/// store.submit(batch).map_err(|_| "the queue is full")?;
+/// store.flush();
+///
+/// let mut follower = Follower::new(&dir);
+/// let chunk = follower.read(Stream::Flows, Place::default(), None, 1000, 1 << 20)?;
+/// assert!(matches!(&chunk.records[..], [StoredRecord::Flow(state)] if state.row == row));
+/// let chunk = follower.read(Stream::Flows, chunk.end, None, 1000, 1 << 20)?;
+/// assert!(chunk.records.is_empty() && chunk.is_last);
+/// # drop(store);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Follower {
+    dir: PathBuf,
+    known: HashMap<Identity, Extent>,
+    open: Vec<OpenFile>,
+}
+
+/// The numbers in a file.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    bytes: u64,
+    modified: SystemTime,
+    /// First and behind the last, of each stream.
+    numbers: [Option<[i64; 2]>; Stream::ALL.len()],
+}
+
+/// A row of `run_data`.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: i64,
+    count: i64,
+    base: i64,
+    seq: [i64; 2],
+    ts: [i64; 2],
+}
+
+impl Run {
+    fn end(&self) -> i64 {
+        self.first.saturating_add(self.count)
+    }
+}
+
+impl Follower {
+    /// Of the files in `dir`, which may come and go.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), known: HashMap::new(), open: Vec::new() }
+    }
+
+    /// The records of `stream` after `from`: all before `until`; without it, at most `records` and some `bytes`, but at least one.
+    ///
+    /// # Errors
+    /// The directory, or a file in it, cannot be read.
+    pub fn read(
+        &mut self,
+        stream: Stream,
+        from: Place,
+        until: Option<Place>,
+        records: usize,
+        bytes: usize,
+    ) -> Result<Chunk, Error> {
+        let chunk = Chunk { records: Vec::new(), end: from, expired: 0, restarted: false, is_last: false };
+        let until = until.map(Place::number);
+        let mut filling = Filling { chunk, size: 0, records, bytes, until };
+        loop {
+            let number = filling.chunk.end.number();
+            if until.is_some_and(|until| number >= until) || filling.is_full() {
+                return Ok(filling.chunk);
+            }
+            let Some((file, run)) = self.next_run(stream, number)? else {
+                filling.chunk.is_last = true;
+                return Ok(filling.chunk);
+            };
+            let start = run.first.max(number);
+            if let Some(until) = until.filter(|until| start >= *until) {
+                // What was there is gone.
+                filling.chunk.expired += (until - number).max(0).cast_unsigned();
+                filling.chunk.end = Place::of(until, from.base.cast_signed());
+                return Ok(filling.chunk);
+            }
+            let chunk = &mut filling.chunk;
+            if chunk.end.base == run.base.max(0).cast_unsigned() {
+                chunk.expired += (start - number).cast_unsigned();
+            } else {
+                chunk.restarted |= chunk.end != Place::default();
+            }
+            let end = self.file(&file)?.records(stream, run, start, &mut filling);
+            let end = end.map_err(|error| Error::sqlite(&file.path, error))?;
+            filling.chunk.end = Place::of(end, run.base);
+        }
+    }
+
+    /// Where the records that are committed now end.
+    ///
+    /// # Errors
+    /// The directory, or a file in it, cannot be read.
+    pub fn end(&mut self, stream: Stream) -> Result<Place, Error> {
+        let mut last: Option<(Identity, i64)> = None;
+        for (identity, [_, end]) in self.extents(stream)? {
+            if last.as_ref().is_none_or(|(_, known)| *known < end) {
+                last = Some((identity, end));
+            }
+        }
+        let Some((file, end)) = last else { return Ok(Place::default()) };
+        let run = self.file(&file)?.run_after(stream, end - 1);
+        let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
+        Ok(run.map_or_else(Place::default, |run| Place::of(run.end(), run.base)))
+    }
+
+    /// Where the first record is whose run has records of `ts` or later.
+    ///
+    /// # Errors
+    /// The directory, or a file in it, cannot be read.
+    pub fn since(&mut self, stream: Stream, ts: u64) -> Result<Place, Error> {
+        let ts = i64::try_from(ts).unwrap_or(i64::MAX);
+        let mut extents: Vec<(Identity, [i64; 2])> = self.extents(stream)?;
+        extents.sort_by_key(|(_, [first, _])| *first);
+        for (file, _) in extents {
+            let run = self.file(&file)?.first_run_since(stream, ts);
+            if let Some(run) = run.map_err(|error| Error::sqlite(&file.path, error))? {
+                return Ok(Place::of(run.first, run.base));
+            }
+        }
+        self.end(stream)
+    }
+
+    /// The run that holds the record `number`, or the next one.
+    fn next_run(&mut self, stream: Stream, number: i64) -> Result<Option<(Identity, Run)>, Error> {
+        let mut candidates = self.extents(stream)?;
+        candidates.retain(|(_, [_, end])| *end > number);
+        candidates.sort_by_key(|(_, [first, _])| *first);
+        let mut best: Option<(Identity, Run)> = None;
+        for (file, [first, _]) in candidates {
+            if best.as_ref().is_some_and(|(_, run)| run.first <= first.max(number)) {
+                break;
+            }
+            let run = self.file(&file)?.run_after(stream, number);
+            let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
+            if let Some(run) = run.filter(|run| best.as_ref().is_none_or(|(_, best)| run.first < best.first))
+            {
+                best = Some((file, run));
+            }
+        }
+        Ok(best)
+    }
+
+    /// The files with records of `stream`, and their numbers.
+    fn extents(&mut self, stream: Stream) -> Result<Vec<(Identity, [i64; 2])>, Error> {
+        let found = files::list(&self.dir).map_err(|error| Error::io(&self.dir, error))?;
+        let mut extents = Vec::with_capacity(found.len());
+        let mut present = Vec::with_capacity(found.len());
+        for file in found {
+            let Some(identity) = Identity::of(&file.path) else { continue };
+            present.push(identity.clone());
+            let known = self.known.get(&identity).copied();
+            let known = known.filter(|known| (known.bytes, known.modified) == (file.bytes, file.modified));
+            let extent = match known {
+                Some(extent) => extent,
+                None => {
+                    let Some(numbers) = self.numbers(&identity)? else { continue };
+                    let extent = Extent { bytes: file.bytes, modified: file.modified, numbers };
+                    self.known.insert(identity.clone(), extent);
+                    extent
+                }
+            };
+            extents.extend(extent.numbers[stream as usize].map(|numbers| (identity, numbers)));
+        }
+        self.known.retain(|file, _| present.contains(file));
+        // A connection to a deleted file would keep its space.
+        self.open.retain(|open| present.contains(&open.file));
+        Ok(extents)
+    }
+
+    /// `None`: the file is gone, empty, damaged, or of a version without runs.
+    fn numbers(
+        &mut self,
+        identity: &Identity,
+    ) -> Result<Option<[Option<[i64; 2]>; Stream::ALL.len()]>, Error> {
+        let open = match self.file(identity) {
+            Ok(open) => open,
+            Err(Error::Empty(_) | Error::Newer { .. } | Error::Foreign(_)) => return Ok(None),
+            Err(Error::Sqlite(_, error)) if schema::is_damage(&error) => return Ok(None),
+            Err(_) if Identity::of(&identity.path).as_ref() != Some(identity) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let numbers = open.numbers();
+        numbers.map(Some).map_err(|error| Error::sqlite(&identity.path, error))
+    }
+
+    fn file(&mut self, identity: &Identity) -> Result<&mut OpenFile, Error> {
+        let place = match self.open.iter().position(|open| open.file == *identity) {
+            Some(place) => place,
+            None => {
+                let open = OpenFile::open(identity)?;
+                if self.open.len() >= MAX_OPEN {
+                    self.open.remove(0);
+                }
+                self.open.push(open);
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut self.open[place])
+    }
+}
+
+/// A chunk that is being filled, and its limits.
+struct Filling {
+    chunk: Chunk,
+    size: usize,
+    records: usize,
+    bytes: usize,
+    until: Option<i64>,
+}
+
+impl Filling {
+    fn is_full(&self) -> bool {
+        let records = self.chunk.records.len();
+        self.until.is_none() && records > 0 && (records >= self.records || self.size >= self.bytes)
+    }
+}
+
+/// The numbers after what is committed in the files of `dir`: a new count if there is none, or if one was lost.
+pub(crate) fn numbering(dir: &Path, now: u64) -> Result<Numbering, Error> {
+    let mut latest: Option<Numbering> = None;
+    let mut lost = false;
+    for file in files::list(dir).map_err(|error| Error::io(dir, error))? {
+        let Some(identity) = Identity::of(&file.path) else { continue };
+        let found = match OpenFile::open(&identity) {
+            Ok(open) if !open.has_runs => Ok(None),
+            Ok(open) => Numbering::read(&open.conn, FILE),
+            Err(Error::Empty(_)) => Ok(None),
+            Err(_) => {
+                lost = true;
+                continue;
+            }
+        };
+        match found {
+            Ok(found) => {
+                latest = latest.into_iter().chain(found).reduce(Numbering::latest);
+            }
+            Err(_) => lost = true,
+        }
+    }
+    Ok(match latest {
+        Some(latest) if !lost => latest,
+        latest => Numbering::new(now, latest.map_or(0, |latest| latest.last())),
+    })
+}
+
+/// A file that is open.
+#[derive(Debug)]
+struct OpenFile {
+    file: Identity,
+    conn: Connection,
+    has_runs: bool,
+    names: FileNames,
+}
+
+/// What the numbers in a file stand for.
+#[derive(Debug)]
+struct FileNames {
+    kinds: HashMap<i64, Kind>,
+    metrics: HashMap<i64, Metric>,
+    bases: HashMap<i64, Basis>,
+    flows: HashMap<i64, FlowKey>,
+    paths: HashMap<i64, Vec<u32>>,
+    rules: HashMap<i64, String>,
+}
+
+impl OpenFile {
+    fn open(file: &Identity) -> Result<Self, Error> {
+        let fail = |error| Error::sqlite(&file.path, error);
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let conn = Connection::open_in_memory_with_flags(flags).map_err(fail)?;
+        join::attach(&conn, &file.path, 0, CACHE_KIB).map_err(fail)?;
+        schema::check(&conn, FILE, &file.path)?;
+        let has_runs = schema::has_runs(&conn, FILE).map_err(fail)?;
+        let names = FileNames::read(&conn).map_err(fail)?;
+        Ok(Self { file: file.clone(), conn, has_runs, names })
+    }
+
+    fn numbers(&self) -> rusqlite::Result<[Option<[i64; 2]>; Stream::ALL.len()]> {
+        let mut numbers = [None; Stream::ALL.len()];
+        if !self.has_runs {
+            return Ok(numbers);
+        }
+        let mut select = self.conn.prepare_cached(
+            "SELECT min(first), (SELECT first + count FROM f0.run_data WHERE stream = ?1 ORDER BY first DESC LIMIT 1)
+             FROM f0.run_data WHERE stream = ?1",
+        )?;
+        for stream in Stream::ALL {
+            let found = select.query_row([stream as i64], |row| {
+                Ok(row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?))
+            })?;
+            numbers[stream as usize] = found.map(|(first, end)| [first, end]);
+        }
+        Ok(numbers)
+    }
+
+    /// The run with the record `number`, or the one after it.
+    fn run_after(&self, stream: Stream, number: i64) -> rusqlite::Result<Option<Run>> {
+        let before = "AND first <= ?2 AND first + count > ?2 ORDER BY first DESC LIMIT 1";
+        let after = "AND first > ?2 ORDER BY first LIMIT 1";
+        match self.run(before, stream, number)? {
+            Some(run) => Ok(Some(run)),
+            None => self.run(after, stream, number),
+        }
+    }
+
+    fn first_run_since(&self, stream: Stream, ts: i64) -> rusqlite::Result<Option<Run>> {
+        self.run("AND to_ts >= ?2 ORDER BY first LIMIT 1", stream, ts)
+    }
+
+    fn run(&self, which: &str, stream: Stream, value: i64) -> rusqlite::Result<Option<Run>> {
+        let mut select = self.conn.prepare_cached(&format!(
+            "SELECT first, count, base, from_seq, to_seq, from_ts, to_ts FROM f0.run_data WHERE stream = ?1 {which}"
+        ))?;
+        let mut rows = select.query(params![stream as i64, value])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        Ok(Some(Run {
+            first: row.get(0)?,
+            count: row.get(1)?,
+            base: row.get(2)?,
+            seq: [row.get(3)?, row.get(4)?],
+            ts: [row.get(5)?, row.get(6)?],
+        }))
+    }
+
+    /// Appends the records of a run from the number `start` on. Returns the number after the last one.
+    fn records(
+        &mut self,
+        stream: Stream,
+        run: Run,
+        start: i64,
+        filling: &mut Filling,
+    ) -> rusqlite::Result<i64> {
+        let Self { conn, names, .. } = self;
+        let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
+        let mut select = conn.prepare_cached(select(stream))?;
+        let mut rows = match stream {
+            Stream::Flows => select.query(params![start, end])?,
+            _ => select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?,
+        };
+        let mut number = run.first;
+        while let Some(row) = rows.next()? {
+            if stream == Stream::Flows {
+                number = row.get(7)?;
+            }
+            if number >= end {
+                break;
+            }
+            if number >= start {
+                if filling.is_full() {
+                    return Ok(number);
+                }
+                let record = names.record(conn, stream, row)?;
+                filling.size += record.bytes();
+                filling.chunk.records.push(record);
+            }
+            number += 1;
+        }
+        if stream != Stream::Flows && number < end {
+            // Rows that the run counts and that are not there: the file was changed.
+            filling.chunk.expired += (end - number.max(start)).max(0).cast_unsigned();
+        }
+        Ok(end)
+    }
+}
+
+impl FileNames {
+    fn read(conn: &Connection) -> rusqlite::Result<Self> {
+        let kind =
+            |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Latest);
+        let metric = |name: &str| Metric::from_name(name).unwrap_or(Metric::FlowPath);
+        Ok(Self {
+            kinds: names(conn, "kind_name", kind)?,
+            metrics: names(conn, "metric_name", metric)?,
+            bases: names(conn, "basis_name", basis_of)?,
+            flows: HashMap::new(),
+            paths: HashMap::new(),
+            rules: HashMap::new(),
+        })
+    }
+
+    fn record(&mut self, conn: &Connection, stream: Stream, row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
+        Ok(match stream {
+            Stream::Events => StoredRecord::Event(self.event(conn, row)?),
+            Stream::Rollups => StoredRecord::Rollup(Rollup {
+                ts: unsigned(row, 0)?,
+                interval: row.get(1)?,
+                metric: self.metrics.get(&row.get(2)?).copied().unwrap_or(Metric::FlowPath),
+                flow: self.flow(conn, row.get(3)?)?,
+                node: row.get(4)?,
+                interface: row.get(5)?,
+                queue: row.get(6)?,
+                count: unsigned(row, 7)?,
+                min: unsigned(row, 8)?,
+                max: unsigned(row, 9)?,
+                sum: unsigned(row, 10)?,
+                p50: optional(row, 11)?,
+                p99: optional(row, 12)?,
+            }),
+            Stream::Flows => {
+                let state = FlowRow {
+                    flow: self.flow(conn, row.get(0)?)?.unwrap_or_default(),
+                    flow_latency: optional(row, 2)?,
+                    basis: self.basis(row.get(3)?),
+                    first_seen: unsigned(row, 4)?,
+                    last_seen: unsigned(row, 5)?,
+                    reports: unsigned(row, 6)?,
+                };
+                StoredRecord::Flow(FlowState { row: state, path: self.path(conn, row.get(1)?)? })
+            }
+            Stream::Drops => StoredRecord::Drop(Drop {
+                ts: unsigned(row, 0)?,
+                id: row.get::<_, i64>(1)?.cast_unsigned(),
+                flow: self.flow(conn, row.get(2)?)?,
+                node: row.get(3)?,
+                ingress_if: row.get(4)?,
+                egress_if: row.get(5)?,
+                queue: row.get(6)?,
+                reason: row.get(7)?,
+            }),
+            Stream::Losses => StoredRecord::Loss(Loss {
+                ts: unsigned(row, 0)?,
+                node: row.get(1)?,
+                source: address_of(&row.get::<_, String>(2)?),
+                hw_id: row.get(3)?,
+                lost: unsigned(row, 4)?,
+                reordered: unsigned(row, 5)?,
+                duplicated: unsigned(row, 6)?,
+            }),
+        })
+    }
+
+    fn event(&mut self, conn: &Connection, row: &Row<'_>) -> rusqlite::Result<EventRow> {
+        let metric: Option<i64> = row.get(3)?;
+        let event = Event {
+            ts: unsigned(row, 0)?,
+            id: row.get::<_, i64>(1)?.cast_unsigned(),
+            kind: self.kinds.get(&row.get(2)?).copied().unwrap_or(Kind::Latest),
+            metric: metric.and_then(|metric| self.metrics.get(&metric).copied()),
+            flow: self.flow(conn, row.get(4)?)?,
+            node: row.get(5)?,
+            interface: row.get(6)?,
+            queue: row.get(7)?,
+            value: optional(row, 8)?,
+            previous: optional(row, 9)?,
+            threshold: optional(row, 10)?,
+            rule: None,
+            reason: row.get(13)?,
+            basis: self.basis(row.get(14)?),
+        };
+        let rule = match row.get::<_, Option<i64>>(11)? {
+            Some(rule) => Some(self.rule(conn, rule)?),
+            None => None,
+        };
+        let path = self.path(conn, row.get(12)?)?;
+        let first = match event.kind {
+            Kind::New => self.first(conn, row.get(0)?, row.get(15)?)?,
+            _ => None,
+        };
+        Ok(EventRow { event, rule, path, first })
+    }
+
+    fn first(&self, conn: &Connection, ts: i64, seq: i64) -> rusqlite::Result<Option<FirstRow>> {
+        let mut select = conn.prepare_cached(
+            "SELECT flow_latency, basis, hop_latencies FROM f0.first_data WHERE ts = ?1 AND seq = ?2",
+        )?;
+        let mut rows = select.query([ts, seq])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let latencies: Option<String> = row.get(2)?;
+        Ok(Some(FirstRow {
+            flow_latency: optional(row, 0)?,
+            basis: self.basis(row.get(1)?),
+            hop_latencies: latencies.map_or_else(Vec::new, |text| parse_path(&text)),
+        }))
+    }
+
+    fn basis(&self, code: i64) -> Basis {
+        self.bases.get(&code).copied().unwrap_or_default()
+    }
+
+    fn flow(&mut self, conn: &Connection, id: Option<i64>) -> rusqlite::Result<Option<FlowKey>> {
+        let Some(id) = id else { return Ok(None) };
+        if let Some(flow) = self.flows.get(&id) {
+            return Ok(Some(*flow));
+        }
+        let sql = "SELECT src, dst, sport, dport, proto FROM f0.flow_key WHERE id = ?1";
+        let flow = conn.prepare_cached(sql)?.query_row([id], parse_flow)?;
+        make_room(&mut self.flows);
+        self.flows.extend(flow.map(|flow| (id, flow)));
+        Ok(flow)
+    }
+
+    fn path(&mut self, conn: &Connection, id: Option<i64>) -> rusqlite::Result<Vec<u32>> {
+        let Some(id) = id else { return Ok(Vec::new()) };
+        if let Some(path) = self.paths.get(&id) {
+            return Ok(path.clone());
+        }
+        let sql = "SELECT path FROM f0.path_text WHERE id = ?1";
+        let text: String = conn.prepare_cached(sql)?.query_row([id], |row| row.get(0))?;
+        make_room(&mut self.paths);
+        Ok(self.paths.entry(id).or_insert(parse_path(&text)).clone())
+    }
+
+    fn rule(&mut self, conn: &Connection, id: i64) -> rusqlite::Result<String> {
+        if let Some(rule) = self.rules.get(&id) {
+            return Ok(rule.clone());
+        }
+        let sql = "SELECT rule FROM f0.rule_text WHERE id = ?1";
+        let text: String = conn.prepare_cached(sql)?.query_row([id], |row| row.get(0))?;
+        make_room(&mut self.rules);
+        Ok(self.rules.entry(id).or_insert(text).clone())
+    }
+}
+
+fn make_room<T>(map: &mut HashMap<i64, T>) {
+    if map.len() >= MAX_NAMES {
+        map.clear();
+    }
+}
+
+impl StoredRecord {
+    /// Its size in memory, about.
+    fn bytes(&self) -> usize {
+        let path = match self {
+            Self::Event(event) => {
+                event.path.len() + event.first.as_ref().map_or(0, |first| first.hop_latencies.len())
+            }
+            Self::Flow(state) => state.path.len(),
+            Self::Rollup(_) | Self::Drop(_) | Self::Loss(_) => 0,
+        };
+        size_of::<Self>() + path * size_of::<u32>()
+    }
+}
+
+/// The rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of these; of flows, those with the numbers
+/// from 1 to 2.
+fn select(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Events => {
+            "SELECT ts, id, kind, metric, flow, node, interface, queue, value, previous, threshold, rule, path, reason, basis, seq
+             FROM f0.event_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
+        }
+        Stream::Rollups => {
+            "SELECT ts, interval, metric, flow, node, interface, queue, count, min, max, sum, p50, p99
+             FROM f0.rollup_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
+        }
+        Stream::Flows => {
+            "SELECT flow, path, flow_latency, basis, first_seen, last_seen, reports, number
+             FROM f0.flow_data WHERE number >= ?1 AND number < ?2 ORDER BY number"
+        }
+        Stream::Drops => {
+            "SELECT ts, id, flow, node, ingress_if, egress_if, queue, reason
+             FROM f0.drop_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
+        }
+        Stream::Losses => {
+            "SELECT ts, node, source, hw_id, lost, reordered, duplicated
+             FROM f0.loss_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
+        }
+    }
+}
+
+fn names<T>(conn: &Connection, table: &str, read: impl Fn(&str) -> T) -> rusqlite::Result<HashMap<i64, T>> {
+    let mut select = conn.prepare(&format!("SELECT * FROM {FILE}.{table}"))?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, read(&row.get::<_, String>(1)?))))?;
+    rows.collect()
+}
+
+/// The name under which a file is attached.
+const FILE: &str = "f0";
+const CACHE_KIB: usize = 4 << 10;
+/// Files that are open at once.
+const MAX_OPEN: usize = 4;
+/// Names of each kind in memory.
+const MAX_NAMES: usize = 1 << 16;

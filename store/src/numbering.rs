@@ -1,0 +1,154 @@
+//! The order of commits: each record of a stream has a number, which is counted over all files of the store.
+
+use collector::event::Nanos;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+/// A kind of records, each with numbers of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stream {
+    /// Events.
+    Events,
+    /// Rollups.
+    Rollups,
+    /// Flows: only the latest state of each is there to be read.
+    Flows,
+    /// Drops.
+    Drops,
+    /// Losses.
+    Losses,
+}
+
+impl Stream {
+    /// All, in the order of their codes.
+    pub const ALL: [Self; 5] = [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses];
+
+    /// The name of its view.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Rollups => "rollups",
+            Self::Flows => "flows",
+            Self::Drops => "drops",
+            Self::Losses => "losses",
+        }
+    }
+}
+
+/// The numbers of the next records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Numbering {
+    /// The number of the first record. It is later than any number that was given before, so that numbers that were lost are not
+    /// given again.
+    pub(crate) base: i64,
+    pub(crate) next: [i64; Stream::ALL.len()],
+}
+
+impl Numbering {
+    /// A new one at the time `now`, later than `after`. A millisecond has room for a million records.
+    pub(crate) fn new(now: Nanos, after: i64) -> Self {
+        let base = i64::try_from(now / 1_000_000).unwrap_or(0).min(MAX_MS) << MS_BITS;
+        let base = base.max(after.saturating_add(1));
+        Self { base, next: [base; Stream::ALL.len()] }
+    }
+
+    /// The one with which the file that `conn` has attached as `name` ends, if it has any.
+    pub(crate) fn read(conn: &Connection, name: &str) -> rusqlite::Result<Option<Self>> {
+        let mut numbering: Option<Self> = None;
+        let mut select = conn.prepare(&format!(
+            "SELECT first + count, base FROM {name}.run_data WHERE stream = ?1 ORDER BY first DESC LIMIT 1"
+        ))?;
+        for stream in Stream::ALL {
+            let last = select.query_row([stream as i64], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+            let Some((end, base)) = last else { continue };
+            let mut found = Self { base, next: [base; Stream::ALL.len()] };
+            found.next[stream as usize] = end;
+            numbering = Some(numbering.map_or(found, |one| one.latest(found)));
+        }
+        Ok(numbering)
+    }
+
+    /// What both know.
+    pub(crate) fn latest(self, other: Self) -> Self {
+        match self.base.cmp(&other.base) {
+            std::cmp::Ordering::Less => other,
+            std::cmp::Ordering::Greater => self,
+            std::cmp::Ordering::Equal => {
+                let mut next = self.next;
+                next.iter_mut().zip(other.next).for_each(|(next, other)| *next = (*next).max(other));
+                Self { next, ..self }
+            }
+        }
+    }
+
+    /// The highest number given.
+    pub(crate) fn last(&self) -> i64 {
+        self.next.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// Records of one stream in one file that were committed one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    count: i64,
+    seq: [i64; 2],
+    ts: [i64; 2],
+}
+
+/// The runs of the open transaction.
+#[derive(Default, Debug)]
+pub(crate) struct Runs {
+    open: [Option<Run>; Stream::ALL.len()],
+    complete: Vec<(Stream, Run)>,
+    counts: [i64; Stream::ALL.len()],
+}
+
+impl Runs {
+    /// A record of `stream` has this time and this sequence number.
+    #[inline]
+    pub(crate) fn add(&mut self, stream: Stream, ts: i64, seq: i64) {
+        self.counts[stream as usize] += 1;
+        let open = &mut self.open[stream as usize];
+        let Some(run) = open else {
+            *open = Some(Run { count: 1, seq: [seq; 2], ts: [ts; 2] });
+            return;
+        };
+        run.count += 1;
+        run.seq[1] = seq;
+        run.ts = [run.ts[0].min(ts), run.ts[1].max(ts)];
+        if run.count >= RUN {
+            self.complete.push((stream, *run));
+            *open = None;
+        }
+    }
+
+    /// Records of `stream` so far.
+    pub(crate) fn count(&self, stream: Stream) -> i64 {
+        self.counts[stream as usize]
+    }
+
+    /// Writes them into the open transaction. Returns the numbers after them.
+    pub(crate) fn write(
+        &mut self,
+        conn: &Connection,
+        mut numbering: Numbering,
+    ) -> rusqlite::Result<Numbering> {
+        for (stream, open) in Stream::ALL.into_iter().zip(&mut self.open) {
+            self.complete.extend(open.take().map(|run| (stream, run)));
+        }
+        let mut insert =
+            conn.prepare_cached("INSERT INTO run_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+        for (stream, run) in self.complete.drain(..) {
+            let next = &mut numbering.next[stream as usize];
+            let Run { count, seq: [first, last], ts: [from, to] } = run;
+            insert.execute(params![stream as i64, *next, count, numbering.base, first, last, from, to])?;
+            *next += count;
+        }
+        self.counts = Default::default();
+        Ok(numbering)
+    }
+}
+
+/// A run is at most so long, so that a reader that wants a part of it does not read much more.
+const RUN: i64 = 8192;
+const MS_BITS: u32 = 20;
+const MAX_MS: i64 = i64::MAX >> (MS_BITS + 1);
