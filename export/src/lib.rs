@@ -23,6 +23,7 @@ mod ledger;
 mod outcome;
 pub mod protobuf;
 pub mod record;
+pub mod sink;
 
 pub use backoff::Nanos;
 pub use cursor::{Cursor, NoCursor, Position};
