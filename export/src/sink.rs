@@ -1,6 +1,8 @@
 //! What sinks send, and how they understand the answers. A sink turns records into the body of a request and the answer into an
 //! [`Outcome`]; who sends it is elsewhere.
 
+pub mod clickhouse;
+
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::record::{Record, Stream};
@@ -62,7 +64,8 @@ pub trait HttpSink: std::fmt::Debug + Send {
     ///
     /// # Errors
     /// The sentence.
-    fn probed(&self, response: &Response<'_>) -> Result<(), String> {
+    fn probed(&self, streams: &[Stream], response: &Response<'_>) -> Result<(), String> {
+        let _ = streams;
         match response.status {
             200..=299 => Ok(()),
             401 | 403 => Err(format!(
@@ -89,6 +92,25 @@ pub fn words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX_WORDS)]);
     let line: Vec<&str> = text.split_whitespace().collect();
     line.join(" ").chars().filter(|char| !char.is_control()).take(MAX_WORDS).collect()
+}
+
+/// A value in a query: everything but unreserved characters is escaped (RFC 3986, section 2).
+pub fn escape(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len() + 16);
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(char::from(byte))
+            }
+            other => {
+                escaped.push('%');
+                for digit in [other >> 4, other & 15] {
+                    escaped.push(char::from_digit(digit.into(), 16).unwrap_or('0').to_ascii_uppercase());
+                }
+            }
+        }
+    }
+    escaped
 }
 
 /// The longest words of a server that are kept, characters.
