@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
-    http::{HeaderMap, HeaderName, header},
+    http::{HeaderMap, HeaderName, StatusCode, header},
+    response::{IntoResponse, Response},
 };
 use serde_json::Value;
 
@@ -139,7 +140,23 @@ pub(crate) async fn domain(
     params: Params,
 ) -> Result<Json<DomainView>, Refusal> {
     params.only(&[])?;
-    ask(&context, |core, _| Ok(core.domain())).await
+    ask(&context, |core, now| Ok(core.domain(now))).await
+}
+
+/// What a manager on standby copies.
+pub(crate) async fn copy(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    params.only(&[])?;
+    let known = etag(&headers, header::IF_NONE_MATCH);
+    let Json((etag, copy)) = ask(&context, move |core, _| Ok(core.copy(known.as_deref()))).await?;
+    let etag = [(header::ETAG, format!("\"{etag}\""))];
+    Ok(match copy {
+        Some(copy) => (etag, Json(copy)).into_response(),
+        None => (StatusCode::NOT_MODIFIED, etag).into_response(),
+    })
 }
 
 /// Removes all INT from the devices; the intents stay.

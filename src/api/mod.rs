@@ -147,6 +147,7 @@ routes! {
     get "/api/v1/domain" => intents::domain,
     post "/api/v1/domain/stop" => intents::stop,
     post "/api/v1/domain/start" => intents::start,
+    get "/api/v1/domain/intents" => intents::copy,
     get "/api/v1/domain/history" => intents::history,
     get "/api/v1/domain/stream" => stream::domain,
     get "/api/v1/session" => session::view,

@@ -18,7 +18,7 @@ use super::{
     intent::pretty,
     remote::{Api, fetch},
 };
-use crate::manager_role::view::{DeviceView, DevicesView, EntriesView};
+use crate::manager_role::view::{DeviceView, DevicesView, DomainView, EntriesView};
 use terminal::{Align, CliError, Table};
 
 /// Show the devices of a manager: state, ports, rules
@@ -98,7 +98,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     let out = match &args.command {
         _ if args.json => pretty(&client.get(&path)?),
-        Command::List | Command::Import { .. } => list(&fetch::<DevicesView>(&client, &path)?.devices),
+        Command::List | Command::Import { .. } => {
+            let devices = list(&fetch::<DevicesView>(&client, &path)?.devices);
+            let copy = fetch::<DomainView>(&client, "/domain")?.copy;
+            devices + &copy.map(|copy| format!("This manager is on standby: {copy}.\n")).unwrap_or_default()
+        }
         Command::Show { .. } => show(&fetch(&client, &path)?),
         Command::Read { .. } => rules(&fetch(&client, &path)?),
     };

@@ -54,6 +54,11 @@ section! {
         pub(crate) standby: bool = false,
         /// How long devices have received no lease renewal before a manager on standby acts. A manager that acts renews its lease once a second.
         pub(crate) lease: Duration = Duration::from_secs(10),
+        /// The API of the other manager, such as `"https://10.9.0.2:8080"`. While this one is on standby, it copies the intents that are added
+        /// there, once a second.
+        pub(crate) peer: Option<String> = None,
+        /// Token for the API of the other manager; the role `read` suffices. Not set: `token`.
+        pub(crate) peer_token: Option<Secret> = None,
         /// Bounds of what `tell.then` of intents may install.
         pub(crate) drill_downs: DrillDownSettings = DrillDownSettings::default(),
         /// File with the intents that were added while running, and with the history. Not set: both end with the program.
@@ -229,7 +234,27 @@ fn check_manager(manager: &ManagerSettings, inventory: &Inventory, root: &Node<'
         let message = "no device can tell whether another manager acts: only those with driver = \"hopwise\" do; remove the line";
         refuse(&["manager", "standby"], message.to_owned());
     }
+    if let Some(Err(message)) = manager.peer.as_deref().map(|peer| check_peer(peer, manager)) {
+        refuse(&["manager", "peer"], message);
+    }
     check_devices(manager, inventory, root, &mut refuse);
+}
+
+/// Checks that the other manager can be followed.
+fn check_peer(peer: &str, manager: &ManagerSettings) -> Result<(), String> {
+    if !manager.standby {
+        return Err("only a manager on standby copies from another one; add standby = true".to_owned());
+    }
+    let (is_secure, authority) = tls::authority(peer);
+    if is_secure && manager.ca.is_none() {
+        let message = "it has TLS; add ca = \"ca.pem\" to [manager], with the authority of its certificate";
+        return Err(message.to_owned());
+    }
+    let has_port = authority
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let is_named = !is_secure || tls::server_name(authority).is_some();
+    if has_port && is_named { Ok(()) } else { Err("write it like \"https://10.9.0.2:8080\"".to_owned()) }
 }
 
 /// Checks how each device is driven.

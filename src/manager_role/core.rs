@@ -4,6 +4,7 @@ mod devices;
 mod drill_down;
 mod intents;
 mod matched;
+mod standby;
 mod tell;
 
 pub(super) use self::tell::key_of;
@@ -50,6 +51,10 @@ pub(crate) struct Core {
     manager: Manager,
     /// Set if it takes over from another manager, and how many devices can tell when.
     standby: Option<(Standby, usize)>,
+    /// The other manager, whose intents it copies while it is on standby.
+    peer: Option<standby::Peer>,
+    /// When this manager started.
+    started: u64,
     /// As configured; what devices say is added to it.
     inventory: Inventory,
     facts: BTreeMap<NodeId, Facts>,
@@ -188,6 +193,8 @@ impl Core {
         let mut core = Self {
             manager: Manager::new(settings.core(&inventory)),
             standby: None,
+            peer: settings.peer.clone().map(standby::Peer::new),
+            started: now,
             inventory,
             facts: BTreeMap::new(),
             learned: BTreeSet::new(),
@@ -271,8 +278,14 @@ impl Core {
     /// Stops or starts all INT.
     ///
     /// # Errors
-    /// It cannot be saved; nothing changes.
+    /// It cannot be saved, or another manager decides; nothing changes.
     pub(crate) fn stop(&mut self, stop: bool, by: &str, now: u64) -> Result<DomainView, Error> {
+        self.check_acting()?;
+        self.set_stopped(stop, by, now)?;
+        Ok(self.domain(now))
+    }
+
+    fn set_stopped(&mut self, stop: bool, by: &str, now: u64) -> Result<(), Error> {
         if stop != self.stopped {
             self.journal.set_stopped(stop)?;
             self.stopped = stop;
@@ -292,7 +305,7 @@ impl Core {
                 }
             }
         }
-        Ok(self.domain())
+        Ok(())
     }
 
     /// The history.
@@ -388,7 +401,8 @@ impl Core {
                 tracing::warn!(
                     "the devices have received no lease renewal for the time of a lease; this manager acts"
                 );
-                self.note(now, "manager", "take over", "", "no other manager acts");
+                let copy = self.copy_text(now).map(|copy| format!("; {copy}")).unwrap_or_default();
+                self.note(now, "manager", "take over", "", &format!("no other manager acts{copy}"));
                 self.manager.set_term(Some(term), now);
             }
             Err(error) => tracing::error!(%error, "cannot take over; free space for [manager] state"),

@@ -83,14 +83,10 @@ impl Driver {
             return Self::p4runtime(device, settings, namespaces, tell);
         }
         let (is_secure, authority) = tls::authority(&device.address);
-        let tls = is_secure.then(|| {
-            let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
-            settings.client().map_err(|problem| problem.message).and_then(|client| client.ok_or_else(without))
-        });
         let address = hopwise::Address {
             node: device.node,
             authority: authority.to_owned(),
-            tls,
+            tls: is_secure.then(|| hopwise::client(settings)),
             namespace: namespaces.of(settings, &device.name),
             token: settings.token.as_ref().map(|token| token.0.clone()),
         };

@@ -6,7 +6,12 @@ use std::{
 };
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Bytes,
+    client::conn::http1,
+    header::{self, HeaderName},
+};
 use hyper_util::rt::TokioIo;
 use manager::{
     device::{
@@ -27,7 +32,7 @@ use tokio_rustls::TlsConnector;
 
 use super::namespaces::Namespace;
 use crate::{
-    config::switch::Item,
+    config::{manager::ManagerSettings, switch::Item},
     lock::lock,
     rules::{self, ChangeView, ElectionView},
     switch::{CapabilitiesView, CountersView, RulesPortView, RulesView},
@@ -352,7 +357,36 @@ fn broken(error: &(dyn std::error::Error + 'static), authority: &str) -> Failure
     Failure::Unreachable(explained.unwrap_or_else(|| format!("{authority}: {error}")))
 }
 
-/// One request on a connection of its own.
+/// What connections with TLS to other hopwise processes need.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, String> {
+    let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
+    settings.client().map_err(|problem| problem.message).and_then(|client| client.ok_or_else(without))
+}
+
+/// Reads from the API of another hopwise, which need not be a switch: the version and the content, unless that is still the known version.
+///
+/// # Errors
+/// The reason.
+pub(super) async fn get(
+    address: &Address,
+    path: &str,
+    known: Option<&str>,
+) -> Result<Option<(String, Bytes)>, String> {
+    let etag = known.map(|etag| (header::IF_NONE_MATCH, etag));
+    match request(address, (Method::GET, path), etag, &Value::Null).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Failure::Refused(StatusCode::NOT_MODIFIED, _)) => Ok(None),
+        Err(Failure::Refused(StatusCode::UNAUTHORIZED, _)) => {
+            Err(format!("{} does not accept the token", address.authority))
+        }
+        Err(Failure::Unreachable(reason) | Failure::Refused(_, reason)) => Err(reason),
+    }
+}
+
+/// One request to the switch.
 async fn send(
     address: &Address,
     method: Method,
@@ -360,6 +394,18 @@ async fn send(
     etag: Option<&str>,
     body: &Value,
 ) -> Result<Bytes, Failure> {
+    let etag = etag.map(|etag| (header::IF_MATCH, etag));
+    let answer = request(address, (method, &format!("/switch{path}")), etag, body).await;
+    answer.map(|(_, content)| content)
+}
+
+/// One request on a connection of its own. Returns the version, if there is one, and the content.
+async fn request(
+    address: &Address,
+    (method, path): (Method, &str),
+    etag: Option<(HeaderName, &str)>,
+    body: &Value,
+) -> Result<(String, Bytes), Failure> {
     let Address { authority, token, .. } = address;
     let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
     let handshake = http1::handshake(TokioIo::new(connect(address).await?)).await;
@@ -368,24 +414,26 @@ async fn send(
         // Its error is that of the request.
         let _ = connection.await;
     }));
-    let mut request = Request::builder().method(method).uri(format!("/api/v1/switch{path}"));
+    let mut request = Request::builder().method(method).uri(format!("/api/v1{path}"));
     request = request.header(header::HOST, authority).header(header::CONNECTION, "close");
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    if let Some(etag) = etag {
-        request = request.header(header::IF_MATCH, format!("\"{etag}\""));
+    if let Some((header, etag)) = etag {
+        request = request.header(header, format!("\"{etag}\""));
     }
     let content = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     request = request.header(header::CONTENT_TYPE, "application/json");
     let request = request.body(Full::new(content)).map_err(|error| unreachable(&error))?;
     let response = sender.send_request(request).await.map_err(|error| broken(&error, authority))?;
     let status = response.status();
+    let etag = response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
+    let etag = etag.map(|etag| etag.trim_matches('"').to_owned()).unwrap_or_default();
     let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
     let body = body.map_err(|error| unreachable(&error))?.to_bytes();
     drop(connection);
     if status.is_success() {
-        return Ok(body);
+        return Ok((etag, body));
     }
     let message = serde_json::from_slice::<Value>(&body).ok();
     let message = message.and_then(|value| Some(value.get("error")?.as_str()?.to_owned()));

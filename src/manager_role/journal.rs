@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::text;
+use manager::intent::Intent;
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use serde_json::Value;
 use terminal::CliError;
@@ -11,6 +12,8 @@ use terminal::CliError;
 #[derive(Debug)]
 pub(super) struct Journal {
     database: Connection,
+    /// How often what is kept has changed, the history apart.
+    revision: u64,
 }
 
 /// An intent as it is kept.
@@ -74,7 +77,7 @@ impl Journal {
                      subject TEXT NOT NULL, text TEXT NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
-            Ok(Self { database })
+            Ok(Self { database, revision: 0 })
         };
         open().map_err(|error: Error| {
             let file = file.map_or_else(|| "the journal".into(), |file| file.display().to_string());
@@ -94,6 +97,11 @@ impl Journal {
         Ok(term)
     }
 
+    /// A number that changes with the intents and with the stop of all INT, as long as the program runs.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// Whether all INT was stopped by hand.
     ///
     /// # Errors
@@ -107,6 +115,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn set_stopped(&mut self, stopped: bool) -> Result<(), Error> {
+        self.revision += 1;
         self.set("stopped", u64::from(stopped))
     }
 
@@ -143,12 +152,20 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
-        let added = i64::try_from(kept.added).unwrap_or(i64::MAX);
-        self.database.execute(
-            "INSERT OR REPLACE INTO intents VALUES (?1, ?2, ?3, ?4)",
-            params![name, kept.body.to_string(), kept.by, added],
-        )?;
-        Ok(())
+        self.revision += 1;
+        keep(&self.database, name, kept)
+    }
+
+    /// Forgets intents, and then keeps others: all, or nothing.
+    ///
+    /// # Errors
+    /// It cannot be saved.
+    pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
+        self.revision += 1;
+        let transaction = self.database.transaction()?;
+        gone.iter().try_for_each(|name| forget(&transaction, name))?;
+        kept.iter().try_for_each(|(name, _, kept)| keep(&transaction, name, kept))?;
+        transaction.commit()
     }
 
     /// Forgets an intent.
@@ -156,8 +173,8 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Error> {
-        self.database.execute("DELETE FROM intents WHERE name = ?1", [name])?;
-        Ok(())
+        self.revision += 1;
+        forget(&self.database, name)
     }
 
     /// Adds an entry to the history, which keeps the last [`MAX_HISTORY`].
@@ -197,6 +214,20 @@ impl Journal {
         })?;
         rows.collect()
     }
+}
+
+fn keep(database: &Connection, name: &str, kept: &Kept) -> Result<(), Error> {
+    let added = i64::try_from(kept.added).unwrap_or(i64::MAX);
+    database.execute(
+        "INSERT OR REPLACE INTO intents VALUES (?1, ?2, ?3, ?4)",
+        params![name, kept.body.to_string(), kept.by, added],
+    )?;
+    Ok(())
+}
+
+fn forget(database: &Connection, name: &str) -> Result<(), Error> {
+    database.execute("DELETE FROM intents WHERE name = ?1", [name])?;
+    Ok(())
 }
 
 /// Entries of the history that are kept.

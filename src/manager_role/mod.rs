@@ -8,6 +8,7 @@ mod hopwise;
 mod journal;
 mod learn;
 mod namespaces;
+mod peer;
 mod progress;
 mod requests;
 pub(crate) mod view;
@@ -138,6 +139,10 @@ impl Role {
                 match Core::new((&all, &settings), reach, &main, nic::time::now(), teller(messages)) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
+                        if let Some(peer) = peer::address(&settings) {
+                            // It ends with the runtime.
+                            tokio::spawn(peer::follow(own.clone(), peer));
+                        }
                         run(core, arriving, own, monitor).await;
                     }
                     Err(error) => {

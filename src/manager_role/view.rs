@@ -60,6 +60,33 @@ pub(crate) struct IntentView {
     pub(crate) rate: f64,
 }
 
+/// What a manager on standby copies from the one that acts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerCopy"))]
+pub(crate) struct CopyView {
+    /// This manager acts; else there are no intents here.
+    pub(crate) acting: bool,
+    /// All INT was stopped by hand.
+    pub(crate) stopped: bool,
+    /// The intents that were added while it ran, by name.
+    pub(crate) intents: Vec<CopiedView>,
+}
+
+/// An intent that was added while the manager ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CopiedIntent"))]
+pub(crate) struct CopiedView {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its keys, as in `[[intents]]`.
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
+    pub(crate) intent: Value,
+    /// Who added it.
+    pub(crate) by: String,
+    /// When, nanoseconds since the Unix epoch.
+    pub(crate) added: u64,
+}
+
 /// Devices.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Devices"))]
@@ -260,6 +287,9 @@ pub(crate) struct DomainView {
     /// Changes that wait, as the text of `/plan`; empty: none.
     #[serde(default)]
     pub(crate) waits: String,
+    /// What this manager, on standby, has of the other one (`[manager] peer`), in one sentence; null: it acts, or copies nothing.
+    #[serde(default)]
+    pub(crate) copy: Option<String>,
 }
 
 /// The history, newest first.

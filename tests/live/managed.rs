@@ -454,6 +454,82 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
     assert!(texts.iter().any(|text| text == "web.drill-1 has ended"), "{texts:#?}");
 }
 
+/// The manager on standby has the intents that were added at the one that acts, and keeps them in force when that one fails. One that
+/// returns has what was decided without it.
+#[test]
+fn a_manager_on_standby_keeps_intents_that_were_added_while_running() {
+    let Some(mut fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", in_sync);
+    let other = TempDir::new();
+    let on_standby = |files: &TempDir, peer: &str| {
+        let keys = format!("[manager]\nstandby = true\nlease = \"3s\"\npeer = \"{peer}\"\n");
+        manager(files, true).replace("[manager]\n", &keys)
+    };
+    let text = on_standby(&other, "127.0.0.1:8100")
+        .replace("\"127.0.0.1:8100\"\n[store]", "\"127.0.0.1:8109\"\n[store]")
+        .replace("udp://*:9555", "udp://*:9556");
+    let start = |name: &str, text: &str| {
+        Program::start_in(Some(fabric.fabric.name()), &fabric.files.join("."), name, text)
+    };
+    let second = start("second.toml", &text);
+    let web = |name: &str, port: u16| {
+        json!({"name": name, "match": {"dport": port}, "watch": ["hop_latency"], "mode": "md"}).to_string()
+    };
+    for (name, port) in [("web", 5000), ("dns", 53)] {
+        assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &web(name, port)).0, 200);
+    }
+    second.wait("/api/v1/intents", "both", |view| names(view) == ["dns", "web"]);
+    assert_eq!(fabric.manager.ask("DELETE", "/api/v1/intents/dns", "").0, 200);
+    let view = second.wait("/api/v1/intents", "one", |view| names(view) == ["web"]);
+    let original = fabric.manager.get("/api/v1/intents/web");
+    for key in ["added", "by", "origin", "intent", "etag"] {
+        assert_eq!(view["intents"][0][key], original[key], "{key}");
+    }
+    let domain = second.get("/api/v1/domain");
+    assert_eq!(
+        (&domain["acting"], &domain["copy"]),
+        (&json!(false), &json!("has the intents of 127.0.0.1:8100"))
+    );
+    let (status, refusal) = second.ask("PUT", "/api/v1/intents", &web("late", 80));
+    assert!(status == 409 && refusal["error"].as_str().unwrap().contains("(127.0.0.1:8100)"), "{refusal}");
+
+    fabric.wait_for_devices("in sync with it", in_sync);
+    let rules = fabric.switches[0].get("/api/v1/switch/rules")["rules"].clone();
+    assert!(rules.as_array().unwrap().iter().any(|rule| rule["kind"] == "watch"), "{rules:#}");
+    fabric.manager.kill();
+    second.wait("/api/v1/domain", "the peer is lost", |view| {
+        let text = view["copy"].as_str().unwrap_or_default();
+        view["acting"] == true || text.contains("cannot copy the intents of 127.0.0.1:8100: ")
+    });
+    second.wait("/api/v1/domain", "it acts", |view| view["acting"] == true);
+    second.wait("/api/v1/devices", "in sync", |view| view["devices"].as_array().unwrap().iter().all(in_sync));
+    assert_eq!(fabric.switches[0].get("/api/v1/switch/rules")["rules"], rules);
+
+    // What was removed while the first one was away does not return with it.
+    assert_eq!(second.ask("DELETE", "/api/v1/intents/web", "").0, 200);
+    assert_eq!(second.ask("PUT", "/api/v1/intents", &web("new", 80)).0, 200);
+    let first = start("manager.toml", &on_standby(&fabric.files, "127.0.0.1:8109"));
+    first.wait("/api/v1/intents", "only the new one", |view| names(view) == ["new"]);
+    assert_eq!(
+        (first.get("/api/v1/domain")["acting"].clone(), names(&second.get("/api/v1/intents"))),
+        (json!(false), vec!["new".to_owned()])
+    );
+    check_copy(&second);
+}
+
+fn names(view: &Value) -> Vec<String> {
+    let names = view["intents"].as_array().unwrap().iter().map(|intent| intent["name"].clone());
+    names.map(|name| name.as_str().unwrap().to_owned()).collect()
+}
+
+/// What a manager on standby reads is what the OpenAPI document says.
+fn check_copy(manager: &Program) {
+    let document = manager.get("/api/v1/openapi.json");
+    let view = manager.get("/api/v1/domain/intents");
+    schema::check(&document, &json!({"$ref": "#/components/schemas/ManagerCopy"}), &view, "copy");
+    assert_eq!((&view["acting"], names(&view)), (&json!(true), vec!["new".to_owned()]));
+}
+
 /// Without links in the file, the switches find each other by LLDP, and INT passes where both ends hear each other.
 #[test]
 fn links_are_found_by_lldp() {

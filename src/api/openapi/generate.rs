@@ -189,6 +189,12 @@ fn domain() -> Vec<Operation> {
             of::<of_manager::DomainView>,
         ),
         get(
+            "/api/v1/domain/intents",
+            "What a manager on standby copies from the one that acts: the intents that were added while it ran.",
+            &[],
+            of::<of_manager::CopyView>,
+        ),
+        get(
             "/api/v1/domain/history",
             "What was done and what happened, newest first.",
             intents::HISTORY,
@@ -487,6 +493,13 @@ fn conditions(method: &str, path: &str) -> Vec<Value> {
             header("If-Match", false, intent),
             header("If-None-Match", false, "`*`: only a new intent, else 412."),
         ],
+        ("get", "/api/v1/domain/intents") => {
+            vec![header(
+                "If-None-Match",
+                false,
+                "The `ETag` of the last response: 304 while it is the current one.",
+            )]
+        }
         ("delete", "/api/v1/intents/{name}") => vec![header("If-Match", false, intent)],
         _ => vec![],
     }

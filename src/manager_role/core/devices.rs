@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// The domain.
-    pub(crate) fn domain(&self) -> DomainView {
+    pub(crate) fn domain(&self, now: u64) -> DomainView {
         let inventory = self.manager.inventory();
         let compiler = self.manager.compiler();
         let domain = compiler.settings();
@@ -126,6 +126,7 @@ impl Core {
             suggestions: inventory.suggestions().into_iter().map(suggestion).collect(),
             manual: self.manager.is_manual(),
             waits: self.waits(),
+            copy: self.copy_text(now),
         }
     }
 

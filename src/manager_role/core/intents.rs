@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Forgets what was counted for an intent.
-    fn forget(&mut self, name: &str) {
+    pub(super) fn forget(&mut self, name: &str) {
         self.verifier.remove(name);
         self.baselines.remove(name);
         self.controllers.remove(name);
@@ -89,6 +89,7 @@ impl Core {
     /// # Errors
     /// The reason; nothing changes.
     pub(crate) fn put(&mut self, wanted: Wanted, now: u64) -> Result<IntentView, Error> {
+        self.check_acting()?;
         let Wanted { body, by, if_match, is_new } = wanted;
         let intent = read(&body, self.asking.collects(), now).map_err(Error::Wrong)?;
         let name = intent.name.clone();
@@ -170,13 +171,14 @@ impl Core {
     /// Removes an intent; with a version, only that one.
     ///
     /// # Errors
-    /// There is none, it has another version, or the file has it.
+    /// There is none, it has another version, the file has it, or another manager decides.
     pub(crate) fn remove(
         &mut self,
         (name, if_match): (&str, Option<&str>),
         by: &str,
         now: u64,
     ) -> Result<(), Error> {
+        self.check_acting()?;
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
         check_version(name, Some(held), if_match)?;
         if held.origin == Origin::File {

@@ -142,6 +142,18 @@ export type CalculationChoice = {
   oldest: number;
 };
 
+/** An intent that was added while the manager ran. */
+export type CopiedIntent = {
+  /** When, nanoseconds since the Unix epoch. */
+  added: number;
+  /** Who added it. */
+  by: string;
+  /** Its keys, as in `[[intents]]`. */
+  intent: Record<string, unknown>;
+  /** Its name. */
+  name: string;
+};
+
 /** Count of a key. */
 export type CountAnswer = {
   /** The collector that answered, when a map selects it. */
@@ -304,6 +316,8 @@ export type Domain = {
   collectors: Array<string>;
   /** Facts that contradict each other, for people. */
   contradictions: Array<string>;
+  /** What this manager, on standby, has of the other one (`[manager] peer`), in one sentence; null: it acts, or copies nothing. */
+  copy: string | null;
   /** Number of devices. */
   devices: number;
   /** DSCP that marks packets with INT. */
@@ -831,6 +845,16 @@ export type ManagerChange = {
 } | {
   change: ManagerHistoryEntry;
   kind: "history";
+};
+
+/** What a manager on standby copies from the one that acts. */
+export type ManagerCopy = {
+  /** This manager acts; else there are no intents here. */
+  acting: boolean;
+  /** The intents that were added while it ran, by name. */
+  intents: Array<CopiedIntent>;
+  /** All INT was stopped by hand. */
+  stopped: boolean;
 };
 
 /** The history, newest first. */

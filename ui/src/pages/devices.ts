@@ -120,11 +120,16 @@ function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Nod
   list.replaceChildren(...rows.flatMap(make));
 }
 
+function role({ acting, copy }: Domain): string {
+  if (acting) return 'acts';
+  return copy === null ? 'is on standby: another manager acts' : `is on standby: ${copy}`;
+}
+
 function domainRows(domain: Domain): Row[] {
   const collectors = domain.collectors.join(', ') || 'as each device is configured';
   return [
     ['In sync', `${domain.in_sync} of ${domain.devices}`],
-    ['This manager', domain.acting ? 'acts' : 'is superseded: another manager acts'],
+    ['This manager', role(domain)],
     ['INT', domain.stopped ? 'stopped by hand' : 'as the intents say'],
     ['Mark', `DSCP ${domain.dscp}, L4 checksum ${domain.l4_checksum}`],
     ['Collectors', `${collectors}; change [manager] collectors in the configuration, and restart`],
