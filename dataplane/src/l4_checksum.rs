@@ -7,7 +7,7 @@ use wire::{checksum, tcp, udp};
 
 use wire::Profile;
 
-use crate::packet::{Headers, ParsedPacket, TCP, UDP, fill_l4};
+use crate::packet::{Headers, ParsedPacket, TCP, TCP_CHECKSUM, UDP, fill_l4, tcp_checksum};
 
 /// Treatment of the L4 checksum by the nodes that change a packet's INT. It must be the same in the whole
 /// domain: the sink reverts the changes of the others.
@@ -68,7 +68,8 @@ impl Before {
 
     /// Sets the checksum by the setting of the domain. A header that was inserted or removed has its own checksum.
     pub(crate) fn apply(self, frame: &mut [u8], setting: L4Checksum, to_edge: bool) {
-        let Some(headers) = Headers::of(frame).filter(|headers| headers.proto == self.proto) else { return };
+        let headers = Headers::fixed_parts(frame).filter(|headers| headers.proto == self.proto);
+        let Some(headers) = headers else { return };
         if setting == L4Checksum::Leave {
             write(frame, &headers, self.checksum);
         } else if headers.proto == UDP && frame.len() != self.len {
@@ -114,7 +115,10 @@ fn read(frame: &[u8], headers: &Headers) -> Option<u16> {
     let rest = frame.get(headers.l4..)?;
     match headers.proto {
         UDP => udp::Packet::new_checked(rest).ok().map(|header| header.checksum()),
-        TCP => tcp::Packet::new_checked(rest).ok().map(|header| header.checksum()),
+        TCP => {
+            let checksum = rest.get(..tcp::HEADER_LEN)?.get(TCP_CHECKSUM..)?.first_chunk()?;
+            Some(u16::from_be_bytes(*checksum))
+        }
         _ => None,
     }
 }
@@ -125,7 +129,7 @@ fn write(frame: &mut [u8], headers: &Headers, checksum: u16) {
         if let Ok(mut header) = udp::Packet::new_checked(rest) {
             header.set_checksum(checksum);
         }
-    } else if let Ok(mut header) = tcp::Packet::new_checked(rest) {
-        header.set_checksum(checksum);
+    } else if let Some(place) = tcp_checksum(rest) {
+        *place = checksum.to_be_bytes();
     }
 }

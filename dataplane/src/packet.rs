@@ -81,7 +81,7 @@ impl ParsedPacket {
         let mut seen =
             Self { flow: contents.flow, headers: None, carried: None, unsupported: contents.destination };
         let (Some(int), Some(location)) = (contents.int, contents.location) else {
-            seen.headers = Headers::find(frame);
+            seen.headers = Headers::of(frame);
             return Ok(seen);
         };
         let proto = match location.encapsulation {
@@ -263,10 +263,18 @@ const MAX_TAGS: usize = 4;
 impl Headers {
     /// The headers of a packet without INT.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
-        Self::find(frame)
+        let (ip, l4, proto) = Self::locate(frame)?;
+        Self::at(frame, ip, l4, proto)
     }
 
-    fn find(frame: &[u8]) -> Option<Self> {
+    /// The same, also if the options of TCP are not whole: a removal of INT may have caused that.
+    pub(crate) fn fixed_parts(frame: &[u8]) -> Option<Self> {
+        let (ip, l4, proto) = Self::locate(frame)?;
+        Self::fixed_at(frame, ip, l4, proto)
+    }
+
+    /// Offsets of the IP header and of what follows it, and the protocol of that; `None` of a fragment.
+    fn locate(frame: &[u8]) -> Option<(usize, usize, u8)> {
         let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
         let mut ip = ethernet::HEADER_LEN;
         for _ in 0..MAX_TAGS {
@@ -289,12 +297,20 @@ impl Headers {
             ethertype::IPV6 => (ipv6::HEADER_LEN, ipv6::Packet::new_checked(rest).ok()?.next_header()),
             _ => return None,
         };
-        Self::at(frame, ip, ip + len, proto)
+        Some((ip, ip + len, proto))
     }
 
     /// Headers at these offsets, if they are whole, of known protocols, and the IPv4 checksum is correct: otherwise a switch would
     /// not forward the packet, and updating the checksum would hide the corruption.
     fn at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Option<Self> {
+        let headers = Self::fixed_at(frame, ip, l4, proto)?;
+        if proto == TCP {
+            tcp::Packet::new_checked(frame.get(l4..ip + headers.ip_len(frame))?).ok()?;
+        }
+        Some(headers)
+    }
+
+    fn fixed_at(frame: &[u8], ip: usize, l4: usize, proto: u8) -> Option<Self> {
         let v6 = frame.get(ip)? >> 4 == 6;
         let (class, len) = if v6 {
             let header = ipv6::Packet::new_checked(&frame[ip..]).ok()?;
@@ -309,7 +325,7 @@ impl Headers {
         match proto {
             HOP_BY_HOP if v6 => ipv6::OptionsHeader::new_checked(rest).map(|_| ()).ok()?,
             UDP => udp::Packet::new_checked(rest).map(|_| ()).ok()?,
-            TCP => tcp::Packet::new_checked(rest).map(|_| ()).ok()?,
+            TCP => {}
             _ => return None,
         }
         let l4_len = match proto {
@@ -624,8 +640,9 @@ impl Headers {
         let updated = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));
         let rest = &mut frame[self.l4..];
         if self.proto == TCP {
-            if let Ok(mut header) = tcp::Packet::new_checked(rest) {
-                header.set_checksum(updated(header.checksum()));
+            // Also if its options are not whole, which a removal of INT may cause.
+            if let Some(checksum) = tcp_checksum(rest) {
+                *checksum = updated(u16::from_be_bytes(*checksum)).to_be_bytes();
             }
         } else if let Ok(mut header) = udp::Packet::new_checked(rest)
             && header.checksum() != 0
@@ -648,6 +665,8 @@ const PADDING: [[u8; 8]; 8] = {
 };
 /// The longest option with its padding, and the first two bytes of a new hop-by-hop header.
 const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
+/// Offset of the checksum in a TCP header.
+pub(crate) const TCP_CHECKSUM: usize = 16;
 /// Offset of the IPv6 next-header field.
 const NEXT_HEADER: usize = 6;
 
@@ -671,6 +690,11 @@ fn padding(frame: &[u8], at: usize, end: usize) -> usize {
         Some([1, len, rest @ ..]) if usize::from(*len) <= rest.len() => OPTION_HEAD + usize::from(*len),
         _ => 0,
     }
+}
+
+/// The checksum of a TCP header.
+pub(crate) fn tcp_checksum(header: &mut [u8]) -> Option<&mut [u8; 2]> {
+    header.get_mut(..tcp::HEADER_LEN)?.get_mut(TCP_CHECKSUM..)?.first_chunk_mut()
 }
 
 /// One's complement sum; `bytes` begin at an even offset of what a checksum covers.
