@@ -3,7 +3,7 @@
 //! All processing takes place at egress, after the queue, because the packet's latency and queue occupancy are known only
 //! there. Packets from hosts pass the source, packets to hosts pass the sink.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use detect::Match;
 use wire::int::Sf;
@@ -74,8 +74,8 @@ pub struct Switch {
     /// Packets that matched each entry of the watchlist.
     matched: Vec<u64>,
     roles: Roles,
-    /// The remaining quota of reported packets of each congested queue.
-    congested: [Option<u32>; 256],
+    /// The remaining quota of reported packets of each congested queue, by egress interface and queue.
+    congested: BTreeMap<(u16, u8), u32>,
     /// Whether common packets take the fast path. Tests disable it.
     fast_path: bool,
 }
@@ -106,7 +106,7 @@ impl Switch {
             watchlist,
             matched,
             roles: Roles::default(),
-            congested: [None; 256],
+            congested: BTreeMap::new(),
             fast_path: true,
         })
     }
@@ -198,9 +198,9 @@ impl Switch {
         let config = Config { congestion, ..self.node.config.clone() };
         config.check(&self.watchlist)?;
         self.node.config = config;
-        let quota = congestion.map(|limits| limits.quota);
-        for left in &mut self.congested {
-            *left = quota.and_then(|quota| left.map(|left| left.min(quota)));
+        match congestion {
+            Some(limits) => self.congested.values_mut().for_each(|left| *left = limits.quota.min(*left)),
+            None => self.congested.clear(),
         }
         Ok(())
     }
@@ -483,18 +483,23 @@ impl Switch {
     #[inline]
     fn watch_queue(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
         let Some(limits) = self.node.config.congestion else { return };
-        let congested = &mut self.congested[usize::from(visit.queue_id)];
-        match congested {
-            None if visit.queue_occupancy >= limits.rise => *congested = Some(limits.quota),
-            Some(_) if visit.queue_occupancy <= limits.fall => *congested = None,
+        let queue = (visit.egress_if, visit.queue_id);
+        let rises = match self.congested.get_mut(&queue) {
+            None if visit.queue_occupancy >= limits.rise => true,
+            Some(_) if visit.queue_occupancy <= limits.fall => false,
             Some(left) if *left > 0 => {
                 let Ok(seen) = self.node.seen(frame, packet) else { return };
                 *left -= 1;
                 return self.report_congested(frame, &seen, visit, out);
             }
             _ => return,
+        };
+        if rises {
+            self.congested.insert(queue, limits.quota);
+        } else {
+            self.congested.remove(&queue);
         }
-        let (node, rises) = (&mut self.node, congested.is_some());
+        let node = &mut self.node;
         node.stats.queues_reported += 1;
         let metadata = visit.hop(node.id, u16::MAX);
         let replaced =

@@ -467,6 +467,21 @@ fn a_queue_is_reported_when_it_fills_and_when_it_has_emptied() {
     }
 }
 
+/// The queues of ports whose numbers differ only in their high byte.
+#[test]
+fn each_port_has_its_own_congestion() {
+    let congestion = Some(Congestion { rise: 500, fall: 200, quota: 1 });
+    let mut switch =
+        Switch::new(1, Config { congestion, ..Config::default() }, Watchlist::default()).unwrap();
+    let mut outbox = Outbox::default();
+    for (egress_if, queue_occupancy) in [(1, 600), (257, 100), (1, 600), (257, 600), (1, 100), (257, 600)] {
+        let visit = Visit { egress_if, queue_id: 1, queue_occupancy, ..visit(1) };
+        switch.forward(&mut frame(Family::V4, Transport::Udp, 50), &visit, &mut outbox);
+    }
+    let Stats { queues_reported, congested_reported, .. } = *switch.stats();
+    assert_eq!((queues_reported, congested_reported), (3, 2));
+}
+
 #[test]
 fn groups_fill_and_are_flushed_and_sequences_count_datagrams() {
     let format = Format { group: 3, subsystems: 2, first_sequence: 0x3f_fffe, ..Format::default() };
