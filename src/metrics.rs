@@ -541,6 +541,12 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
             text.sample("switch_int_total", &[("what", &what)], count);
         }
     }
+    let help = "Packets from outside the domain with INT, by what became of them.";
+    text.metric("switch_edge_int_total", "counter", help);
+    for int in switch.iter().map(|switch| &switch.int) {
+        text.sample("switch_edge_int_total", &[("what", &"stripped")], int.edge_stripped);
+        text.sample("switch_edge_int_total", &[("what", &"dropped")], int.edge_refused);
+    }
     let help = "Packets whose L4 checksum the sink examined after it stripped INT, one of 64, by result.";
     text.metric("switch_checksums_total", "counter", help);
     for int in switch.iter().map(|switch| &switch.int) {

@@ -17,7 +17,7 @@ pub struct Stats {
     /// Packets without INT that leave without it.
     pub plain: u64,
     /// Packets whose INT is malformed or of a kind that this switch does not support; forwarded unchanged, except for
-    /// [`Stats::malformed_stripped`].
+    /// [`Stats::malformed_stripped`] and [`Stats::edge_refused`].
     pub refused: u64,
     /// Packets that leave with this switch's record.
     pub recorded: u64,
@@ -44,6 +44,10 @@ pub struct Stats {
     /// Refused packets with a malformed stack but a valid header. This sink removed their INT, so that no host
     /// receives it.
     pub malformed_stripped: u64,
+    /// Packets that arrived with INT at the border of the domain. Their INT was removed, and they are counted again as what they became.
+    pub edge_stripped: u64,
+    /// Refused packets that arrived so, and would carry INT, or its mark, after one was removed: dropped.
+    pub edge_refused: u64,
     /// How often each rule of SF-INT was applied, by its number; 0: the hop count was used up.
     pub sf_rules: [u64; 10],
     /// Packets that this source marked urgent.
@@ -123,6 +127,20 @@ impl Node {
             Parsed::Direct(common) => Ok(common.seen(frame, &self.cache)),
             Parsed::Full(seen) => seen,
         }
+    }
+
+    /// The INT of a frame that a sink can remove, also behind a malformed stack.
+    pub(crate) fn removable(&self, frame: &[u8]) -> Option<CarriedInt> {
+        match ParsedPacket::of(frame, &self.profile) {
+            Ok(seen) => seen.carried,
+            Err(_) => CarriedInt::malformed(frame, &self.profile),
+        }
+    }
+
+    /// Whether a frame carries neither INT nor its mark before something else.
+    pub(crate) fn is_plain(&self, frame: &[u8]) -> bool {
+        let parsed = ParsedPacket::of(frame, &self.profile);
+        parsed.is_ok_and(|seen| seen.carried.is_none() && !seen.unsupported)
     }
 
     /// Reports a packet by DTA. Returns true if that replaces the Telemetry Report. `bits`: the items of this node.

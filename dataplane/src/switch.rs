@@ -3,6 +3,7 @@
 //! All processing takes place at egress, after the queue, because the packet's latency and queue occupancy are known only
 //! there. Packets from hosts pass the source, packets to hosts pass the sink.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use detect::Match;
@@ -54,7 +55,7 @@ pub struct Step {
 /// let mut reports = Outbox::default();
 /// let visit = Visit {
 ///     ingress_if: 1, egress_if: 2, ingress_ts: 1_000, egress_ts: 2_500, queue_id: 0, queue_occupancy: 64,
-///     tx_utilization: 120, buffer_occupancy: 0, l2_interfaces: [0; 2], mtu: 1500, from_edge: true, to_edge: false,
+///     tx_utilization: 120, buffer_occupancy: 0, l2_interfaces: [0; 2], mtu: 1500, from_edge: true, to_edge: false, from_border: true,
 /// };
 /// let step = source.forward(&mut frame, &visit, &mut reports);
 /// assert_eq!((step.verdict, step.recorded), (Verdict::Forward, true));
@@ -62,7 +63,7 @@ pub struct Step {
 /// assert_eq!((int.stack.len(), int.stack.hop(0).node_id), (1, Some(101)));
 ///
 /// // The sink reports the packet and removes INT.
-/// sink.forward(&mut frame, &Visit { from_edge: false, to_edge: true, ..visit }, &mut reports);
+/// sink.forward(&mut frame, &Visit { from_edge: false, from_border: false, to_edge: true, ..visit }, &mut reports);
 /// assert_eq!(frame, original);
 /// assert_eq!(reports.datagrams().count(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -237,9 +238,16 @@ impl Switch {
 
     /// Forwards a packet (from its Ethernet header on) that leaves now. Reports go to `out`.
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
+        let mut direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
+        if visit.is_from_outside() && direct.is_none_or(|common| common.int.is_some()) {
+            if !self.admit(frame) {
+                return Step { verdict: Verdict::Discard, recorded: false, sf: None };
+            }
+            direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
+        }
         let setting = self.node.config.l4_checksum;
         let before = l4_checksum::Before::of(frame, setting);
-        let outcome = match direct::read(frame, &self.node.profile, &mut self.node.cache) {
+        let outcome = match direct {
             Some(common) => self.process_common(frame, common, visit, out),
             None => self.process_other(frame, visit, out),
         };
@@ -270,10 +278,34 @@ impl Switch {
         Step { verdict: outcome.verdict, recorded, sf: outcome.sf }
     }
 
+    /// Removes the INT of a packet from outside the domain. False: there is more behind it, and the packet must be dropped.
+    #[cold]
+    #[inline(never)]
+    fn admit(&mut self, frame: &mut Vec<u8>) -> bool {
+        let Some(carried) = self.node.removable(frame) else { return true };
+        sink::strip(frame, &carried);
+        let is_plain = self.node.is_plain(frame);
+        let stats = &mut self.node.stats;
+        stats.edge_stripped += u64::from(is_plain);
+        stats.edge_refused += u64::from(!is_plain);
+        stats.refused += u64::from(!is_plain);
+        is_plain
+    }
+
+    /// The frame as [`Self::admit`] leaves it, without counting; `None`: it would be dropped.
+    fn admitted<'a>(&self, frame: &'a [u8], visit: &Visit) -> Option<Cow<'a, [u8]>> {
+        let carried = visit.is_from_outside().then(|| self.node.removable(frame)).flatten();
+        let Some(carried) = carried else { return Some(frame.into()) };
+        let mut bare = frame.to_vec();
+        sink::strip(&mut bare, &carried);
+        self.node.is_plain(&bare).then(|| bare.into())
+    }
+
     /// Reports a packet that is dropped with the device's code `reason`, if its flow is watched for drops. `visit` contains
     /// the known values. Returns true if a report was made.
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
-        let node = &mut self.node;
+        let Some(frame) = self.admitted(frame, visit) else { return false };
+        let (frame, node) = (&*frame, &mut self.node);
         let Ok(seen) = ParsedPacket::of(frame, &node.profile) else { return false };
         // Without an entry of its own, a node reports what its source watches: packets that carry INT.
         let entry = seen.flow.and_then(|flow| self.watchlist.find(&flow));
@@ -319,6 +351,9 @@ impl Switch {
     /// Reports and strips the INT of a packet that is consumed here, regardless of the roles of flows. A packet without INT
     /// is not changed.
     pub fn end_int(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Verdict {
+        if visit.is_from_outside() && !self.admit(frame) {
+            return Verdict::Discard;
+        }
         let carried = |frame: &[u8], profile: &Profile| {
             ParsedPacket::of(frame, profile).ok().and_then(|seen| seen.carried)
         };
@@ -524,6 +559,8 @@ impl Switch {
     }
 }
 
+#[cfg(test)]
+mod border_tests;
 #[cfg(test)]
 mod fast_path_tests;
 #[cfg(test)]

@@ -30,6 +30,9 @@ pub struct Visit {
     pub from_edge: bool,
     /// It leaves the domain.
     pub to_edge: bool,
+    /// Its ingress port is at the border of the domain, also if packets from there are not measured: INT that it carries is not the
+    /// domain's.
+    pub from_border: bool,
 }
 
 /// Whether to send the packet.
@@ -45,6 +48,12 @@ pub enum Verdict {
 const MAX_OCCUPANCY: u32 = 0xff_fffe;
 
 impl Visit {
+    /// Whether the packet comes from outside the domain, regardless of the roles of flows.
+    #[inline(always)]
+    pub(crate) fn is_from_outside(&self) -> bool {
+        self.from_edge || self.from_border
+    }
+
     /// The same measurement with the edges of a switch of that role.
     pub(crate) fn in_role(&self, role: Role) -> Self {
         let from_edge = matches!(role, Role::Source | Role::SourceAndSink);

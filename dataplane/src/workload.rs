@@ -82,6 +82,7 @@ impl Workload {
             mtu: 1500,
             from_edge: false,
             to_edge: false,
+            from_border: false,
         };
         let mut outbox = Outbox::default();
         let frames = (0..FLOWS).map(|flow| {

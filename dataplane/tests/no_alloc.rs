@@ -43,6 +43,7 @@ fn visit(ts: u64, at: u64) -> Visit {
         mtu: 1500,
         from_edge: false,
         to_edge: true,
+        from_border: false,
     }
 }
 

@@ -142,6 +142,7 @@ fn visit(node: u32) -> Visit {
         mtu: 9000,
         from_edge: node == 1,
         to_edge: node == 3,
+        from_border: false,
     }
 }
 

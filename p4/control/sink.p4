@@ -17,26 +17,32 @@ action see(inout headers_t hdr) {
     hdr.seen_stack = hdr.stack;
 }
 
-control Sink(inout headers_t hdr, inout local_t local) {
-    action strip(bit<6> dscp) {
-        hdr.ipv4.dscp = dscp;
-        hdr.ipv6.dscp = dscp;
+/// Removes INT; `local.sum` has the sum of it already.
+control Strip(inout headers_t hdr, inout local_t local) {
+    apply {
+        if (hdr.shim_10.isValid()) {
+            local.grown = 0 - (bit<16>)hdr.shim_10.length * 4;
+            local.dscp = hdr.shim_10.dscp;
+        } else if (hdr.shim_2.isValid()) {
+            local.grown = 0 - ((bit<16>)hdr.shim_2.length + 1) * 4;
+            local.dscp = hdr.shim_2.dscp;
+        }
+        hdr.ipv4.dscp = local.dscp;
+        hdr.ipv6.dscp = local.dscp;
         hdr.shim_10.setInvalid();
         hdr.shim_2.setInvalid();
         hdr.md_10.setInvalid();
         hdr.md_2.setInvalid();
         hdr.stack.setInvalid();
     }
+}
+
+control Sink(inout headers_t hdr, inout local_t local) {
+    Strip() strip;
 
     apply {
         see(hdr);
-        if (hdr.shim_10.isValid()) {
-            local.grown = 0 - (bit<16>)hdr.shim_10.length * 4;
-            strip(hdr.shim_10.dscp);
-        } else {
-            local.grown = 0 - ((bit<16>)hdr.shim_2.length + 1) * 4;
-            strip(hdr.shim_2.dscp);
-        }
+        strip.apply(hdr, local);
     }
 }
 

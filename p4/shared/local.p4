@@ -21,6 +21,8 @@ struct visit_t {
     @field_list(1) bit<1> from_edge;
     /// It leaves the domain.
     @field_list(1) bit<1> to_edge;
+    /// Its ingress port is at the border of the domain: INT that it carries is not the domain's.
+    bit<1> from_outside;
     /// MTU of the egress link, bytes.
     bit<16> mtu;
 }
@@ -79,6 +81,9 @@ struct local_t {
     bit<1> is_mx;
     /// It claims to carry INT, and does not or in another form.
     bit<1> refused;
+    /// It came from outside with INT, which was removed; or with more than that, and is dropped.
+    bit<1> edge_stripped;
+    bit<1> edge_refused;
     /// A stack that contradicts itself behind a valid header: a sink removes it.
     bit<1> malformed_stack;
     /// The L4 header contradicts itself: INT is neither put behind it nor read there.

@@ -21,6 +21,8 @@ const bit<32> COUNT_MALFORMED_STRIPPED = 7;
 const bit<32> COUNT_QUEUES_REPORTED = 8;
 const bit<32> COUNT_CONGESTED_REPORTED = 9;
 const bit<32> COUNT_DROPS_REPORTED = 10;
+const bit<32> COUNT_EDGE_STRIPPED = 11;
+const bit<32> COUNT_EDGE_REFUSED = 12;
 const int COUNTS = 16;
 
 #endif

@@ -20,6 +20,7 @@
 #include "../control/transit.p4"
 #include "../control/sink.p4"
 #include "../control/lengths.p4"
+#include "../control/border.p4"
 #include "../control/report.p4"
 
 /// Instance types of what `clone_preserving_field_list` made at ingress and at egress.
@@ -359,8 +360,36 @@ control IntIngress(inout headers_t hdr, inout local_t local, inout standard_meta
     }
 }
 
+/// Adds the sum of a packet's INT to `sum`. A checksum is the complement of a sum: what is removed is added as its complement.
+control Removed(in headers_t hdr, inout bit<32> sum) {
+    apply {
+        bit<32> removed = 0;
+        if (hdr.shim_10.isValid() && hdr.md_10.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0,
+                { hdr.shim_10.type, hdr.shim_10.rsvd, hdr.shim_10.length, hdr.shim_10.dscp, hdr.shim_10.rsvd2,
+                  hdr.md_10.version, hdr.md_10.replication, hdr.md_10.copy, hdr.md_10.hops_exceeded, hdr.md_10.mtu_exceeded,
+                  hdr.md_10.rsvd, hdr.md_10.hop_ml, hdr.md_10.remaining, hdr.md_10.bitmap, hdr.md_10.rsvd2 },
+                32w0x10000);
+        } else if (hdr.shim_2.isValid() && hdr.md_2.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0,
+                { hdr.shim_2.type, hdr.shim_2.npt, hdr.shim_2.rsvd, hdr.shim_2.length, hdr.shim_2.rsvd2, hdr.shim_2.dscp,
+                  hdr.shim_2.rsvd3, hdr.md_2.version, hdr.md_2.discard, hdr.md_2.hops_exceeded, hdr.md_2.mtu_exceeded,
+                  hdr.md_2.rsvd, hdr.md_2.hop_ml, hdr.md_2.remaining, hdr.md_2.bitmap, hdr.md_2.ds_id, hdr.md_2.ds_instruction,
+                  hdr.md_2.ds_flags },
+                32w0x10000);
+        }
+        sum = sum + removed;
+        if (hdr.stack.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.stack.records }, 32w0x10000);
+            sum = sum + removed;
+        }
+    }
+}
+
 control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
     StackShape() shape;
+    Entrance() entrance;
+    Border() border;
     Edges() edges;
     Watchlist() watchlist;
     Queue() queue;
@@ -368,6 +397,8 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
     Source() source;
     Transit() transit;
     Sink() sink;
+    Removed() removed_at_border;
+    Removed() removed;
     Lengths() lengths;
     Lengths() lengths_of_sink;
     LeaveChecksum() leave;
@@ -418,17 +449,27 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
                 local.malformed_stack = 0;
                 local.refused = 1;
             }
+            entrance.apply(local, meta.instance_type == INGRESS_CLONE ? local.visit.ingress_if[8:0] : meta.ingress_port);
+            if (local.visit.from_outside == 1 && local.carries_int == 1) {
+                removed_at_border.apply(hdr, local.sum);
+                border.apply(hdr, local);
+            }
             bit<1> is_flow = local.refused == 0 && local.malformed_stack == 0 && local.bad_l4 == 0
                 && (hdr.udp.isValid() || hdr.tcp.isValid()) ? 1w1 : 1w0;
             if (is_flow == 1 && (local.carries_int == 0 || meta.instance_type == INGRESS_CLONE)) { watchlist.apply(hdr, local); }
             if (meta.instance_type == INGRESS_CLONE) {
                 // A node without an entry of its own reports what its source watches: packets with INT.
-                is_report = is_flow == 1 && (local.watch.drops == 1 || (local.watch.is_missing == 1 && local.carries_int == 1)) ? 1w1 : 1w0;
+                is_report = is_flow == 1 && local.edge_refused == 0 && (local.watch.drops == 1 || (local.watch.is_missing == 1 && local.carries_int == 1)) ? 1w1 : 1w0;
                 if (is_report == 1) { packets.count(COUNT_DROPS_REPORTED); }
                 report_flow(FLOW_NOTHING);
+            } else if (local.edge_refused == 1) {
+                packets.count(COUNT_REFUSED);
+                packets.count(COUNT_EDGE_REFUSED);
+                mark_to_drop(meta);
             } else {
+                if (local.edge_stripped == 1) { packets.count(COUNT_EDGE_STRIPPED); }
                 measure();
-                edges.apply(local, meta.ingress_port, meta.egress_port);
+                edges.apply(local, meta.egress_port);
                 queue.apply(hdr, local, meta.egress_port);
                 if (local.queue_report == QUEUE_CHANGED) { packets.count(COUNT_QUEUES_REPORTED); }
                 if (local.queue_report == QUEUE_CONGESTED) { packets.count(COUNT_CONGESTED_REPORTED); }
@@ -459,25 +500,10 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
                     transit.apply(hdr, local);
                 }
                 if (local.carries_int == 1 && local.visit.to_edge == 1) {
-                    bit<32> removed;
-                    if (hdr.shim_10.isValid()) {
-                        hash(removed, HashAlgorithm.csum16, 32w0,
-                            { hdr.shim_10.type, hdr.shim_10.rsvd, hdr.shim_10.length, hdr.shim_10.dscp, hdr.shim_10.rsvd2,
-                              hdr.md_10.version, hdr.md_10.replication, hdr.md_10.copy, hdr.md_10.hops_exceeded, hdr.md_10.mtu_exceeded,
-                              hdr.md_10.rsvd, hdr.md_10.hop_ml, hdr.md_10.remaining, hdr.md_10.bitmap, hdr.md_10.rsvd2, hdr.stack.records },
-                            32w0x10000);
-                    } else {
-                        hash(removed, HashAlgorithm.csum16, 32w0,
-                            { hdr.shim_2.type, hdr.shim_2.npt, hdr.shim_2.rsvd, hdr.shim_2.length, hdr.shim_2.rsvd2, hdr.shim_2.dscp,
-                              hdr.shim_2.rsvd3, hdr.md_2.version, hdr.md_2.discard, hdr.md_2.hops_exceeded, hdr.md_2.mtu_exceeded,
-                              hdr.md_2.rsvd, hdr.md_2.hop_ml, hdr.md_2.remaining, hdr.md_2.bitmap, hdr.md_2.ds_id, hdr.md_2.ds_instruction,
-                              hdr.md_2.ds_flags, hdr.stack.records },
-                            32w0x10000);
-                    }
-                    // A checksum is the complement of the sum: what is removed is added as its complement.
-                    local.sum = local.sum + removed;
+                    removed.apply(hdr, local.sum);
                     if (local.is_mx == 0) { report_flow(FLOW_PATH); }
-                    bit<1> discard = hdr.md_2.isValid() ? hdr.md_2.discard : hdr.md_10.copy;
+                    bit<1> discard = 0;
+                    if (hdr.md_2.isValid()) { discard = hdr.md_2.discard; } else if (hdr.md_10.isValid()) { discard = hdr.md_10.copy; }
                     sink.apply(hdr, local);
                     if (local.malformed_stack == 1) {
                         packets.count(COUNT_MALFORMED_STRIPPED);

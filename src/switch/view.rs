@@ -288,6 +288,10 @@ pub(crate) struct IntView {
     pub(crate) queues_reported: u64,
     /// Packets reported because they passed a congested queue (`quota`).
     pub(crate) congested_reported: u64,
+    /// Packets that arrived with INT from outside the domain: it was removed, and they are counted again as what they became.
+    pub(crate) edge_stripped: u64,
+    /// Refused packets that arrived so, and carried more INT, or its mark, behind it: dropped.
+    pub(crate) edge_refused: u64,
     /// Packets whose L4 checksum was examined after INT was stripped: one of 64.
     pub(crate) checksums_examined: u64,
     /// Of these, packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`.
@@ -309,6 +313,8 @@ impl From<Stats> for IntView {
             drops_reported: int.drops_reported,
             queues_reported: int.queues_reported,
             congested_reported: int.congested_reported,
+            edge_stripped: int.edge_stripped,
+            edge_refused: int.edge_refused,
             checksums_examined: int.checksums_examined,
             checksums_wrong: int.checksums_wrong,
         }

@@ -21,6 +21,7 @@ pub(crate) fn visit(now: u64) -> Visit {
         mtu: 1500,
         from_edge: false,
         to_edge: false,
+        from_border: false,
     }
 }
 

@@ -157,6 +157,7 @@ mod tests {
         mtu: 1500,
         from_edge: false,
         to_edge: false,
+        from_border: false,
     };
 
     fn append(on: Trigger, list: u32, entry: &str) -> Mapping {

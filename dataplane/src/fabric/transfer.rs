@@ -158,7 +158,7 @@ impl Fabric {
 
     /// INT processing at egress: the switch adds its record, or the sink removes INT.
     fn pass_egress(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) -> Verdict {
-        let from_edge = self.enters_at_source(slot, self.ports[port as usize].node);
+        let (from_edge, from_border) = self.entrance(slot, self.ports[port as usize].node);
         let out = &mut self.ports[port as usize];
         let Some(switch) = self.stations[out.node].switch.as_deref_mut() else { return Verdict::Forward };
         let packet = &mut self.packets[slot as usize];
@@ -167,7 +167,7 @@ impl Fabric {
         hop.tx_utilization = out.meter.read(self.now);
         let mut visit = visit(hop, self.config.mtu);
         visit.to_edge = out.sink;
-        visit.from_edge = from_edge;
+        (visit.from_edge, visit.from_border) = (from_edge, from_border);
         let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
         if let Some(hop) = packet.hops.last_mut() {
             hop.recorded = step.recorded;
@@ -182,12 +182,13 @@ impl Fabric {
         step.verdict
     }
 
-    /// Whether the packet came to this node by a source port.
-    fn enters_at_source(&self, slot: u32, node: usize) -> bool {
+    /// Whether the port by which the packet came to this node is a source, and whether it is a sink.
+    fn entrance(&self, slot: u32, node: usize) -> (bool, bool) {
         let hop = self.packets[slot as usize].hops.last();
         let number = hop.map_or(0, |hop| usize::from(hop.ingress_if));
         let port = number.checked_sub(1).and_then(|index| self.stations[node].ports.get(index));
-        port.is_some_and(|port| self.ports[*port as usize].source)
+        let port = port.map(|port| &self.ports[*port as usize]);
+        (port.is_some_and(|port| port.source), port.is_some_and(|port| port.sink))
     }
 
     /// Drops a packet at a switch, which reports it if it watches the flow, or at a host.
@@ -198,14 +199,14 @@ impl Fabric {
         reason: DropReason,
         sink: &mut (impl FabricSink + ?Sized),
     ) {
-        let from_edge = self.enters_at_source(slot, node);
+        let (from_edge, from_border) = self.entrance(slot, node);
         let packet = &mut self.packets[slot as usize];
         let mut reported = false;
         if let (Some(switch), Some(hop)) = (self.stations[node].switch.as_deref_mut(), packet.hops.last_mut())
         {
             hop.egress = self.now;
             let mut visit = visit(hop, self.config.mtu);
-            visit.from_edge = from_edge;
+            (visit.from_edge, visit.from_border) = (from_edge, from_border);
             reported = switch.dropped(&packet.bytes, &visit, reason.code(), &mut self.outbox);
             self.send_reports(slot, node, Some(reason), sink);
         }
@@ -318,6 +319,7 @@ fn visit(hop: &HopTruth, mtu: u16) -> Visit {
         mtu,
         from_edge: false,
         to_edge: false,
+        from_border: false,
     }
 }
 

@@ -83,6 +83,7 @@ impl Router {
             mtu: u16::MAX,
             from_edge: port.is_source(),
             to_edge: true,
+            from_border: port.is_sink(),
         };
         self.switch.end_int(&mut queued.bytes, &visit, &mut self.outbox)
     }

@@ -525,6 +525,7 @@ impl Router {
                 mtu: u16::MAX,
                 from_edge: self.config.ports[usize::from(queued.from)].is_source(),
                 to_edge: egress.is_some_and(Port::is_sink),
+                from_border: self.config.ports[usize::from(queued.from)].is_sink(),
             };
             self.switch.dropped(&queued.bytes, &visit, code, &mut self.outbox);
         }
@@ -739,6 +740,7 @@ impl Router {
             mtu: to.mtu,
             from_edge: from.is_source(),
             to_edge: to.is_sink(),
+            from_border: from.is_sink(),
         };
         self.switch.forward(&mut queued.bytes, &visit, &mut self.outbox).verdict
     }

@@ -732,3 +732,23 @@ fn source_and_sink_of_a_port_are_set_apart() {
         assert_balanced(&router);
     }
 }
+
+/// A port to hosts that is not a source, or one whose cable nobody knows, is at the border as well.
+#[test]
+fn int_is_removed_where_it_enters_by_a_source_or_a_sink() {
+    let (mut other, mut sent) =
+        (router(Config { watchlist: Watch::new(Match::default()).into(), ..config() }), Sent::default());
+    other.receive(0, 0, &from_1_to(2, 64), 0, &mut sent);
+    let (_, mut marked) = sent.one();
+    marked[..6].copy_from_slice(&mac(1));
+    for (source, sink, stripped) in [(false, false, 0), (true, false, 1), (false, true, 1), (true, true, 1)] {
+        let mut config = config();
+        (config.ports[0].source, config.ports[0].sink) = (Some(source), Some(sink));
+        let mut router = router(config);
+        router.receive(0, 0, &marked, 0, &mut sent);
+        let (_, out) = sent.one();
+        let stats = router.switch().stats();
+        assert_eq!((stats.edge_stripped, out.len() < marked.len()), (stripped, stripped == 1));
+        assert_balanced(&router);
+    }
+}

@@ -98,6 +98,7 @@ fn the_fast_path_equals_the_general_code() {
         mtu: 1500,
         from_edge: false,
         to_edge: false,
+        from_border: false,
     };
     let frames = frames(&visit);
     let mut done = Stats::default();

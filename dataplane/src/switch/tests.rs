@@ -25,6 +25,7 @@ pub(crate) fn visit(node: u32) -> Visit {
         mtu: 1500,
         from_edge: false,
         to_edge: false,
+        from_border: false,
     }
 }
 

@@ -52,6 +52,7 @@ fn visit(from_edge: bool, to_edge: bool) -> Visit {
         mtu: 1500,
         from_edge,
         to_edge,
+        from_border: false,
     }
 }
 

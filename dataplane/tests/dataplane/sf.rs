@@ -147,6 +147,7 @@ impl Row {
             mtu: 1500,
             from_edge: at == 0,
             to_edge: at == last,
+            from_border: false,
         };
         let step = self.switches[at].forward(&mut frame, &visit, &mut self.outbox);
         assert_eq!(step.verdict, Verdict::Forward);
@@ -401,6 +402,7 @@ fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
                 mtu: 1500,
                 from_edge: at == 0,
                 to_edge: at == 4,
+                from_border: false,
             };
             switch.forward(&mut frame, &visit, &mut outbox);
         }
@@ -443,6 +445,7 @@ fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
         mtu: 1500,
         from_edge: at == 0,
         to_edge: at == 2,
+        from_border: false,
     };
     row.switches[0].forward(&mut frame, &visit(0), &mut row.outbox);
     // A plain INT node adds six words and updates every length.

@@ -74,6 +74,7 @@ impl Run {
             mtu: 1500,
             from_edge: false,
             to_edge: false,
+            from_border: false,
         };
         let outbox = Outbox::default();
         Self { switch, visit, outbox, out: None, reports: Vec::new(), wrong: String::new() }
@@ -159,8 +160,10 @@ impl Run {
                 "in" => (true, false),
                 "out" => (false, true),
                 "both" => (true, true),
+                "border" => (false, false),
                 other => panic!("unknown edge {other}"),
             };
+            visit.from_border = edge == "border";
         }
     }
 
@@ -228,6 +231,8 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "congested_reported" => stats.congested_reported,
         "plain_nodes" => stats.plain_nodes,
         "malformed_stripped" => stats.malformed_stripped,
+        "edge_stripped" => stats.edge_stripped,
+        "edge_refused" => stats.edge_refused,
         "urgent" => stats.urgent,
         "checksums_examined" => stats.checksums_examined,
         "checksums_wrong" => stats.checksums_wrong,

@@ -1803,6 +1803,10 @@ export type SwitchInt = {
   congested_reported: number;
   /** Drop reports. */
   drops_reported: number;
+  /** Refused packets that arrived so, and carried more INT, or its mark, behind it: dropped. */
+  edge_refused: number;
+  /** Packets that arrived with INT from outside the domain: it was removed, and they are counted again as what they became. */
+  edge_stripped: number;
   /** Packets at the sink that `[[switch.filter]]` suppressed. */
   filtered: number;
   /** Remaining hop count was zero (E bit). */

@@ -15,7 +15,7 @@ use dataplane::switch::Stats;
 use p4_model::Program;
 use testkit::rng::Rng;
 
-use packets::{is_beyond, packet};
+use packets::{forge, is_beyond, packet};
 use pair::{AVAILABLE, Pair};
 
 const PROGRAM: &str = include_str!("../../../v1model/int.json");
@@ -29,21 +29,27 @@ fn seeds() -> u64 {
 #[test]
 fn packets_and_reports_are_the_same() {
     let program = Program::read(PROGRAM).unwrap();
-    let (mut sent, mut counts) = (0, [0; 4]);
+    let (mut sent, mut counts) = (0, [0; 6]);
     for seed in 0..seeds() {
         let mut rng = Rng(seed);
         let roles = [(true, false), (false, false), (false, false), (false, true), (true, true)];
         let mut path: Vec<Pair> =
             roles.iter().map(|edges| Pair::new(&mut rng, &program, *edges, AVAILABLE)).collect();
+        let mut host = Pair::new(&mut rng, &program, (true, false), AVAILABLE);
         for _ in 0..8 {
             let mut frame = packet(&mut rng);
             let last = rng.below(path.len());
             let path = if last == 4 { &mut path[4..] } else { &mut path[..4] };
+            if rng.below(2) == 0 {
+                // A host that knows the domain.
+                frame = host.send(&mut rng, &frame).unwrap_or_default();
+                forge(&mut rng, &mut frame);
+            }
             for (hop, pair) in path.iter_mut().enumerate() {
                 if rng.below(12) == 0 {
                     rng.corrupt(&mut frame);
                 }
-                if is_beyond(&frame) {
+                if frame.is_empty() || is_beyond(&frame) {
                     break;
                 }
                 let before = frame.clone();
@@ -58,11 +64,13 @@ fn packets_and_reports_are_the_same() {
         }
         for stats in path.iter().map(|pair| pair.rust.stats()) {
             let Stats { reported, queues_reported, congested_reported, drops_reported, .. } = *stats;
-            let now = [reported, queues_reported, congested_reported, drops_reported];
+            let Stats { edge_stripped, edge_refused, .. } = *stats;
+            let now =
+                [reported, queues_reported, congested_reported, drops_reported, edge_stripped, edge_refused];
             counts.iter_mut().zip(now).for_each(|(count, now)| *count += now);
         }
     }
-    let least = [1500, 800, 400, 400];
+    let least = [1500, 800, 400, 400, 200, 60];
     let enough = counts.iter().zip(least).all(|(count, least)| *count > least);
     assert!(sent >= 10_000 && enough, "{sent} packets, reports {counts:?}: the test has become idle");
 }

@@ -56,6 +56,37 @@ pub(crate) fn packet(rng: &mut Rng) -> Vec<u8> {
     frame
 }
 
+/// A packet with INT as a host may forge it: sometimes with the mark as the DSCP that a sink restores, before a payload or before INT
+/// again.
+pub(crate) fn forge(rng: &mut Rng, frame: &mut Vec<u8>) {
+    let Ok(contents) = wire::packet::contents(frame, &wire::Profile::default()) else { return };
+    let is_udp = contents.flow.is_some_and(|flow| flow.proto() == 17);
+    let Some(location) = contents.location.filter(|_| rng.below(3) == 0) else { return };
+    if rng.below(2) == 0 {
+        let int = frame[location.start..location.end].to_vec();
+        let len = int.len() as u16;
+        frame.splice(location.start..location.start, int);
+        let longer = |at: usize, frame: &mut [u8]| {
+            let bytes = u16::from_be_bytes([frame[at], frame[at + 1]]).wrapping_add(len);
+            frame[at..at + 2].copy_from_slice(&bytes.to_be_bytes());
+        };
+        let v6 = frame[location.ip] >> 4 == 6;
+        longer(location.ip + if v6 { 4 } else { 2 }, frame);
+        if is_udp {
+            longer(location.l4 + 4, frame);
+        }
+        if !v6 {
+            let header = &mut frame[location.ip..location.l4];
+            header[10..12].fill(0);
+            let sum = wire::checksum::of(header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+    if let Some(dscp) = frame.get_mut(location.start + 3) {
+        *dscp = 0x17 << 2;
+    }
+}
+
 /// What a router does with a packet.
 #[derive(Debug)]
 pub(crate) enum Routed {
@@ -152,10 +183,7 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
         !matches!(location.encapsulation, Encapsulation::Udp | Encapsulation::Tcp)
             || location.mark != Mark::Dscp
     };
-    if contents
-        .location
-        .is_some_and(|location| elsewhere(&location) || has_options_without_bytes(frame, &location))
-    {
+    if contents.location.is_some_and(|location| elsewhere(&location)) {
         return true;
     }
     match (int.version, int.mode) {
@@ -168,14 +196,6 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
         (Version::V2, Mode::Md) => int.sf.is_some() || int.hop_ml != layout::words_2(int.bitmap),
         _ => true,
     }
-}
-
-/// Whether the data offset of TCP points beyond the packet when INT is removed: whether the checksum is then updated depends, in the
-/// switch in Rust, on the path through its code.
-fn has_options_without_bytes(frame: &[u8], location: &wire::packet::Location) -> bool {
-    let offset = frame.get(location.l4 + 12).map_or(0, |byte| usize::from(byte >> 4) * 4);
-    location.encapsulation == wire::packet::Encapsulation::Tcp
-        && location.l4 + offset > frame.len() - (location.end - location.start)
 }
 
 /// Whether what the switch in Rust refuses lies behind another header than UDP or TCP, or in a tunnel.

@@ -21,6 +21,7 @@ pub(crate) struct Pair {
     pub(crate) p4: p4_model::Switch,
     mtu: u16,
     edges: (bool, bool),
+    border: bool,
     routes_half: bool,
     pub(crate) setup: Vec<Setup>,
 }
@@ -52,6 +53,8 @@ pub(crate) struct Tables<'a> {
     pub(crate) mtu: u16,
     /// Packets come from a host, and go to one.
     pub(crate) edges: (bool, bool),
+    /// Packets come from outside the domain, and are not measured for that.
+    pub(crate) border: bool,
     /// There is a route only to addresses whose first bit is 0.
     pub(crate) routes_half: bool,
 }
@@ -95,6 +98,9 @@ fn setup(tables: &Tables<'_>) -> Vec<Setup> {
     if edges.0 {
         setup.push(entry("source_port", vec![in_port], "from_edge", vec![]));
     }
+    if tables.border {
+        setup.push(entry("border_port", vec![in_port], "from_border", vec![]));
+    }
     if edges.1 {
         setup.push(entry("sink_port", vec![out_port], "to_edge", vec![]));
     }
@@ -134,13 +140,15 @@ impl Pair {
         }
         let mtu = [1500, 1500, 1500, 100, 60, 9000][rng.below(6)];
         let routes_half = rng.below(4) == 0;
-        let watches = [watch];
-        Self::with(program, &Tables { node, config: &config, watches: &watches, mtu, edges, routes_half })
+        let border = edges.0 && rng.below(2) == 0;
+        let edges = (edges.0 && !(border && rng.below(2) == 0), edges.1);
+        let (config, watches) = (&config, &[watch]);
+        Self::with(program, &Tables { node, config, watches, mtu, edges, border, routes_half })
     }
 
     /// Both switches with these tables.
     pub(crate) fn with(program: &Program, tables: &Tables<'_>) -> Self {
-        let Tables { node, config, mtu, edges, routes_half, watches } = *tables;
+        let Tables { node, config, mtu, edges, border, routes_half, watches } = *tables;
         let setup = setup(tables);
         let mut p4 = p4_model::Switch::new(program.clone());
         for one in &setup {
@@ -153,7 +161,7 @@ impl Pair {
             }
         }
         let rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
-        Self { rust, p4, mtu, edges, routes_half, setup }
+        Self { rust, p4, mtu, edges, border, routes_half, setup }
     }
 
     /// Sends a packet through both. Returns it as it leaves, or why they differ.
@@ -188,6 +196,7 @@ impl Pair {
             mtu: self.mtu,
             from_edge: self.edges.0,
             to_edge: self.edges.1,
+            from_border: self.border,
         };
         let sent = self.p4.process(frame, &arrival);
         let mut outbox = Outbox::default();
@@ -236,6 +245,8 @@ impl Pair {
             queues_reported,
             congested_reported,
             drops_reported,
+            edge_stripped,
+            edge_refused,
             ..
         } = *self.rust.stats();
         let rust = [
@@ -250,6 +261,8 @@ impl Pair {
             queues_reported,
             congested_reported,
             drops_reported,
+            edge_stripped,
+            edge_refused,
         ];
         let p4 = &self.p4.counter("packets").unwrap()[..rust.len()];
         if rust == p4 { Ok(()) } else { Err(format!("counters differ: rust {rust:?}, p4 {p4:?}")) }

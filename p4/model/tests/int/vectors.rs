@@ -77,7 +77,7 @@ fn micros(ns: u64) -> u64 {
 
 /// Sends the packets of a vector through both switches. Returns how many.
 fn run(program: &Program, vector: &Vector) -> Result<usize, String> {
-    let (config, mut mtu, mut edges) = (config(vector), 1500, (false, false));
+    let (config, mut mtu, mut edges, mut border) = (config(vector), 1500, (false, false), false);
     for line in vector.lines.iter().filter(|line| line.key == "visit") {
         mtu = line.get("mtu").unwrap_or(mtu);
         edges = match line.get::<String>("edge").as_deref() {
@@ -86,11 +86,13 @@ fn run(program: &Program, vector: &Vector) -> Result<usize, String> {
             Some("both") => (true, true),
             _ => edges,
         };
+        border |= line.get::<String>("edge").as_deref() == Some("border");
     }
     let watches: Vec<Watch> = vector.lines.iter().filter(|line| line.key == "watch").map(watch).collect();
     let node = vector.lines.iter().find(|line| line.key == "node").map(|line| line.words[0].parse().unwrap());
     let node = node.unwrap();
-    let tables = Tables { node, config: &config, watches: &watches, mtu, edges, routes_half: false };
+    let (config, watches) = (&config, &watches);
+    let tables = Tables { node, config, watches, mtu, edges, border, routes_half: false };
     let mut pair = Pair::with(program, &tables);
     let (mut arrival, mut passed) = (Arrival { port: 1, ..Arrival::default() }, 0);
     for line in &vector.lines {
@@ -146,8 +148,9 @@ fn packets_of_vectors_are_the_same() {
     for vector in testkit::vectors::all().iter().filter(|vector| vector.kind == Kind::Packet) {
         for edges in [(true, false), (false, false), (false, true), (true, true)] {
             let watches = [Watch::new(Match::default())];
-            let tables =
-                Tables { node: 7, config: &config, watches: &watches, mtu: 1500, edges, routes_half: false };
+            let (config, watches) = (&config, &watches);
+            let (border, routes_half) = (false, false);
+            let tables = Tables { node: 7, config, watches, mtu: 1500, edges, border, routes_half };
             if is_beyond(&vector.bytes) {
                 continue;
             }
