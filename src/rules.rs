@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dataplane::sampling::Counted;
 use detect::{Match, Metric, Prefix};
 use manager::device::{
     Change, Election, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
@@ -98,7 +99,7 @@ pub(crate) struct FlowsView {
     dscp: Option<u8>,
 }
 
-/// The packets that have matched an entry of a watchlist and that the switch measures.
+/// The packets that have matched an entry of a watchlist where the switch measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchMatched"))]
 pub(crate) struct MatchedView {
@@ -106,17 +107,19 @@ pub(crate) struct MatchedView {
     pub(crate) flows: FlowsView,
     /// Packets since the entry was added.
     pub(crate) packets: u64,
+    /// Those of them that were measured: fewer with `sample`.
+    pub(crate) measured: u64,
 }
 
 /// The entries of the watchlist that packets have matched: those of `rules`, as `switch` has counted them.
-pub(crate) fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowKey, u64)> {
+pub(crate) fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowKey, Counted)> {
     let keys = rules.iter().filter_map(|rule| match rule {
         Rule::Watch(watch) => Some((watch.key.to_match(), watch.key)),
         _ => None,
     });
     let keys: HashMap<Match, FlowKey> = keys.collect();
-    let counted = switch.matched().filter(|(_, packets)| *packets > 0);
-    counted.filter_map(|(watch, packets)| Some((*keys.get(&watch.flows)?, packets))).collect()
+    let counted = switch.matched().filter(|(_, counted)| counted.matched > 0);
+    counted.filter_map(|(watch, counted)| Some((*keys.get(&watch.flows)?, counted))).collect()
 }
 
 /// One change.

@@ -3,7 +3,7 @@
 //! No I/O, no clock, no hidden randomness: bytes, ports, timestamps and queue occupancies go in; bytes come out.
 //!
 //! - [`switch`]: one switch. It parses a packet and hands it to its parts, each of which processes the packet by itself:
-//!   [`watchlist`] (which flows are watched), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes
+//!   [`watchlist`] (which flows are watched), [`sampling`] (which of their packets), `source` (inserts INT), `transit` (adds a record), `sink` (reports and removes
 //!   INT), [`filter`] (which packets are reported), [`report`] (writes reports).
 //!   They are the reference for the same switch in P4 or BPF.
 //! - [`flow`]: addresses and flows.
@@ -50,6 +50,7 @@ mod node;
 mod packet;
 pub mod report;
 pub mod router;
+pub mod sampling;
 pub mod sf;
 mod sink;
 mod source;

@@ -23,6 +23,7 @@ use crate::node::{Node, Outcome, PacketOutcome, verdict};
 use crate::packet::direct::{self, Common};
 use crate::packet::{CarriedInt, Parsed, ParsedPacket};
 use crate::report::{Exporter, Outbox};
+use crate::sampling::{self, Counted};
 use crate::sf::Registers;
 use crate::sink;
 use crate::source::{self, Embedded};
@@ -72,8 +73,8 @@ pub struct Step {
 pub struct Switch {
     node: Node,
     watchlist: Watchlist,
-    /// Packets that matched each entry of the watchlist.
-    matched: Vec<u64>,
+    /// The counters of each entry of the watchlist.
+    counted: Vec<Counted>,
     roles: Roles,
     /// The remaining quota of reported packets of each congested queue, by egress interface and queue.
     congested: BTreeMap<(u16, u8), u32>,
@@ -101,11 +102,11 @@ impl Switch {
             dta: None,
             config,
         };
-        let matched = vec![0; watchlist.entries().len()];
+        let counted = vec![Counted::default(); watchlist.entries().len()];
         Ok(Self {
             node,
             watchlist,
-            matched,
+            counted,
             roles: Roles::default(),
             congested: BTreeMap::new(),
             fast_path: true,
@@ -153,20 +154,20 @@ impl Switch {
     /// The list contradicts the configuration; the old one remains.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.node.config.check(&watchlist)?;
-        let old: HashMap<Match, (Mode, u64)> =
-            self.matched().map(|(watch, packets)| (watch.flows, (watch.mode, packets))).collect();
-        let packets = |watch: &Watch| match old.get(&watch.flows) {
-            Some((mode, packets)) if *mode == watch.mode => *packets,
-            _ => 0,
+        let old: HashMap<Match, (Mode, Counted)> =
+            self.matched().map(|(watch, counted)| (watch.flows, (watch.mode, counted))).collect();
+        let counted = |watch: &Watch| match old.get(&watch.flows) {
+            Some((mode, counted)) if *mode == watch.mode => counted.continuing(watch.sample),
+            _ => Counted::default(),
         };
-        self.matched = watchlist.entries().iter().map(packets).collect();
+        self.counted = watchlist.entries().iter().map(counted).collect();
         self.watchlist = watchlist;
         Ok(())
     }
 
     /// Each entry of the watchlist, with the packets without INT that matched it: at a source, or at any node that sends postcards.
-    pub fn matched(&self) -> impl Iterator<Item = (&Watch, u64)> {
-        self.watchlist.entries().iter().zip(self.matched.iter().copied())
+    pub fn matched(&self) -> impl Iterator<Item = (&Watch, Counted)> {
+        self.watchlist.entries().iter().zip(self.counted.iter().copied())
     }
 
     /// Replaces the roles of flows; other flows get their role from the ports.
@@ -495,10 +496,20 @@ impl Switch {
         let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else { return plain };
         let Some(index) = self.watchlist.position(&flow) else { return plain };
         let watch = &self.watchlist.entries()[index];
-        if watch.mode == Mode::Postcard || visit.from_edge {
-            self.matched[index] += 1;
+        let is_postcard = watch.mode == Mode::Postcard;
+        if !is_postcard && !visit.from_edge {
+            return plain;
         }
-        if watch.mode == Mode::Postcard {
+        let counted = &mut self.counted[index];
+        let is_measured = if is_postcard {
+            counted.select(watch.sample, || sampling::hash(frame, &headers))
+        } else {
+            counted.count(watch.sample)
+        };
+        if !is_measured {
+            return plain;
+        }
+        if is_postcard {
             return Embedded::PacketOutcome(export::postcard(
                 node,
                 frame,
@@ -507,9 +518,6 @@ impl Switch {
                 visit,
                 out,
             ));
-        }
-        if !visit.from_edge {
-            return plain;
         }
         source::process(node, frame, (&flow, &headers), watch, visit)
     }

@@ -30,6 +30,8 @@ pub struct Watch {
     pub bitmap: u16,
     /// Maximum number of records (Remaining Hop Count at the source).
     pub hops: u8,
+    /// One packet of this many is measured; 0 and 1 measure all. See [`crate::sampling`].
+    pub sample: u32,
     /// Every switch reports packets of these flows that it drops.
     pub drops: bool,
 }
@@ -38,7 +40,7 @@ impl Watch {
     /// Watches `flows` by INT-MD 2.1 with node id, interfaces, hop latency, queue, both timestamps and utilization, up to
     /// 16 nodes, drops included.
     pub fn new(flows: Match) -> Self {
-        Self { flows, mode: Mode::Md21, bitmap: Self::USUAL, hops: 16, drops: true }
+        Self { flows, mode: Mode::Md21, bitmap: Self::USUAL, hops: 16, sample: 1, drops: true }
     }
 
     /// Node id, level-1 interfaces, hop latency, queue, ingress and egress timestamp, utilization.

@@ -5,8 +5,7 @@
 //! more than the room in one step. It never leaves the bounds of the operator. While a threshold is in force, no suppressed value differs
 //! from the last reported one by more than it: that is what [`Move`] states.
 //!
-//! At the coarsest threshold it could also halve the share of packets measured, where the bounds allow that. Those of an intent do not
-//! ([`Intent::bounds`](crate::intent::Intent::bounds)): its sampling is the one that was asked for.
+//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that.
 
 use std::fmt;
 
@@ -17,6 +16,16 @@ pub struct Detail {
     pub threshold: u64,
     /// One packet of this many is measured.
     pub sample: u32,
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self { threshold, sample: 0 | 1 } => write!(f, "threshold {threshold}"),
+            Self { threshold: 0, sample } => write!(f, "1 in {sample} packets"),
+            Self { threshold, sample } => write!(f, "threshold {threshold}, 1 in {sample} packets"),
+        }
+    }
 }
 
 /// Bounds that the operator gave.
@@ -62,8 +71,7 @@ impl fmt::Display for Move {
         match self.reason {
             Reason::AtBound => write!(
                 f,
-                "{rate:.0} reports/s exceed the budget of {budget} at the coarsest detail allowed (threshold {}, 1 in {}); raise the budget or the bounds",
-                to.threshold, to.sample
+                "{rate:.0} reports/s exceed the budget of {budget} at the coarsest detail allowed ({to}); raise the budget or the bounds"
             ),
             Reason::Above | Reason::Room => {
                 let why = if self.reason == Reason::Above { "exceed" } else { "leave room in" };

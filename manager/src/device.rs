@@ -360,7 +360,7 @@ impl Default for Capabilities {
                 FilterAlgorithm::Change,
             ]
             .into(),
-            sampling: false,
+            sampling: true,
             sink: true,
             joint_roles: true,
             l4_checksum: [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero].into(),

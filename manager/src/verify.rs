@@ -35,8 +35,10 @@ pub struct EdgeCounters {
 /// Counters of a device that measures packets of one intent, and their reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounters {
-    /// Packets that matched there and are to be reported.
+    /// Packets that matched there and that it measured: they are to be reported.
     pub packets: u64,
+    /// One packet of this many that matched was measured.
+    pub sample: u32,
     /// When the last report of a flow that is measured there arrived, ns.
     pub last_report: Option<u64>,
 }
@@ -117,8 +119,10 @@ pub struct Silence {
     pub name: String,
     /// Time since the intent was installed, ns.
     pub installed: u64,
-    /// Packets that matched since the last report, or since then.
+    /// Packets that matched since the last report, or since then; with a sample, those that were measured.
     pub packets: u64,
+    /// One packet of this many was measured.
+    pub sample: u32,
     /// Time since the last report, ns; `None`: there was none.
     pub last_report: Option<u64>,
     /// Reports lost in the network meanwhile.
@@ -143,8 +147,12 @@ pub enum Evidence {
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |ns: u64| ns / 1_000_000_000;
-        let Self { name, installed, packets, lost, .. } = self;
-        write!(f, "{name} installed it {} s ago, {packets} packets matched, ", seconds(*installed))?;
+        let Self { name, installed, packets, sample, lost, .. } = self;
+        write!(f, "{name} installed it {} s ago, {packets} packets matched", seconds(*installed))?;
+        if *sample > 1 {
+            write!(f, " and were measured (1 in {sample})")?;
+        }
+        f.write_str(", ")?;
         match self.last_report {
             None => f.write_str("no report arrived")?,
             Some(age) => write!(f, "the last report arrived {} s ago", seconds(age))?,
@@ -175,6 +183,7 @@ struct Edge {
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     packets: u64,
+    sample: u32,
     last_report: Option<u64>,
     /// Packets and arrivals when the last report had certainly been counted, or at the installation.
     then: (u64, Arrivals),
@@ -185,7 +194,7 @@ struct Source {
 impl Source {
     /// Takes over new counters. `installed`: since when its reports count.
     fn observe(&mut self, new: &SourceCounters, arrivals: Arrivals, installed: u64, now: u64) {
-        self.packets = new.packets;
+        (self.packets, self.sample) = (new.packets, new.sample);
         let last = new.last_report.filter(|last| *last >= installed);
         if last > self.last_report {
             (self.last_report, self.waiting_since) = (last, None);
@@ -213,6 +222,7 @@ impl Source {
             name,
             installed: now.saturating_sub(installed),
             packets: self.packets.saturating_sub(packets),
+            sample: self.sample,
             last_report: self.last_report.map(|last| now.saturating_sub(last)),
             lost: arrivals.lost.saturating_sub(then.lost),
             evidence: Evidence::Elsewhere(arrivals.datagrams > then.datagrams),
@@ -310,6 +320,7 @@ impl Verifier {
                 name: names(*node),
                 installed: now.saturating_sub(installed),
                 packets: edge.counters.packets.unwrap_or(0).saturating_sub(edge.then.packets.unwrap_or(0)),
+                sample: 1,
                 last_report: edge.last_report.map(|last| now.saturating_sub(last)),
                 lost: edge.counters.lost.saturating_sub(edge.then.lost),
                 evidence: match edge.counters.sequence {
@@ -404,7 +415,7 @@ mod tests {
     #[test]
     fn a_source_whose_packets_are_not_reported_is_named() {
         let counters = |packets, last_report, datagrams, lost| IntentCounters {
-            sources: [(3, SourceCounters { packets, last_report })].into(),
+            sources: [(3, SourceCounters { packets, sample: 1, last_report })].into(),
             arrivals: Arrivals { datagrams, lost },
             ..IntentCounters::default()
         };
@@ -416,6 +427,9 @@ mod tests {
             verifier.observe("a", counters(500 + 60 * second, Some(S), 9, 5), second * S);
         }
         let State::Silent(silent) = state(&verifier, 22 * S) else { panic!() };
+        let sampled = Silence { sample: 10, ..silent[0].clone() }.to_string();
+        let expected = "1320 packets matched and were measured (1 in 10), no report arrived";
+        assert!(sampled.contains(expected), "{sampled}");
         let expected = "leaf3 installed it 20 s ago, 1320 packets matched, no report arrived (loss budget: 1 lost in the network; no report of any device arrives)";
         assert_eq!(silent[0].to_string(), expected);
 

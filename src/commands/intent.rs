@@ -167,6 +167,10 @@ struct Written {
     #[arg(long, default_value = "auto")]
     mode: String,
 
+    /// Measure one packet of this many
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    sample: u32,
+
     /// Names or labels of edge devices, with `*` for any text [default: everywhere]
     #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
     edges: Vec<String>,
@@ -243,6 +247,9 @@ impl Written {
         }
         if self.mode != "auto" {
             put("mode", json!(self.mode));
+        }
+        if self.sample > 1 {
+            put("sample", json!(format!("1 in {}", self.sample)));
         }
         match (self.edges.is_empty(), self.between.is_empty()) {
             (true, true) => {}
@@ -502,14 +509,14 @@ mod tests {
     #[test]
     fn an_intent_on_the_command_line_is_one_of_the_file() {
         let line = "intent add web --dst 10.0.0.0/8,10.1.0.0/16 --dport 80,8000-8999 --proto tcp --both-directions \
-            --watch hop_latency --mode mx --edges leaf* --between h1 h9 --filter per_hop --threshold hop_latency=20us \
+            --watch hop_latency --mode mx --sample 10 --edges leaf* --between h1 h9 --filter per_hop --threshold hop_latency=20us \
             --rule hops>2 --then queue_occupancy --then-for 1m --until 2h --priority 7";
         let Line { args } = Line::parse_from(line.split_whitespace());
         let Command::Add(add) = args.command else { panic!() };
         let body = add.intent.to_json();
         let intent = manager::intent::read_one(&settings::json::inline(&body), 0).unwrap();
         assert_eq!((intent.name.as_str(), intent.priority, intent.both_directions), ("web", 7, true));
-        assert_eq!(intent.flows.dport, [(80, 80), (8000, 8999)]);
+        assert_eq!((intent.flows.dport, intent.sample), (vec![(80, 80), (8000, 8999)], 10));
         assert_eq!(intent.at.between, Some(("h1".to_owned(), "h9".to_owned())));
         assert_eq!(intent.tell.thresholds.values().collect::<Vec<_>>(), [&20_000]);
         assert_eq!(intent.tell.rule.as_deref(), Some("hops>2"));

@@ -244,7 +244,9 @@ section! {
         pub(crate) items: Vec<Item> = Item::USUAL.to_vec(),
         /// Remaining Hop Count: how many nodes may add a record.
         pub(crate) hops: u8 = 16,
-        /// Report dropped packets of these flows.
+        /// Measure one packet of this many. Postcards: each switch with the same number chooses the same packets.
+        pub(crate) sample: u32 = 1,
+        /// Report dropped packets of these flows, without regard to `sample`.
         pub(crate) drops: bool = true,
     }
 }
@@ -384,6 +386,12 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
         if watch.src.zip(watch.dst).is_some_and(|(src, dst)| src.is_v6() != dst.is_v6()) {
             let message = "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";
             refuse(&path, message.to_owned());
+        }
+        if watch.sample == 0 {
+            refuse(
+                &path,
+                "one packet of 0 is none; write sample = 1 or more, or remove the table".to_owned(),
+            );
         }
     }
     super::filter::check(&settings.filter_set(), refuse);
@@ -576,6 +584,7 @@ pub(crate) fn watchlist(settings: &[WatchSettings]) -> Watchlist {
         },
         bitmap: watch.items.iter().fold(0, |bits, item| bits | item.bit()),
         hops: watch.hops,
+        sample: watch.sample,
         drops: watch.drops,
         ..Watch::new(Match {
             src: watch.src,

@@ -337,7 +337,7 @@ mod tests {
         assert_eq!((counted.flows, counted.complete), (2, 10));
         let edges: Vec<_> = counted.edges.iter().map(|(node, edge)| (*node, edge.reports)).collect();
         assert_eq!(edges, [(12, 10), (13, 10)]);
-        let last = |node, time| (node, SourceCounters { packets: 0, last_report: Some(time) });
+        let last = |node, time| (node, SourceCounters { packets: 0, sample: 0, last_report: Some(time) });
         assert_eq!(counted.sources, BTreeMap::from([last(11, 443)]));
         let everywhere = of(&Watched { mode: Mode::Postcard, ..watched }, &flows).sources;
         assert_eq!(everywhere, BTreeMap::from([last(11, 443), last(12, 80), last(13, 443)]));

@@ -214,8 +214,8 @@ fn facts(view: &RulesView) -> Facts {
             .filter(|neighbour| !neighbour.several)
             .map(|neighbour| Neighbour { system: name(&neighbour.system), port: name(&neighbour.port) }),
     };
-    let CapabilitiesView { bits, watch_entries, filter_entries } = view.capabilities;
-    let capabilities = Capabilities { bits, watch_entries, filter_entries, ..capabilities() };
+    let CapabilitiesView { bits, watch_entries, filter_entries, sampling } = view.capabilities;
+    let capabilities = Capabilities { bits, watch_entries, filter_entries, sampling, ..capabilities() };
     Facts { capabilities, ports: view.ports.iter().map(port).collect() }
 }
 
@@ -273,7 +273,7 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
     }
 }
 
-/// Tells how many packets the switch has reported and how many have matched, and renews the lease of a manager that acts. Without an answer, nothing: others tell that it is lost.
+/// Tells how many packets the switch has reported and how many it has measured, and renews the lease of a manager that acts. Without an answer, nothing: others tell that it is lost.
 async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
     loop {
         time::sleep(COUNT_INTERVAL).await;
@@ -283,7 +283,7 @@ async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
         if let Some(view) = view.filter(|view| view.node == address.node) {
             tell(Message::Reported(address.node, view.int.reported));
             let matched =
-                view.matched.iter().filter_map(|one| Some(((&one.flows).try_into().ok()?, one.packets)));
+                view.matched.iter().filter_map(|one| Some(((&one.flows).try_into().ok()?, one.measured)));
             tell(Message::Matched(address.node, matched.collect()));
             if let Some(lease) = view.lease {
                 tell(Message::Lease(address.node, lease.election.into(), lease.silence));

@@ -391,12 +391,6 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
 }
 
 fn watch_settings(watch: &device::Watch) -> Result<WatchSettings, String> {
-    if watch.sample != 1 {
-        return Err(format!(
-            "this switch measures every packet, not 1 in {}; remove `sample` from the intent",
-            watch.sample
-        ));
-    }
     let items = Item::of(watch.bits).ok_or_else(|| {
         let other = watch.bits & !Item::delivered();
         format!("this switch does not measure {}", instruction::names(other))
@@ -416,6 +410,7 @@ fn watch_settings(watch: &device::Watch) -> Result<WatchSettings, String> {
         },
         items,
         hops: watch.hops,
+        sample: watch.sample,
         drops: watch.drops,
     })
 }
@@ -577,8 +572,8 @@ mod tests {
             (vec![Change::Remove(Rule::Sink(1))], "there is no rule `port 1: sink` to remove"),
             (vec![Change::Add(Rule::Instruction(15))], "this switch does not measure"),
             (
-                vec![Change::Add(watch(&|watch| watch.sample = 10))],
-                "every packet, not 1 in 10; remove `sample`",
+                vec![Change::Add(watch(&|watch| watch.sample = 0))],
+                "one packet of 0 is none; write sample = 1 or more",
             ),
             (
                 vec![Change::Add(watch(&|watch| watch.key.dscp = Some(1)))],

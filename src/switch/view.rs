@@ -1,6 +1,6 @@
 //! The state of a switch, for the API.
 
-use dataplane::{router::Drop, switch::Stats};
+use dataplane::{router::Drop, sampling::Counted, switch::Stats};
 use detect::detector::{Counts, Decision};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -86,6 +86,9 @@ pub(crate) struct CapabilitiesView {
     pub(crate) watch_entries: usize,
     /// Entries of its filter table.
     pub(crate) filter_entries: usize,
+    /// It can measure one packet of N.
+    #[serde(default)]
+    pub(crate) sampling: bool,
 }
 
 /// A port, for a manager.
@@ -433,7 +436,11 @@ impl Forwarder {
             lease: self.managed().map(lease),
             matched: matched
                 .iter()
-                .map(|(key, packets)| MatchedView { flows: key.into(), packets: *packets })
+                .map(|(key, Counted { matched, measured, .. })| MatchedView {
+                    flows: key.into(),
+                    packets: *matched,
+                    measured: *measured,
+                })
                 .collect(),
         }
     }
@@ -465,6 +472,7 @@ impl Forwarder {
                 bits: Item::delivered(),
                 watch_entries: WATCH_ENTRIES,
                 filter_entries: dataplane::filter::MAX_FILTERS,
+                sampling: true,
             },
             ports: ports.map(port).collect(),
             neighbour_changes: self.lldp.as_ref().map_or(0, Lldp::changes),

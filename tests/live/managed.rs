@@ -349,6 +349,54 @@ fn a_budget_is_kept_by_raising_the_threshold() {
     assert!(view["text"].as_str().unwrap().contains("by its budget"), "{view:#}");
 }
 
+/// An intent with a sample works, and a budget makes it coarser where there is no threshold.
+#[test]
+fn a_share_of_the_packets_is_measured() {
+    let Some(fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", in_sync);
+    let put = |rest: Value| {
+        let mut intent =
+            json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
+        intent.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        let answer = fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string());
+        assert_eq!(answer.0, 200, "{answer:?}");
+    };
+    put(json!({"sample": "1 in 4"}));
+    fabric.wait_for_intent("complete");
+    let counted = || {
+        fabric.deliver();
+        let counters = fabric.switches[0].get("/api/v1/switch/int");
+        let count = |key: &str| counters["matched"][0][key].as_u64().unwrap_or(0);
+        (count("packets"), count("measured"))
+    };
+    let begun = Instant::now();
+    let (packets, measured) = loop {
+        let counted = counted();
+        if counted.0 >= 200 {
+            break counted;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "{counted:?}");
+    };
+    assert!((packets / 6..packets / 3).contains(&measured), "{measured} of {packets}");
+
+    put(json!({"budget": "1 reports/s", "tell": {"coarsest": {"sample": "1 in 16"}}}));
+    let sample = || {
+        fabric.deliver();
+        let view = fabric.switches[0].get("/api/v1/switch/rules");
+        let mut watches = view["rules"].as_array().unwrap().iter().filter(|rule| rule["kind"] == "watch");
+        watches.next().and_then(|rule| rule["sample"].as_u64())
+    };
+    let begun = Instant::now();
+    while sample().is_none_or(|sample| sample < 8) {
+        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+    }
+    fabric.manager.wait("/api/v1/intents/web", "a share", |view| {
+        fabric.deliver();
+        let text = view["text"].as_str().unwrap();
+        text.contains("; 1 in ") && text.contains("its budget")
+    });
+}
+
 /// The rules of intents for the same flow, and for others, are evaluated by themselves, and come and go with their intents.
 #[test]
 fn the_rule_of_an_intent_is_evaluated_for_its_flows() {

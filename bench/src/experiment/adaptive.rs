@@ -296,7 +296,7 @@ fn controller(budget: u64) -> Result<Controller, CliError> {
          tell = {{ filter = \"per_hop\", thresholds = {{ queue_occupancy = {FINEST} }} }} }}"
     );
     let bounds = manager::intent::read_one(&table, 0).map(|intent: Intent| intent.bounds());
-    let (budget, _, bounds) = (bounds.map_err(CliError::new)?).ok_or_else(|| CliError::new("no budget"))?;
+    let (budget, bounds) = (bounds.map_err(CliError::new)?).ok_or_else(|| CliError::new("no budget"))?;
     Ok(Controller::new(budget, bounds))
 }
 

@@ -368,7 +368,7 @@ fn entries_of_the_watchlist_count_packets_where_they_are_measured() {
         ..Watch::new(Match { dst_port: port.parse().unwrap(), ..Match::default() })
     };
     let original = frame(Family::V4, Transport::Udp, 50);
-    let counts = |switch: &Switch| switch.matched().map(|(_, packets)| packets).collect::<Vec<_>>();
+    let counts = |switch: &Switch| switch.matched().map(|(_, counted)| counted.matched).collect::<Vec<_>>();
     for (mode, expected) in [(Mode::Md21, [[0, 2], [0, 0]]), (Mode::Postcard, [[0, 2], [0, 2]])] {
         let mut path = switches(2, &Config::default(), to("80", Mode::Postcard));
         for switch in &mut path {
@@ -382,6 +382,32 @@ fn entries_of_the_watchlist_count_packets_where_they_are_measured() {
         assert_eq!(counts(&path[0]), [2, 0]);
         path[0].watch(to("9000", Mode::Mx21).into()).unwrap();
         assert_eq!(counts(&path[0]), [0]);
+    }
+}
+
+#[test]
+fn a_source_measures_one_packet_of_n_and_postcards_of_a_packet_come_from_every_node_or_none() {
+    const PAYLOAD: u16 = 50;
+    for mode in [Mode::Md21, Mode::Mx21, Mode::Sf, Mode::Postcard] {
+        let watch = Watch { mode, sample: 4, ..Watch::new(Match::default()) };
+        let mut path = switches(3, &Config::default(), watch);
+        let nodes_of = |number: u8| {
+            let mut frame = frame(Family::V4, Transport::Udp, PAYLOAD);
+            let at = frame.len() - usize::from(PAYLOAD);
+            frame[at] = number;
+            let (frames, datagrams) = travel(&mut path, &frame);
+            assert_eq!(frames.last(), Some(&frame), "{mode:?}");
+            let reporter = |payload: &Vec<u8>| {
+                Decoder::new(Profile::default()).reports(payload).next().unwrap().unwrap().node_id
+            };
+            datagrams.iter().filter_map(reporter).collect::<Vec<_>>()
+        };
+        let reporters: Vec<Vec<u32>> = (0..200).map(nodes_of).filter(|nodes| !nodes.is_empty()).collect();
+        assert!((35..65).contains(&reporters.len()), "{mode:?}: {} of 200", reporters.len());
+        let complete: &[u32] = if matches!(mode, Mode::Mx21 | Mode::Postcard) { &[1, 2, 3] } else { &[3] };
+        assert!(reporters.iter().all(|nodes| nodes == complete), "{mode:?}: {reporters:?}");
+        let (_, counted) = path[0].matched().next().unwrap();
+        assert_eq!((counted.matched, counted.measured), (200, reporters.len() as u64), "{mode:?}");
     }
 }
 

@@ -353,7 +353,7 @@ impl Network {
         if let Some(why) = inexpressible(&can.matches, key) {
             return Err(Refusal::Match { device: self.name(node), key: Box::new(*key), why });
         }
-        if intent.sample > 1 && !can.sampling {
+        if intent.samples() && !can.sampling {
             return Err(Refusal::Sampling(self.name(node)));
         }
         Ok(())

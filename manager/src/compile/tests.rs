@@ -186,7 +186,7 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
             "the watchlist of leaf1 would need 1 entries and has room for 0; use wider prefixes, or limit the intent by `at`",
         ),
         (
-            refusal(&nothing, &Intent { sample: 10, ..intent("a") }),
+            refusal(&|_, can| can.sampling = false, &Intent { sample: 10, ..intent("a") }),
             "leaf1 cannot sample packets; remove `sample`, or exclude it by `at.edges`",
         ),
         (

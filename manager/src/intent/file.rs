@@ -34,8 +34,8 @@ section! {
         pub(crate) watch: Vec<MetricName> = Vec::new(),
         /// How packets are measured.
         pub(crate) mode: ModeSetting = ModeSetting::Auto,
-        /// Which share of a flow's packets, as `"1 in 10"`. Only devices with gNMI whose path map has `sampling` can; with others,
-        /// hopwise switches included, the intent is refused.
+        /// Which share of the packets, as `"1 in 10"`. Of intents for the same flow, the greatest share applies. Devices that cannot sample are
+        /// named, and the intent is refused.
         pub(crate) sample: Sample = Sample(1),
         /// Where. Not set: everywhere.
         pub(crate) at: AtSettings = AtSettings::default(),
@@ -83,8 +83,8 @@ section! {
     struct TellSettings("tell") {
         /// For each metric, the difference above which a change is significant.
         pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
-        /// Up to which threshold the budget may raise it. Not set: 64 times the threshold.
-        pub(crate) coarsest: ThresholdSettings = ThresholdSettings::default(),
+        /// How coarse the budget may make it. Not set: 64 times the threshold, and the share of packets stays.
+        pub(crate) coarsest: CoarsestSettings = CoarsestSettings::default(),
         /// A condition in the language of `[[rules]]`.
         pub(crate) rule: Option<String> = None,
         /// Which packets the sinks report. Not set: all.
@@ -107,6 +107,24 @@ section! {
         pub(crate) queue_congestion: Option<Amount> = None,
         /// Of `link_utilization`.
         pub(crate) link_utilization: Option<Amount> = None,
+    }
+}
+
+section! {
+    /// The coarsest detail: thresholds as in `thresholds`, and the smallest share of packets.
+    struct CoarsestSettings("coarsest") {
+        /// Of `flow_latency`.
+        pub(crate) flow_latency: Option<Amount> = None,
+        /// Of `hop_latency`.
+        pub(crate) hop_latency: Option<Amount> = None,
+        /// Of `queue_occupancy`.
+        pub(crate) queue_occupancy: Option<Amount> = None,
+        /// Of `queue_congestion`.
+        pub(crate) queue_congestion: Option<Amount> = None,
+        /// Of `link_utilization`.
+        pub(crate) link_utilization: Option<Amount> = None,
+        /// The share of packets, as `"1 in 100"`. When the threshold cannot be raised any more, fewer packets are measured.
+        pub(crate) sample: Option<Sample> = None,
     }
 }
 
@@ -392,7 +410,7 @@ fn key_of(error: &IntentError) -> &'static str {
         IntentError::Flows(_) => "match",
         IntentError::NoSample => "sample",
         IntentError::Expired => "until",
-        IntentError::NoBudget | IntentError::BudgetWithoutThreshold => "budget",
+        IntentError::NoBudget | IntentError::BudgetWithoutBounds => "budget",
         _ => "tell",
     }
 }
@@ -427,8 +445,21 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
         sample: settings.sample.0,
         at: At { edges: settings.at.edges.clone(), between },
         tell: Tell {
-            thresholds: amounts(thresholds),
-            coarsest: amounts(coarsest),
+            thresholds: amounts([
+                &thresholds.flow_latency,
+                &thresholds.hop_latency,
+                &thresholds.queue_occupancy,
+                &thresholds.queue_congestion,
+                &thresholds.link_utilization,
+            ]),
+            coarsest: amounts([
+                &coarsest.flow_latency,
+                &coarsest.hop_latency,
+                &coarsest.queue_occupancy,
+                &coarsest.queue_congestion,
+                &coarsest.link_utilization,
+            ]),
+            coarsest_sample: coarsest.sample.as_ref().map(|sample| sample.0),
             rule: rule.clone(),
             filter: filter.and_then(|filter| FilterAlgorithm::from_word(filter.word())),
             then: then.as_ref().map(|then| Then {
@@ -443,15 +474,15 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
     }
 }
 
-fn amounts(settings: &ThresholdSettings) -> BTreeMap<Metric, u64> {
-    let ThresholdSettings { flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization } =
-        settings;
-    let all = [
-        (Metric::FlowLatency, flow_latency),
-        (Metric::HopLatency, hop_latency),
-        (Metric::QueueOccupancy, queue_occupancy),
-        (Metric::QueueCongestion, queue_congestion),
-        (Metric::LinkUtilization, link_utilization),
+/// The amounts that are given, in the order of the tables.
+fn amounts(all: [&Option<Amount>; 5]) -> BTreeMap<Metric, u64> {
+    let metrics = [
+        Metric::FlowLatency,
+        Metric::HopLatency,
+        Metric::QueueOccupancy,
+        Metric::QueueCongestion,
+        Metric::LinkUtilization,
     ];
-    all.into_iter().filter_map(|(metric, amount)| amount.as_ref().map(|amount| (metric, amount.0))).collect()
+    let given = metrics.into_iter().zip(all);
+    given.filter_map(|(metric, amount)| amount.as_ref().map(|amount| (metric, amount.0))).collect()
 }

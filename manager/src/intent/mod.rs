@@ -62,6 +62,8 @@ pub struct Tell {
     pub thresholds: BTreeMap<Metric, u64>,
     /// The greatest thresholds to which the budget may raise them; not set: [`COARSER`] times the threshold.
     pub coarsest: BTreeMap<Metric, u64>,
+    /// The budget may lower the share of packets to one of this many; not set: it stays.
+    pub coarsest_sample: Option<u32>,
     /// A condition, evaluated by the collector.
     pub rule: Option<String>,
     /// Which packets the sinks report; not set: all.
@@ -180,8 +182,10 @@ pub enum IntentError {
     Expired,
     /// A budget of 0.
     NoBudget,
-    /// A budget without a threshold that could be raised.
-    BudgetWithoutThreshold,
+    /// A budget without anything that could become coarser.
+    BudgetWithoutBounds,
+    /// The budget may not make the sample coarser than it is.
+    CoarsestSample(u32),
     /// A greatest threshold below the threshold, or without one.
     Coarsest(Metric),
 }
@@ -209,8 +213,12 @@ impl fmt::Display for IntentError {
             Self::ThenWithoutRule => f.write_str("`then` needs a condition; add `rule`"),
             Self::ThenTooShort => f.write_str("`for` of `then` is too short for reports to arrive; write \"1s\" or more"),
             Self::Expired => f.write_str("`until` lies in the past; write a later time or a duration such as \"2h\""),
-            Self::BudgetWithoutThreshold => f.write_str(
-                "a budget is kept by raising a threshold; add a filter per_hop or per_flow with a threshold above 0, or remove it",
+            Self::BudgetWithoutBounds => f.write_str(
+                "a budget is kept by raising a threshold or by measuring fewer packets; add a filter per_hop or per_flow with a threshold above 0, or coarsest = { sample = \"1 in 64\" }, or remove it",
+            ),
+            Self::CoarsestSample(sample) => write!(
+                f,
+                "the coarsest sample is not below the share that is measured anyway; write more than \"1 in {sample}\", or remove it"
             ),
             Self::Coarsest(metric) => {
                 write!(f, "the greatest threshold of {metric} is not above its threshold; raise it, or remove it")
@@ -248,7 +256,7 @@ impl Intent {
     }
 
     fn check_tell(&self) -> Result<(), IntentError> {
-        let Tell { thresholds, coarsest, rule, filter, then } = &self.tell;
+        let Tell { thresholds, coarsest, coarsest_sample, rule, filter, then } = &self.tell;
         let lower =
             |(metric, most): &(&Metric, &u64)| thresholds.get(metric).is_none_or(|least| *most <= least);
         if let Some((metric, _)) = coarsest.iter().find(lower) {
@@ -262,8 +270,11 @@ impl Intent {
         if compares_one && thresholds.len() != 1 {
             return Err(IntentError::FilterThresholds(thresholds.len()));
         }
-        if self.budget.is_some() && !(compares_one && thresholds.values().all(|threshold| *threshold > 0)) {
-            return Err(IntentError::BudgetWithoutThreshold);
+        if coarsest_sample.is_some_and(|most| most <= self.sample) {
+            return Err(IntentError::CoarsestSample(self.sample));
+        }
+        if self.budget.is_some() && coarsest_sample.is_none() && self.compared().is_none() {
+            return Err(IntentError::BudgetWithoutBounds);
         }
         if filter.is_some() && self.mode == Some(Mode::Sf) {
             return Err(IntentError::FilterOfSf);
@@ -284,12 +295,46 @@ impl Intent {
         Ok(())
     }
 
-    /// The bounds within which its budget moves its threshold; `None`: it has no budget.
-    pub fn bounds(&self) -> Option<(u64, Metric, Bounds)> {
-        let (metric, least) = self.tell.thresholds.iter().next()?;
-        let most = self.tell.coarsest.get(metric).copied().unwrap_or(least.saturating_mul(COARSER));
-        let detail = |threshold| Detail { threshold, sample: self.sample };
-        Some((self.budget?, *metric, Bounds { finest: detail(*least), coarsest: detail(most) }))
+    /// Its budget, and the bounds within which it moves thresholds and sample; `None`: it has no budget.
+    pub fn bounds(&self) -> Option<(u64, Bounds)> {
+        let (least, most) = self.compared().map_or((0, 0), |(metric, least)| {
+            let most = self.tell.coarsest.get(&metric).copied();
+            (least, most.unwrap_or(least.saturating_mul(COARSER)))
+        });
+        let coarsest = Detail { threshold: most, sample: self.tell.coarsest_sample.unwrap_or(self.sample) };
+        Some((self.budget?, Bounds { finest: Detail { threshold: least, sample: self.sample }, coarsest }))
+    }
+
+    /// This intent with another detail, which nothing changes any more.
+    #[must_use]
+    pub fn with_detail(&self, detail: Detail) -> Self {
+        let mut intent = self.clone();
+        if let Some((metric, _)) = self.compared() {
+            intent.tell.thresholds.insert(metric, detail.threshold);
+        }
+        intent.sample = detail.sample;
+        intent.tell.coarsest.clear();
+        intent.tell.coarsest_sample = None;
+        intent.budget = None;
+        intent
+    }
+
+    /// What its filter compares, and the threshold, if that can be raised.
+    fn compared(&self) -> Option<(Metric, u64)> {
+        self.tell
+            .filter
+            .filter(|filter| matches!(filter, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow))?;
+        self.tell
+            .thresholds
+            .iter()
+            .next()
+            .map(|(metric, least)| (*metric, *least))
+            .filter(|(_, least)| *least > 0)
+    }
+
+    /// Whether devices must be able to sample for it.
+    pub fn samples(&self) -> bool {
+        self.sample > 1 || self.tell.coarsest_sample.is_some()
     }
 
     /// The entries of a watchlist that express its flows, wherever they are.

@@ -137,7 +137,7 @@ fn the_reference_has_all_tables() {
 /// What is shown is read again as the same intent: the manager stores intents in this form.
 #[test]
 fn an_intent_is_shown_as_it_is_written() {
-    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s", until = "2h", priority = 7 }"#;
+    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms", sample = "1 in 100" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s", until = "2h", priority = 7 }"#;
     let text = format!("intents = [{table}]");
     let mut reader = settings::read::Reader::new(&text);
     let root = reader.parse().unwrap();
@@ -156,19 +156,29 @@ fn an_intent_is_shown_as_it_is_written() {
 }
 
 #[test]
-fn a_budget_moves_a_threshold_within_bounds() {
+fn a_budget_moves_threshold_and_sample_within_bounds() {
     let intent = |tell: &str| {
         let table = format!(
             "{{ name = \"a\", watch = [\"hop_latency\"], budget = \"10 reports/s\", tell = {{ {tell} }} }}"
         );
         read_one(&table, 0)
     };
-    let bounds = |tell: &str| intent(tell).unwrap().bounds().map(|(_, _, bounds)| bounds.coarsest.threshold);
+    let bounds = |tell: &str| {
+        let intent = intent(tell).unwrap();
+        let (_, Bounds { coarsest: Detail { threshold, sample }, .. }) = intent.bounds()?;
+        let moved = intent.with_detail(Detail { threshold, sample });
+        assert_eq!((moved.check(0), moved.sample), (Ok(()), sample));
+        assert_eq!(moved.tell.thresholds.values().next().copied().unwrap_or(0), threshold);
+        Some((threshold, sample))
+    };
     let filter = "filter = \"per_hop\", thresholds = { hop_latency = \"1us\" }";
-    assert_eq!(bounds(filter), Some(64_000));
-    assert_eq!(bounds(&format!("{filter}, coarsest = {{ hop_latency = \"5us\" }}")), Some(5_000));
+    assert_eq!(bounds(filter), Some((64_000, 1)));
+    assert_eq!(bounds(&format!("{filter}, coarsest = {{ hop_latency = \"5us\" }}")), Some((5_000, 1)));
+    assert_eq!(bounds("coarsest = { sample = \"1 in 64\" }"), Some((0, 64)));
+    assert_eq!(bounds(&format!("{filter}, coarsest = {{ sample = \"1 in 8\" }}")), Some((64_000, 8)));
     for (tell, reason) in [
         ("filter = \"change\"", "add a filter per_hop or per_flow"),
+        ("coarsest = { sample = \"1 in 1\" }", "is not below the share that is measured anyway"),
         ("filter = \"per_hop\", thresholds = { hop_latency = 0 }", "a threshold above 0"),
         (&format!("{filter}, coarsest = {{ hop_latency = \"1us\" }}"), "is not above its threshold"),
         (&format!("{filter}, coarsest = {{ link_utilization = \"1%\" }}"), "is not above its threshold"),

@@ -64,7 +64,7 @@ impl Devices {
         Ok((Self { commands, switches, counted: Instant::now() }, sender))
     }
 
-    /// Executes the commands that have arrived, and tells once a second how many packets have matched.
+    /// Executes the commands that have arrived, and tells once a second how many packets were measured.
     pub(super) fn poll(&mut self, fabric: &mut Fabric) {
         while let Ok(arrived) = self.commands.try_recv() {
             let (command, reply) = match arrived {
@@ -88,7 +88,9 @@ impl Devices {
         self.counted = Instant::now();
         for (node, device) in &self.switches {
             if let (Some(follower), Some(switch)) = (&device.follower, fabric.switch_mut(*node)) {
-                follower(Message::Matched(*node, rules::matched(device.managed.rules(), switch)));
+                let counted = rules::matched(device.managed.rules(), switch);
+                let measured = counted.iter().map(|(key, counted)| (*key, counted.measured));
+                follower(Message::Matched(*node, measured.collect()));
             }
         }
     }

@@ -133,7 +133,7 @@ impl Core {
             let outcome = self.manager.compiler().outcome(name)?;
             Some(Measuring {
                 flows: matches(&held.intent)?,
-                sample: held.intent.sample,
+                sample: self.sample_of(name, held),
                 every_packet: held.intent.tell.filter.is_none() && outcome.mode == Mode::Md,
                 everywhere: held.intent.at == At::default(),
                 since: held.kept.added,
@@ -227,7 +227,7 @@ impl Core {
             text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
         }
         if let Some(controller) = self.controllers.get(name) {
-            text.push_str(&format!("; threshold {} by its budget", controller.detail().threshold));
+            text.push_str(&format!("; {}, by its budget", controller.detail()));
         }
         let drill_downs = self.drill_downs_of(name);
         if !drill_downs.is_empty() {
@@ -381,7 +381,7 @@ impl Core {
     pub(super) fn keep_budgets(&mut self, now: u64) {
         let mut moved = Vec::new();
         for (name, held) in &self.intents {
-            let Some((budget, metric, bounds)) = held.intent.bounds() else { continue };
+            let Some((budget, bounds)) = held.intent.bounds() else { continue };
             let names = |node| self.manager.inventory().name(node);
             let rate = match self.verifier.state(name, names, now) {
                 Some(State::Seen(figures) | State::Complete(figures)) => figures.rate,
@@ -391,10 +391,7 @@ impl Core {
             let controller =
                 self.controllers.entry(name.clone()).or_insert_with(|| Controller::new(budget, bounds));
             if let Some(step) = controller.observe(rate, now) {
-                let mut intent = held.intent.clone();
-                intent.tell.thresholds.insert(metric, step.to.threshold);
-                intent.tell.coarsest.clear();
-                moved.push((name.clone(), intent, step));
+                moved.push((name.clone(), held.intent.with_detail(step.to), step));
             }
         }
         for (name, intent, step) in moved {
@@ -407,8 +404,13 @@ impl Core {
             if let Some(controller) = self.controllers.get_mut(&name) {
                 controller.undo(&step);
             }
-            tracing::warn!(intent = name, reason = %refusal, "the budget cannot move the threshold");
+            tracing::warn!(intent = name, reason = %refusal, "the budget cannot change the detail");
         }
+    }
+
+    /// The share of packets that is measured for an intent now: its budget may have changed it.
+    pub(super) fn sample_of(&self, name: &str, held: &Held) -> u32 {
+        self.controllers.get(name).map_or(held.intent.sample, |controller| controller.detail().sample).max(1)
     }
 
     /// Forgets intents whose time is over, which the core has removed.

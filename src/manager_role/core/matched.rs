@@ -56,7 +56,7 @@ impl Matching {
 }
 
 impl Core {
-    /// Takes over how many packets matched at a device.
+    /// Takes over how many of the packets that match were measured at a device.
     pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowKey, u64)]) {
         if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
             return;
@@ -80,7 +80,7 @@ impl Core {
         }
         let source = |(node, packets): (&NodeId, &u64)| {
             let last_report = reported.get(node).and_then(|source| source.last_report);
-            (*node, SourceCounters { packets: packets / u64::from(held.intent.sample.max(1)), last_report })
+            (*node, SourceCounters { packets: *packets, sample: self.sample_of(name, held), last_report })
         };
         packets.iter().map(source).collect()
     }

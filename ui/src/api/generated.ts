@@ -1685,6 +1685,8 @@ export type SwitchCapabilities = {
   bits: number;
   /** Entries of its filter table. */
   filter_entries: number;
+  /** It can measure one packet of N. */
+  sampling: boolean;
   /** Entries of its watchlist. */
   watch_entries: number;
 };
@@ -1837,10 +1839,12 @@ export type SwitchLease = {
   silence: number;
 };
 
-/** The packets that have matched an entry of a watchlist and that the switch measures. */
+/** The packets that have matched an entry of a watchlist where the switch measures. */
 export type SwitchMatched = {
   /** The flows of the entry. */
   flows: RuleFlows;
+  /** Those of them that were measured: fewer with `sample`. */
+  measured: number;
   /** Packets since the entry was added. */
   packets: number;
 };

@@ -26,7 +26,7 @@ pub use self::text::{Content, line, rule};
 
 /// What a device behind files is taken to be able to do: all that a hopwise switch can, and that its rules survive a restart.
 pub fn capabilities() -> Capabilities {
-    Capabilities { joint_roles: false, restart: Restart::Keeps, ..Capabilities::default() }
+    Capabilities { joint_roles: false, sampling: false, restart: Restart::Keeps, ..Capabilities::default() }
 }
 
 /// A driver.
