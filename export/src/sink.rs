@@ -2,6 +2,8 @@
 //! [`Outcome`]; who sends it is elsewhere.
 
 pub mod clickhouse;
+pub mod influxdb;
+mod text;
 
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;

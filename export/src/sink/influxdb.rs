@@ -1,0 +1,400 @@
+//! InfluxDB's line protocol, over the API of version 1 (`/write`) or 2 (`/api/v2/write`). VictoriaMetrics takes both.
+//!
+//! * <https://docs.influxdata.com/influxdb/v1/tools/api/#write-http-endpoint>
+//! * <https://docs.influxdata.com/influxdb/v2/api/v2/#operation/PostWrite>
+//! * <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>
+//!
+//! A record is a point of the measurement of its stream (`hopwise_events`). What names a place in the network, or the kind of the
+//! record, is a tag; everything else is a field, with one type for ever, because the first writer fixes it: numbers are integers,
+//! the rest is strings. A 5-tuple is fields (`src`, `dst`, `sport`, `dport`, `proto`), because each new combination of tags costs
+//! the server memory; [`Options::tags`] makes tags of them where flows are few.
+//!
+//! A point with the tags and the time of another one replaces it. That makes a repeat harmless, but events of many flows have the same
+//! tags and, when they arrived in one burst, the same time. So the time of a point of `events`, `flows` and `drops` is moved inside its
+//! millisecond ([`Options::spread`]) by the record's id, and the field `ts` has the exact time. Rollups per flow are sent only if all
+//! parts of the 5-tuple are tags.
+
+use std::io::Write as _;
+
+use super::text::{address, percent};
+use super::{Batch, HttpSink, Request, Response, said, words};
+use crate::outcome::Outcome;
+use crate::record::{Field, FieldKind, Record, SCHEMA, Stream, Value};
+
+/// How records are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Where to.
+    pub api: Api,
+    /// What the names of measurements begin with.
+    pub prefix: String,
+    /// Fields that are tags in addition to those that always are: any of [`CHOICE`].
+    pub tags: Vec<String>,
+    /// The time of events, flows and drops is moved inside an interval of this length, ns, by their ids; 0: not at all.
+    pub spread: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let api = Api::V1 { database: "hopwise".to_owned(), retention_policy: None };
+        Self { api, prefix: "hopwise_".to_owned(), tags: Vec::new(), spread: 1_000_000 }
+    }
+}
+
+/// Which API, and where the points are stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Api {
+    /// `/write`: InfluxDB 1, and what imitates it.
+    V1 {
+        /// `db`.
+        database: String,
+        /// `rp`; without one, the default one of the database.
+        retention_policy: Option<String>,
+    },
+    /// `/api/v2/write`: InfluxDB 2 and 3.
+    V2 {
+        /// `org`.
+        org: String,
+        /// `bucket`.
+        bucket: String,
+    },
+}
+
+/// Fields that are always tags: they make points of one time different, and have few values.
+const ALWAYS: [&str; 9] =
+    ["collector", "hw_id", "interface", "interval", "kind", "metric", "node", "queue", "source"];
+
+/// Fields that [`Options::tags`] may name.
+pub const CHOICE: [&str; 11] = [
+    "basis",
+    "dport",
+    "dst",
+    "egress_if",
+    "ingress_if",
+    "latency_basis",
+    "proto",
+    "reason",
+    "rule",
+    "sport",
+    "src",
+];
+
+/// Parts of a 5-tuple.
+const FLOW: [&str; 5] = ["src", "dst", "sport", "dport", "proto"];
+
+/// The sink.
+#[derive(Debug)]
+pub struct InfluxDb {
+    prefix: String,
+    target: String,
+    /// Chosen tags.
+    tags: Vec<&'static str>,
+    spread: u64,
+}
+
+impl InfluxDb {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let needed = |name: &str, value: &str| match value.trim().is_empty() {
+            true => Err(format!("`{name}` is empty; name the {name} that the points are written to")),
+            false => Ok(()),
+        };
+        let mut target = String::new();
+        match &options.api {
+            Api::V1 { database, retention_policy } => {
+                needed("database", database)?;
+                target.push_str("/write?db=");
+                percent(database, &mut target);
+                if let Some(policy) = retention_policy {
+                    needed("retention_policy", policy)?;
+                    target.push_str("&rp=");
+                    percent(policy, &mut target);
+                }
+            }
+            Api::V2 { org, bucket } => {
+                needed("org", org)?;
+                needed("bucket", bucket)?;
+                target.push_str("/api/v2/write?org=");
+                percent(org, &mut target);
+                target.push_str("&bucket=");
+                percent(bucket, &mut target);
+            }
+        }
+        target.push_str("&precision=ns");
+        if !options.prefix.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char)) {
+            return Err(format!(
+                "`prefix` is {:?}; use only letters, digits, `_`, `.` and `-` in it",
+                options.prefix
+            ));
+        }
+        let mut tags = Vec::new();
+        for tag in &options.tags {
+            let Some(known) = CHOICE.into_iter().find(|known| known == tag) else {
+                return Err(format!("`{tag}` cannot be a tag; choose from {}", CHOICE.join(", ")));
+            };
+            tags.push(known);
+        }
+        tags.sort_unstable();
+        tags.dedup();
+        Ok(Self { prefix: options.prefix.clone(), target, tags, spread: options.spread })
+    }
+
+    fn is_tag(&self, name: &str) -> bool {
+        ALWAYS.contains(&name) || self.tags.contains(&name)
+    }
+
+    /// Rollups per flow without the flow in the tags would replace each other.
+    fn takes(&self, record: &Record) -> bool {
+        !matches!(record, Record::Rollup(one) if one.flow.is_some())
+            || FLOW.iter().all(|part| self.is_tag(part))
+    }
+
+    fn time(&self, record: &Record) -> u64 {
+        match record {
+            Record::Event(_) | Record::Flow(_) | Record::Drop(_) if self.spread > 0 => {
+                record.ts() - record.ts() % self.spread + record.id() % self.spread
+            }
+            _ => record.ts(),
+        }
+    }
+
+    /// One line.
+    fn write(&self, record: &Record, collector: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix.as_bytes());
+        out.extend_from_slice(record.stream().name().as_bytes());
+        write_tag("collector", Value::Text(collector), out);
+        each(record, |field, value| {
+            if self.is_tag(field.name) {
+                write_tag(field.name, value, out);
+            }
+        });
+        _ = write!(out, " id=\"{:016x}\",schema={SCHEMA}i", record.id());
+        if self.time(record) != record.ts() {
+            write_field("ts", Value::Number(record.ts()), out);
+        }
+        each(record, |field, value| {
+            if !self.is_tag(field.name) {
+                write_field(field.name, value, out);
+            }
+        });
+        _ = writeln!(out, " {}", self.time(record));
+    }
+}
+
+/// Calls `each` for the fields that have a value, a 5-tuple in its parts.
+fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
+    record.visit(|field, value| match value {
+        Value::Absent | Value::Numbers([]) => {}
+        Value::Flow(flow) => {
+            // As the address would be, a text.
+            let mut text = *b"flow-id:0x00000000";
+            let mut part = |name, kind, value| each(&Field { name, kind, number: 0, about: "" }, value);
+            if let Some(id) = flow.known_id() {
+                for (index, digit) in text[10..].iter_mut().enumerate() {
+                    *digit = b"0123456789abcdef"[(id >> (28 - 4 * index) & 15) as usize];
+                }
+                part("src", FieldKind::Text, Value::Text(std::str::from_utf8(&text).unwrap_or_default()));
+            } else {
+                part("src", FieldKind::Address, Value::Address(flow.src_octets()));
+                part("dst", FieldKind::Address, Value::Address(flow.dst_octets()));
+            }
+            if let Some((src, dst)) = flow.ports() {
+                part("sport", FieldKind::Number, Value::Number(src.into()));
+                part("dport", FieldKind::Number, Value::Number(dst.into()));
+            }
+            part("proto", FieldKind::Number, Value::Number(flow.proto().into()));
+        }
+        _ => each(field, value),
+    });
+}
+
+/// A tag. An empty one must not be written, and the protocol has no way to write a line end or, at the end, a backslash.
+fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
+    if value == Value::Text("") {
+        return;
+    }
+    _ = write!(out, ",{name}=");
+    match value {
+        Value::Number(number) => _ = write!(out, "{number}"),
+        Value::Address(octets) => _ = write!(out, "{}", address(octets)),
+        Value::Text(text) => {
+            for byte in text.bytes() {
+                match byte {
+                    b',' | b'=' | b' ' => out.extend([b'\\', byte]),
+                    b'\\' => out.push(b'/'),
+                    0..0x20 | 0x7f => out.push(b'_'),
+                    byte => out.push(byte),
+                }
+            }
+        }
+        Value::Absent | Value::Numbers(_) | Value::Flow(_) => {}
+    }
+}
+
+/// A field after others.
+fn write_field(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
+    _ = write!(out, ",{name}=");
+    match value {
+        // Integers have 63 bits without the sign.
+        Value::Number(number) => _ = write!(out, "{}i", number.min(i64::MAX as u64)),
+        Value::Address(octets) => _ = write!(out, "\"{}\"", address(octets)),
+        Value::Text(text) => {
+            out.push(b'"');
+            for byte in text.bytes() {
+                match byte {
+                    b'"' | b'\\' => out.extend([b'\\', byte]),
+                    0..0x20 | 0x7f => out.push(b' '),
+                    byte => out.push(byte),
+                }
+            }
+            out.push(b'"');
+        }
+        Value::Numbers(numbers) => {
+            for (index, number) in numbers.iter().enumerate() {
+                out.extend_from_slice(if index == 0 { b"\"" } else { b"," });
+                match number {
+                    &u32::MAX => out.push(b'-'),
+                    number => _ = write!(out, "{number}"),
+                }
+            }
+            out.push(b'"');
+        }
+        Value::Absent | Value::Flow(_) => {}
+    }
+}
+
+impl HttpSink for InfluxDb {
+    fn request(&self, batch: &Batch<'_>) -> Option<Request> {
+        let mut request = self.probe(&[batch.stream]);
+        for (index, record) in batch.records.iter().enumerate().filter(|(_, record)| self.takes(record)) {
+            self.write(record, batch.collector, &mut request.body);
+            request.rows.push(index);
+        }
+        (!request.rows.is_empty()).then_some(request)
+    }
+
+    fn outcome(&self, _: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
+        let words = words(response.body);
+        if matches!(response.status, 400 | 422) && words.contains("partial write") {
+            return Outcome::Settled {
+                rejected: dropped(request, response.body, &words),
+                again: Vec::new(),
+                retry_after: None,
+            };
+        }
+        // Not a wrong record: somebody may create it.
+        let is_missing = words.contains("retention policy not found");
+        Outcome::of_status(if is_missing { 404 } else { response.status }, words, response.retry_after)
+    }
+
+    /// A write of nothing: it needs the same privilege and the same database.
+    fn probe(&self, _: &[Stream]) -> Request {
+        let headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
+        Request { method: "POST", target: self.target.clone(), headers, ..Request::default() }
+    }
+
+    fn probed(&self, response: &Response<'_>) -> Result<(), String> {
+        let words = words(response.body);
+        match response.status {
+            200..=299 => Ok(()),
+            // InfluxDB 2, when everything else was right.
+            400 if words.contains("requires points") => Ok(()),
+            401 | 403 => Err(format!(
+                "the server refuses the credentials ({}); correct user, password or token, and let them write there",
+                said(response)
+            )),
+            404 if words.contains("not found") && !words.contains("page not found") => Err(format!(
+                "{words}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `org` or `bucket`"
+            )),
+            404 => Err(format!(
+                "the server has no such API ({}); correct `url`, or `version`: 1 for InfluxDB 1, 2 for later ones",
+                said(response)
+            )),
+            _ => Err(format!("the server does not take points: {}", said(response))),
+        }
+    }
+}
+
+/// The records that the server dropped when it stored the others of the request. It names lines (InfluxDB 3), quotes them, or says
+/// only how many: then those are chosen that the reason fits, and the words say that they were chosen.
+fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&[u8]> = request.body.split_inclusive(|byte| *byte == b'\n').collect();
+    let rows = request.rows.len().min(lines.len());
+    let record = |row: usize| request.rows[row];
+    let named = named_lines(body);
+    if !named.is_empty() && named.iter().all(|(line, _)| (1..=rows).contains(line)) {
+        return named.into_iter().map(|(line, words)| (record(line - 1), words)).collect();
+    }
+    let quoted = |row: &usize| {
+        let line = lines[*row].strip_suffix(b"\n").unwrap_or(lines[*row]);
+        let quote = [b"unable to parse '", line, b"'"].concat();
+        find(body, &quote) || find(body, &escaped(&quote))
+    };
+    let quoted: Vec<usize> = (0..rows).filter(quoted).collect();
+    if !quoted.is_empty() {
+        return quoted.into_iter().map(|row| (record(row), words.to_owned())).collect();
+    }
+    let count = count_after(words, "dropped=").unwrap_or(1).clamp(1, rows.max(1)).min(rows);
+    let mut chosen: Vec<usize> = (0..rows).collect();
+    if words.contains("retention policy") {
+        chosen.sort_by_key(|row| time_of(lines[*row]));
+    } else if let Some(field) = words.split("input field ").nth(1).and_then(quoted_name) {
+        let has = |row: &usize| find(lines[*row], format!(",{field}=").as_bytes());
+        chosen.sort_by_key(|row| !has(row));
+    }
+    let words = match count == rows {
+        true => words.to_owned(),
+        false => format!("{words} (the server names no line: one of {count} of {rows} that the words fit)"),
+    };
+    chosen.into_iter().take(count).map(|row| (record(row), words.clone())).collect()
+}
+
+/// Numbers of lines, from 1, with the reason of each: `"data": [{"line_number": 2, "error_message": …}]`.
+fn named_lines(body: &[u8]) -> Vec<(usize, String)> {
+    let Ok(answer) = serde_json::from_slice::<serde_json::Value>(body) else { return Vec::new() };
+    let Some(lines) = answer.get("data").and_then(serde_json::Value::as_array) else { return Vec::new() };
+    let line = |line: &serde_json::Value| {
+        let number = usize::try_from(line.get("line_number")?.as_u64()?).ok()?;
+        Some((number, words(line.get("error_message")?.as_str()?.as_bytes())))
+    };
+    let mut lines: Vec<(usize, String)> = lines.iter().filter_map(line).collect();
+    lines.sort();
+    lines.dedup_by_key(|(number, _)| *number);
+    lines
+}
+
+/// Between quotes, which may be escaped.
+fn quoted_name(text: &str) -> Option<&str> {
+    text.split(['"', '\\']).find(|part| !part.is_empty())
+}
+
+fn count_after(words: &str, name: &str) -> Option<usize> {
+    let digits = words.split_once(name)?.1;
+    let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok()
+}
+
+/// The last part of a line.
+fn time_of(line: &[u8]) -> u64 {
+    let digits = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    std::str::from_utf8(digits).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn find(body: &[u8], part: &[u8]) -> bool {
+    body.windows(part.len()).any(|window| window == part)
+}
+
+/// As JSON writes it in a text.
+fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out
+}

@@ -1,0 +1,8 @@
+//! What sinks write, and how they understand answers. `servers.rs` has the same with real servers.
+
+#![allow(clippy::unwrap_used, reason = "a test panics")]
+
+mod influxdb;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "shared with other test programs")]
+mod support;
