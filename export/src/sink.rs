@@ -3,6 +3,7 @@
 
 pub mod clickhouse;
 pub mod influxdb;
+pub mod opensearch;
 mod text;
 
 use crate::backoff::Nanos;

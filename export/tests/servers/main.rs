@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test panics")]
 
 mod influxdb;
+mod opensearch;
 mod server;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test panics")]
 
 mod influxdb;
+mod opensearch;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]
 mod support;

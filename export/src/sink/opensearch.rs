@@ -1,0 +1,223 @@
+//! The bulk API of OpenSearch and Elasticsearch.
+//!
+//! * <https://docs.opensearch.org/latest/api-reference/document-apis/bulk/>
+//! * <https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-bulk>
+//!
+//! A record is a document of the data stream, or of the index, of its stream (`hopwise-events`): the JSON object of `--json` with
+//! `@timestamp`. Documents are made with `create` and the record's id as `_id`, so that a repeat is refused (409), which is success.
+//! That is so inside one backing index of a data stream; after a rollover, a repeat is a second document with the same `id`.
+//!
+//! HTTP status 200 says nothing: the answer has a status for each document.
+
+use serde::Deserialize;
+
+use super::text::rfc3339;
+use super::{Batch, HttpSink, Request, Response, said, words};
+use crate::json;
+use crate::outcome::Outcome;
+use crate::record::{COMMON, FieldKind, SCHEMA, Stream};
+
+/// How records are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What names of data streams and indices begin with.
+    pub prefix: String,
+    /// Data streams; else plain indices.
+    pub data_streams: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { prefix: "hopwise".to_owned(), data_streams: true }
+    }
+}
+
+/// The sink.
+#[derive(Debug)]
+pub struct OpenSearch {
+    prefix: String,
+    data_streams: bool,
+}
+
+impl OpenSearch {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let prefix = &options.prefix;
+        let is_allowed =
+            |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-_.".contains(char);
+        if prefix.is_empty() || prefix.len() > 200 || !prefix.chars().all(is_allowed) {
+            return Err(format!(
+                "`prefix` is {prefix:?}; use 1 to 200 small letters, digits, `-`, `_` and `.` for it"
+            ));
+        }
+        if prefix.starts_with(['-', '_', '.']) {
+            return Err(format!("`prefix` is {prefix:?}; let it begin with a letter or a digit"));
+        }
+        Ok(Self { prefix: prefix.clone(), data_streams: options.data_streams })
+    }
+
+    /// The name of the data stream or of the index.
+    fn index(&self, stream: Stream) -> String {
+        format!("{}-{}", self.prefix, stream.name())
+    }
+
+    /// The request that makes, or replaces, the index template of a stream. It says which type a field has; without it, the server
+    /// guesses, and makes no data stream.
+    pub fn template(&self, stream: Stream) -> Request {
+        let name = self.index(stream);
+        let mut body = format!("{{\"index_patterns\":[\"{name}\",\"{name}-*\"],\"priority\":200,");
+        if self.data_streams {
+            body.push_str("\"data_stream\":{},");
+        }
+        body.push_str(&format!("\"_meta\":{{\"schema\":{SCHEMA}}},\"template\":{{\"mappings\":{{\"dynamic\":false,\"properties\":{{"));
+        body.push_str("\"@timestamp\":{\"type\":\"date_nanos\"}");
+        for field in COMMON.iter().chain(stream.fields()) {
+            // What has another form stays in the document, and only is not found by this field.
+            let mapping = match field.kind {
+                FieldKind::Number | FieldKind::Time | FieldKind::Numbers => LONG,
+                FieldKind::Id | FieldKind::Text => "{\"type\":\"keyword\"}",
+                FieldKind::Address => IP,
+                FieldKind::Flow => {
+                    "{\"properties\":{\"src\":IP,\"dst\":IP,\"sport\":LONG,\"dport\":LONG,\"proto\":LONG}}"
+                }
+            };
+            let mapping = mapping.replace("IP", IP).replace("LONG", LONG);
+            body.push_str(&format!(",\"{}\":{mapping}", field.name));
+        }
+        body.push_str("}}}}");
+        let target = format!("/_index_template/{name}");
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Request { method: "PUT", target, headers, body: body.into_bytes(), rows: Vec::new() }
+    }
+}
+
+const LONG: &str = "{\"type\":\"long\",\"ignore_malformed\":true}";
+const IP: &str = "{\"type\":\"ip\",\"ignore_malformed\":true,\"fields\":{\"text\":{\"type\":\"keyword\",\"ignore_above\":64}}}";
+
+/// The answer, with what `filter_path` asks for.
+#[derive(Deserialize)]
+struct Answer {
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    create: Created,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    status: u16,
+    #[serde(default)]
+    error: serde_json::Value,
+}
+
+impl Created {
+    /// Type and reason.
+    fn words(&self) -> String {
+        let part = |name: &str| self.error.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+        match self.error.as_str() {
+            Some(text) => words(text.as_bytes()),
+            None => words(format!("HTTP {} {}: {}", self.status, part("type"), part("reason")).as_bytes()),
+        }
+    }
+}
+
+impl HttpSink for OpenSearch {
+    fn request(&self, batch: &Batch<'_>) -> Option<Request> {
+        if batch.records.is_empty() {
+            return None;
+        }
+        let mut body = String::with_capacity(512 * batch.records.len());
+        for record in batch.records {
+            use std::fmt::Write as _;
+            _ = write!(body, "{{\"create\":{{\"_id\":\"{:016x}\"}}}}\n{{\"@timestamp\":\"", record.id());
+            rfc3339(record.ts(), &mut body);
+            body.push('"');
+            let at = body.len();
+            json::write(record, batch.collector, &mut body);
+            body.replace_range(at..=at, ",");
+            body.push('\n');
+        }
+        let target = format!(
+            "/{}/_bulk?filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason",
+            self.index(batch.stream)
+        );
+        let headers = vec![("content-type", "application/x-ndjson".to_owned())];
+        let rows = (0..batch.records.len()).collect();
+        Some(Request { method: "POST", target, headers, body: body.into_bytes(), rows })
+    }
+
+    fn outcome(&self, batch: &Batch<'_>, _: &Request, response: &Response<'_>) -> Outcome {
+        if response.status != 200 {
+            return Outcome::of_status(response.status, words(response.body), response.retry_after);
+        }
+        if response.is_cut {
+            // A smaller request has a shorter answer, and what is stored already is recognised.
+            return Outcome::Refused { words: "the answer is too long to be read".to_owned() };
+        }
+        let failed = |words: String| Outcome::Failed { words, retry_after: response.retry_after };
+        let answer: Answer = match serde_json::from_slice(response.body) {
+            Ok(answer) => answer,
+            Err(error) => return failed(format!("no answer of a bulk request: {error}: {}", said(response))),
+        };
+        if answer.items.len() != batch.records.len() {
+            let (answered, sent) = (answer.items.len(), batch.records.len());
+            return failed(format!("the server answered for {answered} documents of {sent}"));
+        }
+        settled(&answer, response)
+    }
+
+    /// The templates: who may write documents may usually read them.
+    fn probe(&self, _: &[Stream]) -> Request {
+        let target = format!("/_index_template/{}-*?filter_path=index_templates.name", self.prefix);
+        Request { method: "GET", target, ..Request::default() }
+    }
+
+    fn probed(&self, response: &Response<'_>) -> Result<(), String> {
+        let has_templates = |body| {
+            let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+            answer.and_then(|answer| Some(!answer.get("index_templates")?.as_array()?.is_empty()))
+        };
+        match response.status {
+            200 if has_templates(response.body) == Some(true) => Ok(()),
+            200 | 404 => Err(format!(
+                "the server has no index template `{}-*`; make it with `hopwise schema apply`",
+                self.prefix
+            )),
+            401 | 403 => Err(format!(
+                "the server refuses the credentials ({}); correct user, password or token, and let them read templates",
+                said(response)
+            )),
+            _ => Err(format!("the server does not take documents: {}", said(response))),
+        }
+    }
+}
+
+fn settled(answer: &Answer, response: &Response<'_>) -> Outcome {
+    let (mut rejected, mut again, mut denied) = (Vec::new(), Vec::new(), 0);
+    for (index, Item { create }) in answer.items.iter().enumerate() {
+        match create.status {
+            200..=299 | 409 => {}
+            // A block of the whole index, often because the disk is full, is a 403 too.
+            401 | 403 | 404 | 408 | 429 | 500.. => {
+                denied += usize::from(matches!(create.status, 401 | 403));
+                again.push(index);
+            }
+            _ => rejected.push((index, create.words())),
+        }
+    }
+    let all = again.len() == answer.items.len();
+    match again.first() {
+        Some(first) if all && denied == again.len() => {
+            Outcome::Unauthorised { words: answer.items[*first].create.words() }
+        }
+        Some(first) if all => {
+            Outcome::Failed { words: answer.items[*first].create.words(), retry_after: response.retry_after }
+        }
+        _ => Outcome::Settled { rejected, again, retry_after: response.retry_after },
+    }
+}
