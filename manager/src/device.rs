@@ -22,7 +22,7 @@ use std::sync::Arc;
 use detect::Metric;
 
 use crate::flows::FlowKey;
-use crate::instruction::{self, Bits};
+use crate::instruction::{self, Bits, HEADER_BYTES};
 
 /// A node id: the `node_id` of INT, and the key of a device everywhere in this crate.
 pub type NodeId = u32;
@@ -132,6 +132,19 @@ pub struct Watch {
     pub drops: bool,
 }
 
+impl Watch {
+    /// The most bytes of INT that packets may carry for it.
+    pub fn int_bytes(&self) -> u32 {
+        let record = instruction::record_bytes(self.bits);
+        match self.mode {
+            Mode::Md => HEADER_BYTES + record * u32::from(self.hops),
+            Mode::Sf => HEADER_BYTES + record,
+            Mode::Mx => HEADER_BYTES,
+            Mode::Postcard => 0,
+        }
+    }
+}
+
 /// Detection algorithm of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilterAlgorithm {
@@ -203,6 +216,11 @@ impl Rule {
             Self::Watch(watch) if watch.mode.embeds() => watch.bits,
             _ => 0,
         }
+    }
+
+    /// The most bytes of INT that packets may carry because of this rule.
+    pub fn int_bytes(&self) -> u32 {
+        if let Self::Watch(watch) = self { watch.int_bytes() } else { 0 }
     }
 
     /// Whether `other` occupies the same entry of a device's table: the two cannot exist together.

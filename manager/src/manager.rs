@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::compile::{Compiler, DomainSettings, Outcome, Refusal};
-use crate::device::{Answer, Capabilities, Command, DeviceEvent, NodeId, PortId, RequestId, Rule, Rules};
+use crate::device::{
+    Answer, Capabilities, Command, DeviceEvent, NodeId, PortId, RequestId, Restart, Rule, Rules,
+};
 use crate::drill_down::{Denied, DrillDown, Firing, Limits};
 use crate::intent::{Intent, MAX_INTENTS};
 use crate::inventory::{Inventory, Topology};
@@ -35,6 +37,8 @@ pub struct ManagerSettings {
     pub calm: u64,
     /// How many drill-downs, and how often.
     pub drill_downs: Limits,
+    /// Devices may have another encoding of INT than that of `domain`: it has changed, and was never in force everywhere.
+    pub reencode: bool,
 }
 
 impl Default for ManagerSettings {
@@ -46,6 +50,7 @@ impl Default for ManagerSettings {
             apply: ApplyMode::Auto,
             calm: 1_000_000_000,
             drill_downs: Limits::default(),
+            reencode: false,
         }
     }
 }
@@ -86,9 +91,13 @@ impl Manager {
     pub fn new(settings: ManagerSettings) -> Self {
         let inventory = Inventory::default();
         let capabilities = BTreeMap::new();
+        let mut reconciler = Reconciler::new(settings.timing, settings.order);
+        if settings.reencode {
+            reconciler.reencode();
+        }
         Self {
             compiler: Compiler::new(&inventory, &capabilities, settings.domain.clone()),
-            reconciler: Reconciler::new(settings.timing, settings.order),
+            reconciler,
             drill_down: DrillDown::new(settings.drill_downs),
             settings,
             inventory,
@@ -271,6 +280,11 @@ impl Manager {
         self.reconciler.is_acting()
     }
 
+    /// Whether packets with INT of an earlier encoding may be in flight; see [`ManagerSettings::reencode`].
+    pub fn is_reencoding(&self) -> bool {
+        self.reconciler.is_reencoding()
+    }
+
     /// A driver's answer.
     pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
         self.reconciler.answer(node, id, answer, now);
@@ -432,10 +446,14 @@ impl Manager {
             if wanted && !rules.iter().any(|rule| matches!(rule, Rule::Encoding(_))) {
                 Arc::make_mut(&mut rules).insert(Rule::Encoding(self.settings.domain.encoding));
             }
-            let restart =
-                self.compiler.capabilities(*node).map_or(crate::device::Restart::Forwards, |can| can.restart);
+            let restart = self.compiler.capabilities(*node).map_or(Restart::Forwards, |can| can.restart);
+            // It forwards whether anything is approved or not.
+            if restart == Restart::Waits && !rules.contains(&Rule::Forwarding) {
+                Arc::make_mut(&mut rules).insert(Rule::Forwarding);
+            }
             let name = self.inventory.name(*node);
-            targets.insert(*node, Target { name, ports: ports.clone(), rules, restart });
+            let room = self.compiler.room();
+            targets.insert(*node, Target { name, ports: ports.clone(), rules, restart, room });
         }
         self.reconciler.set_targets(targets, now);
     }

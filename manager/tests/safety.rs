@@ -1,6 +1,6 @@
 //! The order is safe: random intents, links, crashes, lost, doubled and delayed messages, and two managers at a time, over a simulated
-//! fabric with packets in its queues. No packet with INT ever reaches a host, and in the end every device has what the
-//! intents say. Without any one part of the order, the same runs find a violation.
+//! fabric with packets in its queues. No packet with INT ever reaches a host, every packet has the fate that it would have without
+//! INT and arrives as it was sent, and in the end every device has what the intents say. Without any one part of the order, the same runs find a violation.
 //!
 //! `HOPWISE_SAFETY_RUNS` sets the number of runs.
 
@@ -17,15 +17,18 @@ fn runs() -> u64 {
 }
 
 fn all_safe(faults: Faults) {
-    let (mut int, mut applied) = (0, 0);
+    let (mut int, mut applied, mut delivered, mut encodings) = (0, 0, 0, 0);
     for seed in 0..runs() {
         let outcome = Run::new(seed, Order::default(), faults).finish();
         let stats = outcome.unwrap_or_else(|violation| panic!("seed {seed}, {faults:?}: {violation:?}"));
         int += stats.reported;
         applied += stats.applied;
+        delivered += stats.delivered;
+        encodings += stats.encodings;
     }
     // A network without INT and without changes would be safe, too.
-    assert!(int > 100 * runs() && applied > 20 * runs(), "{int} reports, {applied} changes");
+    let enough = int > 100 * runs() && applied > 20 * runs() && delivered > 500 * runs() && encodings > 0;
+    assert!(enough, "{int} reports, {applied} changes, {delivered} packets delivered, {encodings} encodings");
 }
 
 #[test]
@@ -60,10 +63,50 @@ fn found(order: Order, faults: Faults) -> Option<Violation> {
     (0..runs().max(RUNS)).find_map(|seed| Run::new(seed, order, faults).finish().err())
 }
 
+/// An older manager would go on changing a device.
+#[test]
+fn switches_that_execute_requests_of_every_election_are_found() {
+    let violation = found(Order::default(), Faults::UNFENCED);
+    assert!(violation.is_some());
+}
+
+/// Packets would be dropped for the length of INT.
+#[test]
+fn intents_without_the_check_of_the_mtu_are_found() {
+    assert!(matches!(found(Order::default(), Faults::NO_MTUS), Some(Violation::Fate { .. })));
+}
+
 #[test]
 fn a_source_before_its_sinks_is_found() {
     let order = Order { sources_wait_for_sinks: false, ..Order::default() };
     assert!(matches!(found(order, Faults::ALL), Some(Violation::Leak { .. })));
+}
+
+#[test]
+fn a_sink_removed_before_the_sources_is_found() {
+    let order = Order { sinks_wait_for_sources: false, ..Order::default() };
+    assert!(matches!(found(order, Faults::NONE), Some(Violation::Leak { .. })));
+}
+
+/// What the other devices do is not known before they are claimed.
+#[test]
+fn a_sink_removed_before_all_devices_are_claimed_is_found() {
+    let order = Order { sinks_wait_for_claims: false, ..Order::default() };
+    let violation = found(order, Faults::ALL);
+    assert!(matches!(violation, Some(Violation::Leak { .. } | Violation::Changed { .. })), "{violation:?}");
+}
+
+#[test]
+fn an_encoding_that_changes_before_packets_have_left_is_found() {
+    let order = Order { encodings_wait_for_drain: false, ..Order::default() };
+    let violation = found(order, Faults::NONE);
+    assert!(matches!(violation, Some(Violation::Leak { .. } | Violation::Changed { .. })), "{violation:?}");
+}
+
+#[test]
+fn a_transit_removed_before_the_sources_is_found() {
+    let order = Order { transits_wait_for_sources: false, ..Order::default() };
+    assert!(matches!(found(order, Faults::NONE), Some(Violation::Incomplete { .. })));
 }
 
 #[test]
@@ -94,6 +137,13 @@ fn an_edge_port_before_its_sink_is_found() {
 fn forwarding_before_the_border_is_closed_is_found() {
     let order = Order { forwarding_waits_for_sinks: false, ..Order::default() };
     assert!(matches!(found(order, Faults::ALL), Some(Violation::Leak { .. })));
+}
+
+/// The first link of a network: entries from before do not know its MTU.
+#[test]
+fn a_link_opened_before_its_packets_have_room_is_found() {
+    let order = Order { links_wait_for_room: false, ..Order::default() };
+    assert!(matches!(found(order, Faults::NONE), Some(Violation::Fate { .. })));
 }
 
 #[test]

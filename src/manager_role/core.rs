@@ -17,10 +17,10 @@ use std::{
 };
 
 use manager::{
-    Manager,
+    Manager, ManagerSettings as CoreSettings,
     budget::Controller,
     compile::Refusal,
-    device::{Answer, Command, Election, NodeId},
+    device::{Answer, Command, Election, Encoding, NodeId},
     driver::{Facts, Message},
     intent::Intent,
     inventory::Inventory,
@@ -49,6 +49,8 @@ use terminal::CliError;
 /// The manager with what it needs.
 pub(crate) struct Core {
     manager: Manager,
+    /// The encoding that the journal has from this run.
+    encoding: Option<u64>,
     /// Set if it takes over from another manager, and how many devices can tell when.
     standby: Option<(Standby, usize)>,
     /// The other manager, whose intents it copies while it is on standby.
@@ -190,8 +192,10 @@ impl Core {
             CliError::new(format!("cannot read [manager] state: {error}; correct the file, or remove it"))
         };
         let stopped = journal.is_stopped().map_err(broken)?;
+        let core_settings = encoded(settings.core(&inventory), &journal).map_err(broken)?;
         let mut core = Self {
-            manager: Manager::new(settings.core(&inventory)),
+            manager: Manager::new(core_settings),
+            encoding: None,
             standby: None,
             peer: settings.peer.clone().map(standby::Peer::new),
             started: now,
@@ -381,12 +385,28 @@ impl Core {
             self.installed.is_due = true;
             self.tell(notice, now);
         }
+        self.keep_encoding();
         self.end_intents(now);
         self.end_drill_downs(now);
         self.installed.is_due |= self.asking.is_due;
         self.ask_collector();
         let next = self.check_installed(now);
         self.manager.next_timeout().into_iter().chain(next).min()
+    }
+
+    /// Keeps the encoding that is in force: a later run with another one must know that it is another one.
+    fn keep_encoding(&mut self) {
+        let encoding = code(self.manager.compiler().settings().encoding);
+        let is_due =
+            self.manager.is_acting() && !self.manager.is_reencoding() && self.encoding != Some(encoding);
+        if is_due {
+            match self.journal.set_encoding(encoding) {
+                Ok(()) => self.encoding = Some(encoding),
+                Err(error) => {
+                    tracing::error!(%error, "cannot keep the encoding; free space for [manager] state")
+                }
+            }
+        }
     }
 
     /// Acts from now on, if no other manager does.
@@ -456,6 +476,18 @@ impl Core {
     }
 }
 
+/// The settings of the core, which must know whether the encoding has changed since the last run.
+fn encoded(settings: CoreSettings, journal: &Journal) -> Result<CoreSettings, rusqlite::Error> {
+    let last = journal.encoding()?;
+    let reencode = last.is_some_and(|last| last != code(settings.domain.encoding));
+    Ok(CoreSettings { reencode, ..settings })
+}
+
+/// An encoding as the journal has it.
+fn code(encoding: Encoding) -> u64 {
+    u64::from(encoding.dscp) << 8 | encoding.l4_checksum as u64
+}
+
 /// Terms are times (see `Journal::next_term`). One far ahead would leave no room above it: a device that names it is not believed.
 fn is_of_the_future(election: Election, now: u64) -> bool {
     const DAY: u64 = 86_400_000_000;
@@ -465,6 +497,21 @@ fn is_of_the_future(election: Election, now: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_encoding_that_has_changed_since_the_last_run_is_known() {
+        let mut journal = Journal::open(None).unwrap();
+        let settings = |dscp| {
+            let mut settings = CoreSettings::default();
+            settings.domain.encoding.dscp = dscp;
+            settings
+        };
+        let changed = |dscp, journal: &Journal| encoded(settings(dscp), journal).unwrap().reencode;
+        // Nothing is known at the first start.
+        assert!(!changed(23, &journal));
+        journal.set_encoding(code(settings(23).domain.encoding)).unwrap();
+        assert_eq!([23, 24].map(|dscp| changed(dscp, &journal)), [false, true]);
+    }
 
     #[test]
     fn a_device_that_stays_in_sync_is_in_the_history_once() {

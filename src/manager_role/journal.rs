@@ -119,6 +119,22 @@ impl Journal {
         self.set("stopped", u64::from(stopped))
     }
 
+    /// The encoding of INT that was last in force on all devices.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn encoding(&self) -> Result<Option<u64>, Error> {
+        self.setting("encoding")
+    }
+
+    /// Keeps the encoding of INT that is in force on all devices.
+    ///
+    /// # Errors
+    /// It cannot be saved.
+    pub(super) fn set_encoding(&mut self, encoding: u64) -> Result<(), Error> {
+        self.set("encoding", encoding)
+    }
+
     fn setting(&self, name: &str) -> Result<Option<u64>, Error> {
         let found = self
             .database

@@ -124,9 +124,35 @@ impl Network {
         self.inventory.name(node)
     }
 
-    /// Remaining hop count of a source.
-    pub(super) fn hops(&self) -> u8 {
-        (self.longest_path + 1 + SPARE_HOPS).min(255) as u8
+    /// Bytes of INT for which each link has room; `None`: not known.
+    pub(super) fn room(&self) -> Option<u32> {
+        Some(self.mtu?.saturating_sub(self.packet?))
+    }
+
+    /// Remaining hop count of a source: as many records as fit into the MTU at least, so that packets on longer paths are not dropped for
+    /// their INT.
+    pub(super) fn hops(&self, mode: Mode, bits: Bits) -> u8 {
+        let least = self.longest_path + 1;
+        let record = instruction::record_bytes(bits).max(1);
+        let fit = match (mode, self.room()) {
+            (Mode::Md, Some(room)) => room.saturating_sub(HEADER_BYTES) / record,
+            _ => u32::MAX,
+        };
+        fit.clamp(least, least + SPARE_HOPS).min(255) as u8
+    }
+
+    /// Whether the packets of hosts have room for INT on each path, with those that a failure leads over one link more.
+    ///
+    /// # Errors
+    /// They do not. `is_union`: several intents ask for the bits.
+    pub(super) fn fits(&self, mode: Mode, bits: Bits, is_union: bool) -> Result<(), Refusal> {
+        let int = int_bytes(mode, bits, self.longest_path + 1);
+        match (self.packet, self.mtu) {
+            (Some(packet), Some(mtu)) if packet + int > mtu => {
+                Err(Refusal::Mtu { packet, int, mtu, is_union })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The collector of each device: of the nearest ones, that with the fewest reporters for its capacity.
@@ -341,11 +367,7 @@ impl Network {
         if let Some(node) = self.checksum {
             return Err(Refusal::Checksum(self.name(node), self.settings.encoding.l4_checksum.word()));
         }
-        let int = int_bytes(mode, bits, self.longest_path);
-        match (self.packet, self.mtu) {
-            (Some(packet), Some(mtu)) if packet + int > mtu => Err(Refusal::Mtu { packet, int, mtu }),
-            _ => Ok(()),
-        }
+        self.fits(mode, bits, false)
     }
 
     fn check_entry(&self, node: NodeId, key: &FlowKey, intent: &Intent) -> Result<(), Refusal> {

@@ -145,6 +145,11 @@ impl Compiler {
         self.network.capabilities.get(&node)
     }
 
+    /// Bytes of INT for which each link has room beside the longest packet of a host; `None`: not known.
+    pub fn room(&self) -> Option<u32> {
+        self.network.room()
+    }
+
     /// Links on the longest of the shortest paths between edges.
     pub fn longest_path(&self) -> u32 {
         self.network.longest_path
@@ -227,7 +232,7 @@ impl Compiler {
         if self.rebuild_all().is_ok() {
             return refused;
         }
-        // A table has no room: they are added one by one, to find those that do not fit.
+        // A table or a packet has no room: they are added one by one, to find those that do not fit.
         for one in &placed {
             self.take(&one.intent.name);
         }
@@ -362,7 +367,8 @@ impl Compiler {
     fn rules(&self, node: NodeId) -> Result<Rules, Refusal> {
         let Some(capabilities) = self.network.capabilities.get(&node) else { return Ok(Rules::new()) };
         let watched = self.entries(node, "watchlist", capabilities.watch_entries)?;
-        let watched: Vec<Watch> = watched.iter().map(|(key, slots)| self.watch(*key, slots)).collect();
+        let watched = watched.iter().map(|(key, slots)| self.watch(*key, slots));
+        let watched: Vec<Watch> = watched.collect::<Result<_, _>>()?;
         let ports = &self.network.topology.devices[&node];
         // In the order of the set, which is then built without sorting.
         let mut rules = Vec::with_capacity(watched.len() + 2 * ports.edge.len() + 20);
@@ -407,7 +413,10 @@ impl Compiler {
     }
 
     /// An entry of a watchlist. The mode is that of the intent with the greatest priority, then of the first name.
-    fn watch(&self, key: FlowKey, slots: &BTreeSet<usize>) -> Watch {
+    ///
+    /// # Errors
+    /// What all its intents ask for does not fit into the MTU, in one of their modes: so it fits whichever of them goes.
+    fn watch(&self, key: FlowKey, slots: &BTreeSet<usize>) -> Result<Watch, Refusal> {
         let nothing = Asked { mode: Mode::Md, bits: 0, sample: 1 };
         let mut asked = slots.iter().map(|slot| self.asked[*slot]);
         let first = asked.next().unwrap_or(nothing);
@@ -417,7 +426,16 @@ impl Compiler {
             Asked { mode: all.mode, bits: all.bits | one.bits, sample: all.sample.min(one.sample) }
         });
         let mode = if differ { self.mode_of(slots).unwrap_or(all.mode) } else { all.mode };
-        Watch { key, mode, bits: all.bits, hops: self.network.hops(), sample: all.sample, drops: true }
+        let fits = |mode: Mode| match mode.embeds() {
+            true => self.network.fits(mode, all.bits, slots.len() > 1),
+            false => Ok(()),
+        };
+        fits(mode)?;
+        if differ {
+            slots.iter().try_for_each(|slot| fits(self.asked[*slot].mode))?;
+        }
+        let hops = self.network.hops(mode, all.bits);
+        Ok(Watch { key, mode, bits: all.bits, hops, sample: all.sample, drops: true })
     }
 
     fn mode_of(&self, slots: &BTreeSet<usize>) -> Option<Mode> {

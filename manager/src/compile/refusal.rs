@@ -49,10 +49,12 @@ pub enum Refusal {
     Mtu {
         /// Longest packet of a host, bytes.
         packet: u32,
-        /// Bytes of INT on the longest path.
+        /// Bytes of INT on the longest path and one link more.
         int: u32,
         /// Smallest MTU between devices, bytes.
         mtu: u32,
+        /// They are those of several intents for the same flows.
+        is_union: bool,
     },
     /// A table has no room.
     Full {
@@ -118,9 +120,10 @@ impl fmt::Display for Refusal {
                 f,
                 "{device} has no filter `{word}`; remove `filter`: the collector then applies the thresholds to all reports"
             ),
-            Self::Mtu { packet, int, mtu } => write!(
+            Self::Mtu { packet, int, mtu, is_union } => write!(
                 f,
-                "a packet of {packet} bytes grows by {int} bytes of INT on the longest path, and the MTU between devices is {mtu}; raise that MTU to {} bytes, watch less, or use mode = \"postcard\"",
+                "a packet of {packet} bytes grows by up to {int} bytes of INT{} (on the longest path and one link more, since a failure makes paths longer), and the MTU between devices is {mtu}; raise that MTU to {} bytes, watch less, or use mode = \"postcard\"",
+                if *is_union { " for all intents of the same flows" } else { "" },
                 packet + int
             ),
             Self::Full { device, table, needed, room } => write!(

@@ -242,7 +242,7 @@ fn a_packet_that_would_not_fit_is_refused_in_bytes() {
     let narrow = NETWORK.replace("1600", "1550");
     let inventory = inventory::read(&narrow, "i.toml").unwrap();
     let mut compiler = Compiler::new(&inventory, &able, DomainSettings::default());
-    let expected = "a packet of 1500 bytes grows by 64 bytes of INT on the longest path, and the MTU between devices is 1550; raise that MTU to 1564 bytes, watch less, or use mode = \"postcard\"";
+    let expected = "a packet of 1500 bytes grows by up to 88 bytes of INT (on the longest path and one link more, since a failure makes paths longer), and the MTU between devices is 1550; raise that MTU to 1588 bytes, watch less, or use mode = \"postcard\"";
     assert_eq!(compiler.add(&intent).unwrap_err().to_string(), expected);
     // Of the modes that fit, the cheapest is taken.
     able.values_mut().for_each(|can| can.modes = [Mode::Md, Mode::Mx, Mode::Postcard].into());
@@ -251,6 +251,31 @@ fn a_packet_that_would_not_fit_is_refused_in_bytes() {
         compiler.add(&Intent { mode: None, ..intent }).map(|outcome| outcome.mode),
         Ok(Mode::Postcard)
     );
+}
+
+/// Each alone fits; a packet of both would not.
+#[test]
+fn what_overlapping_intents_ask_together_must_fit() {
+    let able = able(|_, _| {});
+    let narrow = NETWORK.replace("1600", "1550");
+    let inventory = inventory::read(&narrow, "i.toml").unwrap();
+    let mut compiler = Compiler::new(&inventory, &able, DomainSettings::default());
+    let latency = Intent { watch: [Metric::HopLatency].into(), ..intent("a") };
+    let queue = Intent { watch: [Metric::QueueOccupancy].into(), ..intent("b") };
+    compiler.add(&latency).unwrap();
+    let hops = |compiler: &Compiler| {
+        let watch = |rule: &Rule| if let Rule::Watch(watch) = rule { Some(watch.hops) } else { None };
+        compiler.desired()[&1].iter().find_map(watch)
+    };
+    // 34 bytes have room for four records of 8 bytes, however long the path gets.
+    assert_eq!(hops(&compiler), Some(4));
+    let expected = "a packet of 1500 bytes grows by up to 52 bytes of INT for all intents of the same flows (on the longest path and one link more, since a failure makes paths longer), and the MTU between devices is 1550; raise that MTU to 1552 bytes, watch less, or use mode = \"postcard\"";
+    assert_eq!(compiler.add(&queue).unwrap_err().to_string(), expected);
+    let refused = compiler.add_all([&latency, &queue]);
+    assert_eq!(refused.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["b"]);
+    // Postcards would hide it until that intent goes.
+    let postcards = Intent { mode: Some(Mode::Postcard), priority: 9, ..intent("c") };
+    assert!(compiler.add(&postcards).is_err());
 }
 
 #[test]

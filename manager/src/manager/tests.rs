@@ -21,6 +21,26 @@ fn intent(name: &str) -> Intent {
     }
 }
 
+/// A manager that starts anew has approved nothing yet, and perhaps has no intent.
+#[test]
+fn a_restarted_manager_stops_no_device_that_forwards() {
+    let forwards = |capabilities: bool| {
+        let mut bench = Bench::new(ApplyMode::Manual);
+        for node in [1, 2] {
+            let waits = Capabilities { restart: Restart::Waits, ..Capabilities::default() };
+            // At first, nothing is known of what it can do.
+            if capabilities {
+                bench.manager.set_capabilities(node, waits, S);
+            }
+            bench.rules.insert(node, [Rule::Forwarding].into());
+        }
+        bench.run(S);
+        bench.run(5 * S);
+        bench.rules.values().all(|rules| *rules == [Rule::Forwarding].into())
+    };
+    assert_eq!([true, false].map(forwards), [true, true]);
+}
+
 /// A manager and devices that execute everything at once.
 struct Bench {
     manager: Manager,

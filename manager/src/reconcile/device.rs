@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) wrong_encoding: bool,
     /// Sinks on ports to other devices, possibly.
     pub(super) facing: usize,
+    /// Packets may get more INT from it than links have room for.
+    pub(super) overfills: bool,
 }
 
 /// A device.
@@ -144,7 +146,9 @@ impl Device {
         let empty = Rules::new();
         let actual = self.actual.as_ref().unwrap_or(&empty);
         self.missing = self.target.rules.difference(actual).cloned().collect();
-        self.extra = actual.difference(&self.target.rules).filter(|rule| !is_facing(rule)).cloned().collect();
+        // Whatever is planned, a device that forwards goes on forwarding.
+        let goes = |rule: &&Rule| !is_facing(rule) && **rule != Rule::Forwarding;
+        self.extra = actual.difference(&self.target.rules).filter(goes).cloned().collect();
     }
 
     fn current_facts(&self) -> Facts {
@@ -172,6 +176,7 @@ impl Device {
             may_insert: all().fold(0, |bits, rule| bits | rule.inserted_bits()),
             missing_bits: missing.fold(0, |bits, bit| bits | bit),
             wrong_encoding,
+            overfills: self.target.room.is_some_and(|room| all().any(|rule| rule.int_bytes() > room)),
             facing: all().filter(|rule| matches!(rule, Rule::Sink(port) if links.contains_key(port))).count(),
         }
     }

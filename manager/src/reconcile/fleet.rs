@@ -59,6 +59,17 @@ impl Reconciler {
         self.election.is_some()
     }
 
+    /// Devices may have an earlier encoding, also those that do not answer: their INT is removed everywhere before another one is in force.
+    pub fn reencode(&mut self) {
+        self.guard.is_reencoding = true;
+        self.dirty = true;
+    }
+
+    /// Whether packets with INT of an earlier encoding may be in flight.
+    pub fn is_reencoding(&self) -> bool {
+        self.guard.is_reencoding
+    }
+
     /// Replaces what the devices should be. A device that is not in `targets` any more is no longer driven.
     pub fn set_targets(&mut self, targets: Targets, now: u64) {
         self.guard.wanted =

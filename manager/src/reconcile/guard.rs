@@ -31,6 +31,11 @@ pub(super) struct Guard {
     inserter: Option<String>,
     withdraw: bool,
     unready: usize,
+    /// Devices may still insert INT of an earlier encoding, and which ones is not known.
+    pub(super) is_reencoding: bool,
+    /// A device that may insert more INT than links have room for, and when there last was one.
+    overfills: Option<String>,
+    last_overfilled: u64,
 }
 
 /// Devices by node id.
@@ -45,17 +50,26 @@ impl Guard {
     pub(super) fn refresh(&mut self, devices: &Devices, now: u64) {
         // What was possible until now may have put a packet on its way just now.
         self.mark(now);
-        self.possible = devices.values().fold(0, |bits, device| bits | device.facts.may_insert);
+        let all = self.order.sinks_wait_for_claims;
+        let counted = || devices.values().filter(|device| all || device.actual.is_some());
+        self.possible = counted().fold(0, |bits, device| bits | device.facts.may_insert);
         self.mark(now);
         let name = |device: &Device| device.target.name.clone();
-        self.inserter = devices.values().find(|device| device.facts.may_insert != 0).map(name);
+        self.inserter = counted().find(|device| device.facts.may_insert != 0).map(name);
         let ready = devices.values().filter(|device| device.facts.ready);
         self.open = ready.clone().find(|device| !is_closed(device, devices)).map(name);
         let reachable = || ready.clone().filter(|device| device.claimed);
         self.lacking = reachable().fold(0, |bits, device| bits | device.facts.missing_bits);
         self.lacking_at = reachable().find(|device| device.facts.missing_bits != 0).map(name);
-        self.withdraw = self.wanted && devices.values().any(|device| device.facts.wrong_encoding);
+        self.is_reencoding &= devices.is_empty() || self.int_possible(now);
+        let differs = self.is_reencoding || devices.values().any(|device| device.facts.wrong_encoding);
+        self.withdraw = self.wanted && differs;
         self.unready = devices.len() - ready.clone().count();
+        let overfills = devices.values().find(|device| device.facts.overfills).map(name);
+        if overfills.is_some() || self.overfills.is_some() {
+            self.last_overfilled = now;
+        }
+        self.overfills = overfills;
     }
 
     fn mark(&mut self, now: u64) {
@@ -74,8 +88,8 @@ impl Guard {
 
     /// Times after `now` at which more may be allowed.
     pub(super) fn wake(&self, devices: &Devices, now: u64) -> Option<u64> {
-        let drains =
-            self.last.iter().chain([&self.last_any]).map(|last| last.saturating_add(self.timing.drain));
+        let last = self.last.iter().chain([&self.last_any, &self.last_overfilled]);
+        let drains = last.map(|last| last.saturating_add(self.timing.drain));
         let unready = devices.values().filter(|device| !device.facts.ready);
         let graces = unready.map(|device| device.unready_since.saturating_add(self.timing.grace));
         drains.chain(graces).filter(|time| *time > now).min()
@@ -165,17 +179,41 @@ impl View<'_> {
 
     /// Nothing with INT is in flight, and nothing will be.
     fn silent(&self) -> Result<(), Wait> {
-        let guard = self.guard;
-        match &guard.inserter {
-            Some(device) if guard.possible != 0 => Err(Wait::Sources(device.clone())),
-            _ if guard.int_possible(self.now) => Err(Wait::Drain),
+        self.no_source()?;
+        if self.guard.int_possible(self.now) { Err(Wait::Drain) } else { Ok(()) }
+    }
+
+    /// No device inserts INT.
+    fn no_source(&self) -> Result<(), Wait> {
+        match &self.guard.inserter {
+            Some(device) if self.guard.possible != 0 => Err(Wait::Sources(device.clone())),
             _ => Ok(()),
         }
     }
 
+    /// What the removal of a sink waits for.
+    fn may_open(&self) -> Result<(), Wait> {
+        match self.guard.order {
+            Order { sinks_wait_for_sources: false, .. } => Ok(()),
+            Order { sinks_wait_for_drain: false, .. } => self.no_source(),
+            _ => self.silent(),
+        }
+    }
+
+    /// No packet has INT of an earlier encoding.
+    fn is_encoded(&self) -> Result<(), Wait> {
+        let waits = self.guard.is_reencoding && self.guard.order.encodings_wait_for_drain;
+        if waits { Err(Wait::Encoding) } else { Ok(()) }
+    }
+
+    /// What a change of the encoding waits for.
+    fn may_encode(&self) -> Result<(), Wait> {
+        if self.guard.order.encodings_wait_for_drain { self.silent() } else { Ok(()) }
+    }
+
     fn may_add(&self, rule: &Rule) -> Result<(), Wait> {
         match rule {
-            Rule::Encoding(_) if self.device.facts.wrong_encoding => self.silent(),
+            Rule::Encoding(_) if self.device.facts.wrong_encoding => self.may_encode(),
             Rule::Encoding(_) | Rule::Session(_) | Rule::Sink(_) | Rule::Instruction(_) | Rule::Filter(_) => {
                 Ok(())
             }
@@ -215,6 +253,7 @@ impl View<'_> {
         if !self.device.facts.ready || self.device.facts.missing_bits != 0 {
             return border();
         }
+        self.is_encoded()?;
         match &self.guard.open {
             Some(open) if self.silent().is_err() => Err(Wait::Border(open.clone())),
             _ => Ok(()),
@@ -222,12 +261,13 @@ impl View<'_> {
     }
 
     fn may_remove(&self, rule: &Rule, successor: Option<&Rule>) -> Result<(), Wait> {
-        let order = &self.guard.order;
         match rule {
-            Rule::Encoding(_) => self.silent(),
-            Rule::Sink(_) if order.sinks_wait_for_drain => self.silent(),
-            Rule::Session(_) if successor.is_none() && order.sinks_wait_for_drain => self.silent(),
-            Rule::Instruction(number) if order.transits_wait_for_drain => self.may_forget(*number),
+            Rule::Encoding(_) => self.may_encode(),
+            Rule::Sink(_) => self.may_open(),
+            Rule::Session(_) if successor.is_none() => self.may_open(),
+            Rule::Instruction(number) if self.guard.order.transits_wait_for_sources => {
+                self.may_forget(*number)
+            }
             _ => Ok(()),
         }
     }
@@ -239,7 +279,7 @@ impl View<'_> {
         }
         let last = guard.last[usize::from(number)];
         let drained = last == 0 || self.now >= last.saturating_add(guard.timing.drain);
-        if drained { Ok(()) } else { Err(Wait::Drain) }
+        if drained || !guard.order.transits_wait_for_drain { Ok(()) } else { Err(Wait::Drain) }
     }
 
     /// The change of the sink on a port to another device: it is there while that device's border is not closed.
@@ -258,6 +298,21 @@ impl View<'_> {
         }
         // The peer alone is not enough: from there, INT goes on to every ready device.
         let open = self.guard.open.clone().or((!peer.facts.ready).then(|| peer.target.name.clone()));
-        note(open.map_or(Ok(()), |open| Err(Wait::Border(open)))).then_some(Change::Remove(sink))
+        let may = open.map_or(Ok(()), |open| Err(Wait::Border(open)));
+        let may = may.and_then(|()| self.has_room()).and_then(|()| self.is_encoded());
+        note(may).then_some(Change::Remove(sink))
+    }
+
+    /// No packet has more INT than links have room for: a new link may have a smaller MTU than those before.
+    fn has_room(&self) -> Result<(), Wait> {
+        let guard = self.guard;
+        let drained = guard.last_overfilled == 0
+            || self.now >= guard.last_overfilled.saturating_add(guard.timing.drain);
+        match &guard.overfills {
+            _ if !guard.order.links_wait_for_room => Ok(()),
+            Some(device) => Err(Wait::Sources(device.clone())),
+            None if drained => Ok(()),
+            None => Err(Wait::Drain),
+        }
     }
 }

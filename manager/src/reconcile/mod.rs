@@ -27,12 +27,22 @@ pub struct Order {
     pub sources_wait_for_sinks: bool,
     /// Sources are added when all nodes execute the instructions that packets will ask for.
     pub sources_wait_for_transits: bool,
+    /// Instructions are removed when no device inserts INT that asks for them. Without it, they do not wait for the drain either.
+    pub transits_wait_for_sources: bool,
     /// Instructions are removed when no packet that asks for them can be in flight.
     pub transits_wait_for_drain: bool,
+    /// Sinks are removed when no device inserts INT. Without it, they do not wait for the drain either.
+    pub sinks_wait_for_sources: bool,
     /// Sinks are removed when no packet with INT can be in flight.
     pub sinks_wait_for_drain: bool,
+    /// A device of which nothing is known inserts INT, as far as this manager knows.
+    pub sinks_wait_for_claims: bool,
+    /// The encoding changes when no packet with INT can be in flight.
+    pub encodings_wait_for_drain: bool,
     /// The sink of a port to a device is removed when that device's border is closed.
     pub links_wait_for_peers: bool,
+    /// The sink of a port to a device is removed when no packet can be in flight whose INT has no room there.
+    pub links_wait_for_room: bool,
     /// A device that waits after a restart forwards when its border is closed.
     pub forwarding_waits_for_sinks: bool,
     /// A port is announced as an edge port when its sink is there and no packet with INT can be in its queue.
@@ -44,9 +54,14 @@ impl Default for Order {
         Self {
             sources_wait_for_sinks: true,
             sources_wait_for_transits: true,
+            transits_wait_for_sources: true,
             transits_wait_for_drain: true,
+            sinks_wait_for_sources: true,
             sinks_wait_for_drain: true,
+            sinks_wait_for_claims: true,
+            encodings_wait_for_drain: true,
             links_wait_for_peers: true,
+            links_wait_for_room: true,
             forwarding_waits_for_sinks: true,
             edges_wait_for_sinks: true,
         }
@@ -95,6 +110,8 @@ pub struct Target {
     pub rules: Arc<Rules>,
     /// What it does after a restart.
     pub restart: Restart,
+    /// Bytes of INT for which each link of the domain has room; `None`: not known.
+    pub room: Option<u32>,
 }
 
 /// The state of a device. `Display` is the word and, for people, the reason.

@@ -24,7 +24,16 @@ fn targets(watched: bool) -> Targets {
         }
         let ports =
             DevicePorts { edge: [2].into(), links: [(1, (peer, 1))].into(), ..DevicePorts::default() };
-        (node, Target { name: format!("leaf{node}"), ports, rules: Arc::new(rules), restart: Restart::Keeps })
+        (
+            node,
+            Target {
+                name: format!("leaf{node}"),
+                ports,
+                rules: Arc::new(rules),
+                restart: Restart::Keeps,
+                room: None,
+            },
+        )
     };
     [leaf(1, 2), leaf(2, 1)].into()
 }

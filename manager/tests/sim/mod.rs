@@ -1,6 +1,7 @@
 //! A network with managers in simulated time.
 
 mod net;
+mod packet;
 mod run;
 
 pub(crate) use run::{Faults, Run, Violation};
@@ -13,3 +14,6 @@ pub(crate) const QUEUE: u64 = 20 * MS;
 
 /// The longest path of the simulated networks has this many links, hosts included.
 pub(crate) const LINKS: u64 = 6;
+
+/// The longest IP packet of a host, bytes.
+pub(crate) const PACKET: u32 = 1500;

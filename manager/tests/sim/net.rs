@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use detect::Prefix;
-use manager::device::{Answer, Change, Election, Etag, NodeId, PortId, Request, Restart, Rule, Rules, State};
-use manager::instruction::{self, Bits};
+use manager::device::{
+    Answer, Change, Election, Encoding, Etag, NodeId, PortId, Request, Restart, Rule, Rules, State, Watch,
+};
+
+use super::packet::{Int, Packet};
 
 /// What a cable leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,36 +28,65 @@ pub(crate) struct Switch {
     highest: Election,
     /// Somebody else executes what it accepts, later and one by one.
     pub(crate) is_slow: bool,
+    /// It adds nothing to a packet that would then exceed the MTU of its link; others drop what is too long.
+    pub(crate) heeds_mtu: bool,
+    /// It executes requests of every election.
+    pub(crate) is_unfenced: bool,
     accepted: Vec<Change>,
 }
 
 impl Switch {
     fn execute(&mut self, change: &Change) {
         match change {
-            Change::Add(rule) => self.rules.insert(rule.clone()),
+            Change::Add(rule) => {
+                // It has one encoding.
+                self.rules.retain(|old| !matches!(old, Rule::Encoding(_)) || !old.same_entry(rule));
+                self.rules.insert(rule.clone())
+            }
             Change::Remove(rule) => self.rules.remove(rule),
         };
     }
-}
 
-/// A packet.
-#[derive(Clone, Debug)]
-pub(crate) struct Packet {
-    pub(crate) src: u8,
-    pub(crate) dst: u8,
-    /// The instruction bits, if it carries INT.
-    pub(crate) int: Option<Bits>,
-    /// Nodes that added their record.
-    pub(crate) records: Vec<NodeId>,
-    /// Nodes that it passed since it carries INT.
-    pub(crate) path: Vec<NodeId>,
-    pub(crate) hops: u8,
+    fn encoding(&self) -> Option<Encoding> {
+        self.rules.iter().find_map(|rule| match rule {
+            Rule::Encoding(encoding) => Some(*encoding),
+            _ => None,
+        })
+    }
+
+    /// Executes the rules of a packet from one port to another, where it may have `room` bytes.
+    fn process(
+        &self,
+        node: NodeId,
+        (from, to): (PortId, PortId),
+        packet: &mut Packet,
+        room: u32,
+    ) -> Option<Int> {
+        if let Some(int) = &mut packet.int {
+            int.path.push(node);
+        }
+        let encoding = self.encoding()?;
+        if packet.int.is_none()
+            && self.rules.contains(&Rule::Source(from))
+            && let Some(watch) = watched(&self.rules, packet)
+        {
+            packet.insert(watch, &encoding, room);
+            packet.int.iter_mut().for_each(|int| int.path.push(node));
+        }
+        if !packet.shows_int(&encoding) {
+            return None;
+        }
+        let executes = |number| self.rules.contains(&Rule::Instruction(number));
+        let is_sink = self.rules.contains(&Rule::Sink(to));
+        packet.record(node, executes, &encoding, if is_sink { u32::MAX } else { room });
+        if is_sink { packet.strip(&encoding) } else { None }
+    }
 }
 
 /// What a switch did with a packet.
 pub(crate) enum Step {
     /// It is in the queue of this port; a report was made of the INT that it carried.
-    Queued(PortId, Option<(Vec<NodeId>, Vec<NodeId>)>),
+    Queued(PortId, Option<Int>),
     Dropped,
 }
 
@@ -65,6 +97,8 @@ pub(crate) struct Net {
     pub(crate) cables: BTreeMap<(NodeId, PortId), End>,
     /// Ends of links that are down.
     pub(crate) down: BTreeSet<(NodeId, PortId)>,
+    /// MTU of links, bytes.
+    pub(crate) mtu: u32,
     versions: u64,
 }
 
@@ -77,7 +111,9 @@ impl Net {
         self.versions += 1;
         let version = self.versions;
         let (rules, highest, accepted) = (Rules::new(), Election::default(), Vec::new());
-        let switch = Switch { restart, rules, up: true, version, highest, is_slow: false, accepted };
+        let (up, is_slow, heeds_mtu, is_unfenced) = (true, false, false, false);
+        let switch =
+            Switch { restart, rules, up, version, highest, is_slow, heeds_mtu, is_unfenced, accepted };
         self.switches.insert(node, switch);
     }
 
@@ -143,28 +179,29 @@ impl Net {
         })
     }
 
-    /// A packet arrives at a switch.
-    pub(crate) fn arrive(&self, node: NodeId, port: PortId, packet: &mut Packet) -> Step {
-        packet.hops += 1;
-        if !self.forwards(node) || packet.hops > 8 {
-            return Step::Dropped;
-        }
-        let rules = &self.switches[&node].rules;
-        if packet.int.is_none() && rules.contains(&Rule::Source(port)) {
-            packet.int = watched(rules, packet);
-        }
-        if let Some(bits) = packet.int {
-            packet.path.push(node);
-            if instruction::numbers(bits).all(|number| rules.contains(&Rule::Instruction(number))) {
-                packet.records.push(node);
-            }
-        }
-        let Some(egress) = self.route(node, packet) else { return Step::Dropped };
-        let mut report = None;
-        if rules.contains(&Rule::Sink(egress)) && packet.int.take().is_some() {
-            report = Some((std::mem::take(&mut packet.path), std::mem::take(&mut packet.records)));
-        }
-        Step::Queued(egress, report)
+    /// The port by which a switch forwards a packet, INT or not; `None`: it drops it.
+    pub(crate) fn egress(&self, node: NodeId, packet: &Packet) -> Option<PortId> {
+        if self.forwards(node) && packet.hops <= 8 { self.route(node, packet) } else { None }
+    }
+
+    fn mtu_of(&self, port: (NodeId, PortId)) -> u32 {
+        // A packet with INT must not get lost where it should not be.
+        if matches!(self.cables.get(&port), Some(End::Host(_))) { u32::MAX } else { self.mtu }
+    }
+
+    /// A packet arrives at a switch, which forwards it by `egress`.
+    pub(crate) fn arrive(
+        &self,
+        node: NodeId,
+        port: PortId,
+        egress: Option<PortId>,
+        packet: &mut Packet,
+    ) -> Step {
+        let Some(egress) = egress else { return Step::Dropped };
+        let (switch, mtu) = (&self.switches[&node], self.mtu_of((node, egress)));
+        let room = if switch.heeds_mtu { mtu } else { u32::MAX };
+        let report = switch.process(node, (port, egress), packet, room);
+        if packet.bytes.len > mtu { Step::Dropped } else { Step::Queued(egress, report) }
     }
 
     /// A switch executes a request; of the changes, those whose bit is set in `executes`.
@@ -187,7 +224,7 @@ impl Net {
                 rules: switch.rules.clone(),
                 foreign: Vec::new(),
             }),
-            Request::Apply { election, .. } if election != switch.highest => {
+            Request::Apply { election, .. } if election != switch.highest && !switch.is_unfenced => {
                 Answer::NotPrimary(switch.highest)
             }
             Request::Apply { etag, .. } if etag.0 != switch.version.to_string() => Answer::Stale,
@@ -207,14 +244,14 @@ impl Net {
     }
 }
 
-/// The instruction bits that the source inserts into a packet.
-fn watched(rules: &Rules, packet: &Packet) -> Option<Bits> {
+/// The entry of the watchlist that applies to a packet.
+fn watched<'r>(rules: &'r Rules, packet: &Packet) -> Option<&'r Watch> {
     let contains = |prefix: Option<Prefix>, host| prefix.is_none_or(|prefix| prefix.contains(address(host)));
     let entries = rules.iter().filter_map(|rule| match rule {
-        Rule::Watch(watch) if watch.mode.embeds() => Some(watch),
+        Rule::Watch(watch) if watch.mode.embeds() => Some(&**watch),
         _ => None,
     });
     let fits =
         entries.filter(|watch| contains(watch.key.src, packet.src) && contains(watch.key.dst, packet.dst));
-    fits.max_by_key(|watch| watch.key.precedence()).map(|watch| watch.bits)
+    fits.max_by_key(|watch| watch.key.precedence())
 }

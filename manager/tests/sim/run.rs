@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use detect::Metric;
-use manager::compile::{Compiler, DomainSettings};
+use manager::compile::{Compiler, DomainSettings, Refusal};
 use manager::device::{
-    Answer, Capabilities, Command, DeviceEvent, Mode, NodeId, PortId, Request, RequestId, Restart, Rule,
+    Answer, Capabilities, Change, Command, DeviceEvent, Encoding, L4Checksum, Mode, NodeId, PortId, Request,
+    RequestId, Restart, Rule,
 };
 use manager::flows::Flows;
 use manager::intent::Intent;
@@ -15,8 +16,9 @@ use manager::reconcile::{Notice, Order, Timing};
 use manager::{Manager, ManagerSettings};
 use testkit::rng::Rng;
 
-use super::net::{End, Net, Packet, Step, address};
-use super::{LINKS, MS, QUEUE};
+use super::net::{End, Net, Step, address};
+use super::packet::{Bytes, Int, Packet};
+use super::{LINKS, MS, PACKET, QUEUE};
 
 /// What may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +31,20 @@ pub(crate) struct Faults {
     open: bool,
     /// Of some switches, somebody else executes what they accept, later.
     slow: bool,
+    /// Switches execute requests of every election.
+    unfenced: bool,
+    /// The manager does not know the MTUs.
+    no_mtus: bool,
 }
 
 impl Faults {
-    pub(crate) const NONE: Self = Self { messages: false, crashes: false, open: false, slow: false };
+    pub(crate) const NONE: Self =
+        Self { messages: false, crashes: false, open: false, slow: false, unfenced: false, no_mtus: false };
     pub(crate) const ALL: Self = Self { messages: true, crashes: true, ..Self::NONE };
     pub(crate) const OPEN: Self = Self { open: true, ..Self::ALL };
     pub(crate) const SLOW: Self = Self { slow: true, ..Self::ALL };
+    pub(crate) const UNFENCED: Self = Self { unfenced: true, ..Self::ALL };
+    pub(crate) const NO_MTUS: Self = Self { no_mtus: true, ..Self::ALL };
 }
 
 /// What must not happen.
@@ -44,6 +53,12 @@ impl Faults {
 pub(crate) enum Violation {
     /// A host received INT.
     Leak { at: u64, packet: Packet, port: (NodeId, PortId) },
+    /// A packet was dropped, or went elsewhere, than in the same network without INT.
+    Fate { at: u64, packet: Packet, node: NodeId },
+    /// A host received another packet than was sent.
+    Changed { at: u64, packet: Packet },
+    /// A switch that forwarded was told to stop.
+    Stopped { at: u64, node: NodeId },
     /// Without faults: a report lacks a node of the path.
     Incomplete { at: u64, path: Vec<NodeId>, records: Vec<NodeId> },
     /// In the end, a device does not have what it should have.
@@ -55,7 +70,10 @@ pub(crate) enum Violation {
 pub(crate) struct Stats {
     pub(crate) reported: u64,
     pub(crate) applied: u64,
+    /// Packets that hosts received as they were sent.
     pub(crate) delivered: u64,
+    /// Changes of the encoding of INT.
+    pub(crate) encodings: u64,
     /// Packets with INT that reached a host soon after a switch started that forwards without rules.
     pub(crate) exposed: u64,
 }
@@ -101,7 +119,10 @@ pub(crate) struct Run {
     hosts: u8,
     stats: Stats,
     /// A report that lacks a node: its path and its records.
-    broken: Option<(Vec<NodeId>, Vec<NodeId>)>,
+    broken: Option<Int>,
+    encoding: Encoding,
+    /// The last encoding that was in force everywhere, which managers keep.
+    in_force: Encoding,
     ever_failed: bool,
     /// INT can reach hosts until then: a switch started that forwards without rules.
     exposed_until: u64,
@@ -125,13 +146,16 @@ impl Run {
         let mut rng = Rng(seed.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1234);
         let count = 2 + rng.below(5) as NodeId;
         let (mut net, mut inventory) = (Net::default(), Inventory::default());
+        net.mtu = PACKET + [30, 50, 80, 300][rng.below(4)];
         for node in 1..=count {
             let kinds = [Restart::Keeps, Restart::Waits, Restart::Forwards];
             net.add(node, kinds[rng.below(if faults.open { 3 } else { 2 })]);
             let is_slow = faults.slow && rng.below(3) == 0;
-            net.switches
-                .entry(node)
-                .and_modify(|switch| switch.is_slow = is_slow && switch.restart == Restart::Keeps);
+            let heeds_mtu = rng.below(2) == 0;
+            net.switches.entry(node).and_modify(|switch| {
+                switch.is_slow = is_slow && switch.restart == Restart::Keeps;
+                (switch.heeds_mtu, switch.is_unfenced) = (heeds_mtu, faults.unfenced);
+            });
             let device = Device {
                 name: format!("s{node}"),
                 node,
@@ -160,6 +184,8 @@ impl Run {
             hosts: 0,
             stats: Stats::default(),
             broken: None,
+            encoding: Encoding::default(),
+            in_force: Encoding::default(),
             ever_failed: faults != Faults::NONE,
             exposed_until: 0,
         };
@@ -195,6 +221,13 @@ impl Run {
         self.net.cables.insert(a, End::Port(b.0, b.1));
         self.net.cables.insert(b, End::Port(a.0, a.1));
         self.inventory.add_link(a, b, Origin::File).expect("the simulated network is valid");
+        self.set_mtu(a, self.net.mtu);
+        self.set_mtu(b, self.net.mtu);
+    }
+
+    fn set_mtu(&mut self, port: (NodeId, PortId), mtu: u32) {
+        let mtu = Some(mtu).filter(|_| !self.faults.no_mtus);
+        self.inventory.add_port(port, None, mtu).expect("the simulated network is valid");
     }
 
     fn attach(&mut self, port: (NodeId, PortId)) -> u8 {
@@ -203,6 +236,7 @@ impl Run {
         self.net.cables.insert(port, End::Host(host));
         let record = Host { name: format!("h{host}"), addresses: vec![address(host)], at: Some(port) };
         self.inventory.add_host(record, Origin::File).expect("the simulated network is valid");
+        self.set_mtu(port, PACKET);
         host
     }
 
@@ -220,8 +254,15 @@ impl Run {
     /// A manager without memory, which gets inventory, capabilities and intents again.
     fn start_manager(&mut self, term: u64) {
         self.next_manager += 1;
-        let settings =
-            ManagerSettings { timing: TIMING, order: self.order, calm: CALM, ..ManagerSettings::default() };
+        let domain = self.domain();
+        let settings = ManagerSettings {
+            domain,
+            reencode: self.encoding != self.in_force,
+            timing: TIMING,
+            order: self.order,
+            calm: CALM,
+            ..ManagerSettings::default()
+        };
         let mut manager = Manager::new(settings);
         for (node, capabilities) in self.capabilities() {
             manager.set_capabilities(node, capabilities, self.now);
@@ -234,6 +275,10 @@ impl Run {
         }
         self.managers.push(Acting { id: self.next_manager, manager, term });
         self.update();
+    }
+
+    fn domain(&self) -> DomainSettings {
+        DomainSettings { encoding: self.encoding, ..DomainSettings::default() }
     }
 
     fn capabilities(&self) -> BTreeMap<NodeId, Capabilities> {
@@ -256,9 +301,23 @@ impl Run {
         for (name, intent) in &self.intents {
             let known = newest.manager.intent(name);
             if known.is_none_or(|known| known.intent != *intent) {
-                newest.manager.add_intent(intent.clone(), now).expect("a valid intent");
+                // What does not fit into the MTU has no effect.
+                match newest.manager.keep_intent(intent.clone(), now) {
+                    Ok(_) | Err(Refusal::Mtu { .. }) => {}
+                    Err(refusal) => panic!("a valid intent: {refusal}"),
+                }
             }
         }
+    }
+
+    /// The intents that are not refused for the MTU.
+    fn accepted(&self) -> impl Iterator<Item = &Intent> {
+        let newest = self.managers.last();
+        let is_accepted = move |intent: &&Intent| {
+            let status = newest.and_then(|one| one.manager.intent(&intent.name));
+            status.is_some_and(|status| status.outcome.is_ok())
+        };
+        self.intents.values().filter(is_accepted)
     }
 
     /// Runs to the end.
@@ -267,7 +326,7 @@ impl Run {
         let mut next_action = self.now + 200 * MS;
         while self.now < end {
             self.now += 2 * MS;
-            self.inject();
+            self.inject()?;
             self.execute_late();
             if self.now >= next_action {
                 next_action = self.now + (10 + self.rng.below(120) as u64) * MS;
@@ -297,7 +356,7 @@ impl Run {
         let end = self.now + 5000 * MS;
         while self.now < end {
             self.now += 10 * MS;
-            self.inject();
+            self.inject()?;
             self.execute_late();
             self.step()?;
         }
@@ -305,8 +364,8 @@ impl Run {
     }
 
     fn expect_desired(&self) -> Result<(), Violation> {
-        let mut compiler = Compiler::new(&self.inventory, &self.capabilities(), DomainSettings::default());
-        assert_eq!(compiler.add_all(self.intents.values()), []);
+        let mut compiler = Compiler::new(&self.inventory, &self.capabilities(), self.domain());
+        assert_eq!(compiler.add_all(self.accepted()), []);
         for (node, switch) in &self.net.switches {
             let desired = &compiler.desired()[node];
             if **desired != switch.rules {
@@ -348,26 +407,40 @@ impl Run {
         }
     }
 
-    fn inject(&mut self) {
+    fn inject(&mut self) -> Result<(), Violation> {
         let (src, dst) =
             (1 + self.rng.below(self.hosts.into()) as u8, 1 + self.rng.below(self.hosts.into()) as u8);
         if let Some(port) = self.net.host_port(src).filter(|_| src != dst) {
-            let packet = Packet { src, dst, int: None, records: Vec::new(), path: Vec::new(), hops: 0 };
-            self.forward(packet, port.0, port.1);
+            let len = if self.rng.below(2) == 0 { PACKET } else { 64 + self.rng.below(1400) as u32 };
+            let (dscp, checksum) = (self.rng.below(16) as u8, self.rng.roll() % 0xffff);
+            let packet = Packet::new(src, dst, Bytes { len, dscp, checksum });
+            self.forward(packet, port.0, port.1)?;
         }
+        Ok(())
     }
 
-    fn forward(&mut self, mut packet: Packet, node: NodeId, port: PortId) {
-        if let Step::Queued(egress, report) = self.net.arrive(node, port, &mut packet) {
-            if let Some((path, records)) = report {
-                self.stats.reported += 1;
-                if path != records {
-                    self.broken.get_or_insert((path, records));
-                }
+    /// A packet arrives at a switch. It must leave by the port by which it would leave without INT.
+    fn forward(&mut self, mut packet: Packet, node: NodeId, port: PortId) -> Result<(), Violation> {
+        packet.hops += 1;
+        let expected = self.net.egress(node, &packet);
+        let (egress, report) = match self.net.arrive(node, port, expected, &mut packet) {
+            Step::Queued(egress, report) => (Some(egress), report),
+            Step::Dropped => (None, None),
+        };
+        if egress != expected {
+            return Err(Violation::Fate { at: self.now, packet, node });
+        }
+        if let Some(int) = report {
+            self.stats.reported += 1;
+            if int.path != int.records && !int.is_partial {
+                self.broken.get_or_insert(int);
             }
+        }
+        if let Some(egress) = egress {
             let delay = 1 + self.rng.roll() % (QUEUE - 1);
             self.at(delay, Event::Deliver(packet, (node, egress)));
         }
+        Ok(())
     }
 
     /// Everything that is due.
@@ -387,7 +460,7 @@ impl Run {
         self.poll();
         let broken = self.broken.take().filter(|_| self.faults == Faults::NONE && !self.ever_failed);
         match broken {
-            Some((path, records)) => Err(Violation::Incomplete { at: self.now, path, records }),
+            Some(Int { path, records, .. }) => Err(Violation::Incomplete { at: self.now, path, records }),
             None => Ok(()),
         }
     }
@@ -395,7 +468,7 @@ impl Run {
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Deliver(packet, port) => return self.deliver(packet, port),
-            Event::Request(manager, node, id, request) => self.request(manager, node, id, request),
+            Event::Request(manager, node, id, request) => return self.request(manager, node, id, request),
             Event::Answer(manager, node, id, answer) => {
                 let now = self.now;
                 if let Some(manager) = self.managers.iter_mut().find(|one| one.id == manager) {
@@ -426,23 +499,33 @@ impl Run {
                 Ok(())
             }
             Some(End::Host(_)) if packet.int.is_some() => Err(Violation::Leak { at: self.now, packet, port }),
+            Some(End::Host(_)) if packet.bytes != packet.sent => {
+                Err(Violation::Changed { at: self.now, packet })
+            }
             Some(End::Host(_)) => {
                 self.stats.delivered += 1;
                 Ok(())
             }
-            Some(End::Port(node, other)) => {
-                self.forward(packet, *node, *other);
-                Ok(())
-            }
+            Some(End::Port(node, other)) => self.forward(packet, *node, *other),
             None => Ok(()),
         }
     }
 
-    fn request(&mut self, manager: usize, node: NodeId, id: RequestId, request: Request) {
+    fn request(
+        &mut self,
+        manager: usize,
+        node: NodeId,
+        id: RequestId,
+        request: Request,
+    ) -> Result<(), Violation> {
         if !self.net.switches[&node].up {
-            return;
+            return Ok(());
         }
-        let len = if let Request::Apply { changes, .. } = &request { changes.len() } else { 0 };
+        let changes = if let Request::Apply { changes, .. } = &request { changes.as_slice() } else { &[] };
+        if changes.contains(&Change::Remove(Rule::Forwarding)) {
+            return Err(Violation::Stopped { at: self.now, node });
+        }
+        let len = changes.len();
         let partly = self.faults.messages && len > 0 && self.rng.below(10) == 0;
         let executes = if partly { self.rng.roll() } else { u64::MAX };
         self.stats.applied += len as u64;
@@ -452,6 +535,7 @@ impl Run {
         } else {
             self.transmit(|answer| Event::Answer(manager, node, id, answer), answer);
         }
+        Ok(())
     }
 
     /// Sends a message over an unreliable network.
@@ -478,6 +562,9 @@ impl Run {
             commands.extend(out.into_iter().map(|command| (manager.id, command)));
             notices = manager.manager.take_notices();
         }
+        if self.managers.last().is_some_and(|newest| !newest.manager.is_reencoding()) {
+            self.in_force = self.encoding;
+        }
         // Only what the newest manager announces counts: the others do not know of the plan.
         for notice in notices {
             if let Notice::EdgeReady(node, port) = notice {
@@ -499,7 +586,7 @@ impl Run {
     }
 
     fn action(&mut self) {
-        let kinds = if self.faults.crashes { 12 } else { 6 };
+        let kinds = if self.faults.crashes { 13 } else { 7 };
         match self.rng.below(kinds) {
             0..=2 => self.add_intent(),
             3 => {
@@ -514,12 +601,13 @@ impl Run {
             }
             4 => self.plan_edge(),
             5 => self.plan_link(),
-            6 => self.link_down(),
-            7 | 8 => {
+            6 => self.change_encoding(),
+            7 => self.link_down(),
+            8 | 9 => {
                 let node = 1 + self.rng.below(self.net.switches.len()) as NodeId;
                 self.crash(node);
             }
-            9 => self.restart_manager(),
+            10 => self.restart_manager(),
             _ => self.take_over(),
         }
     }
@@ -571,6 +659,7 @@ impl Run {
         let (a, b) = links[self.rng.below(links.len())];
         self.inventory.set_peer(a, Some(Peer::Hosts), Origin::File).expect("the simulated network is valid");
         self.inventory.set_peer(b, None, Origin::File).expect("the simulated network is valid");
+        self.set_mtu(a, PACKET);
         self.recabling.push(Recabling::Announced(a, b));
         self.update();
         if let Some(newest) = self.managers.last_mut() {
@@ -587,6 +676,7 @@ impl Run {
         self.net.cables.insert(b, End::Port(a.0, a.1));
         self.inventory.set_peer(a, None, Origin::File).expect("the simulated network is valid");
         self.inventory.add_link(a, b, Origin::File).expect("the simulated network is valid");
+        self.set_mtu(a, self.net.mtu);
         self.update();
     }
 
@@ -623,6 +713,20 @@ impl Run {
             } else {
                 self.new_manager();
             }
+        }
+    }
+
+    /// The newest manager is configured anew, with another encoding. Now and then.
+    fn change_encoding(&mut self) {
+        if self.rng.below(4) != 0 {
+            return;
+        }
+        self.stats.encodings += 1;
+        let dscp = [0x17, 0x2a][self.rng.below(2)];
+        let l4_checksum = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero][self.rng.below(3)];
+        self.encoding = Encoding { dscp, l4_checksum };
+        if self.managers.pop().is_some() {
+            self.new_manager();
         }
     }
 
