@@ -16,8 +16,8 @@
 
 use std::io::Write as _;
 
-use super::text::{address, percent};
-use super::{Batch, HttpSink, Request, Response, said, words};
+use super::text::address;
+use super::{Batch, HttpSink, Request, Response, escape, said, words};
 use crate::outcome::Outcome;
 use crate::record::{Field, FieldKind, Record, SCHEMA, Stream, Value};
 
@@ -107,20 +107,20 @@ impl InfluxDb {
             Api::V1 { database, retention_policy } => {
                 needed("database", database)?;
                 target.push_str("/write?db=");
-                percent(database, &mut target);
+                target.push_str(&escape(database));
                 if let Some(policy) = retention_policy {
                     needed("retention_policy", policy)?;
                     target.push_str("&rp=");
-                    percent(policy, &mut target);
+                    target.push_str(&escape(policy));
                 }
             }
             Api::V2 { org, bucket } => {
                 needed("org", org)?;
                 needed("bucket", bucket)?;
                 target.push_str("/api/v2/write?org=");
-                percent(org, &mut target);
+                target.push_str(&escape(org));
                 target.push_str("&bucket=");
-                percent(bucket, &mut target);
+                target.push_str(&escape(bucket));
             }
         }
         target.push_str("&precision=ns");
@@ -296,7 +296,7 @@ impl HttpSink for InfluxDb {
         Request { method: "POST", target: self.target.clone(), headers, ..Request::default() }
     }
 
-    fn probed(&self, response: &Response<'_>) -> Result<(), String> {
+    fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
         let words = words(response.body);
         match response.status {
             200..=299 => Ok(()),

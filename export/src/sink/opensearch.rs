@@ -115,6 +115,18 @@ struct Created {
     error: serde_json::Value,
 }
 
+/// The answer to the probe.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Templates {
+    index_templates: Vec<Template>,
+}
+
+#[derive(Deserialize)]
+struct Template {
+    name: String,
+}
+
 impl Created {
     /// Type and reason.
     fn words(&self) -> String {
@@ -177,17 +189,21 @@ impl HttpSink for OpenSearch {
         Request { method: "GET", target, ..Request::default() }
     }
 
-    fn probed(&self, response: &Response<'_>) -> Result<(), String> {
-        let has_templates = |body| {
-            let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-            answer.and_then(|answer| Some(!answer.get("index_templates")?.as_array()?.is_empty()))
-        };
+    fn probed(&self, streams: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
-            200 if has_templates(response.body) == Some(true) => Ok(()),
-            200 | 404 => Err(format!(
-                "the server has no index template `{}-*`; make it with `hopwise schema apply`",
-                self.prefix
-            )),
+            200 | 404 => {
+                let templates: Templates = serde_json::from_slice(response.body).unwrap_or_default();
+                let names: Vec<&str> =
+                    templates.index_templates.iter().map(|one| one.name.as_str()).collect();
+                let missing = streams
+                    .iter()
+                    .map(|stream| self.index(*stream))
+                    .find(|name| !names.contains(&name.as_str()));
+                let sentence = |name| {
+                    format!("the server has no index template `{name}`; make it with `hopwise schema apply`")
+                };
+                missing.map_or(Ok(()), |name| Err(sentence(name)))
+            }
             401 | 403 => Err(format!(
                 "the server refuses the credentials ({}); correct user, password or token, and let them read templates",
                 said(response)

@@ -5,16 +5,6 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::backoff::Nanos;
 
-/// Appends what may stand in a part of a query: RFC 3986, unreserved characters; others by their bytes.
-pub(super) fn percent(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
-            _ => _ = write!(out, "%{byte:02X}"),
-        }
-    }
-}
-
 /// Appends a time as RFC 3339 writes it, in UTC, with nine digits after the second.
 pub(super) fn rfc3339(ts: Nanos, out: &mut String) {
     let (seconds, fraction) = (ts / 1_000_000_000, ts % 1_000_000_000);
@@ -65,12 +55,5 @@ mod tests {
         assert_eq!(written(47_540 * day), "2100-02-28T00:00:00.000000000Z");
         assert_eq!(written(47_541 * day), "2100-03-01T00:00:00.000000000Z");
         assert_eq!(written(u64::MAX), "2554-07-21T23:34:33.709551615Z");
-    }
-
-    #[test]
-    fn reserved_characters_are_written_by_their_bytes() {
-        let mut text = String::new();
-        percent("a-b_c.d~0 /?&=#%é\n", &mut text);
-        assert_eq!(text, "a-b_c.d~0%20%2F%3F%26%3D%23%25%C3%A9%0A");
     }
 }

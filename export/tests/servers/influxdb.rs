@@ -54,7 +54,7 @@ fn influxdb_stores_what_is_sent() {
     let Some(server) = influxdb() else { return };
     let options = Options { spread: 0, tags: vec!["rule".to_owned()], ..Options::default() };
     let sink = InfluxDb::new(&options).unwrap();
-    let probed = |server: &Server| sink.probed(&server.send(&sink.probe(&[])).response());
+    let probed = |server: &Server| sink.probed(&[], &server.send(&sink.probe(&[])).response());
     assert!(probed(&server).unwrap_err().contains("create it"), "{:?}", probed(&server));
     assert!(matches!(send(&server, &sink, &[change(1)]), Outcome::Failed { .. }));
     points(&server, "CREATE DATABASE hopwise");
@@ -165,7 +165,7 @@ fn the_api_of_version_2_stores_what_is_sent() {
     let mut server = Server::start(&mut command, port, files);
     let api = Api::V2 { org: "our org".to_owned(), bucket: "hopwise".to_owned() };
     let sink = InfluxDb::new(&Options { api, ..Options::default() }).unwrap();
-    assert_eq!(sink.probed(&server.send(&sink.probe(&[])).response()), Ok(()));
+    assert_eq!(sink.probed(&[], &server.send(&sink.probe(&[])).response()), Ok(()));
     let mut one = rollup(0);
     if let Record::Rollup(rollup) = &mut one {
         rollup.ts = now();

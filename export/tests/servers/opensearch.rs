@@ -52,7 +52,7 @@ fn found(server: &Server, index: &str, query: &str) -> Vec<Value> {
 fn opensearch_stores_what_is_sent() {
     let Some(server) = opensearch() else { return };
     let sink = OpenSearch::new(&Options::default()).unwrap();
-    let probed = || sink.probed(&server.send(&sink.probe(&[])).response());
+    let probed = || sink.probed(&Stream::ALL, &server.send(&sink.probe(&[])).response());
     assert!(probed().unwrap_err().contains("hopwise schema apply"));
     for stream in Stream::ALL {
         let answer = server.send(&sink.template(stream));

@@ -187,7 +187,7 @@ fn the_probe_says_what_to_do() {
         shown(&sink.probe(&[])),
         "POST /write?db=hopwise&precision=ns\ncontent-type: text/plain; charset=utf-8\nrows []\n\n"
     );
-    let said = |status, body: &str| sink.probed(&answer(status, body)).err().unwrap_or_default();
+    let said = |status, body: &str| sink.probed(&[], &answer(status, body)).err().unwrap_or_default();
     assert_eq!(said(204, ""), "");
     assert_eq!(said(400, r#"{"code":"invalid","message":"writing requires points"}"#), "");
     assert_eq!(

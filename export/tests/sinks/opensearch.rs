@@ -129,9 +129,15 @@ fn the_probe_says_what_to_do() {
         shown(&sink().probe(&[Stream::Events])),
         "GET /_index_template/hopwise-*?filter_path=index_templates.name\nrows []\n\n"
     );
-    let said = |status, body: &str| sink().probed(&answer(status, body)).err().unwrap_or_default();
-    assert_eq!(said(200, r#"{"index_templates":[{"name":"hopwise-events"}]}"#), "");
-    let missing = "the server has no index template `hopwise-*`; make it with `hopwise schema apply`";
+    let said = |status, body: &str| {
+        sink().probed(&[Stream::Events, Stream::Drops], &answer(status, body)).err().unwrap_or_default()
+    };
+    assert_eq!(said(200, r#"{"index_templates":[{"name":"hopwise-events"},{"name":"hopwise-drops"}]}"#), "");
+    assert_eq!(
+        said(200, r#"{"index_templates":[{"name":"hopwise-events"}]}"#),
+        "the server has no index template `hopwise-drops`; make it with `hopwise schema apply`"
+    );
+    let missing = "the server has no index template `hopwise-events`; make it with `hopwise schema apply`";
     assert_eq!(said(200, "{}"), missing);
     assert_eq!(said(404, ""), missing);
     assert_eq!(
