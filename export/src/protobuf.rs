@@ -18,8 +18,8 @@ pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
     record.visit(|field, value| write_field(field, value, out));
 }
 
-const VARINT: u32 = 0;
-const FIXED_64: u32 = 1;
+pub(crate) const VARINT: u32 = 0;
+pub(crate) const FIXED_64: u32 = 1;
 const BYTES: u32 = 2;
 const FIXED_32: u32 = 5;
 
@@ -81,17 +81,17 @@ fn write_number(number: u32, value: u64, out: &mut Vec<u8>) {
     varint(value, out);
 }
 
-fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     tag(number, BYTES, out);
     varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-fn tag(number: u32, wire_type: u32, out: &mut Vec<u8>) {
+pub(crate) fn tag(number: u32, wire_type: u32, out: &mut Vec<u8>) {
     varint(u64::from(number << 3 | wire_type), out);
 }
 
-fn varint(mut value: u64, out: &mut Vec<u8>) {
+pub(crate) fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value > 0x7f {
         out.push(value as u8 | 0x80);
         value >>= 7;

@@ -4,6 +4,7 @@
 pub mod clickhouse;
 pub mod influxdb;
 pub mod opensearch;
+pub mod remote_write;
 mod text;
 
 use crate::backoff::Nanos;

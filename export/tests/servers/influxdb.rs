@@ -4,11 +4,11 @@ use std::process::Command;
 
 use export::Outcome;
 use export::record::Record;
-use export::sink::HttpSink;
+use export::sink::HttpSink as _;
 use export::sink::influxdb::{Api, InfluxDb, Options};
 use serde_json::{Value, json};
 
-use crate::server::{Server, TempDir, free_port, is_installed};
+use crate::server::{Server, TempDir, free_port, is_installed, now, send, victoria_metrics};
 use crate::support::*;
 
 fn influxdb() -> Option<Server> {
@@ -25,13 +25,6 @@ fn influxdb() -> Option<Server> {
         command.env(format!("INFLUXDB_{name}"), files.path().join(folder));
     }
     Some(Server::start(&mut command, port, files))
-}
-
-fn send(server: &Server, sink: &dyn HttpSink, records: &[Record]) -> Outcome {
-    batch(COLLECTOR, records, |batch| {
-        let request = sink.request(batch).unwrap();
-        sink.outcome(batch, &request, &server.send(&request).response())
-    })
 }
 
 /// The points that a query finds, one object per point.
@@ -148,21 +141,9 @@ fn a_partial_write_of_influxdb_is_understood() {
     assert!(matches!(send(&server, &missing, &[change(1)]), Outcome::Failed { .. }));
 }
 
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    u64::try_from(since.as_nanos()).unwrap()
-}
-
 #[test]
 fn the_api_of_version_2_stores_what_is_sent() {
-    if !is_installed("victoria-metrics", "victoria-metrics") {
-        return;
-    }
-    let (files, port) = (TempDir::new(), free_port());
-    let mut command = Command::new("victoria-metrics");
-    command.arg(format!("-httpListenAddr=127.0.0.1:{port}")).arg("-retentionPeriod=100y");
-    command.arg(format!("-storageDataPath={}", files.path().join("data").display()));
-    let mut server = Server::start(&mut command, port, files);
+    let Some(mut server) = victoria_metrics() else { return };
     let api = Api::V2 { org: "our org".to_owned(), bucket: "hopwise".to_owned() };
     let sink = InfluxDb::new(&Options { api, ..Options::default() }).unwrap();
     assert_eq!(sink.probed(&[], &server.send(&sink.probe(&[])).response()), Ok(()));

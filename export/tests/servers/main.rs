@@ -5,6 +5,7 @@
 
 mod influxdb;
 mod opensearch;
+mod remote_write;
 mod server;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]

@@ -9,7 +9,7 @@ use export::sink::opensearch::{OpenSearch, Options};
 use export::sink::{HttpSink as _, Request};
 use serde_json::{Value, json};
 
-use crate::server::{Server, TempDir, free_port, is_installed, skipped};
+use crate::server::{Server, TempDir, free_port, is_installed, send, skipped};
 use crate::support::*;
 
 fn opensearch() -> Option<Server> {
@@ -29,13 +29,6 @@ fn opensearch() -> Option<Server> {
     command.arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/servers/OpenSearch.java"));
     command.arg(files.path()).args([port.to_string(), free_port().to_string()]);
     Some(Server::start(&mut command, port, files))
-}
-
-fn send(server: &Server, sink: &OpenSearch, records: &[Record]) -> Outcome {
-    batch("c1", records, |batch| {
-        let request = sink.request(batch).unwrap();
-        sink.outcome(batch, &request, &server.send(&request).response())
-    })
 }
 
 /// The documents that a search finds, in the order of time.
@@ -69,7 +62,7 @@ fn opensearch_stores_what_is_sent() {
         }
     }
     let documents = |records: &[Record]| {
-        batch("c1", records, |batch| {
+        batch(COLLECTOR, records, |batch| {
             let body = String::from_utf8(sink.request(batch).unwrap().body).unwrap();
             let lines = body.lines().skip(1).step_by(2);
             lines.map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()

@@ -7,7 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use export::sink::{Request, Response};
+use export::Outcome;
+use export::record::Record;
+use export::sink::{HttpSink, Request, Response};
+
+use crate::support::{COLLECTOR, batch};
 
 /// Past the runner, which captures the output of tests that pass.
 pub(crate) fn skipped(what: &str) {
@@ -134,4 +138,30 @@ impl Answer {
     pub(crate) fn response(&self) -> Response<'_> {
         Response { status: self.status, retry_after: None, body: &self.body, is_cut: false }
     }
+}
+
+/// Sends records through a sink.
+pub(crate) fn send(server: &Server, sink: &dyn HttpSink, records: &[Record]) -> Outcome {
+    batch(COLLECTOR, records, |batch| {
+        let request = sink.request(batch).unwrap();
+        sink.outcome(batch, &request, &server.send(&request).response())
+    })
+}
+
+/// The time, ns: servers refuse what is old.
+pub(crate) fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_nanos()).unwrap()
+}
+
+/// It takes what InfluxDB and Prometheus take.
+pub(crate) fn victoria_metrics() -> Option<Server> {
+    if !is_installed("victoria-metrics", "victoria-metrics") {
+        return None;
+    }
+    let (files, port) = (TempDir::new(), free_port());
+    let mut command = Command::new("victoria-metrics");
+    command.arg(format!("-httpListenAddr=127.0.0.1:{port}")).arg("-retentionPeriod=100y");
+    command.arg(format!("-storageDataPath={}", files.path().join("data").display()));
+    Some(Server::start(&mut command, port, files))
 }

@@ -4,6 +4,7 @@
 
 mod influxdb;
 mod opensearch;
+mod remote_write;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]
 mod support;

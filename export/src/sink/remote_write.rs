@@ -1,0 +1,290 @@
+//! Prometheus remote write 1.0: rollups as samples with their own time. Prometheus (with `--web.enable-remote-write-receiver`),
+//! Mimir, Thanos and VictoriaMetrics take it.
+//!
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec/>
+//!
+//! A rollup of `hop_latency` is a sample of each of `hopwise_hop_latency_min`, `_max`, `_sum`, `_count`, `_p50` and `_p99`, in the
+//! unit of the metric, at the start of its interval, with the labels `collector`, `interface`, `interval`, `node` and `queue`.
+//! Rollups per flow are left out unless [`Options::flows`] is set: each flow is six series more.
+//!
+//! Servers refuse samples that are older than others of their series, or too old altogether, with a 400; Prometheus stores nothing of
+//! the request then, others store the rest. Such records are rejected, not sent for ever. Without an out-of-order window (Prometheus:
+//! `storage.tsdb.out_of_order_time_window`), an identical sample is no error only if it is the newest of its series. So a repeated
+//! request is refused, though all of it is stored: then the older samples count as rejected, and the newest ones are sent again.
+//! With a window of some minutes a repeat is harmless.
+
+use super::{Batch, HttpSink, Request, Response, said, words};
+use crate::backoff::Nanos;
+use crate::outcome::Outcome;
+use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
+use crate::record::{Record, Stream};
+use collector::event::Rollup;
+
+/// How rollups are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What the names of metrics begin with, before a `_`.
+    pub prefix: String,
+    /// Also rollups per flow, with the labels `src`, `dst`, `sport`, `dport` and `proto`.
+    pub flows: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { prefix: "hopwise".to_owned(), flows: false }
+    }
+}
+
+/// The sink.
+#[derive(Debug)]
+pub struct RemoteWrite {
+    prefix: String,
+    flows: bool,
+}
+
+/// Records of a request that are no further apart are judged together by the words of the server, not one by one.
+const TOGETHER: Nanos = 60_000_000_000;
+
+/// The value of a part of a rollup.
+type Part = fn(&Rollup) -> Option<u64>;
+
+/// The parts of a rollup.
+const PARTS: [(&str, Part); 6] = [
+    ("_min", |one| Some(one.min)),
+    ("_max", |one| Some(one.max)),
+    ("_sum", |one| Some(one.sum)),
+    ("_count", |one| Some(one.count)),
+    ("_p50", |one| one.p50),
+    ("_p99", |one| one.p99),
+];
+
+impl RemoteWrite {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let prefix = &options.prefix;
+        let is_allowed = |char: char| char.is_ascii_alphanumeric() || "_:".contains(char);
+        let begins = prefix.starts_with(|char: char| !char.is_ascii_digit());
+        if !begins || prefix.len() > 200 || !prefix.chars().all(is_allowed) {
+            return Err(format!(
+                "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `_` and `:` for it, no digit first"
+            ));
+        }
+        Ok(Self { prefix: prefix.clone(), flows: options.flows })
+    }
+
+    fn takes<'a>(&self, record: &'a Record) -> Option<&'a Rollup> {
+        match record {
+            Record::Rollup(one) if self.flows || one.flow.is_none() => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Those that are sent, by series, in the order of time.
+    fn rollups<'a>(&self, batch: &Batch<'a>) -> Vec<(usize, &'a Rollup)> {
+        let records = batch.records.iter().enumerate();
+        let mut rollups: Vec<(usize, &Rollup)> =
+            records.filter_map(|(index, record)| Some((index, self.takes(record)?))).collect();
+        rollups.sort_by_cached_key(|(_, rollup)| (key(rollup), rollup.ts));
+        rollups
+    }
+
+    /// One series per part, with the samples of rollups of one key in the order of time.
+    fn write_series(
+        &self,
+        rollups: &[(usize, &Rollup)],
+        collector: &str,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) {
+        let Some((_, first)) = rollups.first() else { return };
+        for (suffix, value) in PARTS {
+            scratch.series.clear();
+            scratch.text.clear();
+            for part in [&self.prefix, "_", first.metric.name(), suffix] {
+                scratch.text.push_str(part);
+            }
+            scratch.label("__name__");
+            labels(first, collector, scratch);
+            let labels = scratch.series.len();
+            for (_, rollup) in rollups {
+                if let Some(value) = value(rollup) {
+                    write_sample(rollup.ts, value, &mut scratch.series);
+                }
+            }
+            if scratch.series.len() > labels {
+                write_bytes(1, &scratch.series, out);
+            }
+        }
+    }
+}
+
+/// Reused for all series of a request.
+#[derive(Default)]
+struct Scratch {
+    series: Vec<u8>,
+    label: Vec<u8>,
+    text: String,
+}
+
+impl Scratch {
+    /// A label with the value that is in `text`.
+    fn label(&mut self, name: &str) {
+        self.label.clear();
+        write_bytes(1, name.as_bytes(), &mut self.label);
+        write_bytes(2, self.text.as_bytes(), &mut self.label);
+        write_bytes(1, &self.label, &mut self.series);
+    }
+}
+
+/// After the name, in the order of their names, as the specification demands. A label without a value must not be written.
+fn labels(rollup: &Rollup, collector: &str, scratch: &mut Scratch) {
+    use std::fmt::Write as _;
+    let flow = rollup.flow.as_ref();
+    let known = flow.filter(|flow| flow.known_id().is_none());
+    let ports = flow.and_then(|flow| flow.ports());
+    let number = |name: &str, value: Option<u64>, scratch: &mut Scratch| {
+        if let Some(value) = value {
+            scratch.text.clear();
+            _ = write!(scratch.text, "{value}");
+            scratch.label(name);
+        }
+    };
+    if !collector.is_empty() {
+        scratch.text.clear();
+        scratch.text.push_str(collector);
+        scratch.label("collector");
+    }
+    number("dport", ports.map(|(_, port)| port.into()), scratch);
+    if let Some(flow) = known {
+        scratch.text.clear();
+        _ = write!(scratch.text, "{}", flow.dst());
+        scratch.label("dst");
+    }
+    number("interface", rollup.interface.map(u64::from), scratch);
+    number("interval", Some(rollup.interval.into()), scratch);
+    number("node", rollup.node.map(u64::from), scratch);
+    number("proto", flow.map(|flow| flow.proto().into()), scratch);
+    number("queue", rollup.queue.map(u64::from), scratch);
+    number("sport", ports.map(|(port, _)| port.into()), scratch);
+    if let Some(flow) = flow {
+        scratch.text.clear();
+        _ = match known {
+            Some(flow) => write!(scratch.text, "{}", flow.src()),
+            None => write!(scratch.text, "{flow}"),
+        };
+        scratch.label("src");
+    }
+}
+
+/// `message Sample { double value = 1; int64 timestamp = 2; }`, a field of the series.
+fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
+    tag(2, 2, out);
+    // At most 9 + 11 bytes: its length is one byte, written afterwards.
+    let at = out.len();
+    out.push(0);
+    tag(1, FIXED_64, out);
+    out.extend((value as f64).to_le_bytes());
+    tag(2, VARINT, out);
+    varint(ts / 1_000_000, out);
+    out[at] = (out.len() - at - 1) as u8;
+}
+
+/// What makes a series.
+fn key(rollup: &Rollup) -> impl Ord + use<> {
+    let flow =
+        rollup.flow.as_ref().map(|flow| (*flow.src_octets(), *flow.dst_octets(), flow.ports(), flow.proto()));
+    (rollup.metric as u8, rollup.interval, rollup.node, rollup.interface, rollup.queue, flow)
+}
+
+fn request(body: &[u8], rows: Vec<usize>) -> Request {
+    let headers = [
+        ("content-type", "application/x-protobuf"),
+        ("content-encoding", "snappy"),
+        ("x-prometheus-remote-write-version", "0.1.0"),
+    ];
+    // Longer than 4 GiB is impossible; then the server would refuse the empty body.
+    let body = snap::raw::Encoder::new().compress_vec(body).unwrap_or_default();
+    let headers = headers.map(|(name, value)| (name, value.to_owned())).into();
+    Request { method: "POST", target: "/api/v1/write".to_owned(), headers, body, rows }
+}
+
+impl HttpSink for RemoteWrite {
+    fn request(&self, batch: &Batch<'_>) -> Option<Request> {
+        let rollups = self.rollups(batch);
+        if rollups.is_empty() {
+            return None;
+        }
+        let mut rows: Vec<usize> = rollups.iter().map(|(index, _)| *index).collect();
+        rows.sort_unstable();
+        let (mut body, mut scratch) = (Vec::with_capacity(512 * rollups.len()), Scratch::default());
+        for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
+            self.write_series(series, batch.collector, &mut scratch, &mut body);
+        }
+        Some(request(&body, rows))
+    }
+
+    fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
+        let words = words(response.body);
+        let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+        if !matches!(response.status, 400 | 409 | 422 | 500)
+            || !says(&[&TOO_OLD[..], &ORDER, &DUPLICATE].concat())
+        {
+            return Outcome::of_status(response.status, words, response.retry_after);
+        }
+        // Some versions say so by 500; it will not change.
+        let refused = Outcome::Refused { words: words.clone() };
+        let rollups = self.rollups(batch);
+        let times = rollups.iter().map(|(_, rollup)| rollup.ts);
+        let span = times.clone().max().unwrap_or(0) - times.min().unwrap_or(0);
+        if span > TOGETHER || says(&DUPLICATE) {
+            return refused;
+        }
+        if says(&TOO_OLD) {
+            let rejected = request.rows.iter().map(|row| (*row, words.clone())).collect();
+            return Outcome::Settled { rejected, again: Vec::new(), retry_after: None };
+        }
+        let (mut rejected, mut again) = (Vec::new(), Vec::new());
+        for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
+            let Some(((newest, _), older)) = series.split_last() else { continue };
+            let words = |row| (row, format!("{words}: sent before, or older than another one of its series"));
+            rejected.extend(older.iter().map(|(row, _)| words(*row)));
+            again.push(*newest);
+        }
+        match rejected.is_empty() {
+            true => refused,
+            false => Outcome::Settled { rejected, again, retry_after: None },
+        }
+    }
+
+    /// A request without series.
+    fn probe(&self, _: &[Stream]) -> Request {
+        request(&[], Vec::new())
+    }
+
+    fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
+        match response.status {
+            200..=299 => Ok(()),
+            401 | 403 => Err(format!(
+                "the server refuses the credentials ({}); correct user, password or token",
+                said(response)
+            )),
+            404 => Err(format!(
+                "the server takes no remote write ({}); start Prometheus with --web.enable-remote-write-receiver, or correct the url",
+                said(response)
+            )),
+            _ => Err(format!("the server does not take samples: {}", said(response))),
+        }
+    }
+}
+
+/// What servers say of samples that are older than all that they take: Prometheus, Mimir.
+const TOO_OLD: [&str; 3] = ["out of bounds", "too old sample", "sample-timestamp-too-old"];
+
+/// What they say of samples that are older than others of their series.
+const ORDER: [&str; 2] = ["out of order sample", "sample-out-of-order"];
+
+/// What they say of samples with the time of another one.
+const DUPLICATE: [&str; 2] = ["duplicate sample for timestamp", "sample-duplicate-timestamp"];

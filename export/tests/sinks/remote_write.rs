@@ -1,0 +1,197 @@
+//! Remote write: the message as text, and what servers answer.
+
+use export::Outcome;
+use export::record::Record;
+use export::sink::remote_write::{Options, RemoteWrite};
+use export::sink::{HttpSink as _, Request};
+
+use crate::support::*;
+
+/// A reader of protobuf that knows field numbers, varints, doubles and bytes.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn varint(&mut self) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (byte, rest) = self.0.split_first().unwrap();
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+
+    fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(len);
+        self.0 = rest;
+        bytes
+    }
+
+    /// The next field: its tag, and its content.
+    fn field(&mut self) -> Option<(u64, &'a [u8])> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let tag = self.varint();
+        let before = self.0;
+        let content = match tag & 7 {
+            0 => {
+                self.varint();
+                &before[..before.len() - self.0.len()]
+            }
+            1 => self.bytes(8),
+            2 => {
+                let len = self.varint() as usize;
+                self.bytes(len)
+            }
+            other => panic!("wire type {other}"),
+        };
+        Some((tag, content))
+    }
+}
+
+/// `name{label="value",…} value@ms …`, a line per series.
+fn series(request: &Request) -> String {
+    let body = snap::raw::Decoder::new().decompress_vec(&request.body).unwrap();
+    let (mut reader, mut lines) = (Reader(&body), String::new());
+    while let Some((tag, series)) = reader.field() {
+        assert_eq!(tag, 1 << 3 | 2);
+        let (mut reader, mut labels, mut samples) = (Reader(series), Vec::new(), String::new());
+        while let Some((tag, content)) = reader.field() {
+            let mut part = Reader(content);
+            let (first, second) = (part.field().unwrap(), part.field().unwrap());
+            assert_eq!(part.field(), None);
+            if tag == 1 << 3 | 2 {
+                assert_eq!((first.0, second.0), (1 << 3 | 2, 2 << 3 | 2));
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                labels.push((text(first.1), text(second.1)));
+            } else {
+                assert_eq!((tag, first.0, second.0), (2 << 3 | 2, 1 << 3 | 1, 2 << 3));
+                let value = f64::from_le_bytes(first.1.try_into().unwrap());
+                samples.push_str(&format!(" {value}@{}", Reader(second.1).varint()));
+            }
+        }
+        assert!(labels.is_sorted(), "{labels:?}");
+        let (_, name) = labels.remove(0);
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        lines.push_str(&format!("{name}{{{}}}{samples}\n", labels.join(",")));
+    }
+    lines
+}
+
+fn sent(flows: bool, records: &[Record]) -> Option<Request> {
+    let sink = RemoteWrite::new(&Options { flows, ..Options::default() }).unwrap();
+    batch("leaf \"1\"", records, |batch| sink.request(batch))
+}
+
+#[test]
+fn rollups_are_samples_in_the_order_of_time() {
+    let request = sent(false, &[rollup(1), rollup(0), flow_rollup()]).unwrap();
+    assert_eq!((request.method, request.target.as_str()), ("POST", "/api/v1/write"));
+    assert_eq!(
+        request.headers,
+        [
+            ("content-type", "application/x-protobuf"),
+            ("content-encoding", "snappy"),
+            ("x-prometheus-remote-write-version", "0.1.0")
+        ]
+        .map(|(name, value)| (name, value.to_owned()))
+    );
+    assert_eq!(request.rows, [0, 1]);
+    assert_eq!(
+        series(&request),
+        r#"hopwise_hop_latency_min{collector="leaf \"1\"",interface="2",interval="1",node="7",queue="0"} 10@1795654800000 10@1795654801000
+hopwise_hop_latency_max{collector="leaf \"1\"",interface="2",interval="1",node="7",queue="0"} 50@1795654800000 50@1795654801000
+hopwise_hop_latency_sum{collector="leaf \"1\"",interface="2",interval="1",node="7",queue="0"} 90@1795654800000 90@1795654801000
+hopwise_hop_latency_count{collector="leaf \"1\"",interface="2",interval="1",node="7",queue="0"} 3@1795654800000 3@1795654801000
+hopwise_hop_latency_p50{collector="leaf \"1\"",interface="2",interval="1",node="7",queue="0"} 30@1795654800000 30@1795654801000
+"#
+    );
+}
+
+#[test]
+fn rollups_of_flows_are_samples_only_if_chosen() {
+    assert_eq!(sent(false, &[flow_rollup()]), None);
+    assert_eq!(sent(true, &[change(1)]), None);
+    let lines = series(&sent(true, &[flow_rollup()]).unwrap());
+    assert_eq!(
+        lines.lines().next().unwrap(),
+        r#"hopwise_flow_latency_min{collector="leaf \"1\"",dport="80",dst="10.0.0.2",interval="60",proto="6",sport="1234",src="10.0.0.1"} 10@1795654800000"#
+    );
+    assert_eq!(lines.lines().count(), 5);
+    let Record::Rollup(mut one) = flow_rollup() else { panic!() };
+    (one.flow, one.p50) = (Some(wire::FlowKey::of_id(1)), None);
+    assert_eq!(
+        series(&sent(true, &[Record::Rollup(one)]).unwrap()).lines().last().unwrap(),
+        r#"hopwise_flow_latency_count{collector="leaf \"1\"",interval="60",proto="0",src="flow-id:0x00000001"} 3@1795654800000"#
+    );
+}
+
+#[test]
+fn options_are_checked() {
+    let refused =
+        |prefix: &str| RemoteWrite::new(&Options { prefix: prefix.to_owned(), flows: false }).unwrap_err();
+    for prefix in ["", "1a", "a-b", "é"] {
+        assert_eq!(
+            refused(prefix),
+            format!(
+                "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `_` and `:` for it, no digit first"
+            )
+        );
+    }
+}
+
+fn outcome(status: u16, body: &str, records: &[Record]) -> Outcome {
+    let sink = RemoteWrite::new(&Options::default()).unwrap();
+    batch("c", records, |batch| sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body)))
+}
+
+#[test]
+fn samples_that_are_too_old_are_not_sent_for_ever() {
+    let near = [rollup(0), flow_rollup(), rollup(60)];
+    let far = [rollup(0), rollup(61)];
+    let refused = |words: &str| Outcome::Refused { words: words.to_owned() };
+    for (status, words) in
+        [(400, "out of bounds"), (500, "too old sample"), (400, "x (err-mimir-sample-timestamp-too-old) y")]
+    {
+        let rejected = vec![(0, words.to_owned()), (2, words.to_owned())];
+        let settled = Outcome::Settled { rejected, again: Vec::new(), retry_after: None };
+        assert_eq!(outcome(status, words, &near), settled);
+        // Not all of them need to be too old.
+        assert_eq!(outcome(status, words, &far), refused(words));
+    }
+    // Of two samples of a series, one may be right.
+    let words = "out of order sample";
+    let older = (0, format!("{words}: sent before, or older than another one of its series"));
+    let settled = Outcome::Settled { rejected: vec![older], again: vec![2], retry_after: None };
+    assert_eq!(outcome(400, words, &near), settled);
+    assert_eq!(outcome(400, words, &far), refused(words));
+    assert_eq!(outcome(400, words, &near[2..]), refused(words));
+    for (status, words) in [(500, "duplicate sample for timestamp"), (409, "conflict"), (400, "?")] {
+        assert_eq!(outcome(status, words, &near), refused(words));
+    }
+    assert_eq!(outcome(204, "", &near), Outcome::DONE);
+    let failed = |words: &str| Outcome::Failed { words: words.to_owned(), retry_after: None };
+    assert_eq!(outcome(500, "no disk", &near), failed("no disk"));
+    assert_eq!(outcome(404, "disabled", &near), failed("disabled"));
+}
+
+#[test]
+fn the_probe_says_what_to_do() {
+    let sink = RemoteWrite::new(&Options::default()).unwrap();
+    assert_eq!(series(&sink.probe(&[])), "");
+    let said = |status, body: &str| sink.probed(&[], &answer(status, body)).err().unwrap_or_default();
+    assert_eq!(said(204, ""), "");
+    assert_eq!(
+        said(404, "off"),
+        "the server takes no remote write (HTTP 404: off); start Prometheus with --web.enable-remote-write-receiver, or correct the url"
+    );
+    assert_eq!(
+        said(401, ""),
+        "the server refuses the credentials (HTTP 401); correct user, password or token"
+    );
+    assert_eq!(said(400, "x"), "the server does not take samples: HTTP 400: x");
+}
