@@ -72,7 +72,7 @@ fn write_flow(flow: &FlowKey, out: &mut String) {
 }
 
 /// A text in quotes.
-fn write_text(text: &str, out: &mut String) {
+pub(crate) fn write_text(text: &str, out: &mut String) {
     out.push('"');
     for char in text.chars() {
         match char {

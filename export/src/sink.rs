@@ -1,11 +1,14 @@
 //! What sinks send, and how they understand the answers. A sink turns records into the body of a request and the answer into an
 //! [`Outcome`]; who sends it is elsewhere.
 
+pub mod alertmanager;
 pub mod clickhouse;
 pub mod influxdb;
 pub mod opensearch;
 pub mod remote_write;
+pub mod syslog;
 mod text;
+pub mod webhook;
 
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics")]
 
+mod alertmanager;
 mod influxdb;
 mod opensearch;
 mod remote_write;
@@ -10,3 +11,4 @@ mod server;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]
 mod support;
+mod syslog;

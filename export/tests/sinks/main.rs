@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics")]
 
+mod alertmanager;
 mod influxdb;
 mod opensearch;
 mod remote_write;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]
 mod support;
+mod syslog;
+mod webhook;

@@ -1,0 +1,159 @@
+//! Rules that became true or false, as alerts of Prometheus' Alertmanager (API version 2).
+//!
+//! <https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml>
+//!
+//! The labels of an alert are its identity: `alertname` is the rule, further ones say what it is about (`src`, `dst`, `sport`,
+//! `dport`, `proto`, `node`, `interface`, `queue`), and [`Options::labels`] adds some. The collector is an annotation, so that two
+//! collectors that observe the same thing raise one alert, and a repeat changes nothing.
+//!
+//! Alertmanager resolves an alert that nobody repeats. So `rule_on` is sent with an end ([`Options::lasts`]) and `rule_off` with the
+//! real one. Alertmanager keeps alerts in memory: after its restart those that began before are missing.
+
+use std::fmt::Write as _;
+
+use super::text::rfc3339;
+use super::{Batch, HttpSink, Request, Response, said};
+use crate::backoff::Nanos;
+use crate::json::write_text;
+use crate::record::{EventRecord, Record, Stream};
+use collector::event::Kind;
+
+/// How alerts are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Labels of every alert, such as `severity`.
+    pub labels: Vec<(String, String)>,
+    /// How long an alert lasts at most, ns, if nobody resolves it.
+    pub lasts: Nanos,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { labels: Vec::new(), lasts: 86_400_000_000_000 }
+    }
+}
+
+/// Labels that the sink writes.
+const OURS: [&str; 9] = ["alertname", "src", "dst", "sport", "dport", "proto", "node", "interface", "queue"];
+
+/// The sink.
+#[derive(Debug)]
+pub struct Alertmanager {
+    /// As JSON, each with a comma before it.
+    labels: String,
+    lasts: Nanos,
+}
+
+impl Alertmanager {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let mut labels = String::new();
+        let mut names: Vec<&str> = OURS.into();
+        for (name, value) in &options.labels {
+            let is_allowed = |char: char| char.is_ascii_alphanumeric() || char == '_';
+            if name.is_empty()
+                || name.starts_with(|char: char| char.is_ascii_digit())
+                || !name.chars().all(is_allowed)
+            {
+                return Err(format!(
+                    "{name:?} is no name of a label; use letters, digits and `_`, no digit first"
+                ));
+            }
+            if names.contains(&name.as_str()) {
+                return Err(format!("the label `{name}` exists already; choose another name"));
+            }
+            if value.is_empty() {
+                return Err(format!("the label `{name}` has no value; write one, or leave it out"));
+            }
+            names.push(name);
+            labels.push(',');
+            write_text(name, &mut labels);
+            labels.push(':');
+            write_text(value, &mut labels);
+        }
+        if options.lasts == 0 {
+            return Err("`lasts` is 0; let an alert last for some time, such as 24h".to_owned());
+        }
+        Ok(Self { labels, lasts: options.lasts })
+    }
+
+    fn write(&self, one: &EventRecord, collector: &str, out: &mut String) {
+        let event = &one.event;
+        out.push_str("{\"labels\":{\"alertname\":");
+        match one.rule.as_deref().filter(|rule| !rule.is_empty()) {
+            Some(rule) => write_text(rule, out),
+            None => _ = write!(out, "\"rule {}\"", event.rule.unwrap_or_default()),
+        }
+        if let Some(flow) = &event.flow {
+            _ = match flow.known_id() {
+                Some(_) => write!(out, ",\"src\":\"{flow}\""),
+                None => write!(out, ",\"src\":\"{}\",\"dst\":\"{}\"", flow.src(), flow.dst()),
+            };
+            if let Some((src, dst)) = flow.ports() {
+                _ = write!(out, ",\"sport\":\"{src}\",\"dport\":\"{dst}\"");
+            }
+            _ = write!(out, ",\"proto\":\"{}\"", flow.proto());
+        }
+        let place =
+            [("node", event.node), ("interface", event.interface), ("queue", event.queue.map(u32::from))];
+        for (name, value) in place {
+            if let Some(value) = value {
+                _ = write!(out, ",\"{name}\":\"{value}\"");
+            }
+        }
+        out.push_str(&self.labels);
+        out.push_str("},\"annotations\":{\"collector\":");
+        write_text(collector, out);
+        _ = write!(out, ",\"id\":\"{:016x}\"}}", event.id);
+        if event.kind == Kind::RuleOn {
+            out.push_str(",\"startsAt\":\"");
+            rfc3339(event.ts, out);
+            out.push_str("\",\"endsAt\":\"");
+            rfc3339(event.ts.saturating_add(self.lasts), out);
+        } else {
+            out.push_str(",\"endsAt\":\"");
+            rfc3339(event.ts, out);
+        }
+        out.push_str("\"}");
+    }
+}
+
+impl HttpSink for Alertmanager {
+    fn request(&self, batch: &Batch<'_>) -> Option<Request> {
+        let (mut body, mut rows) = (String::new(), Vec::new());
+        for (index, record) in batch.records.iter().enumerate() {
+            let Record::Event(one) = record else { continue };
+            if matches!(one.event.kind, Kind::RuleOn | Kind::RuleOff) {
+                body.push(if rows.is_empty() { '[' } else { ',' });
+                self.write(one, batch.collector, &mut body);
+                rows.push(index);
+            }
+        }
+        if rows.is_empty() {
+            return None;
+        }
+        body.push(']');
+        let (target, body) = ("/api/v2/alerts".to_owned(), body.into_bytes());
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Some(Request { method: "POST", target, headers, body, rows })
+    }
+
+    fn probe(&self, _: &[Stream]) -> Request {
+        Request { method: "GET", target: "/api/v2/status".to_owned(), ..Request::default() }
+    }
+
+    fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
+        match response.status {
+            200..=299 => Ok(()),
+            401 | 403 => Err(format!(
+                "the server refuses the credentials ({}); correct user, password or token",
+                said(response)
+            )),
+            404 => Err(format!("the server is no Alertmanager ({}); correct the url", said(response))),
+            _ => Err(format!("the server does not take alerts: {}", said(response))),
+        }
+    }
+}

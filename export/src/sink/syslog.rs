@@ -1,0 +1,192 @@
+//! Records as syslog messages (RFC 5424) with structured data, counted in octets (RFC 6587, 3.4.1; RFC 5425 over TLS).
+//!
+//! `185 <132>1 2026-11-26T01:00:00.000000Z leaf1 hopwise - rule_on [hopwise@32473 id="…" rule="…"] rule_on …`: the facility is chosen,
+//! the severity is *warning* for what is wrong, else *informational* (*notice* for what is right again), the message id is the kind
+//! of the event or the stream. Syslog has no answers: what the connection took counts as delivered.
+
+use std::io::Write as _;
+
+use super::Batch;
+use super::text::{address, rfc3339};
+use crate::record::{Record, SCHEMA, Value};
+use collector::event::Kind;
+
+/// How records are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Facility, 0 to 23; `local0` is 16.
+    pub facility: u8,
+    /// The name of this host.
+    pub hostname: String,
+    /// The name of the program.
+    pub app_name: String,
+    /// Identifies the structured data: a name, `@`, and the enterprise's number at IANA.
+    pub sd_id: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // 32473 is the number for examples (RFC 5612).
+        let [hostname, app_name, sd_id] = ["-", "hopwise", "hopwise@32473"].map(str::to_owned);
+        Self { facility: 16, hostname, app_name, sd_id }
+    }
+}
+
+/// Writes messages.
+#[derive(Debug)]
+pub struct Syslog {
+    facility: u8,
+    /// Host and program.
+    head: String,
+    sd_id: String,
+}
+
+impl Syslog {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        if options.facility > 23 {
+            return Err(format!(
+                "`facility` is {}; use 0 to 23 (16 to 23 are local0 to local7)",
+                options.facility
+            ));
+        }
+        let printable = |name: &str, value: &str, most: usize| {
+            let is_good =
+                (1..=most).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic());
+            let wrong = || {
+                format!("`{name}` is {value:?}; use 1 to {most} printable ASCII characters without spaces")
+            };
+            if is_good { Ok(()) } else { Err(wrong()) }
+        };
+        printable("hostname", &options.hostname, 255)?;
+        printable("app_name", &options.app_name, 48)?;
+        printable("sd_id", &options.sd_id, 32)?;
+        let is_number = |digits: &str| {
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        };
+        let is_id =
+            options.sd_id.split_once('@').is_some_and(|(name, number)| !name.is_empty() && is_number(number));
+        if !is_id || options.sd_id.contains(['=', ']', '"']) {
+            return Err(format!(
+                "`sd_id` is {:?}; write a name, `@` and the number of your enterprise, such as hopwise@32473",
+                options.sd_id
+            ));
+        }
+        let head = format!(" {} {} - ", options.hostname, options.app_name);
+        Ok(Self { facility: options.facility, head, sd_id: options.sd_id.clone() })
+    }
+
+    /// Appends the messages of a batch, each with its length before it.
+    pub fn write(&self, batch: &Batch<'_>, out: &mut Vec<u8>) {
+        let (mut message, mut time) = (Vec::new(), String::new());
+        for record in batch.records {
+            message.clear();
+            self.write_message(record, batch.collector, &mut message, &mut time);
+            _ = write!(out, "{} ", message.len());
+            out.extend_from_slice(&message);
+        }
+    }
+
+    fn write_message(&self, record: &Record, collector: &str, out: &mut Vec<u8>, time: &mut String) {
+        let (severity, id) = severity(record);
+        time.clear();
+        rfc3339(record.ts(), time);
+        // At most six digits after the second.
+        let time = time.get(..26).unwrap_or_default();
+        _ = write!(
+            out,
+            "<{}>1 {time}Z{}{id} [{}",
+            u32::from(self.facility) * 8 + severity,
+            self.head,
+            self.sd_id
+        );
+        _ = write!(out, " id=\"{:016x}\" ts=\"{}\"", record.id(), record.ts());
+        write_param("collector", Value::Text(collector), out);
+        write_param("schema", Value::Number(SCHEMA), out);
+        record.visit(|field, value| write_param(field.name, value, out));
+        _ = write!(out, "] {id}");
+        if let Record::Event(one) = record
+            && let Some(rule) = one.rule.as_deref()
+        {
+            out.push(b' ');
+            out.extend(rule.bytes().map(|byte| if byte < 0x20 || byte == 0x7f { b' ' } else { byte }));
+        }
+        if let Some(flow) = record.flow() {
+            _ = write!(out, " {flow}");
+        }
+        if let Some(node) = record.node() {
+            _ = write!(out, " node {node}");
+        }
+    }
+}
+
+/// RFC 5424, table 2, and the message id.
+fn severity(record: &Record) -> (u32, &'static str) {
+    const WARNING: u32 = 4;
+    const NOTICE: u32 = 5;
+    const INFORMATIONAL: u32 = 6;
+    match record {
+        Record::Event(one) => {
+            let severity = match one.event.kind {
+                Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss => WARNING,
+                Kind::RuleOff => NOTICE,
+                _ => INFORMATIONAL,
+            };
+            (severity, one.event.kind.name())
+        }
+        Record::Drop(_) | Record::Loss(_) => (WARNING, record.stream().name()),
+        Record::Rollup(_) | Record::Flow(_) => (INFORMATIONAL, record.stream().name()),
+    }
+}
+
+/// A parameter of the structured data (RFC 5424, 6.3.3): `"`, `\` and `]` are escaped.
+fn write_param(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
+    if matches!(value, Value::Absent | Value::Numbers([])) {
+        return;
+    }
+    _ = write!(out, " {name}=\"");
+    match value {
+        Value::Absent => {}
+        Value::Number(number) => _ = write!(out, "{number}"),
+        Value::Address(octets) => _ = write!(out, "{}", address(octets)),
+        // An IPv6 address in it is in brackets.
+        Value::Flow(flow) => _ = write!(Escaped(out), "{flow}"),
+        Value::Text(text) => _ = Escaped(out).write_all(text.as_bytes()),
+        Value::Numbers(numbers) => {
+            for (index, number) in numbers.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                match number {
+                    &u32::MAX => out.push(b'-'),
+                    number => _ = write!(out, "{number}"),
+                }
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+/// Writes the value of a parameter.
+struct Escaped<'a>(&'a mut Vec<u8>);
+
+impl std::io::Write for Escaped<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        for byte in bytes {
+            match byte {
+                b'"' | b'\\' | b']' => self.0.extend([b'\\', *byte]),
+                // A receiver may end a message there.
+                0..0x20 | 0x7f => self.0.push(b' '),
+                byte => self.0.push(*byte),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Records as JSON to any address: an array, or an object per line. The objects are those of `--json`.
+//!
+//! A repeat has the same ids; the receiver has to recognise them.
+
+use super::{Batch, HttpSink, Request, Response, said};
+use crate::json;
+use crate::record::Stream;
+
+/// How records are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Path and query.
+    pub target: String,
+    /// The form of the body.
+    pub format: Format,
+}
+
+/// The form of a body.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Format {
+    /// A JSON array: `application/json`.
+    #[default]
+    Array,
+    /// An object per line: `application/x-ndjson`.
+    Lines,
+}
+
+/// The sink.
+#[derive(Debug)]
+pub struct Webhook {
+    target: String,
+    format: Format,
+}
+
+impl Webhook {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let target = &options.target;
+        let is_target =
+            target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        match is_target {
+            true => Ok(Self { target: target.clone(), format: options.format }),
+            false => Err(format!(
+                "{target:?} is no path of a url; let it begin with `/`, and write %20 for a space and so on"
+            )),
+        }
+    }
+}
+
+impl HttpSink for Webhook {
+    fn request(&self, batch: &Batch<'_>) -> Option<Request> {
+        if batch.records.is_empty() {
+            return None;
+        }
+        let is_array = self.format == Format::Array;
+        let mut body = String::with_capacity(512 * batch.records.len());
+        for (index, record) in batch.records.iter().enumerate() {
+            if is_array {
+                body.push(if index == 0 { '[' } else { ',' });
+            }
+            json::write(record, batch.collector, &mut body);
+            if !is_array {
+                body.push('\n');
+            }
+        }
+        if is_array {
+            body.push(']');
+        }
+        let kind = if is_array { "application/json" } else { "application/x-ndjson" };
+        Some(Request {
+            method: "POST",
+            target: self.target.clone(),
+            headers: vec![("content-type", kind.to_owned())],
+            body: body.into_bytes(),
+            rows: (0..batch.records.len()).collect(),
+        })
+    }
+
+    /// Whoever takes POST often refuses GET.
+    fn probe(&self, _: &[Stream]) -> Request {
+        Request { method: "GET", target: self.target.clone(), ..Request::default() }
+    }
+
+    fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
+        match response.status {
+            200..=299 | 400 | 405 | 406 | 411 | 415 | 422 => Ok(()),
+            300..=399 => Err(format!("the server redirects ({}); write the final url", said(response))),
+            401 | 403 => Err(format!(
+                "the server refuses the credentials ({}); correct user, password or token",
+                said(response)
+            )),
+            404 | 410 => Err(format!("the server has nothing there ({}); correct the url", said(response))),
+            _ => Err(format!("the server does not take records: {}", said(response))),
+        }
+    }
+}
