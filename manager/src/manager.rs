@@ -338,6 +338,11 @@ impl Manager {
         self.reconciler.statuses()
     }
 
+    /// The devices without their rules and the entries of others.
+    pub fn device_states(&self) -> impl Iterator<Item = DeviceStatus> {
+        self.reconciler.states()
+    }
+
     /// The devices with their states.
     pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
         self.reconciler.phases()

@@ -361,7 +361,7 @@ impl Core {
                     self.reporters.remove(&node.to_string());
                 }
             }
-            Message::Matched(node, packets) => self.add_matched(node, &packets),
+            Message::Matched(node, packets) => self.add_matched(node, &packets, now),
             Message::Facts(node, facts) => self.add_facts(node, *facts, now),
         }
     }

@@ -75,6 +75,9 @@ impl Journal {
                  CREATE TABLE IF NOT EXISTS history (
                      id INTEGER PRIMARY KEY, time INTEGER NOT NULL, by TEXT NOT NULL, action TEXT NOT NULL,
                      subject TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+                 CREATE INDEX IF NOT EXISTS history_of ON history (subject, action);
+                 CREATE TABLE IF NOT EXISTS repeats (
+                     id INTEGER PRIMARY KEY, times INTEGER NOT NULL, first INTEGER NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
             Ok(Self { database, revision: 0 })
@@ -193,20 +196,34 @@ impl Journal {
         forget(&self.database, name)
     }
 
-    /// Adds an entry to the history, which keeps the last [`MAX_HISTORY`].
+    /// Adds an entry to the history, which keeps the last [`MAX_HISTORY`] of the manager and as many of others. What the manager writes
+    /// about the same subject more than [`SEPARATE`] times in an [`HOUR`] replaces the last one and is counted: a device that comes
+    /// and goes, or rules that become true all the time, do not displace the rest.
     ///
     /// # Errors
     /// It cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
         let Entry { time, by, action, subject, text } = entry;
         let time = i64::try_from(*time).unwrap_or(i64::MAX);
-        self.database.execute(
+        let database = self.database.transaction()?;
+        let repeated = if by == MANAGER { repeated(&database, entry, time)? } else { None };
+        database.execute(
             "INSERT INTO history (time, by, action, subject, text) VALUES (?1, ?2, ?3, ?4, ?5)",
             params![time, by, action, subject, text],
         )?;
-        let last = self.database.last_insert_rowid();
-        self.database.execute("DELETE FROM history WHERE id <= ?1", [last - MAX_HISTORY])?;
-        Ok(())
+        let id = database.last_insert_rowid();
+        if let Some((times, first)) = repeated {
+            database.execute("INSERT INTO repeats VALUES (?1, ?2, ?3)", [id, times, first])?;
+        }
+        if id % PRUNE == 0 {
+            database.execute(
+                "DELETE FROM history WHERE id IN (
+                     SELECT id FROM history WHERE (by = ?1) = (?2 = ?1) ORDER BY id DESC LIMIT -1 OFFSET ?3)",
+                params![MANAGER, by, MAX_HISTORY],
+            )?;
+            database.execute("DELETE FROM repeats WHERE id NOT IN (SELECT id FROM history)", [])?;
+        }
+        database.commit()
     }
 
     /// The last entries, newest first. `subject`: only of this intent or device.
@@ -215,21 +232,44 @@ impl Journal {
     /// The file cannot be read.
     pub(super) fn history(&self, subject: Option<&str>, limit: usize) -> Result<Vec<Entry>, Error> {
         let mut query = self.database.prepare(
-            "SELECT time, by, action, subject, text FROM history WHERE ?1 IS NULL OR subject = ?1
-             ORDER BY id DESC LIMIT ?2",
+            "SELECT time, by, action, subject, text, times, first FROM history LEFT JOIN repeats USING (id)
+             WHERE ?1 IS NULL OR subject = ?1 ORDER BY id DESC LIMIT ?2",
         )?;
         let rows = query.query_map(params![subject, limit as i64], |row| {
             let time: i64 = row.get(0)?;
-            Ok(Entry {
-                time: u64::try_from(time).unwrap_or(0),
-                by: row.get(1)?,
-                action: row.get(2)?,
-                subject: row.get(3)?,
-                text: row.get(4)?,
-            })
+            let mut text: String = row.get(4)?;
+            if let (Some(times), Some(first)) = (row.get::<_, Option<i64>>(5)?, row.get::<_, Option<i64>>(6)?)
+            {
+                let seconds = time.saturating_sub(first) / 1_000_000_000;
+                text.push_str(&format!(" ({times} times in {seconds} s; the last one is shown)"));
+            }
+            let time = u64::try_from(time).unwrap_or(0);
+            Ok(Entry { time, by: row.get(1)?, action: row.get(2)?, subject: row.get(3)?, text })
         })?;
         rows.collect()
     }
+}
+
+/// If there are enough entries like this one of the manager lately, takes the last one out, and returns how many it and the new one stand for,
+/// and the time of the first.
+fn repeated(database: &Connection, entry: &Entry, now: i64) -> Result<Option<(i64, i64)>, Error> {
+    let mut query = database.prepare_cached(
+        "SELECT id, time, times, first FROM history LEFT JOIN repeats USING (id)
+         WHERE subject = ?1 AND action = ?2 AND by = ?3 AND time > ?4 ORDER BY id DESC LIMIT ?5",
+    )?;
+    let since = now.saturating_sub(HOUR);
+    let like = params![entry.subject, entry.action, MANAGER, since, SEPARATE as i64];
+    let rows = query.query_map(like, |row| {
+        let (times, first): (Option<i64>, Option<i64>) = (row.get(2)?, row.get(3)?);
+        Ok((row.get::<_, i64>(0)?, times.unwrap_or(1), first.unwrap_or(row.get(1)?)))
+    })?;
+    let rows: Vec<(i64, i64, i64)> = rows.collect::<Result<_, _>>()?;
+    let Some((id, times, first)) = rows.first().copied().filter(|_| rows.len() == SEPARATE) else {
+        return Ok(None);
+    };
+    database.execute("DELETE FROM history WHERE id = ?1", [id])?;
+    database.execute("DELETE FROM repeats WHERE id = ?1", [id])?;
+    Ok(Some((times.saturating_add(1), first)))
 }
 
 fn keep(database: &Connection, name: &str, kept: &Kept) -> Result<(), Error> {
@@ -246,8 +286,16 @@ fn forget(database: &Connection, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Entries of the history that are kept.
-const MAX_HISTORY: i64 = 10_000;
+/// Who writes entries that nobody asked for.
+const MANAGER: &str = "manager";
+/// Entries of the history that are kept: of the manager, and of all others.
+const MAX_HISTORY: i64 = 5_000;
+/// Entries after which the history is cut again.
+const PRUNE: i64 = 64;
+/// Entries of the manager about the same that stay apart.
+const SEPARATE: usize = 4;
+/// In this time, ns.
+const HOUR: i64 = 3_600_000_000_000;
 /// Characters of a subject.
 const MAX_SUBJECT: usize = 300;
 /// Characters of a text: a plan has several lines.
@@ -309,7 +357,35 @@ mod tests {
     fn the_history_is_bounded() {
         let mut journal = Journal::open(None).unwrap();
         journal.database.execute_batch("PRAGMA synchronous = OFF").unwrap();
-        (0..MAX_HISTORY as u64 + 10).for_each(|time| journal.note(&entry(time, "a")).unwrap());
-        assert_eq!(journal.history(None, usize::MAX >> 1).unwrap().len(), MAX_HISTORY as usize);
+        (0..MAX_HISTORY as u64 + 3 * PRUNE as u64).for_each(|time| journal.note(&entry(time, "a")).unwrap());
+        let len = journal.history(None, usize::MAX >> 1).unwrap().len() as i64;
+        assert!((MAX_HISTORY..MAX_HISTORY + PRUNE).contains(&len), "{len}");
+    }
+
+    #[test]
+    fn what_happens_again_and_again_displaces_nothing() {
+        const S: u64 = 1_000_000_000;
+        let mut journal = Journal::open(None).unwrap();
+        journal.note(&entry(1, "a")).unwrap();
+        let mut note = |second: u64, action: &str, subject: &str| {
+            let text = format!("since {second}");
+            journal.note(&Entry::new(second * S, [MANAGER, action, subject, &text])).unwrap();
+        };
+        for second in 1..=1_000 {
+            note(2 * second, "unreachable", "leaf1");
+            note(2 * second + 1, "in_sync", "leaf1");
+        }
+        note(2_002, "unreachable", "leaf2");
+        let all = journal.history(None, 100).unwrap();
+        let texts = |action: &str, subject: &str| -> Vec<&str> {
+            let of =
+                all.iter().filter(|one| (one.action.as_str(), one.subject.as_str()) == (action, subject));
+            of.map(|one| one.text.as_str()).collect()
+        };
+        let merged = "since 2000 (997 times in 1992 s; the last one is shown)";
+        assert_eq!(texts("unreachable", "leaf1"), [merged, "since 6", "since 4", "since 2"]);
+        assert_eq!((texts("in_sync", "leaf1").len(), texts("unreachable", "leaf2").len()), (4, 1));
+        // What a person did is still there.
+        assert_eq!((all.len(), all.last()), (10, Some(&entry(1, "a"))));
     }
 }

@@ -182,17 +182,26 @@ impl Reconciler {
 
     /// The devices, for people.
     pub fn statuses(&self) -> Vec<DeviceStatus> {
-        let status = |(node, device): (&NodeId, &Device)| DeviceStatus {
+        let with_rules = |(device, status): (&Device, DeviceStatus)| DeviceStatus {
+            rules: device.actual.clone(),
+            foreign: device.foreign.clone(),
+            ..status
+        };
+        self.devices.values().zip(self.states()).map(with_rules).collect()
+    }
+
+    /// The devices without their rules and the entries of others, which may be many.
+    pub fn states(&self) -> impl Iterator<Item = DeviceStatus> {
+        self.devices.iter().map(|(node, device)| DeviceStatus {
             node: *node,
             name: device.target.name.clone(),
             phase: device.phase.clone(),
-            rules: device.actual.clone(),
+            rules: None,
             difference: (device.missing.len(), device.extra.len()),
             waits: device.waits.clone(),
-            foreign: device.foreign.clone(),
+            foreign: Vec::new(),
             ready: device.facts.ready,
-        };
-        self.devices.iter().map(status).collect()
+        })
     }
 
     /// The rules of a device as last read under this lease.

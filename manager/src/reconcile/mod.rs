@@ -187,7 +187,7 @@ pub struct DeviceStatus {
     pub name: String,
     /// Its state.
     pub phase: Phase,
-    /// Its rules as last read; `None`: never read under this lease.
+    /// Its rules as last read; `None`: never read under this lease, or left out.
     pub rules: Option<Rules>,
     /// Rules that it lacks, and rules that it has too many.
     pub difference: (usize, usize),

@@ -48,7 +48,7 @@ impl Core {
             let note = self.manager.inventory().device(status.node).and_then(drivers::note);
             DeviceState::new(status, silence, note)
         };
-        self.manager.devices().into_iter().map(state).collect()
+        self.manager.device_states().map(state).collect()
     }
 
     /// The state of the domain.

@@ -1,7 +1,7 @@
 //! Packets that matched at devices, by intent: what reports are compared with.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -20,6 +20,8 @@ pub(super) struct Matching {
     told: BTreeMap<NodeId, HashMap<FlowKey, u64>>,
     /// The intents that an entry serves.
     served: HashMap<FlowKey, Arc<[String]>>,
+    /// Devices of which there were too many, as the history says.
+    cut: BTreeSet<NodeId>,
     /// By intent and device: packets since they were first told.
     packets: BTreeMap<String, BTreeMap<NodeId, u64>>,
 }
@@ -57,10 +59,20 @@ impl Matching {
 
 impl Core {
     /// Takes over how many of the packets that match were measured at a device.
-    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowKey, u64)]) {
+    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowKey, u64)], now: u64) {
         if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
+            if self.matching.cut.insert(node) {
+                let (device, entries) = (self.manager.inventory().name(node), packets.len());
+                let text = format!(
+                    "packets that match are not compared with reports, so that silence of an intent is not found: {} intents (at most {MAX_INTENTS}), {entries} entries of {device} (at most {MAX_ENTRIES}); use fewer intents with wider prefixes",
+                    self.intents.len()
+                );
+                tracing::warn!(device, entries, "packets that match are not compared with reports");
+                self.note(now, "manager", "not_compared", &device, &text);
+            }
             return;
         }
+        self.matching.cut.remove(&node);
         let compiler = self.manager.compiler();
         let served = |key: &FlowKey| compiler.served(key).into_iter().map(str::to_owned).collect();
         self.matching.add(node, packets, served);
