@@ -10,6 +10,7 @@ mod harness;
 mod join;
 mod kernel;
 mod live;
+mod manager;
 mod peers;
 mod rdma_kernel;
 mod rx;
@@ -299,6 +300,26 @@ const CASES: &[Case] = &[
         name: "store-query-20m",
         about: "the same out of 20 M (filling takes a minute)",
         run: store::query_20m,
+    },
+    Case {
+        name: "manager-plan",
+        about: "1,000 switches of 64 ports and 10,000 intents compiled and planned from nothing",
+        run: manager::plan_all,
+    },
+    Case {
+        name: "manager-one-more",
+        about: "one more intent, of two hosts: compiled and planned",
+        run: manager::plan_one,
+    },
+    Case {
+        name: "manager-one-more-everywhere",
+        about: "the same, at all 640 switches with hosts",
+        run: manager::plan_one,
+    },
+    Case {
+        name: "manager-apply-200",
+        about: "200 devices filled, which answer after 10 ms each way of simulated time",
+        run: manager::apply,
     },
     Case {
         name: "live-change-0",

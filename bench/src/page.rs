@@ -120,6 +120,7 @@ fn section(name: &str) -> &'static str {
         ("dta", "Direct Telemetry Access"),
         ("rdma", "Direct Telemetry Access"),
         ("store", "The store"),
+        ("manager", "The manager"),
         ("live", "The whole program"),
     ];
     SECTIONS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("Others", |(_, title)| title)

@@ -84,6 +84,11 @@ const BARS: &[(&str, Bar)] = &[
     ("rdma-append", share("of_baseline", "a plain loop", 0.6)),
     ("dta-follow", share("of_copy", "a copy", 0.5)),
     ("store-insert", Bar::Most(1000.0)),
+    // A second, and 20 ms.
+    ("manager-plan", Bar::Most(1e9)),
+    ("manager-one-more", Bar::Most(2e7)),
+    ("manager-one-more-everywhere", Bar::Most(2e7)),
+    ("manager-apply-200", Bar::Of { condition: "simulated_ms", what: "ms of simulated time", most: 2000.0 }),
     // All threads: a report and its records.
     (
         "live-change-100",
