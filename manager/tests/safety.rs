@@ -42,6 +42,33 @@ fn no_int_leaves_while_others_execute_the_changes_of_some_switches() {
     all_safe(Faults::SLOW);
 }
 
+/// Two managers with a lease: the one on standby takes over from one that has failed, or that is only cut off and still acts.
+#[test]
+fn no_int_leaves_while_a_manager_on_standby_takes_over() {
+    let (mut int, mut failed, mut cut_off) = (0, 0, 0);
+    for seed in 0..runs() {
+        let outcome = Run::new(seed, Order::default(), Faults::STANDBY).finish();
+        let stats = outcome.unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"));
+        int += stats.reported;
+        failed += stats.take_overs.0 - stats.take_overs.1;
+        cut_off += stats.take_overs.1;
+    }
+    eprintln!("took over {failed} times from a failed manager, {cut_off} times from one that still acted");
+    assert!(int > 50 * runs() && failed > runs() / 2 && cut_off > runs() / 10, "{int} {failed} {cut_off}");
+}
+
+/// A device that leaves the inventory is emptied first, and driven until then.
+#[test]
+fn no_int_leaves_while_devices_leave_the_inventory_and_return() {
+    all_safe(Faults::MEMBERS_AND_ALL);
+    let emptied = (0..runs() / 4).map(|seed| {
+        let outcome = Run::new(seed, Order::default(), Faults::MEMBERS).finish();
+        outcome.unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}")).emptied
+    });
+    let emptied: u64 = emptied.sum();
+    assert!(emptied > runs() / 8, "{emptied} devices were emptied");
+}
+
 #[test]
 fn without_faults_every_report_is_complete() {
     all_safe(Faults::NONE);

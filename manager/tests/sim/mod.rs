@@ -1,8 +1,10 @@
 //! A network with managers in simulated time.
 
+mod members;
 mod net;
 mod packet;
 mod run;
+mod standby;
 
 pub(crate) use run::{Faults, Run, Violation};
 

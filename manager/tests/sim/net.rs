@@ -25,7 +25,9 @@ pub(crate) struct Switch {
     pub(crate) rules: Rules,
     pub(crate) up: bool,
     version: u64,
-    highest: Election,
+    pub(crate) highest: Election,
+    /// When its manager last claimed it, changed its rules, or renewed its lease.
+    pub(crate) renewed: u64,
     /// Somebody else executes what it accepts, later and one by one.
     pub(crate) is_slow: bool,
     /// It adds nothing to a packet that would then exceed the MTU of its link; others drop what is too long.
@@ -111,9 +113,19 @@ impl Net {
         self.versions += 1;
         let version = self.versions;
         let (rules, highest, accepted) = (Rules::new(), Election::default(), Vec::new());
-        let (up, is_slow, heeds_mtu, is_unfenced) = (true, false, false, false);
-        let switch =
-            Switch { restart, rules, up, version, highest, is_slow, heeds_mtu, is_unfenced, accepted };
+        let (up, renewed, is_slow, heeds_mtu, is_unfenced) = (true, 0, false, false, false);
+        let switch = Switch {
+            restart,
+            rules,
+            up,
+            version,
+            highest,
+            renewed,
+            is_slow,
+            heeds_mtu,
+            is_unfenced,
+            accepted,
+        };
         self.switches.insert(node, switch);
     }
 

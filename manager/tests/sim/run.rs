@@ -6,18 +6,20 @@ use std::collections::{BTreeMap, BinaryHeap};
 use detect::Metric;
 use manager::compile::{Compiler, DomainSettings, Refusal};
 use manager::device::{
-    Answer, Capabilities, Change, Command, DeviceEvent, Encoding, L4Checksum, Mode, NodeId, PortId, Request,
-    RequestId, Restart, Rule,
+    Answer, Capabilities, Change, Command, DeviceEvent, Election, Encoding, L4Checksum, Mode, NodeId, PortId,
+    Request, RequestId, Restart, Rule,
 };
 use manager::flows::Flows;
 use manager::intent::Intent;
-use manager::inventory::{Device, DriverOptions, Host, Inventory, Origin, Peer};
+use manager::inventory::{Host, Inventory, Origin, Peer};
 use manager::reconcile::{Notice, Order, Timing};
 use manager::{Manager, ManagerSettings};
 use testkit::rng::Rng;
 
+use super::members::Away;
 use super::net::{End, Net, Step, address};
 use super::packet::{Bytes, Int, Packet};
+use super::standby::OnStandby;
 use super::{LINKS, MS, PACKET, QUEUE};
 
 /// What may fail.
@@ -35,11 +37,27 @@ pub(crate) struct Faults {
     unfenced: bool,
     /// The manager does not know the MTUs.
     no_mtus: bool,
+    /// Nobody starts a manager but one on standby, which knows what the one that acts had told it lately.
+    pub(super) standby: bool,
+    /// Devices leave the inventory and return, in place of changes of cabling.
+    members: bool,
 }
 
 impl Faults {
-    pub(crate) const NONE: Self =
-        Self { messages: false, crashes: false, open: false, slow: false, unfenced: false, no_mtus: false };
+    pub(crate) const NONE: Self = Self {
+        messages: false,
+        crashes: false,
+        open: false,
+        slow: false,
+        unfenced: false,
+        no_mtus: false,
+        standby: false,
+        members: false,
+    };
+    /// Nothing fails, and devices leave the inventory.
+    pub(crate) const MEMBERS: Self = Self { members: true, ..Self::NONE };
+    pub(crate) const MEMBERS_AND_ALL: Self = Self { members: true, ..Self::ALL };
+    pub(crate) const STANDBY: Self = Self { standby: true, ..Self::ALL };
     pub(crate) const ALL: Self = Self { messages: true, crashes: true, ..Self::NONE };
     pub(crate) const OPEN: Self = Self { open: true, ..Self::ALL };
     pub(crate) const SLOW: Self = Self { slow: true, ..Self::ALL };
@@ -74,23 +92,33 @@ pub(crate) struct Stats {
     pub(crate) delivered: u64,
     /// Changes of the encoding of INT.
     pub(crate) encodings: u64,
+    /// Devices that left the inventory and were driven until they measured nothing.
+    pub(crate) emptied: u64,
+    /// How often a manager on standby took over, and of these from one that was cut off and still acted.
+    pub(crate) take_overs: (u64, u64),
     /// Packets with INT that reached a host soon after a switch started that forwards without rules.
     pub(crate) exposed: u64,
 }
 
-enum Event {
+pub(super) enum Event {
     Deliver(Packet, (NodeId, PortId)),
     Request(usize, NodeId, RequestId, Request),
     Answer(usize, NodeId, RequestId, Answer),
     Start(NodeId),
     LinkUp((NodeId, PortId), (NodeId, PortId)),
+    /// A manager renews its lease: its term.
+    Renew(NodeId, u64),
+    /// A switch tells the manager on standby.
+    Tell(NodeId, Election, u64),
 }
 
 /// A manager with its lease.
-struct Acting {
+pub(super) struct Acting {
     id: usize,
-    manager: Manager,
-    term: u64,
+    pub(super) manager: Manager,
+    pub(super) term: u64,
+    /// Until then it does not renew its lease.
+    pub(super) cut_off: u64,
 }
 
 /// A planned change of cabling.
@@ -101,23 +129,25 @@ enum Recabling {
 }
 
 pub(crate) struct Run {
-    rng: Rng,
-    now: u64,
-    faults: Faults,
+    pub(super) rng: Rng,
+    pub(super) now: u64,
+    pub(super) faults: Faults,
     order: Order,
-    net: Net,
+    pub(super) net: Net,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     pending: BTreeMap<u64, Event>,
     count: u64,
     /// The newest manager is last.
-    managers: Vec<Acting>,
+    pub(super) managers: Vec<Acting>,
     next_manager: usize,
-    term: u64,
-    inventory: Inventory,
-    intents: BTreeMap<String, Intent>,
+    pub(super) term: u64,
+    pub(super) inventory: Inventory,
+    pub(super) away: Away,
+    pub(super) intents: BTreeMap<String, Intent>,
+    pub(super) standby: OnStandby,
     recabling: Vec<Recabling>,
     hosts: u8,
-    stats: Stats,
+    pub(super) stats: Stats,
     /// A report that lacks a node: its path and its records.
     broken: Option<Int>,
     encoding: Encoding,
@@ -156,15 +186,7 @@ impl Run {
                 switch.is_slow = is_slow && switch.restart == Restart::Keeps;
                 (switch.heeds_mtu, switch.is_unfenced) = (heeds_mtu, faults.unfenced);
             });
-            let device = Device {
-                name: format!("s{node}"),
-                node,
-                driver: String::new(),
-                address: String::new(),
-                options: DriverOptions::default(),
-                labels: Vec::new(),
-            };
-            inventory.add_device(device).expect("the simulated network is valid");
+            inventory.add_device(Self::device(node)).expect("the simulated network is valid");
         }
         let mut run = Self {
             rng,
@@ -180,6 +202,8 @@ impl Run {
             term: 0,
             inventory,
             intents: BTreeMap::new(),
+            standby: OnStandby::default(),
+            away: Away::default(),
             recabling: Vec::new(),
             hosts: 0,
             stats: Stats::default(),
@@ -240,7 +264,7 @@ impl Run {
         host
     }
 
-    fn at(&mut self, delay: u64, event: Event) {
+    pub(super) fn at(&mut self, delay: u64, event: Event) {
         self.count += 1;
         self.events.push(Reverse((self.now + delay, self.count)));
         self.pending.insert(self.count, event);
@@ -252,7 +276,7 @@ impl Run {
     }
 
     /// A manager without memory, which gets inventory, capabilities and intents again.
-    fn start_manager(&mut self, term: u64) {
+    pub(super) fn start_manager(&mut self, term: u64) {
         self.next_manager += 1;
         let domain = self.domain();
         let settings = ManagerSettings {
@@ -273,7 +297,7 @@ impl Run {
                 manager.announce_when_ready(a.0, a.1);
             }
         }
-        self.managers.push(Acting { id: self.next_manager, manager, term });
+        self.managers.push(Acting { id: self.next_manager, manager, term, cut_off: 0 });
         self.update();
     }
 
@@ -290,7 +314,7 @@ impl Run {
     }
 
     /// The newest manager learns the inventory and the intents.
-    fn update(&mut self) {
+    pub(super) fn update(&mut self) {
         let now = self.now;
         let Some(newest) = self.managers.last_mut() else { return };
         newest.manager.set_inventory(self.inventory.clone(), now);
@@ -328,6 +352,8 @@ impl Run {
             self.now += 2 * MS;
             self.inject()?;
             self.execute_late();
+            self.keep_lease();
+            self.end_leaving();
             if self.now >= next_action {
                 next_action = self.now + (10 + self.rng.below(120) as u64) * MS;
                 self.action();
@@ -336,6 +362,8 @@ impl Run {
         }
         self.calm()?;
         self.expect_desired()?;
+        self.expect_emptied()?;
+        self.stats.emptied = self.away.emptied;
         self.intents.clear();
         self.update();
         self.calm()?;
@@ -345,7 +373,7 @@ impl Run {
 
     /// Everything works again; long enough for every retry.
     fn calm(&mut self) -> Result<(), Violation> {
-        self.faults = Faults::NONE;
+        self.faults = Faults { standby: self.faults.standby, ..Faults::NONE };
         self.net.down.clear();
         let down: Vec<NodeId> =
             self.net.switches.iter().filter(|(_, one)| !one.up).map(|(node, _)| *node).collect();
@@ -358,6 +386,8 @@ impl Run {
             self.now += 10 * MS;
             self.inject()?;
             self.execute_late();
+            self.keep_lease();
+            self.end_leaving();
             self.step()?;
         }
         Ok(())
@@ -367,7 +397,8 @@ impl Run {
         let mut compiler = Compiler::new(&self.inventory, &self.capabilities(), self.domain());
         assert_eq!(compiler.add_all(self.accepted()), []);
         for (node, switch) in &self.net.switches {
-            let desired = &compiler.desired()[node];
+            // It is not in the inventory.
+            let Some(desired) = compiler.desired().get(node) else { continue };
             if **desired != switch.rules {
                 let list = |rules: Vec<&Rule>| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
                 let missing = list(desired.difference(&switch.rules).collect());
@@ -479,7 +510,12 @@ impl Run {
                 if !self.net.switches[&node].up {
                     self.net.start(node);
                     self.expose(node);
+                    self.renew(node);
                 }
+            }
+            Event::Renew(node, term) => self.renewed(node, term),
+            Event::Tell(node, election, silence) => {
+                self.standby.lease.observe(node, election, silence, self.now);
             }
             Event::LinkUp(a, b) => {
                 self.net.down.remove(&a);
@@ -530,6 +566,9 @@ impl Run {
         let executes = if partly { self.rng.roll() } else { u64::MAX };
         self.stats.applied += len as u64;
         let answer = self.net.execute(node, request, executes);
+        if matches!(answer, Answer::Claimed | Answer::Applied) {
+            self.renew(node);
+        }
         if partly && self.rng.below(2) == 0 {
             self.crash(node);
         } else {
@@ -539,7 +578,7 @@ impl Run {
     }
 
     /// Sends a message over an unreliable network.
-    fn transmit<T: Clone>(&mut self, event: impl Fn(T) -> Event, content: T) {
+    pub(super) fn transmit<T: Clone>(&mut self, event: impl Fn(T) -> Event, content: T) {
         let copies = match self.rng.below(20) {
             0 if self.faults.messages => 0,
             1 if self.faults.messages => 2,
@@ -588,6 +627,7 @@ impl Run {
     fn action(&mut self) {
         let kinds = if self.faults.crashes { 13 } else { 7 };
         match self.rng.below(kinds) {
+            4 | 5 if self.faults.members => self.change_members(),
             0..=2 => self.add_intent(),
             3 => {
                 let names: Vec<String> = self.intents.keys().cloned().collect();
@@ -607,6 +647,8 @@ impl Run {
                 let node = 1 + self.rng.below(self.net.switches.len()) as NodeId;
                 self.crash(node);
             }
+            10 if self.faults.standby => self.fail_manager(),
+            11.. if self.faults.standby => self.cut_manager_off(),
             10 => self.restart_manager(),
             _ => self.take_over(),
         }
@@ -701,6 +743,21 @@ impl Run {
             for manager in &mut self.managers {
                 manager.manager.event(node, DeviceEvent::Lost("connection reset".to_owned()), now);
             }
+        }
+    }
+
+    /// The newest manager crashes. Nobody starts it again.
+    fn fail_manager(&mut self) {
+        self.ever_failed = true;
+        self.managers.pop();
+    }
+
+    /// The switches do not hear the newest manager for a while; it may still act.
+    fn cut_manager_off(&mut self) {
+        self.ever_failed = true;
+        let until = self.now + self.rng.below(600) as u64 * MS;
+        if let Some(newest) = self.managers.last_mut() {
+            newest.cut_off = until;
         }
     }
 
