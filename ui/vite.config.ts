@@ -14,7 +14,7 @@ export default defineConfig({
     target: 'es2022',
     // The program's content policy allows no data: addresses, so nothing is inlined.
     assetsInlineLimit: 0,
-    chunkSizeWarningLimit: 600,
+    chunkSizeWarningLimit: 700,
     reportCompressedSize: false,
   },
   server: {

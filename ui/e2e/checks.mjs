@@ -170,7 +170,7 @@ export async function events(page, base) {
     assert.ok(Date.now() < deadline, 'details of an event');
   }
   const kind = await page.locator('.chip:not(.zero)').first();
-  const name = (await kind.textContent()).replace(/[\d\s]+$/, '');
+  const name = (await kind.textContent()).replace(/[\d\s+]+$/, '');
   await kind.click();
   await onlyKind(page, name);
   await kind.click();
@@ -422,7 +422,7 @@ export async function approval(page, base, manager) {
   manager.put({ name: 'web', match: { dport: ['444'] }, watch: ['hop_latency'] }, 'bob');
   await apply.click();
   await until(page, answer, (text) => /was replaced by bob meanwhile/.test(text), 'another version');
-  await until(page, `${INTENT} .facts`, (text) => /dport 444/.test(text), 'what there is now');
+  await until(page, `${INTENT} .facts`, (text) => /port 444/.test(text), 'what there is now');
   await edit();
   await page.locator(`${FORM} [data-key="dport"]`).fill('445');
   await apply.click();
@@ -430,7 +430,7 @@ export async function approval(page, base, manager) {
   assert.deepEqual(manager.intents.get('web').intent.match, { dport: ['445'] });
   // An intent that says more than the form can is not edited by it.
   manager.put({ name: 'web', match: { dscp: [10] }, watch: ['hop_latency'] }, 'bob');
-  await until(page, `${INTENT} .facts`, (text) => /dscp 10/.test(text), 'the DSCP');
+  await until(page, `${INTENT} .facts`, (text) => /DSCP 10/.test(text), 'the DSCP');
   assert.ok(await page.getByRole('button', { name: 'Edit' }).isDisabled(), 'Edit is disabled');
 }
 

@@ -40,7 +40,7 @@ export class Manager {
     const { intent, by, etag } = this.intents.get(name);
     const state = this.waits
       ? { state: 'pending', text: 'waits for approval' }
-      : { state: 'installed', text: 'on 1 devices; no report of its flows has arrived yet' };
+      : { state: 'installed', text: 'on 1 device; no report of its flows has arrived yet' };
     const facts = { mode: 'md', instructions: 'node_id, hop_latency', devices: ['leaf1'], notes: [] };
     const times = { added: Date.now() * 1e6, end: null };
     return {

@@ -1,7 +1,11 @@
 import { h, setText, show } from './lib/dom';
+import { ApiError, get } from './api/client';
+import type { Domain } from './api/manager';
+import { poll } from './api/poll';
 import { count, span } from './lib/format';
 import { onTheme, theme, toggleTheme } from './lib/theme';
 import { live } from './live';
+import { stoppedText } from './model/intents';
 import { link } from './router';
 import { tokenDialog } from './token';
 
@@ -16,6 +20,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
   const main = h('main', { id: 'page', tabindex: '-1' });
   const state = h('span', { class: 'live-state', role: 'status' });
   const banner = h('div', { class: 'banner', role: 'alert' });
+  const stopped = stoppedBanner();
   const header = h(
     'header',
     { class: 'top' },
@@ -35,7 +40,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     'Skip to content',
   );
   const dialog = tokenDialog(() => location.reload());
-  const element = h('div', { class: 'frame' }, skip, header, banner, main, dialog.element);
+  const element = h('div', { class: 'frame' }, skip, header, banner, stopped, main, dialog.element);
   live.watch(() => {
     showState(state);
     showTrouble(banner);
@@ -45,13 +50,44 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     element,
     show(page, content) {
       for (const tab of tabs) {
-        if (tab.dataset['page'] === page) tab.setAttribute('aria-current', 'page');
-        else tab.removeAttribute('aria-current');
+        if (tab.dataset['page'] === page) {
+          tab.setAttribute('aria-current', 'page');
+          tab.scrollIntoView({ block: 'nearest', inline: 'center' });
+        } else tab.removeAttribute('aria-current');
       }
       main.replaceChildren(content);
       window.scrollTo(0, 0);
     },
   };
+}
+
+const DOMAIN_MS = 5_000;
+
+/** Says on every page that INT was stopped: then no reports come, and nothing is wrong. */
+function stoppedBanner(): HTMLElement {
+  const text = h('span', {});
+  const element = h(
+    'div',
+    { class: 'banner stopped', role: 'status' },
+    text,
+    h('a', { href: link('intents') }, 'Intents'),
+    ' starts it again.',
+  );
+  show(element, false);
+  const asked = poll<Domain>({
+    intervalMs: DOMAIN_MS,
+    request: (signal) => get<Domain>('domain', {}, signal),
+    show(domain) {
+      const what = stoppedText(domain);
+      show(element, what !== '');
+      setText(text, `${capital(what)}: no packet is measured. `);
+    },
+    failed(error) {
+      // There is no manager in this program.
+      if (error instanceof ApiError && error.status === 404) asked.stop();
+    },
+  });
+  return element;
 }
 
 function focusMain(event: Event, main: HTMLElement): void {

@@ -5,6 +5,9 @@ import {
   choices,
   condition,
   costRows,
+  intentRows,
+  saysMore,
+  stoppedText,
   deviceRows,
   drillDownRows,
   EMPTY,
@@ -111,7 +114,7 @@ test('costs are rows, and what is not known is said', () => {
   const rows = costRows({ ...cost, reports: 9960, report_bits: 15.134e6 });
   assert.deepEqual(rows, [
     ['Mode', 'md: node_id'],
-    ['Bytes in a packet', '24 on 1 link, 32 on 2 links'],
+    ['Bytes in a packet', '24 on paths of 1 link, 32 on paths of 2 links'],
     ['Goodput', '98 % of the longest path with full packets'],
     ['Reports', '9.96 k/s, 15.1 Mb/s (why)'],
   ]);
@@ -120,6 +123,12 @@ test('costs are rows, and what is not known is said', () => {
     ['Goodput', '98 % of the longest path with full packets'],
     ['Reports', 'why'],
   ]);
+});
+
+test('equal lengths are said once', () => {
+  const cost = { mode: 'sf', instructions: '', bytes: [28, 28, 32], goodput: 1, expectation: 'why' };
+  const [, lengths] = costRows({ ...cost, reports: null, report_bits: null });
+  assert.deepEqual(lengths, ['Bytes in a packet', '28 on paths of 1 to 2 links, 32 on paths of 3 links']);
 });
 
 test('each device of an intent says how far it is', () => {
@@ -193,4 +202,55 @@ test('an intent is edited as it is, and replaces only the version that was read'
     { ...intent, tell: { ...tell, thresholds: { hop_latency: '20us', queue_occupancy: '5' } } },
   ];
   for (const one of more) assert.equal(fromIntent({ name: 'web', etag: '2a', intent: one }), null);
+});
+
+test('everything that an intent says is shown', () => {
+  const intent = {
+    match: { dst: ['10.0.0.0/8'], proto: [17, 6], dport: '443' },
+    both_directions: true,
+    watch: ['hop_latency', 'flow_path'],
+    sample: '1 in 10',
+    at: { edges: ['leaf*'], between: ['h1', 'h3'] },
+    tell: {
+      filter: 'per_hop',
+      thresholds: { hop_latency: 20_000 },
+      rule: 'hops > 2',
+      then: { watch: ['queue_occupancy'], match: 'this queue', for: '1m' },
+    },
+    budget: '10 reports/s',
+    priority: 7,
+  };
+  assert.deepEqual(intentRows({ intent, mode: 'md', instructions: 'node_id' }), [
+    ['Flows', 'to 10.0.0.0/8; port 443; protocol udp, tcp; both directions'],
+    ['Where', 'at leaf*; between h1 and h3'],
+    ['Watch', 'hop_latency, flow_path'],
+    ['Mode', 'md (the cheapest)'],
+    ['Each node adds', 'node_id'],
+    ['Sample', '1 in 10'],
+    ['Sinks report', 'changes at a hop (per_hop)'],
+    ['Threshold', 'hop_latency 20 µs'],
+    ['Rule', 'hops > 2'],
+    ['When true, watch', 'queue_occupancy of this queue for 1m'],
+    ['Budget', '10 reports/s'],
+    ['Priority', '7'],
+  ]);
+  const plain = { match: 'all', watch: ['flow_path'], mode: 'md' };
+  assert.deepEqual(intentRows({ intent: plain, mode: null, instructions: null }), [
+    ['Flows', 'all'],
+    ['Where', 'everywhere'],
+    ['Watch', 'flow_path'],
+    ['Mode', 'md'],
+  ]);
+});
+
+test('INT is stopped when all devices have done it', () => {
+  assert.equal(stoppedText({ stopped: true, devices: 3, in_sync: 2 }), 'INT is being stopped');
+  assert.equal(stoppedText({ stopped: true, devices: 3, in_sync: 3 }), 'all INT is stopped');
+  assert.equal(stoppedText({ stopped: false, devices: 3, in_sync: 3 }), '');
+});
+
+test('fields that are seldom used are shown when they say something', () => {
+  assert.equal(saysMore(EMPTY), false);
+  assert.equal(saysMore({ ...EMPTY, dport: '443', name: 'web' }), false);
+  assert.equal(saysMore({ ...EMPTY, edges: 'leaf1' }), true);
 });

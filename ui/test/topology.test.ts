@@ -121,12 +121,12 @@ test('values through the metrics; never reported is null, not zero', () => {
 
 test('scales hold whole decades and only ever widen', () => {
   const first = scaleFor('latency', [1200, 48_000, null], null);
-  assert.deepEqual(first, { low: 1000, high: 1_000_000, log: true });
+  assert.deepEqual(first, { low: 1000, high: 10_000_000, log: true });
   assert.deepEqual(scaleFor('latency', [2000], first), first);
-  assert.deepEqual(scaleFor('latency', [2_000_000], first), { low: 1000, high: 10_000_000, log: true });
-  assert.deepEqual(scaleFor('queue', [130], null), { low: 0, high: 200, log: false });
+  assert.deepEqual(scaleFor('latency', [20_000_000], first), { low: 1000, high: 100_000_000, log: true });
+  assert.deepEqual(scaleFor('queue', [130], null), { low: 0, high: 150, log: false });
   assert.deepEqual(scaleFor('utilization', [0.3], null), { low: 0, high: 1, log: false });
-  assert.deepEqual(ticks(first), [1000, 10_000, 100_000, 1_000_000]);
+  assert.deepEqual(ticks(first), [1000, 10_000, 100_000, 1_000_000, 10_000_000]);
 });
 
 test('places and colours', () => {

@@ -5,8 +5,15 @@ class NameTable {
   private nodes = new Map<number, string>();
   private interfaces = new Map<string, string>();
   private hosts = new Map<string, string>();
+  private shown = '';
+  /** Grows with each change: what shows names is drawn again. */
+  version = 0;
 
   set(names: Names): void {
+    const text = JSON.stringify(names);
+    if (text === this.shown) return;
+    this.shown = text;
+    this.version += 1;
     const named = names.nodes.flatMap(({ node, name }) => (name === null ? [] : [[node, name] as const]));
     this.nodes = new Map(named);
     this.interfaces = new Map(

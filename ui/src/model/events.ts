@@ -208,6 +208,8 @@ export class EventLog {
   readonly counts = new Map<string, number>();
   /** Events from this time on are complete; of older ones only rare kinds are present. */
   completeSince = 0;
+  /** Kinds of which older events are stored than those that were loaded. */
+  readonly cut = new Set<string>();
 
   constructor(private perKind: number) {}
 
@@ -241,6 +243,7 @@ export class EventLog {
     this.kinds.clear();
     this.ids.clear();
     this.counts.clear();
+    this.cut.clear();
     this.completeSince = 0;
   }
 

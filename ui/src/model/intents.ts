@@ -1,7 +1,15 @@
 import type { Condition } from '../api/client';
-import type { Device, DeviceCapabilities, DevicePort, Intent, IntentCost, Plan } from '../api/manager';
+import type {
+  Device,
+  DeviceCapabilities,
+  DevicePort,
+  Domain,
+  Intent,
+  IntentCost,
+  Plan,
+} from '../api/manager';
 import type { FlowKey } from '../api/types';
-import { count, NONE, percent, plural } from '../lib/format';
+import { count, metricValue, NONE, percent, plural } from '../lib/format';
 
 /** What the form of an intent holds: texts as typed. */
 export interface Draft {
@@ -128,6 +136,26 @@ function toTell({
   return tell;
 }
 
+/** Fields that most intents leave as they are. */
+const RARE = [
+  'mode',
+  'sample',
+  'edges',
+  'between',
+  'filter',
+  'threshold',
+  'rule',
+  'then',
+  'budget',
+  'until',
+  'priority',
+] as const;
+
+/** Whether a draft has values in fields that most intents leave as they are. */
+export function saysMore(draft: Draft): boolean {
+  return RARE.some((key) => draft[key].trim() !== EMPTY[key]);
+}
+
 /** The condition under which a draft is put in force: a new intent, or the version that was edited. */
 export function condition({ name, edits, etag }: Draft): Condition {
   return edits !== '' && name.trim() === edits ? { etag } : 'new';
@@ -226,6 +254,84 @@ export function tone(state: string): Tone {
   if (['refused', 'silent', 'failed', 'unreachable'].includes(state)) return 'bad';
   if (['stopped', 'standby'].includes(state)) return 'none';
   return 'warn';
+}
+
+const FLOW_WORDS = [
+  ['src', 'from'],
+  ['dst', 'to'],
+  ['sport', 'source port'],
+  ['dport', 'port'],
+  ['proto', 'protocol'],
+  ['dscp', 'DSCP'],
+] as const;
+const PROTOCOLS: Readonly<Record<string, string>> = { '6': 'tcp', '17': 'udp' };
+const FILTERS: Readonly<Record<string, string>> = {
+  per_hop: 'changes at a hop',
+  per_flow: 'changes of a flow',
+  change: 'changes of the path, or of a bucket of latency or queue',
+};
+
+/** Everything that an intent says, as rows for people. */
+export function intentRows({
+  intent,
+  mode,
+  instructions,
+}: Pick<Intent, 'intent' | 'mode' | 'instructions'>): [string, string][] {
+  const [match, at, tell] = [table(intent['match']), table(intent['at']), table(intent['tell'])];
+  const listed = (value: unknown): string => (value === undefined ? '' : texts(value).join(', '));
+  const flows = FLOW_WORDS.filter(([key]) => match[key] !== undefined).map(([key, word]) => {
+    const values = texts(match[key]).map((one) => (key === 'proto' ? (PROTOCOLS[one] ?? one) : one));
+    return `${word} ${values.join(', ')}`;
+  });
+  if (flows.length === 0) flows.push('all');
+  if (intent['both_directions'] === true) flows.push('both directions');
+  const places = [
+    texts(at['edges'] ?? []).length > 0 ? `at ${listed(at['edges'])}` : '',
+    texts(at['between'] ?? []).length > 0 ? `between ${texts(at['between']).join(' and ')}` : '',
+  ].filter((part) => part !== '');
+  const asked = listed(intent['mode']);
+  const chosen =
+    mode === null ? asked : `${mode}${asked === '' || asked === 'auto' ? ' (the cheapest)' : ''}`;
+  const filter = listed(tell['filter']);
+  const optional: [string, string][] = [
+    ['Mode', chosen],
+    ['Each node adds', instructions ?? ''],
+    ['Sample', listed(intent['sample']).replace(/^1 in 1$/, '')],
+    ['Sinks report', filter === '' ? '' : `${FILTERS[filter] ?? ''} (${filter})`.trim()],
+    ['Threshold', amounts(table(tell['thresholds']))],
+    ['Coarsest threshold', amounts(table(tell['coarsest']))],
+    ['Rule', listed(tell['rule'])],
+    ['When true, watch', thenText(table(tell['then']))],
+    ['Budget', listed(intent['budget'])],
+    ['Priority', listed(intent['priority'])],
+  ];
+  return [
+    ['Flows', flows.join('; ')],
+    ['Where', places.join('; ') || 'everywhere'],
+    ['Watch', listed(intent['watch'])],
+    ...optional.filter(([, text]) => text !== ''),
+  ];
+}
+
+/** Amounts by metric; those without a unit are in the metric's. */
+function amounts(of: Record<string, unknown>): string {
+  const each = Object.entries(of).map(([metric, amount]) => {
+    const text = String(amount);
+    return `${metric} ${/^\d+$/.test(text) ? metricValue(metric, Number(text)) : text}`;
+  });
+  return each.join(', ');
+}
+
+function thenText(then: Record<string, unknown>): string {
+  if (then['watch'] === undefined) return '';
+  const [of, length] = [String(then['match'] ?? 'this flow'), String(then['for'] ?? '30s')];
+  return `${texts(then['watch']).join(', ')} of ${of} for ${length}`;
+}
+
+/** Of what stops: what the page says of it, as the devices are. Empty: nothing is stopped. */
+export function stoppedText(domain: Pick<Domain, 'stopped' | 'devices' | 'in_sync'> | null): string {
+  if (!domain?.stopped) return '';
+  return domain.in_sync === domain.devices ? 'all INT is stopped' : 'INT is being stopped';
 }
 
 /** The devices of an intent, and how far each is. */
@@ -357,10 +463,7 @@ export function choices(
 /** What a plan costs, as rows for people. */
 export function costRows(cost: IntentCost): [string, string][] {
   const { bytes } = cost;
-  const lengths =
-    bytes.length === 0 || Math.max(...bytes) === 0
-      ? 'none'
-      : bytes.map((size, index) => `${size} on ${plural(index + 1, 'link')}`).join(', ');
+  const lengths = bytes.length === 0 || Math.max(...bytes) === 0 ? 'none' : lengthsText(bytes);
   const rate =
     cost.reports === null
       ? cost.expectation
@@ -371,6 +474,21 @@ export function costRows(cost: IntentCost): [string, string][] {
     ['Goodput', `${percent(cost.goodput)} of the longest path with full packets`],
     ['Reports', rate],
   ];
+}
+
+/** Bytes on the last of 1, 2, … links; equal ones together. */
+function lengthsText(bytes: readonly number[]): string {
+  const runs: { size: number; from: number; to: number }[] = [];
+  bytes.forEach((size, index) => {
+    const last = runs[runs.length - 1];
+    if (last?.size === size) last.to = index + 1;
+    else runs.push({ size, from: index + 1, to: index + 1 });
+  });
+  const one = ({ size, from, to }: (typeof runs)[number]): string =>
+    from === to
+      ? `${size} on paths of ${plural(from, 'link')}`
+      : `${size} on paths of ${from} to ${to} links`;
+  return runs.map(one).join(', ');
 }
 
 function megabits(bits: number | null): string {

@@ -1,9 +1,10 @@
 import type { FlowDetail, FlowHistory, HistoryPoint } from '../api/types';
+import { names } from '../lib/names';
 
 type Column = (number | null)[];
 
 export interface Stack {
-  /** One per area, from the first hop up: `101`, or `101 (2)` where a path visits a node twice. */
+  /** One per area, from the first hop up: `leaf1`, or `leaf1 (2)` where a path visits a node twice. */
   labels: string[];
   /** Seconds. */
   times: number[];
@@ -54,7 +55,7 @@ export function stack(series: readonly HistoryPoint[]): Stack {
 function keyHops(point: HistoryPoint): Hops {
   const hops = new Map<string, number | null>();
   for (const { node, latency } of point.hops) {
-    const name = node === null ? '?' : String(node);
+    const name = node === null ? '?' : names.node(node);
     let label = name;
     for (let visit = 2; hops.has(label); visit += 1) label = `${name} (${visit})`;
     hops.set(label, latency);

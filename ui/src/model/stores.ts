@@ -1,5 +1,5 @@
 import type { Answer, CountAnswer, Fields, SketchAnswer, Store } from '../api/dta';
-import { count, exact, NONE, percent, plural } from '../lib/format';
+import { count, duration, exact, NONE, percent, plural } from '../lib/format';
 import { names } from '../lib/names';
 
 /** The layout of a store, in a few words. */
@@ -64,6 +64,7 @@ function named(fields: Fields, name: string, value: unknown): string {
   if (typeof value === 'number') {
     const node = fields['node'] ?? fields['switch'];
     if (name === 'node' || name === 'switch') return names.node(value);
+    if (/latency$/.test(name)) return duration(value);
     if (name.endsWith('gress_if') && typeof node === 'number') return names.interface(node, value);
   }
   if (typeof value === 'string') {

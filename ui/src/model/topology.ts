@@ -133,7 +133,10 @@ export interface Scale {
   log: boolean;
 }
 
-/** Whole decades around latencies; zero to a round number for queues; always 0 to 1 for utilization. */
+/** The least top of the scale of latencies, ns: what is below it by far is no problem, also where everything else is faster. */
+const SLOW = 1e7;
+
+/** Whole decades around latencies, up to 10 ms at least; zero to a round number for queues; always 0 to 1 for utilization. */
 export function scaleFor(
   metric: MapMetric,
   values: readonly (number | null)[],
@@ -146,7 +149,7 @@ export function scaleFor(
     return { low: 0, high: Math.max(high, previous?.high ?? 0), log: false };
   }
   const low = 10 ** Math.floor(Math.log10(Math.min(...known, 1e4)));
-  const high = 10 ** Math.ceil(Math.log10(Math.max(...known, low * 1000)));
+  const high = 10 ** Math.ceil(Math.log10(Math.max(...known, SLOW)));
   // The scale only widens, so that colours keep their meaning while the page is open.
   return {
     low: Math.min(low, previous?.low ?? low),
@@ -157,7 +160,7 @@ export function scaleFor(
 
 function roundUp(value: number): number {
   const decade = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 5, 10].find((step) => step * decade >= value) ?? 10) * decade;
+  return ([1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * decade >= value) ?? 10) * decade;
 }
 
 /** Position of a value on the scale, 0 to 1; null stays null. */

@@ -7,7 +7,8 @@ import type { EventQuery } from './events-feed';
 export interface Controls {
   element: HTMLElement;
   query(): EventQuery;
-  showCounts(counts: ReadonlyMap<string, number>): void;
+  /** `hasMore`: more events of a kind are stored than were counted. */
+  showCounts(counts: ReadonlyMap<string, number>, hasMore: (kind: string) => boolean): void;
 }
 
 /** The buttons of the kinds, and the fields. `changed` is called when the query changes. */
@@ -45,8 +46,8 @@ export function eventControls(route: Route, changed: () => void, pause: HTMLElem
       node: node.value.trim(),
       flow: flow.value.trim(),
     }),
-    showCounts(counts): void {
-      for (const [kind, made] of chips) made.update(counts.get(kind) ?? 0, chosen.has(kind));
+    showCounts(counts, hasMore): void {
+      for (const [kind, made] of chips) made.update(counts.get(kind) ?? 0, chosen.has(kind), hasMore(kind));
     },
   };
 }
@@ -69,13 +70,13 @@ function fields(route: Route) {
 
 function chip(kind: string) {
   const number = h('b', {}, '0');
-  const title = 'Seen by this page. Click to show only this kind';
+  const title = 'Loaded by this page; +: more are stored. Click to show only this kind';
   const props = { class: 'chip', type: 'button', title, data: { tone: tone(kind) } };
   const element = h('button', props, kindLabel(kind), number);
   return {
     element,
-    update(count: number, chosen: boolean): void {
-      setText(number, exact(count));
+    update(count: number, chosen: boolean, hasMore: boolean): void {
+      setText(number, `${exact(count)}${hasMore && count > 0 ? '+' : ''}`);
       element.classList.toggle('zero', count === 0);
       // The periodic push is not a change; its button appears with its first event.
       show(element, count > 0 || chosen || kind !== PUSHED);

@@ -117,7 +117,9 @@ export class EventFeed {
         () => null,
       );
       if (this.stopped || JSON.stringify(part) !== JSON.stringify(this.serverPart())) return;
-      for (const event of answer?.events ?? []) this.log.add(event);
+      const found = answer?.events ?? [];
+      for (const event of found) this.log.add(event);
+      if (found.length === RARE) this.log.cut.add(kind);
       this.dirty = true;
     }
   }

@@ -16,10 +16,17 @@ export function eventRows() {
     'Before this, only the newest of each kind are shown: choose a kind, or load older events',
   );
   const made = new Map<TelemetryEvent, HTMLElement>();
+  let named = names.version;
   return {
     element: h('div', {}, list, nothing),
     /** `completeSince`: before this time not all kinds are present; a line states it. */
     update(events: readonly TelemetryEvent[], filtered: boolean, completeSince: number): void {
+      if (named !== names.version) {
+        // The rows have ids, or other names.
+        named = names.version;
+        made.clear();
+        list.replaceChildren();
+      }
       const wanted = new Set(events);
       for (const [event, element] of made) {
         if (wanted.has(event)) continue;

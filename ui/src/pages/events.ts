@@ -21,7 +21,7 @@ export function eventsPage(route: Route): Page {
     if (!feed.dirty || document.hidden) return;
     feed.dirty = false;
     rows.update(feed.selection(), feed.isNarrowed(), feed.log.completeSince);
-    controls.showCounts(feed.log.counts);
+    controls.showCounts(feed.log.counts, (kind) => feed.log.cut.has(kind));
     showEnd(older, feed.end);
   }
 

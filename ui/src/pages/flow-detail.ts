@@ -30,7 +30,17 @@ export function flowView() {
     'div',
     {},
     panel('Flow', { class: 'flow-head' }, head.element, path.element),
-    panel('Latency of each hop, stacked', { aside: legend }, chart.element, nothing),
+    panel(
+      'Latency of each hop, stacked',
+      { aside: legend },
+      chart.element,
+      h(
+        'p',
+        { class: 'table-note' },
+        'History: significant changes only; each value holds until the next one. Since the page was opened: the latest packet, once a second.',
+      ),
+      nothing,
+    ),
     panel('Hops', {}, hops.element),
   );
   return {

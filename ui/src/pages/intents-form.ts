@@ -1,7 +1,16 @@
 import { send, type Condition } from '../api/client';
 import type { Device, Domain, Intent, Plan } from '../api/manager';
 import { h, panel, setText, show, type Child } from '../lib/dom';
-import { condition, EMPTY, fromKept, METRICS, toIntent, type Draft, type TextKey } from '../model/intents';
+import {
+  condition,
+  EMPTY,
+  fromKept,
+  METRICS,
+  saysMore,
+  toIntent,
+  type Draft,
+  type TextKey,
+} from '../model/intents';
 import { session } from '../session';
 import { completion } from './intents-complete';
 import { planView } from './intents-plan';
@@ -105,7 +114,8 @@ export function intentForm(options: Options) {
     void ask<Intent>('applying …', 'PUT', 'intents', only).then((answer) => {
       if (!answer) return;
       message.className = 'answer good';
-      setText(message, `${answer.name} is ${only === 'new' ? 'added' : 'changed'}: ${answer.text}`);
+      // How far it is stands in the list and in its details, which change.
+      setText(message, `${answer.name} is ${only === 'new' ? 'added' : 'changed'}.`);
       empty();
       options.added(answer);
     });
@@ -176,18 +186,18 @@ function controls() {
     between: text('between', 'any hosts'),
     filter: select([
       ['', 'every packet'],
-      ['per_hop', 'changes at a hop'],
-      ['per_flow', 'changes of a flow'],
-      ['change', 'changes of path or bucket'],
+      ['per_hop', 'per_hop: changes at a hop'],
+      ['per_flow', 'per_flow: changes of a flow'],
+      ['change', 'change: of path or bucket'],
     ]),
     metric: select(METRICS.filter((one) => one !== 'flow_path').map((one) => [one, one])),
     threshold: text('threshold', 'any change'),
     rule: text('rule', 'none'),
     then: text('then', 'nothing more'),
     thenMatch: select([
-      ['this flow', 'of its flow'],
-      ['this path', 'of its hosts'],
-      ['this queue', 'of its fullest queue'],
+      ['this flow', 'this flow'],
+      ['this path', 'this path (same hosts)'],
+      ['this queue', 'this queue'],
     ]),
     thenFor: text('thenFor', '30s'),
     budget: text('budget', 'unlimited'),
@@ -215,6 +225,26 @@ function inputs() {
   const metrics = watch.map(({ metric, box }) => h('label', { class: 'check' }, box, metric));
   const group = (title: string, ...children: Child[]): HTMLElement =>
     h('fieldset', {}, h('legend', {}, title), h('div', { class: 'fields' }, ...children));
+  const more = h(
+    'details',
+    { class: 'more' },
+    h('summary', {}, 'Where, how, and what is reported'),
+    group(
+      'Where',
+      field('Edge devices', all.edges, 'as leaf*'),
+      field('Between hosts', all.between, 'as h1, h8'),
+    ),
+    group('How', field('Mode', all.mode), field('Sample', all.sample, 'as 1 in 10')),
+    group('Reports', field('Sinks report', all.filter), of, by, field('Budget', all.budget, 'reports/s')),
+    group(
+      'Events',
+      field('Rule', all.rule, 'as max(queue_occupancy) > 50', 'wide'),
+      field('If true, watch', all.then, 'metrics'),
+      thenMatch,
+      thenFor,
+    ),
+    group('Life', field('Until', all.until, 'as 2h'), field('Priority', all.priority, 'greatest decides')),
+  );
   const rows = [
     field('Name', all.name, 'letters, digits, “.”, “_” and “-”'),
     group(
@@ -222,27 +252,12 @@ function inputs() {
       field('Source', all.src, 'as 10.0.0.0/8'),
       field('Destination', all.dst, 'as 10.0.0.1'),
       field('Source port', all.sport),
-      field('Port', all.dport, 'as 443, 8000-8999'),
+      field('Destination port', all.dport, 'as 443'),
       field('Protocol', all.proto, 'as tcp, udp'),
       h('label', { class: 'check' }, both, 'both directions'),
     ),
     group('Watch', ...metrics),
-    group('Where', field('At', all.edges, 'as leaf*'), field('Between', all.between, 'as h1, h9')),
-    group(
-      'How',
-      field('Mode', all.mode),
-      field('Sample', all.sample, 'as 1 in 10'),
-      field('Report', all.filter),
-      of,
-      by,
-      field('Rule', all.rule, 'as max(queue_occupancy) > 50', 'wide'),
-      field('When true, watch', all.then, 'as queue_occupancy'),
-      thenMatch,
-      thenFor,
-      field('Budget', all.budget, 'reports/s at most'),
-      field('Until', all.until, 'as 2h'),
-      field('Priority', all.priority, 'greatest decides'),
-    ),
+    more,
     complete.lists,
   ];
   return {
@@ -259,6 +274,7 @@ function inputs() {
       for (const key of keys) all[key].value = draft[key];
       both.checked = draft.both;
       for (const { metric, box } of watch) box.checked = draft.watch.includes(metric);
+      if (saysMore(draft)) more.open = true;
       compares();
     },
   };

@@ -42,7 +42,15 @@ function drawing(devices: readonly Device[], domain: Domain, plan: Plan | null, 
     const device = devices.find((device) => device.node === one.node);
     const { added, removed } = gets(plan, one.node);
     const change = [added > 0 ? `+${added}` : '', removed > 0 ? `−${removed}` : ''].join(' ').trim();
-    const kind = plan ? (added > 0 ? 'adds' : removed > 0 ? 'removes' : 'same') : tone(device?.state ?? '');
+    const kind = plan
+      ? added > 0
+        ? 'adds'
+        : removed > 0
+          ? 'removes'
+          : 'same'
+      : domain.stopped
+        ? 'none'
+        : tone(device?.state ?? '');
     return s(
       'g',
       { class: `device ${kind}` },
@@ -52,7 +60,11 @@ function drawing(devices: readonly Device[], domain: Domain, plan: Plan | null, 
       s('text', { x, y: y - 19, 'text-anchor': 'middle', class: 'change' }, plan ? change : ''),
     );
   });
-  const label = plan ? 'What each device gets' : 'Devices by state';
+  const label = plan
+    ? 'What each device gets'
+    : domain.stopped
+      ? 'Devices; INT is stopped'
+      : 'Devices by state';
   return s(
     'svg',
     { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': label },

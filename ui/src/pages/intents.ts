@@ -3,10 +3,19 @@ import type { Device, Devices, Intent, Intents, Plan } from '../api/manager';
 import type { Flow, FlowDetail } from '../api/types';
 import { confirmButton } from '../lib/confirm';
 import { code, empty, h, panel, setText, show } from '../lib/dom';
-import { count, dateTime, NONE } from '../lib/format';
+import { count, dateTime, NONE, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { followManager, type Following } from '../manager';
-import { deviceRows, drillDownRows, fromIntent, fromQuery, tone, type Draft } from '../model/intents';
+import {
+  deviceRows,
+  drillDownRows,
+  fromIntent,
+  fromQuery,
+  intentRows,
+  stoppedText,
+  tone,
+  type Draft,
+} from '../model/intents';
 import { derive, passes, placeOf, type Place } from '../model/watch';
 import { link, type Page, type Route } from '../router';
 import { session } from '../session';
@@ -121,8 +130,12 @@ class IntentsPage implements Page {
     this.control.update(domain);
     this.waiting.update(domain);
     if (!domain) return;
-    const acting = domain.acting ? '' : 'another manager acts; ';
-    setText(this.state, `${acting}${domain.in_sync} of ${domain.devices} devices in sync`);
+    const parts = [
+      domain.acting ? '' : 'another manager acts',
+      stoppedText(domain),
+      `${domain.in_sync} of ${plural(domain.devices, 'device')} in sync`,
+    ];
+    setText(this.state, parts.filter((part) => part !== '').join('; '));
   }
 
   private async remove({ name, etag }: Intent): Promise<void> {
@@ -243,8 +256,7 @@ function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(inten
         ),
       );
       const rows: { name: string; text: string; to?: string }[] = [
-        { name: 'Flows', text: flowsText(intent.intent) },
-        { name: 'Each node adds', text: intent.instructions ?? NONE },
+        ...intentRows(intent).map(([name, text]) => ({ name, text })),
         { name: 'Added', text: `${dateTime(intent.added)} by ${intent.by}` },
         { name: 'Ends', text: intent.end === null ? 'never' : dateTime(intent.end) },
         ...drillDownRows(intent, intents),
@@ -270,11 +282,4 @@ function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Nod
   if (list.dataset['shown'] === key) return;
   list.dataset['shown'] = key;
   list.replaceChildren(...rows.flatMap(make));
-}
-
-function flowsText(intent: Record<string, unknown>): string {
-  const match = (intent['match'] ?? {}) as Record<string, unknown>;
-  if (typeof match === 'string') return match;
-  const parts = Object.entries(match).map(([key, value]) => `${key} ${String(value)}`);
-  return parts.join(', ') || 'all';
 }

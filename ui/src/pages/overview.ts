@@ -4,6 +4,7 @@ import type { Flow, Rollup } from '../api/types';
 import { LineChart } from '../charts/line';
 import { code, h, panel, setText, show } from '../lib/dom';
 import { count, duration, span } from '../lib/format';
+import { names } from '../lib/names';
 import { live } from '../live';
 import { listenText } from '../model/inputs';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
@@ -121,7 +122,7 @@ function latencyChart() {
     show(answer) {
       kept = mergeRollups(kept, answer.rollups, live.now() - WINDOW_SECONDS * 1e9);
       const { keys, times, values, nodes } = worstByNode(kept, WORST_NODES);
-      const series = keys.map((key, i) => ({ label: String(key), colour: `series-${i + 1}` }));
+      const series = keys.map((key, i) => ({ label: names.node(Number(key)), colour: `series-${i + 1}` }));
       chart.update([times, ...values], series);
       setLegend(legend, series, nodes);
     },

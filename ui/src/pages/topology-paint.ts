@@ -53,13 +53,14 @@ export function paint(cy: Core, picture: Picture, scale: Scale, look: Look): voi
 }
 
 function paintNode(element: NodeSingular, entry: GraphNode, value: number | null, brush: Brush): void {
-  const name = brush.compact || entry.name === String(entry.id) ? '' : ` · ${entry.name}`;
+  const id = String(entry.id);
+  const name = brush.compact || entry.name === id ? entry.name : `${id} · ${entry.name}`;
   const fill = brush.fill(value);
   change(element, {
     colour: fill,
     width: brush.compact ? 66 : 112,
     ink: brightness(fill) > 105 ? INK.dark : INK.light,
-    label: `${entry.id}${name}\n${metricText(brush.metric, value)}`,
+    label: `${name}\n${metricText(brush.metric, value)}`,
   });
   const { on, selected } = brush;
   element.toggleClass('faded', on !== null && !on.has(element.id()));
