@@ -5,6 +5,7 @@ pub mod alertmanager;
 pub mod clickhouse;
 pub mod influxdb;
 pub mod opensearch;
+pub mod redis;
 pub mod remote_write;
 pub mod syslog;
 mod text;

@@ -5,6 +5,7 @@
 mod alertmanager;
 mod influxdb;
 mod opensearch;
+mod redis;
 mod remote_write;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]

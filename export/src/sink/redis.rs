@@ -1,0 +1,490 @@
+//! Redis (or Valkey): the latest path of each flow as a hash, everything else as streams. Commands go out in pipelines.
+//!
+//! * <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+//! * <https://redis.io/docs/latest/commands/xadd/>, `hset`, `pexpire`
+//!
+//! A record of `flows` is `HSET hopwise:flow:FLOW …`, which expires ([`Options::expire`]) unless it is written again, so whoever has a
+//! 5-tuple reads its path with one command. A record of another stream is an entry of `hopwise:events` and so on, with the fields of the record;
+//! the length is limited approximately ([`Options::max_len`]).
+//!
+//! The id of an entry is the record's time in ms, and `(ts mod 1,000,000) × 2^44 + (id mod 2^44)`: the same for a repeat. Redis refuses
+//! an id that is not larger than the last one of the stream. Then an [`Exchange`] asks whether the entry is there. If so, the record was
+//! sent before; if not, others of a later time were faster, and it becomes the next entry, with an id of its own. So a repeat of such a
+//! late record, or of one that was removed from the stream meanwhile, is a second entry with the same field `id`. There must be only
+//! one writer of a stream at a time ([`Options::prefix`]), with one exchange at a time.
+//!
+//! Commands are those of Redis 5 and later; the protocol is RESP 2, so there is no HELLO.
+
+use std::io::Write as _;
+
+use super::Batch;
+use super::text::address;
+use crate::outcome::Outcome;
+use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value};
+
+mod resp;
+
+pub use resp::{Malformed, Replies, Reply};
+
+/// How records are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What keys begin with, before a `:`. The keys of one collector: another one needs another prefix.
+    pub prefix: String,
+    /// Number of the database; 0 for a cluster.
+    pub database: u32,
+    /// Entries of a stream that are kept, about; 0: all.
+    pub max_len: u64,
+    /// After how many ms without a change a flow is removed; 0: never.
+    pub expire: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { prefix: "hopwise".to_owned(), database: 0, max_len: 1_000_000, expire: 3_600_000 }
+    }
+}
+
+/// User and password; without a user, the default one.
+#[derive(Clone, Copy)]
+pub struct Credentials<'a> {
+    /// The user of the access-control list.
+    pub user: Option<&'a str>,
+    /// The password.
+    pub password: &'a str,
+}
+
+impl std::fmt::Debug for Credentials<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Commands that are sent together.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Pipeline {
+    /// Their bytes.
+    pub bytes: Vec<u8>,
+    /// How many replies will come.
+    pub replies: usize,
+}
+
+/// The commands for a batch, and what is known of it so far. Most batches need one pipeline.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    pipeline: Pipeline,
+    step: Step,
+    /// For each reply that will come, the index of its record.
+    rows: Vec<usize>,
+    rejected: Vec<(usize, String)>,
+    again: Vec<usize>,
+    /// The last reason to try again.
+    words: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// The records are written.
+    Write,
+    /// Are those that were refused there? And which is the last id?
+    Ask,
+    /// Those that are not are written behind the last one.
+    Append,
+}
+
+impl Exchange {
+    /// What is to be sent now.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    fn next(&mut self, step: Step, rows: Vec<usize>, pipeline: Pipeline) {
+        (self.step, self.rows, self.pipeline) = (step, rows, pipeline);
+    }
+
+    /// Whether a reply is an error; what it means for the record is noted.
+    fn failed(&mut self, row: usize, reply: &Reply) -> bool {
+        let Reply::Error(error) = reply else { return false };
+        let is_wrong =
+            code(error) == "WRONGTYPE" || (code(error) == "ERR" && !error.contains("unknown command"));
+        if is_wrong && !error.contains(REPEATED) {
+            if self.rejected.last().is_none_or(|(last, _)| *last != row) {
+                self.rejected.push((row, error.clone()));
+            }
+        } else {
+            if self.again.last() != Some(&row) {
+                self.again.push(row);
+            }
+            self.words.clone_from(error);
+        }
+        true
+    }
+}
+
+/// Writes commands.
+#[derive(Debug)]
+pub struct Redis {
+    prefix: String,
+    database: u32,
+    max_len: String,
+    expire: String,
+}
+
+impl Redis {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let prefix = &options.prefix;
+        if prefix.is_empty() || prefix.len() > 200 || !prefix.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!(
+                "`prefix` is {prefix:?}; use 1 to 200 printable ASCII characters without spaces"
+            ));
+        }
+        let number = |value: u64| if value == 0 { String::new() } else { value.to_string() };
+        let (max_len, expire) = (number(options.max_len), number(options.expire));
+        Ok(Self { prefix: prefix.clone(), database: options.database, max_len, expire })
+    }
+
+    /// What is sent first on a connection: its credentials, its name and its database. Each command has one reply; [`greeted`] reads
+    /// them.
+    ///
+    /// [`greeted`]: Self::greeted
+    pub fn greeting(&self, credentials: Option<&Credentials<'_>>) -> Pipeline {
+        let mut pipeline = Pipeline::default();
+        let mut command = |parts: &[&str]| {
+            array(parts.len(), &mut pipeline.bytes);
+            parts.iter().for_each(|part| bulk(part.as_bytes(), &mut pipeline.bytes));
+            pipeline.replies += 1;
+        };
+        match credentials {
+            Some(Credentials { user: Some(user), password }) => command(&["AUTH", user, password]),
+            Some(Credentials { user: None, password }) => command(&["AUTH", password]),
+            None => {}
+        }
+        if self.database > 0 {
+            command(&["SELECT", &self.database.to_string()]);
+        }
+        command(&["PING"]);
+        pipeline
+    }
+
+    /// Whether the replies to the greeting are those of a server that takes commands.
+    ///
+    /// # Errors
+    /// What is wrong: one sentence that says what to do.
+    pub fn greeted(&self, replies: &[Reply]) -> Result<(), String> {
+        let Some(error) =
+            replies.iter().find_map(|reply| if let Reply::Error(words) = reply { Some(words) } else { None })
+        else {
+            return match replies.last() {
+                Some(Reply::Text(text)) if text == "PONG" => Ok(()),
+                _ => Err("the server does not answer as Redis does; correct address and port".to_owned()),
+            };
+        };
+        Err(match code(error) {
+            "NOAUTH" => format!(
+                "the server wants credentials ({error}); write a password, and a user if there is one"
+            ),
+            "WRONGPASS" => format!("the server refuses the credentials ({error}); correct user and password"),
+            "NOPERM" => {
+                format!(
+                    "the user may not do that ({error}); allow PING, SELECT, XADD, XRANGE, XREVRANGE, HSET and PEXPIRE"
+                )
+            }
+            _ if error.contains("without any password") => {
+                format!(
+                    "the server has no password for this user ({error}); leave the password out, or write a user"
+                )
+            }
+            _ if error.contains("DB index") => {
+                format!("the server has no database {} ({error}); choose another one", self.database)
+            }
+            _ => format!("the server does not take commands: {error}"),
+        })
+    }
+
+    /// The commands that store these records. `None`: there are none.
+    pub fn begin(&self, batch: &Batch<'_>) -> Option<Exchange> {
+        if batch.records.is_empty() {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..batch.records.len()).collect();
+        order.sort_by_key(|index| entry_id(batch.records[*index]));
+        let (mut bytes, mut rows) = (Vec::with_capacity(512 * order.len()), Vec::with_capacity(order.len()));
+        let mut scratch = Vec::new();
+        for index in order {
+            let record = batch.records[index];
+            rows.push(index);
+            match record {
+                Record::Flow(_) => {
+                    self.write_hash(record, batch.collector, &mut scratch, &mut bytes);
+                    if !self.expire.is_empty() {
+                        rows.push(index);
+                    }
+                }
+                _ => self.write_entry(record, entry_id(record), batch.collector, &mut scratch, &mut bytes),
+            }
+        }
+        let pipeline = Pipeline { bytes, replies: rows.len() };
+        let (rejected, again, words) = (Vec::new(), Vec::new(), String::new());
+        Some(Exchange { pipeline, step: Step::Write, rows, rejected, again, words })
+    }
+
+    /// `XADD PREFIX:STREAM [MAXLEN ~ N] ID field value …`.
+    fn write_entry(
+        &self,
+        record: &Record,
+        id: (u64, u64),
+        collector: &str,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) {
+        let options = if self.max_len.is_empty() { 0 } else { 3 };
+        array(3 + options + 2 * fields(record), out);
+        bulk(b"XADD", out);
+        self.write_key(record.stream(), scratch, out);
+        if options > 0 {
+            [b"MAXLEN", &b"~"[..], self.max_len.as_bytes()].iter().for_each(|part| bulk(part, out));
+        }
+        write_id(id, scratch, out);
+        write_fields(record, collector, scratch, out);
+    }
+
+    /// `HSET PREFIX:flow:FLOW field value …`, `PEXPIRE`.
+    fn write_hash(&self, record: &Record, collector: &str, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        let key = |scratch: &mut Vec<u8>| {
+            scratch.clear();
+            _ = write!(scratch, "{}:flow:", self.prefix);
+            if let Some(flow) = record.flow() {
+                _ = write!(scratch, "{flow}");
+            }
+        };
+        // A path or a latency that is not known any more must not stay.
+        let absent = absent(record);
+        array(2 + 2 * (fields(record) + absent.len()), out);
+        bulk(b"HSET", out);
+        key(scratch);
+        bulk(scratch, out);
+        write_fields(record, collector, scratch, out);
+        for field in absent {
+            bulk(field.name.as_bytes(), out);
+            bulk(b"", out);
+        }
+        if !self.expire.is_empty() {
+            array(3, out);
+            bulk(b"PEXPIRE", out);
+            key(scratch);
+            bulk(scratch, out);
+            bulk(self.expire.as_bytes(), out);
+        }
+    }
+
+    fn write_key(&self, stream: Stream, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        scratch.clear();
+        _ = write!(scratch, "{}:{}", self.prefix, stream.name());
+        bulk(scratch, out);
+    }
+
+    /// What became of the records, when all replies are there. `None`: send the next pipeline of the exchange.
+    pub fn answered(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
+        let expected = exchange.pipeline.replies;
+        if replies.len() != expected {
+            let words = format!("the server answered {} of {expected} commands", replies.len());
+            return Some(Outcome::Failed { words, retry_after: None });
+        }
+        // Without credentials, commands with more than ten parts are an error of the protocol.
+        let is_denied = |error: &str| {
+            matches!(code(error), "NOAUTH" | "WRONGPASS" | "NOPERM") || error.contains("unauthenticated")
+        };
+        for reply in replies {
+            if let Reply::Error(error) = reply
+                && is_denied(error)
+            {
+                return Some(Outcome::Unauthorised { words: error.clone() });
+            }
+        }
+        match exchange.step {
+            Step::Write => self.written(batch, exchange, replies),
+            Step::Ask => self.asked(batch, exchange, replies),
+            Step::Append => {
+                for (row, reply) in std::mem::take(&mut exchange.rows).into_iter().zip(replies) {
+                    exchange.failed(row, reply);
+                }
+                Some(settled(batch, exchange))
+            }
+        }
+    }
+
+    fn written(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
+        let mut refused = Vec::new();
+        for (row, reply) in std::mem::take(&mut exchange.rows).into_iter().zip(replies) {
+            match reply {
+                Reply::Error(error) if error.contains(REPEATED) => refused.push(row),
+                reply => _ = exchange.failed(row, reply),
+            }
+        }
+        let Some(first) = refused.first().and_then(|row| batch.records.get(*row)) else {
+            return Some(settled(batch, exchange));
+        };
+        let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+        for record in refused.iter().filter_map(|row| batch.records.get(*row)) {
+            array(4, &mut bytes);
+            bulk(b"XRANGE", &mut bytes);
+            self.write_key(record.stream(), &mut scratch, &mut bytes);
+            write_id(entry_id(record), &mut scratch, &mut bytes);
+            bulk(&scratch, &mut bytes);
+        }
+        array(6, &mut bytes);
+        bulk(b"XREVRANGE", &mut bytes);
+        self.write_key(first.stream(), &mut scratch, &mut bytes);
+        [&b"+"[..], b"-", b"COUNT", b"1"].iter().for_each(|part| bulk(part, &mut bytes));
+        let replies = refused.len() + 1;
+        exchange.next(Step::Ask, refused, Pipeline { bytes, replies });
+        None
+    }
+
+    fn asked(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
+        let (last, replies) = replies.split_last()?;
+        let mut late = Vec::new();
+        for (row, reply) in std::mem::take(&mut exchange.rows).into_iter().zip(replies) {
+            match reply {
+                Reply::Array(entries) if entries.is_empty() => late.push(row),
+                Reply::Array(_) => {}
+                reply => {
+                    if !exchange.failed(row, reply) {
+                        exchange.again.push(row);
+                    }
+                }
+            }
+        }
+        let Some(mut id) = last_id(last) else {
+            exchange.again.extend(late);
+            "the server does not say which entry is the last one".clone_into(&mut exchange.words);
+            return Some(settled(batch, exchange));
+        };
+        if late.is_empty() {
+            return Some(settled(batch, exchange));
+        }
+        let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+        for record in late.iter().filter_map(|row| batch.records.get(*row)) {
+            id = match id.1.checked_add(1) {
+                Some(sequence) => (id.0, sequence),
+                None => (id.0.saturating_add(1), 0),
+            };
+            self.write_entry(record, id, batch.collector, &mut scratch, &mut bytes);
+        }
+        let replies = late.len();
+        exchange.next(Step::Append, late, Pipeline { bytes, replies });
+        None
+    }
+}
+
+fn settled(batch: &Batch<'_>, exchange: &mut Exchange) -> Outcome {
+    let rejected = std::mem::take(&mut exchange.rejected);
+    let mut again = std::mem::take(&mut exchange.again);
+    again.retain(|row| rejected.iter().all(|(other, _)| other != row));
+    if again.len() == batch.records.len() {
+        return Outcome::Failed { words: std::mem::take(&mut exchange.words), retry_after: None };
+    }
+    Outcome::Settled { rejected, again, retry_after: None }
+}
+
+/// The id of the only entry.
+fn last_id(reply: &Reply) -> Option<(u64, u64)> {
+    let Reply::Array(entries) = reply else { return None };
+    let Reply::Array(parts) = entries.first()? else { return None };
+    let Reply::Text(id) = parts.first()? else { return None };
+    let (ms, sequence) = id.split_once('-')?;
+    Some((ms.parse().ok()?, sequence.parse().ok()?))
+}
+
+/// What XADD says of an id that is not larger than the last one.
+const REPEATED: &str = "equal or smaller than the target stream top item";
+
+fn write_id((ms, sequence): (u64, u64), scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    scratch.clear();
+    _ = write!(scratch, "{ms}-{sequence}");
+    bulk(scratch, out);
+}
+
+/// The first word of an error.
+fn code(error: &str) -> &str {
+    error.split(' ').next().unwrap_or_default()
+}
+
+/// The two numbers of an entry's id. The first one has ms, so that ranges of time can be read.
+fn entry_id(record: &Record) -> (u64, u64) {
+    let (ts, id) = (record.ts(), record.id());
+    // 0-0 is no id.
+    (ts / 1_000_000, (ts % 1_000_000) << 44 | (id & ((1 << 44) - 1)).max(1))
+}
+
+fn absent(record: &Record) -> Vec<&'static Field> {
+    let mut absent = Vec::new();
+    record.visit(|field, value| {
+        if matches!(value, Value::Absent | Value::Numbers([])) {
+            absent.push(field);
+        }
+    });
+    absent
+}
+
+/// Number of fields with a value, and of the common ones.
+fn fields(record: &Record) -> usize {
+    let mut count = COMMON.len();
+    record.visit(|_, value| count += usize::from(!matches!(value, Value::Absent | Value::Numbers([]))));
+    count
+}
+
+/// Names and values: those of all records, then those of this one.
+fn write_fields(record: &Record, collector: &str, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    let common = [
+        Value::Number(record.id()),
+        Value::Number(record.ts()),
+        Value::Text(collector),
+        Value::Number(SCHEMA),
+    ];
+    for (field, value) in COMMON.iter().zip(common) {
+        write_field(field, value, scratch, out);
+    }
+    record.visit(|field, value| write_field(field, value, scratch, out));
+}
+
+fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    scratch.clear();
+    match value {
+        Value::Absent | Value::Numbers([]) => return,
+        Value::Number(id) if field.kind == FieldKind::Id => _ = write!(scratch, "{id:016x}"),
+        Value::Number(number) => _ = write!(scratch, "{number}"),
+        Value::Text(text) => scratch.extend_from_slice(text.as_bytes()),
+        Value::Address(octets) => _ = write!(scratch, "{}", address(octets)),
+        Value::Flow(flow) => _ = write!(scratch, "{flow}"),
+        Value::Numbers(numbers) => {
+            for (index, number) in numbers.iter().enumerate() {
+                if index > 0 {
+                    scratch.push(b',');
+                }
+                match number {
+                    &u32::MAX => scratch.push(b'-'),
+                    number => _ = write!(scratch, "{number}"),
+                }
+            }
+        }
+    }
+    bulk(field.name.as_bytes(), out);
+    bulk(scratch, out);
+}
+
+/// The head of a command: the number of its parts.
+fn array(len: usize, out: &mut Vec<u8>) {
+    _ = write!(out, "*{len}\r\n");
+}
+
+/// A part of a command.
+fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
+    _ = write!(out, "${}\r\n", bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}

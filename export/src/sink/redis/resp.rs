@@ -1,0 +1,174 @@
+//! Replies of Redis: RESP 2, which a server speaks unless a client asks for version 3.
+
+use crate::sink::words as line;
+
+/// A reply to a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// A simple or a bulk string: its beginning.
+    Text(String),
+    /// A number.
+    Number(i64),
+    /// An error: its words.
+    Error(String),
+    /// Nothing.
+    Null,
+    /// An array.
+    Array(Vec<Reply>),
+}
+
+/// Bytes that are no reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Malformed(
+    /// What is wrong with them.
+    pub &'static str,
+);
+
+/// The longest line; one is an error, a status or a number.
+const MAX_LINE: usize = 64 << 10;
+/// The longest reply, with all that is in it. Replies to the commands of a sink are short.
+const MAX_REPLY: usize = 1 << 20;
+/// Arrays in arrays.
+const MAX_DEPTH: usize = 8;
+
+/// Reads replies from bytes in parts of any size. It keeps at most one reply's bytes and one part.
+#[derive(Default, Debug)]
+pub struct Replies {
+    bytes: Vec<u8>,
+    /// What is read of `bytes`.
+    at: usize,
+    /// So many bytes at `at` have no line end.
+    searched: usize,
+    /// Arrays that are not complete: how many items are to come, and those that came.
+    arrays: Vec<(usize, Vec<Reply>)>,
+    /// Bytes of this reply so far.
+    len: usize,
+    malformed: Option<Malformed>,
+}
+
+/// A part of a reply.
+enum Part {
+    /// The beginning of an array of so many items.
+    Array(usize),
+    Value(Reply),
+}
+
+impl Replies {
+    /// A reader at the beginning of a connection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes that came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.malformed.is_none() {
+            self.bytes.drain(..self.at);
+            self.at = 0;
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// The next reply, if all of it is there.
+    ///
+    /// # Errors
+    /// The bytes are none. The connection is of no use any more.
+    pub fn next_reply(&mut self) -> Result<Option<Reply>, Malformed> {
+        if let Some(malformed) = &self.malformed {
+            return Err(malformed.clone());
+        }
+        let result = self.read();
+        if let Err(malformed) = &result {
+            self.malformed = Some(malformed.clone());
+            (self.bytes, self.at, self.arrays) = (Vec::new(), 0, Vec::new());
+        }
+        result
+    }
+
+    fn read(&mut self) -> Result<Option<Reply>, Malformed> {
+        loop {
+            let mut value = match self.part()? {
+                None => return Ok(None),
+                Some(Part::Array(0)) => Reply::Array(Vec::new()),
+                Some(Part::Array(_)) if self.arrays.len() == MAX_DEPTH => {
+                    return Err(Malformed("arrays in too many arrays"));
+                }
+                Some(Part::Array(len)) => {
+                    self.arrays.push((len, Vec::new()));
+                    continue;
+                }
+                Some(Part::Value(reply)) => reply,
+            };
+            // It may complete arrays.
+            loop {
+                let Some((left, items)) = self.arrays.last_mut() else {
+                    self.len = 0;
+                    return Ok(Some(value));
+                };
+                items.push(value);
+                *left -= 1;
+                if *left > 0 {
+                    break;
+                }
+                value = Reply::Array(self.arrays.pop().map(|(_, items)| items).unwrap_or_default());
+            }
+        }
+    }
+
+    fn part(&mut self) -> Result<Option<Part>, Malformed> {
+        let Some(end) = self.line_end()? else { return Ok(None) };
+        let text = &self.bytes[self.at..end];
+        let Some((kind, rest)) = text.split_first() else { return Err(Malformed("an empty line")) };
+        let mut after = end + 2;
+        let part = match kind {
+            b'+' => Part::Value(Reply::Text(line(rest))),
+            b'-' => Part::Value(Reply::Error(line(rest))),
+            b':' => Part::Value(Reply::Number(number(rest)?)),
+            b'*' | b'$' if rest == b"-1" => Part::Value(Reply::Null),
+            b'*' => Part::Array(length(rest)?),
+            b'$' => {
+                let len = length(rest)?;
+                let Some(bulk) = self.bytes.get(after..after + len + 2) else { return Ok(None) };
+                let Some(bulk) = bulk.strip_suffix(b"\r\n") else {
+                    return Err(Malformed("a string without an end"));
+                };
+                after += len + 2;
+                Part::Value(Reply::Text(line(bulk)))
+            }
+            _ => return Err(Malformed("a reply of an unknown kind")),
+        };
+        self.len += after - self.at;
+        (self.at, self.searched) = (after, 0);
+        if self.len > MAX_REPLY {
+            return Err(Malformed("a reply that is too long"));
+        }
+        Ok(Some(part))
+    }
+
+    /// Where the line at `at` ends, before its CR LF.
+    fn line_end(&mut self) -> Result<Option<usize>, Malformed> {
+        let line = &self.bytes[self.at..];
+        let from = self.searched.min(line.len());
+        match line[from..].windows(2).position(|window| window == b"\r\n") {
+            Some(position) => Ok(Some(self.at + from + position)),
+            None if line.len() > MAX_LINE => Err(Malformed("a line that is too long")),
+            None => {
+                // The last byte may be the first one of a line end.
+                self.searched = line.len().saturating_sub(1);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Of a string or an array.
+fn length(text: &[u8]) -> Result<usize, Malformed> {
+    match usize::try_from(number(text)?) {
+        Ok(len) if len <= MAX_REPLY => Ok(len),
+        _ => Err(Malformed("a length that is negative or too large")),
+    }
+}
+
+fn number(text: &[u8]) -> Result<i64, Malformed> {
+    let text = std::str::from_utf8(text).map_err(|_| Malformed("a number that is none"))?;
+    text.parse().map_err(|_| Malformed("a number that is none"))
+}
