@@ -93,6 +93,14 @@ control Report(inout headers_t hdr, inout local_t local, out bit<32> frame_bytes
         hdr.shim_2 = hdr.seen_shim_2;
         hdr.md_10 = hdr.seen_md_10;
         hdr.md_2 = hdr.seen_md_2;
+        hdr.hop_0 = hdr.seen_hop_0;
+        hdr.hop_1 = hdr.seen_hop_1;
+        hdr.hop_2 = hdr.seen_hop_2;
+        hdr.hop_3 = hdr.seen_hop_3;
+        hdr.hop_4 = hdr.seen_hop_4;
+        hdr.hop_5 = hdr.seen_hop_5;
+        hdr.hop_6 = hdr.seen_hop_6;
+        hdr.hop_7 = hdr.seen_hop_7;
         hdr.stack = hdr.seen_stack;
         hdr.ports.setInvalid();
     }

@@ -14,6 +14,14 @@ action see(inout headers_t hdr) {
     hdr.seen_shim_2 = hdr.shim_2;
     hdr.seen_md_10 = hdr.md_10;
     hdr.seen_md_2 = hdr.md_2;
+    hdr.seen_hop_0 = hdr.hop_0;
+    hdr.seen_hop_1 = hdr.hop_1;
+    hdr.seen_hop_2 = hdr.hop_2;
+    hdr.seen_hop_3 = hdr.hop_3;
+    hdr.seen_hop_4 = hdr.hop_4;
+    hdr.seen_hop_5 = hdr.hop_5;
+    hdr.seen_hop_6 = hdr.hop_6;
+    hdr.seen_hop_7 = hdr.hop_7;
     hdr.seen_stack = hdr.stack;
 }
 
@@ -33,6 +41,14 @@ control Strip(inout headers_t hdr, inout local_t local) {
         hdr.shim_2.setInvalid();
         hdr.md_10.setInvalid();
         hdr.md_2.setInvalid();
+        hdr.hop_0.setInvalid();
+        hdr.hop_1.setInvalid();
+        hdr.hop_2.setInvalid();
+        hdr.hop_3.setInvalid();
+        hdr.hop_4.setInvalid();
+        hdr.hop_5.setInvalid();
+        hdr.hop_6.setInvalid();
+        hdr.hop_7.setInvalid();
         hdr.stack.setInvalid();
     }
 }

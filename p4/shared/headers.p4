@@ -154,9 +154,14 @@ header wide_t {
     bit<64> value;
 }
 
-/// The records of the nodes before this one: up to 252 words.
+/// Records: up to 252 words.
 header stack_t {
     varbit<8064> records;
+}
+
+/// The record of one node, as it is.
+header hop_t {
+    varbit<992> record;
 }
 
 /// The items of one record, in the order of the instruction bitmap. A timestamp has four bytes in INT 1.0.
@@ -264,6 +269,15 @@ struct headers_t {
     md_10_t md_10;
     md_2_t md_2;
     record_t record;
+    /// The records of the nodes before this one, the latest first; further ones, and words of the source, are in `stack`.
+    hop_t hop_0;
+    hop_t hop_1;
+    hop_t hop_2;
+    hop_t hop_3;
+    hop_t hop_4;
+    hop_t hop_5;
+    hop_t hop_6;
+    hop_t hop_7;
     stack_t stack;
     short_payload_t payload;
     pad_t pad1;
@@ -283,6 +297,14 @@ struct headers_t {
     shim_2_t seen_shim_2;
     md_10_t seen_md_10;
     md_2_t seen_md_2;
+    hop_t seen_hop_0;
+    hop_t seen_hop_1;
+    hop_t seen_hop_2;
+    hop_t seen_hop_3;
+    hop_t seen_hop_4;
+    hop_t seen_hop_5;
+    hop_t seen_hop_6;
+    hop_t seen_hop_7;
     stack_t seen_stack;
 }
 

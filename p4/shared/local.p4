@@ -6,14 +6,16 @@
 
 /// Fields that the copy of a packet keeps, from which its report is made.
 const bit<8> REPORT_FIELDS = 1;
+/// The same of a packet that ingress drops: also what the parser has found. A target parses the copy again, and clears the metadata then.
+const bit<8> DROP_FIELDS = 2;
 
 /// The measurement of a packet at this switch.
 struct visit_t {
     /// 0: unknown.
-    @field_list(1) bit<16> ingress_if;
+    @field_list(1, 2) bit<16> ingress_if;
     @field_list(1) bit<16> egress_if;
     /// Nanoseconds.
-    @field_list(1) bit<64> ingress_ts;
+    @field_list(1, 2) bit<64> ingress_ts;
     @field_list(1) bit<64> egress_ts;
     @field_list(1) bit<8> queue_id;
     @field_list(1) bit<24> queue_occupancy;
@@ -63,9 +65,46 @@ const bit<2> FLOW_RECORD = 2;
 /// A node's, of a packet without INT.
 const bit<2> FLOW_POSTCARD = 3;
 
+/// How packets to report are selected: the algorithms of the crate `detect`.
+const bit<3> FILTER_NONE = 0;
+const bit<3> FILTER_NOOP = 1;
+const bit<3> FILTER_PER_HOP = 2;
+const bit<3> FILTER_PER_HOP_OF_FLOW = 3;
+const bit<3> FILTER_PER_FLOW = 4;
+const bit<3> FILTER_MOVING_AVERAGE = 5;
+const bit<3> FILTER_CHANGE = 6;
+
+/// An entry of the filter table.
+struct filter_t {
+    bit<3> algorithm;
+    /// Which registers and counters it has.
+    bit<8> number;
+    bit<3> metric;
+    bit<48> threshold;
+    /// Weight of a new value, 256ths.
+    bit<8> alpha;
+    bit<8> latency_bits;
+    bit<8> queue_bits;
+    bit<64> keep_alive;
+}
+
+/// The first four words of the records before this node's, left-aligned: node, interfaces, latency and queue, as far as they are in it.
+struct firsts_t {
+    bit<128> hop_0;
+    bit<128> hop_1;
+    bit<128> hop_2;
+    bit<128> hop_3;
+    bit<128> hop_4;
+    bit<128> hop_5;
+    bit<128> hop_6;
+    bit<128> hop_7;
+}
+
 struct local_t {
     visit_t visit;
     watch_t watch;
+    filter_t filter;
+    firsts_t firsts;
     /// The switch's id, and the instruction bits that it supports.
     bit<32> node;
     bit<16> available;
@@ -76,35 +115,38 @@ struct local_t {
     /// The IP header is of its version, and fits its length.
     bit<1> is_ip;
     /// The packet has a DSCP, version and type of INT that this switch supports, and its lengths fit.
-    bit<1> carries_int;
+    @field_list(2) bit<1> carries_int;
     /// That is INT-MX: instructions without records.
-    bit<1> is_mx;
+    @field_list(2) bit<1> is_mx;
     /// It claims to carry INT, and does not or in another form.
-    bit<1> refused;
+    @field_list(2) bit<1> refused;
     /// It came from outside with INT, which was removed; or with more than that, and is dropped.
     bit<1> edge_stripped;
     bit<1> edge_refused;
     /// A stack that contradicts itself behind a valid header: a sink removes it.
     bit<1> malformed_stack;
     /// The L4 header contradicts itself: INT is neither put behind it nor read there.
-    bit<1> bad_l4;
+    @field_list(2) bit<1> bad_l4;
     /// Bytes from the L4 header to the end of the IP packet, and of that after the L4 header (TCP: its fixed part).
-    bit<16> l4_bytes;
-    bit<16> body_bytes;
+    @field_list(2) bit<16> l4_bytes;
+    @field_list(2) bit<16> body_bytes;
+
+    /// Words of the stack that are not parsed yet; after parsing, those in `hdr.stack`.
+    bit<16> stack_words;
 
     // Of the packet, in either version of INT.
     bit<16> link_bytes;
-    bit<16> ip_bytes;
-    bit<16> bitmap;
+    @field_list(2) bit<16> ip_bytes;
+    @field_list(2) bit<16> bitmap;
     /// Words of one record.
-    bit<8> record_words;
+    @field_list(2) bit<8> record_words;
     /// Words of the items of the bitmap.
     bit<8> item_words;
     bit<8> remaining;
-    bit<16> src_port;
-    bit<16> dst_port;
-    bit<8> proto;
-    bit<6> dscp;
+    @field_list(2) bit<16> src_port;
+    @field_list(2) bit<16> dst_port;
+    @field_list(2) bit<8> proto;
+    @field_list(2) bit<6> dscp;
 
     /// A counter: what happened to the packet.
     bit<32> outcome;
@@ -115,7 +157,7 @@ struct local_t {
     bit<16> grown;
 
     /// Why the packet was dropped: a code of Telemetry Report; 0: it was not.
-    @field_list(1) bit<8> drop_reason;
+    @field_list(1, 2) bit<8> drop_reason;
     /// Reports that are due.
     @field_list(1) bit<2> queue_report;
     @field_list(1) bit<2> flow_report;

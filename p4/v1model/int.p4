@@ -16,6 +16,7 @@
 #include "../control/watchlist.p4"
 #include "../control/queue.p4"
 #include "../control/flow_id.p4"
+#include "../control/filter.p4"
 #include "../control/source.p4"
 #include "../control/transit.p4"
 #include "../control/sink.p4"
@@ -35,6 +36,26 @@ const bit<9> DROP_PORT = 511;
 /// Drop reasons, as in the switch in Rust.
 const bit<8> DROP_HOP_LIMIT = 26;
 const bit<8> DROP_NO_ROUTE = 29;
+
+/// States for a record: its first words, as many as there are of four, and then all of it.
+#define HOP(N, NEXT) state hop_##N { \
+        transition select((local.record_words != 0 && (bit<16>)local.record_words <= local.stack_words) ? local.record_words : 0) { \
+            0: parse_rest; \
+            1: first_##N##_1; \
+            2: first_##N##_2; \
+            3: first_##N##_3; \
+            default: first_##N##_4; \
+        } \
+    } \
+    state first_##N##_1 { local.firsts.hop_##N = packet.lookahead<bit<32>>() ++ 96w0; transition record_##N; } \
+    state first_##N##_2 { local.firsts.hop_##N = packet.lookahead<bit<64>>() ++ 64w0; transition record_##N; } \
+    state first_##N##_3 { local.firsts.hop_##N = packet.lookahead<bit<96>>() ++ 32w0; transition record_##N; } \
+    state first_##N##_4 { local.firsts.hop_##N = packet.lookahead<bit<128>>(); transition record_##N; } \
+    state record_##N { \
+        packet.extract(hdr.hop_##N, (bit<32>)local.record_words * 32); \
+        local.stack_words = local.stack_words - (bit<16>)local.record_words; \
+        transition NEXT; \
+    }
 
 parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
     bit<16> int_words = 0;
@@ -252,12 +273,27 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
     }
 
     state parse_stack_10 {
-        packet.extract(hdr.stack, ((bit<32>)hdr.shim_10.length - 3) * 32);
-        transition have_stack;
+        local.stack_words = (bit<16>)hdr.shim_10.length - 3;
+        transition hop_0;
     }
 
     state parse_stack_2 {
-        packet.extract(hdr.stack, ((bit<32>)hdr.shim_2.length - 3) * 32);
+        local.stack_words = (bit<16>)hdr.shim_2.length - 3;
+        transition hop_0;
+    }
+
+    HOP(0, hop_1)
+    HOP(1, hop_2)
+    HOP(2, hop_3)
+    HOP(3, hop_4)
+    HOP(4, hop_5)
+    HOP(5, hop_6)
+    HOP(6, hop_7)
+    HOP(7, parse_rest)
+
+    // Further records, words of the source, and what is no record.
+    state parse_rest {
+        packet.extract(hdr.stack, (bit<32>)local.stack_words * 32);
         transition have_stack;
     }
 
@@ -329,7 +365,7 @@ control IntIngress(inout headers_t hdr, inout local_t local, inout standard_meta
         local.drop_reason = reason;
         local.visit.ingress_if = (bit<16>)meta.ingress_port;
         local.visit.ingress_ts = (bit<64>)meta.ingress_global_timestamp * 1000;
-        clone_preserving_field_list(CloneType.I2E, REPORT_SESSION, REPORT_FIELDS);
+        clone_preserving_field_list(CloneType.I2E, REPORT_SESSION, DROP_FIELDS);
         mark_to_drop(meta);
     }
 
@@ -379,6 +415,38 @@ control Removed(in headers_t hdr, inout bit<32> sum) {
                 32w0x10000);
         }
         sum = sum + removed;
+        if (hdr.hop_0.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_0.record }, 32w0x10000);
+            sum = sum + removed;
+        }
+        if (hdr.hop_1.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_1.record }, 32w0x10000);
+            sum = sum + removed;
+        }
+        if (hdr.hop_2.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_2.record }, 32w0x10000);
+            sum = sum + removed;
+        }
+        if (hdr.hop_3.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_3.record }, 32w0x10000);
+            sum = sum + removed;
+        }
+        if (hdr.hop_4.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_4.record }, 32w0x10000);
+            sum = sum + removed;
+        }
+        if (hdr.hop_5.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_5.record }, 32w0x10000);
+            sum = sum + removed;
+        }
+        if (hdr.hop_6.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_6.record }, 32w0x10000);
+            sum = sum + removed;
+        }
+        if (hdr.hop_7.isValid()) {
+            hash(removed, HashAlgorithm.csum16, 32w0, { hdr.hop_7.record }, 32w0x10000);
+            sum = sum + removed;
+        }
         if (hdr.stack.isValid()) {
             hash(removed, HashAlgorithm.csum16, 32w0, { hdr.stack.records }, 32w0x10000);
             sum = sum + removed;
@@ -394,6 +462,8 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
     Watchlist() watchlist;
     Queue() queue;
     FlowId() flow_id;
+    Filter() filter;
+    Decide() decide;
     Source() source;
     Transit() transit;
     Sink() sink;
@@ -480,7 +550,6 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
                     local.outcome = COUNT_REPORTED;
                     local.bitmap = local.watch.bitmap;
                     report_flow(FLOW_POSTCARD);
-                    flow_id.apply(hdr, local, local.flow_id);
                     see(hdr);
                 } else if (local.watch.mode != WATCH_NOTHING && local.visit.from_edge == 1) {
                     source.apply(hdr, local);
@@ -513,6 +582,9 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
                     }
                     if (discard == 1) { mark_to_drop(meta); }
                 }
+                if (local.flow_report != FLOW_NOTHING) { filter.apply(hdr, local); }
+                if (local.flow_report == FLOW_POSTCARD || local.filter.algorithm != FILTER_NONE) { flow_id.apply(hdr, local, local.flow_id); }
+                if (local.filter.algorithm != FILTER_NONE) { decide.apply(hdr, local); }
                 packets.count(local.outcome);
                 if (local.grown != 0 || local.sum != 0) {
                     lengths_of_sink.apply(hdr, local, dscp);
@@ -575,6 +647,14 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.shim_2);
         packet.emit(hdr.md_2);
         packet.emit(hdr.record);
+        packet.emit(hdr.hop_0);
+        packet.emit(hdr.hop_1);
+        packet.emit(hdr.hop_2);
+        packet.emit(hdr.hop_3);
+        packet.emit(hdr.hop_4);
+        packet.emit(hdr.hop_5);
+        packet.emit(hdr.hop_6);
+        packet.emit(hdr.hop_7);
         packet.emit(hdr.stack);
         packet.emit(hdr.payload);
         packet.emit(hdr.pad1);

@@ -70,7 +70,8 @@ const MAX_STEPS: usize = 100_000;
 
 impl Switch {
     /// A switch without entries.
-    pub fn new(program: Program) -> Self {
+    pub fn new(program: impl Into<Arc<Program>>) -> Self {
+        let program = program.into();
         Self {
             entries: program.tables.iter().map(|_| Vec::new()).collect(),
             defaults: program.tables.iter().map(|table| table.default.clone()).collect(),
@@ -78,7 +79,7 @@ impl Switch {
             counters: program.counters.iter().map(|(_, size)| vec![0; *size]).collect(),
             sessions: BTreeMap::new(),
             groups: BTreeMap::new(),
-            program: Arc::new(program),
+            program,
         }
     }
 
@@ -198,12 +199,12 @@ impl Switch {
         sent
     }
 
-    /// The copy that ingress made: parsed again, with only these metadata.
+    /// The copy that ingress made: parsed again, with only these metadata, and none of the parser's.
     fn copied_at_ingress(&self, packet: &mut Packet, frame: &[u8]) -> Option<Queued> {
         let (session, fields) = packet.copy.take()?;
         let port = *self.sessions.get(&session)?;
         let mut copy = self.parse(frame);
-        copy.phv.set(self.program.standard.ingress_port, packet.phv.get(self.program.standard.ingress_port));
+        copy.phv.reset_metadata(&self.program.headers);
         for field in self.program.field_lists.get(&fields).into_iter().flatten() {
             copy.phv.set(*field, packet.phv.get(*field));
         }

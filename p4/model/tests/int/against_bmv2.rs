@@ -1,6 +1,7 @@
 //! The model and BMv2 do the same. Where `simple_switch` and `simple_switch_CLI` are not on PATH, the test is skipped.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use p4_model::{Key, Program};
 use testkit::rng::Rng;
@@ -57,7 +58,7 @@ fn mask(report: &mut [u8]) {
 
 #[test]
 fn the_model_and_bmv2_do_the_same() {
-    let program = Program::read(crate::PROGRAM).unwrap();
+    let program = Arc::new(Program::read(crate::PROGRAM).unwrap());
     let mut rng = Rng(99);
     let mut input: Vec<Vec<u8>> = (0..PACKETS).map(|_| packet(&mut rng)).collect();
     for edges in [(true, false), (false, false), (true, true), (false, true)] {
@@ -75,15 +76,12 @@ fn the_model_and_bmv2_do_the_same() {
         let mut got = [2, COLLECTOR].map(|port| got.remove(&port).unwrap_or_default());
         expected[1].iter_mut().chain(&mut got[1]).for_each(|report| mask(&mut report[42..]));
         for (port, (expected, got)) in expected.iter().zip(&got).enumerate() {
-            // BMv2 drops packets when the machine is busy: what it sends is compared in order.
-            let mut at = 0;
+            // BMv2 drops packets when the machine is busy, and a report of a drop can overtake one of a flow.
+            let mut left = expected.clone();
             for frame in got {
-                let found = expected[at..].iter().position(|wanted| wanted == frame);
-                let Some(skipped) = found else {
-                    let next = expected.get(at);
-                    panic!("edges {edges:?}, output {port}\n  model {next:02x?}\n  bmv2  {frame:02x?}");
-                };
-                at += skipped + 1;
+                let found = left.iter().position(|wanted| wanted == frame);
+                let Some(at) = found else { panic!("edges {edges:?}, output {port}\n  bmv2  {frame:02x?}") };
+                left.remove(at);
             }
             let (sent, wanted) = (got.len(), expected.len());
             assert!(sent * 2 >= wanted, "edges {edges:?}, output {port}: only {sent} of {wanted}");

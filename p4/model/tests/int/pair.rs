@@ -1,10 +1,14 @@
 //! The program and the switch in Rust, with the same tables.
 
+use dataplane::filter::Units;
 use dataplane::report::{Outbox, Version};
 use dataplane::switch::{Config, Congestion, L4Checksum, Stats, Switch, Verdict, Visit};
 use dataplane::watchlist::Mode;
-use dataplane::{Watch, Watchlist};
-use detect::Match;
+use dataplane::{Filter, Filters, Watch, Watchlist};
+use std::sync::Arc;
+
+use detect::detector::Change;
+use detect::{Algorithm, Detector, Match, Metric, Prefix};
 use p4_model::{Arrival, Entry, Key, Program};
 use testkit::rng::Rng;
 
@@ -14,6 +18,8 @@ use crate::packets::{Routed, has_l4, routed};
 pub(crate) const AVAILABLE: u16 = 0xfc00;
 pub(crate) const COLLECTOR: u16 = 9;
 const SESSION: u32 = 500;
+/// Registers of each filter of the program.
+const REGISTERS: usize = 4096;
 
 /// Both switches, with the same tables.
 pub(crate) struct Pair {
@@ -27,7 +33,8 @@ pub(crate) struct Pair {
 }
 
 fn watch(rng: &mut Rng) -> Watch {
-    let bits = [0xfc00, 0x9000, 0xa000, 0xff81, 0x8000, 0xfd01, (rng.roll() as u16 & 0xff80) | 0x8000];
+    // The program computes no latency from the timestamps of others.
+    let bits = [0xfc00, 0x9000, 0xa000, 0xff81, 0x8000, 0xfd01, (rng.roll() as u16 & 0xff80) | 0xa000];
     let mode = [Mode::Md10, Mode::Md21, Mode::Md21, Mode::Mx21, Mode::Postcard][rng.below(5)];
     let on_stack = matches!(mode, Mode::Md10 | Mode::Md21);
     Watch {
@@ -37,6 +44,78 @@ fn watch(rng: &mut Rng) -> Watch {
         drops: rng.below(2) == 0,
         ..Watch::new(Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() })
     }
+}
+
+/// Reports a flow when its path changes.
+const PATHS_ONLY: Algorithm =
+    Algorithm::Change(Change { latency_bits: 64, queue_bits: 64, keep_alive: u64::MAX });
+
+/// A filter of the kinds that the program has.
+pub(crate) fn filter(rng: &mut Rng) -> Filter {
+    let algorithm = match rng.below(7) {
+        0 => Algorithm::Noop,
+        1 => Algorithm::PerHop,
+        2 => Algorithm::PerHopOfFlow,
+        3 => Algorithm::PerFlow,
+        4 => Algorithm::MovingAverage { alpha: [1, 64, 128, 255][rng.below(4)] },
+        _ => Algorithm::Change(Change {
+            latency_bits: [0, 10, 20, 22, 64][rng.below(5)],
+            queue_bits: [0, 8, 18, 64][rng.below(4)],
+            keep_alive: [0, 1_000_000, 1_000_000_000, u64::MAX][rng.below(4)],
+        }),
+    };
+    let per_hop = matches!(algorithm, Algorithm::PerHop | Algorithm::PerHopOfFlow);
+    let metrics = [Metric::HopLatency, Metric::QueueOccupancy, Metric::FlowLatency];
+    let metric = metrics[rng.below(if per_hop { 2 } else { 3 })];
+    let threshold = [0, 1000, 100_000, 2_000_000, 10_000_000][rng.below(5)];
+    let flows = Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() };
+    Filter { flows, detector: Detector { algorithm, metric, threshold } }
+}
+
+/// The key of a prefix; one of the other version of IP matches nothing.
+fn address(prefix: Option<Prefix>, table: &str) -> Key {
+    let Some(prefix) = prefix else { return Key::Ternary(0, 0) };
+    let bits = if table.ends_with("v6") { 128 } else { 32 };
+    let mask = if bits == 128 { u128::MAX } else { u128::from(u32::MAX) };
+    let of_v4 = |address: std::net::Ipv4Addr| u128::from(u32::from(address));
+    match (prefix.network(), bits) {
+        (std::net::IpAddr::V4(address), 32) => {
+            Key::Ternary(of_v4(address), mask << (32 - u32::from(prefix.len())) & mask)
+        }
+        (std::net::IpAddr::V6(address), 128) => {
+            Key::Ternary(u128::from(address), mask.checked_shl(128 - u32::from(prefix.len())).unwrap_or(0))
+        }
+        _ => Key::Ternary(mask, mask),
+    }
+}
+
+/// The entries of a filter, which comes before those of lower priority.
+fn filtered(filter: &Filter, number: usize) -> [Setup; 2] {
+    let Detector { algorithm, metric, threshold } = &filter.detector;
+    let (number_, metric, threshold) = (number as u128, *metric as u128, u128::from(*threshold));
+    let compared = vec![number_, metric, threshold];
+    let (action, parameters) = match algorithm {
+        Algorithm::PerHop => ("filter_per_hop", compared),
+        Algorithm::PerHopOfFlow => ("filter_per_hop_of_flow", compared),
+        Algorithm::PerFlow => ("filter_per_flow", compared),
+        Algorithm::MovingAverage { alpha } => {
+            ("filter_moving_average", [compared, vec![u128::from(*alpha)]].concat())
+        }
+        Algorithm::Change(Change { latency_bits, queue_bits, keep_alive }) => {
+            let bits = [*latency_bits, *queue_bits].map(u128::from);
+            ("filter_change", vec![number_, bits[0], bits[1], u128::from(*keep_alive)])
+        }
+        _ => ("filter_noop", vec![number_]),
+    };
+    let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
+    let proto = filter.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
+    ["filter_v4", "filter_v6"].map(|table| {
+        let addresses = [filter.flows.src, filter.flows.dst].map(|prefix| address(prefix, table));
+        let keys = vec![addresses[0], addresses[1], proto, ports, ports];
+        let priority = 1000 - number as i32;
+        let (action, parameters) = (action.to_owned(), parameters.clone());
+        Setup::Entry(table, Entry { keys, priority, action, parameters })
+    })
 }
 
 /// Words of a record.
@@ -50,6 +129,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) node: u32,
     pub(crate) config: &'a Config,
     pub(crate) watches: &'a [Watch],
+    pub(crate) filters: &'a [Filter],
     pub(crate) mtu: u16,
     /// Packets come from a host, and go to one.
     pub(crate) edges: (bool, bool),
@@ -111,6 +191,9 @@ fn setup(tables: &Tables<'_>) -> Vec<Setup> {
     for (place, watch) in tables.watches.iter().enumerate() {
         setup.extend(watched(watch, 1000 - place as i32));
     }
+    for (number, filter) in tables.filters.iter().enumerate() {
+        setup.extend(filtered(filter, number));
+    }
     let prefix = Key::Lpm(0, u32::from(tables.routes_half));
     for table in ["route_v4", "route_v6"] {
         setup.push(entry(table, vec![prefix], "next_hop", vec![2, 0x0200_0000_0101, 0x0200_0000_0202]));
@@ -126,7 +209,7 @@ pub(crate) enum Setup {
 }
 
 impl Pair {
-    pub(crate) fn new(rng: &mut Rng, program: &Program, edges: (bool, bool), available: u16) -> Self {
+    pub(crate) fn new(rng: &mut Rng, program: &Arc<Program>, edges: (bool, bool), available: u16) -> Self {
         let watch = watch(rng);
         let node = 1 + rng.below(1000) as u32;
         let l4_checksum = if rng.below(3) == 0 { L4Checksum::Leave } else { L4Checksum::Update };
@@ -142,13 +225,36 @@ impl Pair {
         let routes_half = rng.below(4) == 0;
         let border = edges.0 && rng.below(2) == 0;
         let edges = (edges.0 && !(border && rng.below(2) == 0), edges.1);
-        let (config, watches) = (&config, &[watch]);
-        Self::with(program, &Tables { node, config, watches, mtu, edges, border, routes_half })
+        let mut filters: Vec<Filter> = (0..rng.below(3)).map(|_| filter(rng)).collect();
+        if available != AVAILABLE {
+            // Without times, and with one entry for a key.
+            filters.truncate(1);
+            filters.iter_mut().for_each(|filter| filter.detector.algorithm = PATHS_ONLY);
+        }
+        let (config, watches, filters) = (&config, &[watch], &filters);
+        Self::with(program, &Tables { node, config, watches, filters, mtu, edges, border, routes_half })
+    }
+
+    /// Both switches with tables that measure and filter every packet.
+    pub(crate) fn filtering(rng: &mut Rng, program: &Arc<Program>, edges: (bool, bool)) -> Self {
+        let watch = Watch { flows: Match::default(), hops: 8, ..watch(rng) };
+        let mut config = Config { available: AVAILABLE, ..Config::default() };
+        if matches!(watch.mode, Mode::Md21 | Mode::Md10) && rng.below(3) == 0 {
+            config.format.version = Version::V10;
+        }
+        let mut filters: Vec<Filter> = (0..1 + rng.below(2)).map(|_| filter(rng)).collect();
+        if let Some(last) = filters.last_mut() {
+            last.flows = Match::default();
+        }
+        let (node, border, routes_half) = (1 + rng.below(6) as u32, false, false);
+        let (config, watches, filters) = (&config, &[watch], &filters);
+        let tables = Tables { node, config, watches, filters, mtu: 1500, edges, border, routes_half };
+        Self::with(program, &tables)
     }
 
     /// Both switches with these tables.
-    pub(crate) fn with(program: &Program, tables: &Tables<'_>) -> Self {
-        let Tables { node, config, mtu, edges, border, routes_half, watches } = *tables;
+    pub(crate) fn with(program: &Arc<Program>, tables: &Tables<'_>) -> Self {
+        let Tables { node, config, mtu, edges, border, routes_half, watches, filters } = *tables;
         let setup = setup(tables);
         let mut p4 = p4_model::Switch::new(program.clone());
         for one in &setup {
@@ -160,7 +266,8 @@ impl Pair {
                 Setup::Session(session, port) => p4.set_session(*session, *port),
             }
         }
-        let rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
+        let mut rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
+        rust.set_filters(Filters::new(filters.to_vec(), REGISTERS, Units::default()).unwrap());
         Self { rust, p4, mtu, edges, border, routes_half, setup }
     }
 
@@ -247,6 +354,7 @@ impl Pair {
             drops_reported,
             edge_stripped,
             edge_refused,
+            filtered,
             ..
         } = *self.rust.stats();
         let rust = [
@@ -263,8 +371,19 @@ impl Pair {
             drops_reported,
             edge_stripped,
             edge_refused,
+            filtered,
         ];
         let p4 = &self.p4.counter("packets").unwrap()[..rust.len()];
-        if rust == p4 { Ok(()) } else { Err(format!("counters differ: rust {rust:?}, p4 {p4:?}")) }
+        if rust != p4 {
+            return Err(format!("counters differ: rust {rust:?}, p4 {p4:?}"));
+        }
+        let decisions = self.p4.counter("filter_decisions").unwrap();
+        for ((filter, counts), p4) in self.rust.filters().entries().zip(decisions.chunks(8)) {
+            let rust = [&counts.decisions[..], &[counts.collisions]].concat();
+            if rust != p4[..7] {
+                return Err(format!("decisions of {filter:?} differ: rust {rust:?}, p4 {p4:?}"));
+            }
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,14 @@
 //! The vectors of the data plane: what the switch in Rust makes of their packets, the program makes of them as well. Measurements are those
 //! that BMv2 has: microseconds, and one queue for each port.
 
-use dataplane::Watch;
+use std::sync::Arc;
+
 use dataplane::report::Version;
 use dataplane::switch::{Config, Congestion, L4Checksum};
 use dataplane::watchlist::Mode;
-use detect::Match;
+use dataplane::{Filter, Watch};
+use detect::detector::Change;
+use detect::{Algorithm, Detector, Match, Metric};
 use p4_model::{Arrival, Program};
 use testkit::vectors::Kind;
 
@@ -28,7 +31,7 @@ fn lacks(vector: &Vector) -> Option<&'static str> {
     let mtus = vector.lines.iter().filter_map(|line| line.fields.get("mtu"));
     Some(match () {
         () if has("config", "sf") || set("watch", "mode", "sf") || lines("register") => "SF-INT",
-        () if lines("filter") => "filters",
+        () if set("filter", "algorithm", "rule") => "rules",
         () if lines("role") => "roles of flows",
         () if has("config", "mark") && set("config", "port", "") => "a UDP port as mark",
         () if set("config", "hop_by_hop", "true") => "IPv6 options",
@@ -70,13 +73,35 @@ fn watch(line: &Line) -> Watch {
     Watch { mode, bitmap: line.hex16("bitmap").unwrap(), hops: line.need("hops"), ..Watch::new(flows) }
 }
 
+fn filter(line: &Line) -> Filter {
+    let algorithm = match line.need::<String>("algorithm").as_str() {
+        "per_hop" => Algorithm::PerHop,
+        "per_hop_of_flow" => Algorithm::PerHopOfFlow,
+        "per_flow" => Algorithm::PerFlow,
+        "moving_average" => Algorithm::MovingAverage { alpha: line.need("alpha") },
+        "change" => Algorithm::Change(Change {
+            latency_bits: line.need("latency_bits"),
+            queue_bits: line.need("queue_bits"),
+            keep_alive: line.need("keep_alive"),
+        }),
+        _ => Algorithm::Noop,
+    };
+    let metric =
+        line.get("metric").map_or(Metric::FlowPath, |name: String| Metric::from_name(&name).unwrap());
+    let detector = Detector { algorithm, metric, threshold: line.get("threshold").unwrap_or(0) };
+    let prefix = |name: &str| line.get(name).map(|prefix: String| prefix.parse().unwrap());
+    let flows =
+        Match { proto: line.get("proto"), src: prefix("src"), dst: prefix("dst"), ..Match::default() };
+    Filter { flows, detector }
+}
+
 /// The time that BMv2 has: 48 bits.
 fn micros(ns: u64) -> u64 {
     (ns / 1000) & ((1 << 48) - 1)
 }
 
 /// Sends the packets of a vector through both switches. Returns how many.
-fn run(program: &Program, vector: &Vector) -> Result<usize, String> {
+fn run(program: &Arc<Program>, vector: &Vector) -> Result<usize, String> {
     let (config, mut mtu, mut edges, mut border) = (config(vector), 1500, (false, false), false);
     for line in vector.lines.iter().filter(|line| line.key == "visit") {
         mtu = line.get("mtu").unwrap_or(mtu);
@@ -89,10 +114,11 @@ fn run(program: &Program, vector: &Vector) -> Result<usize, String> {
         border |= line.get::<String>("edge").as_deref() == Some("border");
     }
     let watches: Vec<Watch> = vector.lines.iter().filter(|line| line.key == "watch").map(watch).collect();
+    let filters: Vec<Filter> = vector.lines.iter().filter(|line| line.key == "filter").map(filter).collect();
     let node = vector.lines.iter().find(|line| line.key == "node").map(|line| line.words[0].parse().unwrap());
     let node = node.unwrap();
-    let (config, watches) = (&config, &watches);
-    let tables = Tables { node, config, watches, mtu, edges, border, routes_half: false };
+    let (config, watches, filters) = (&config, &watches, &filters);
+    let tables = Tables { node, config, watches, filters, mtu, edges, border, routes_half: false };
     let mut pair = Pair::with(program, &tables);
     let (mut arrival, mut passed) = (Arrival { port: 1, ..Arrival::default() }, 0);
     for line in &vector.lines {
@@ -114,7 +140,7 @@ fn run(program: &Program, vector: &Vector) -> Result<usize, String> {
 
 #[test]
 fn switch_vectors_are_the_same() {
-    let program = Program::read(crate::PROGRAM).unwrap();
+    let program = Arc::new(Program::read(crate::PROGRAM).unwrap());
     let (mut passed, mut without) = (0, Vec::new());
     for vector in of_kind("switch") {
         match lacks(&vector) {
@@ -132,8 +158,8 @@ fn switch_vectors_are_the_same() {
         "MTUs that change",
         "SF-INT",
         "a UDP port as mark",
-        "filters",
         "roles of flows",
+        "rules",
     ];
     assert_eq!(without, known);
     assert!(passed >= 25, "only {passed} packets");
@@ -142,15 +168,15 @@ fn switch_vectors_are_the_same() {
 /// The packets of the other vectors, at a source, a transit and a sink, and at one that is both source and sink.
 #[test]
 fn packets_of_vectors_are_the_same() {
-    let program = Program::read(crate::PROGRAM).unwrap();
+    let program = Arc::new(Program::read(crate::PROGRAM).unwrap());
     let config = Config { available: AVAILABLE, ..Config::default() };
     let mut passed = 0;
     for vector in testkit::vectors::all().iter().filter(|vector| vector.kind == Kind::Packet) {
         for edges in [(true, false), (false, false), (false, true), (true, true)] {
             let watches = [Watch::new(Match::default())];
-            let (config, watches) = (&config, &watches);
+            let (config, watches, filters) = (&config, &watches, &[]);
             let (border, routes_half) = (false, false);
-            let tables = Tables { node: 7, config, watches, mtu: 1500, edges, border, routes_half };
+            let tables = Tables { node: 7, config, watches, filters, mtu: 1500, edges, border, routes_half };
             if is_beyond(&vector.bytes) {
                 continue;
             }
