@@ -9,8 +9,8 @@ use std::{
     sync::Arc,
 };
 
-use detect::Prefix;
-use manager::device::{Mode, Rule, Watch};
+use detect::{Metric, Prefix};
+use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Watch};
 use manager::flows::FlowKey;
 use manager::instruction;
 use p4runtime::{
@@ -90,6 +90,11 @@ struct Wanted {
     /// Watch the flows to these destinations
     #[arg(long, value_name = "PREFIX")]
     watch: Vec<Prefix>,
+
+    /// Filter of these flows at the sink: noop, change, or per_hop or per_flow with metric and threshold, as in
+    /// per_flow:hop_latency:100000
+    #[arg(long, value_name = "ALGORITHM[:METRIC:THRESHOLD]")]
+    filter: Option<String>,
 
     /// Mode of measurement: md, mx or postcard
     #[arg(long, default_value = "md")]
@@ -202,6 +207,11 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
             let _ = writeln!(out, "modes: {}", modes.join(", "));
             let _ = writeln!(out, "instructions: {}", instruction::names(can.bits));
             let _ = writeln!(out, "entries of the watchlist: {}", can.watch_entries);
+            let filters: Vec<&str> = can.filters.iter().map(|filter| filter.word()).collect();
+            let _ = match filters.is_empty() {
+                true => writeln!(out, "filters: none"),
+                false => writeln!(out, "filters: {}; entries: {}", filters.join(", "), can.filter_entries),
+            };
             let _ = writeln!(out, "IPv6: {}", if can.matches.ipv6 { "yes" } else { "no" });
             Ok((out, ExitCode::SUCCESS))
         }
@@ -228,12 +238,37 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
     let mut rules: Vec<Rule> = wanted.collector.map(Rule::Session).into_iter().collect();
     rules.extend(wanted.sink.iter().map(|port| Rule::Sink(*port)));
     rules.extend(instruction::numbers(bits).map(Rule::Instruction));
+    if let Some(text) = &wanted.filter {
+        let filter = filter(text).ok_or_else(|| {
+            CliError::new(format!(
+                "there is no filter `{text}`; give noop, change, per_hop:METRIC:THRESHOLD or per_flow:METRIC:THRESHOLD"
+            ))
+        })?;
+        let rule = |dst: &Prefix| {
+            let key = FlowKey { dst: Some(*dst), ..FlowKey::default() };
+            Rule::Filter(Arc::new(Filter { key, ..filter.clone() }))
+        };
+        rules.extend(wanted.watch.iter().map(rule));
+    }
     rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
     for dst in &wanted.watch {
         let key = FlowKey { dst: Some(*dst), ..FlowKey::default() };
         rules.push(Rule::Watch(Arc::new(Watch { key, mode, bits, hops: 16, sample: 1, drops: true })));
     }
     Ok(rules)
+}
+
+/// A filter of all flows, as an option has it.
+fn filter(text: &str) -> Option<Filter> {
+    let mut parts = text.split(':');
+    let algorithm = FilterAlgorithm::from_word(parts.next()?)?;
+    let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
+    let (metric, threshold) = match compares {
+        true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
+        false => (Metric::FlowPath, 0),
+    };
+    let filter = Filter { key: FlowKey::default(), algorithm, metric, threshold };
+    parts.next().is_none().then_some(filter)
 }
 
 fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError> {
@@ -366,6 +401,17 @@ source_port: ingress_port 1 -> from_edge()
 watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1)
 ";
         assert_eq!(written, lines);
+        let words = "p4 entries int --watch 10.1.0.0/16 --filter per_hop:hop_latency:5000";
+        let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+            panic!()
+        };
+        let map = map::read(map::shipped("hopwise-int").unwrap(), "hopwise-int").unwrap();
+        let written = entries(&info, &map, &wanted).unwrap();
+        let line = "filter_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> filter_per_hop(filter 1, metric 2, threshold 5000)";
+        assert!(written.lines().any(|written| written == line), "{written}");
+        for wrong in ["per_hop", "per_hop:hop_latency", "noop:hop_latency:1", "rule", "per_flow:latency:1"] {
+            assert_eq!(filter(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -10,7 +10,8 @@ use settings::read::{ConfigError, Node, Reader, span_of};
 use settings::setting::{Setting, Shown};
 use settings::{choice, section};
 
-use manager::device::{Encoding, L4Checksum, Mode};
+use detect::Metric;
+use manager::device::{Encoding, FilterAlgorithm, L4Checksum, Mode};
 use manager::instruction::Bits;
 
 /// Entries of one rule at most.
@@ -50,6 +51,8 @@ section! {
         pub(crate) sink: Vec<RowSettings> = Vec::new(),
         /// The node executes instructions.
         pub(crate) transit: Vec<RowSettings> = Vec::new(),
+        /// A filter at a sink.
+        pub(crate) filter: Vec<RowSettings> = Vec::new(),
         /// The device forwards; only of programs that forward nothing without these entries.
         pub(crate) forwarding: Vec<RowSettings> = Vec::new(),
         /// Packets that enter by a port are compared with the watchlist.
@@ -78,6 +81,10 @@ section! {
         pub(crate) family: Option<FamilyWord> = None,
         /// Only entries of the watchlist of this mode.
         pub(crate) mode: Option<String> = None,
+        /// Only filters of this algorithm: `"noop"`, `"per_hop"`, `"per_flow"` or `"change"`. Each entry of a filter has one.
+        pub(crate) algorithm: Option<String> = None,
+        /// Only filters of this metric; for `per_hop` and `per_flow`.
+        pub(crate) metric: Option<String> = None,
         /// The direct counter of the entry counts reports.
         pub(crate) counts_reports: bool = false,
         /// The number of the clone session.
@@ -187,6 +194,10 @@ pub(crate) enum Scope {
     Forwarding,
     /// `watch`.
     Watch,
+    /// `filter`.
+    Filter,
+    /// `watch` and `filter`.
+    Flows,
 }
 
 variables! {
@@ -219,17 +230,19 @@ variables! {
     /// That MTU, bytes.
     Mtu = "mtu" in Forwarding,
     /// The source prefix.
-    Src = "src" in Watch,
+    Src = "src" in Flows,
     /// The destination prefix.
-    Dst = "dst" in Watch,
+    Dst = "dst" in Flows,
     /// The source ports.
-    Sport = "sport" in Watch,
+    Sport = "sport" in Flows,
     /// The destination ports.
-    Dport = "dport" in Watch,
+    Dport = "dport" in Flows,
     /// The IP protocol.
-    Proto = "proto" in Watch,
+    Proto = "proto" in Flows,
     /// The DSCP before INT marks the packet.
     Dscp = "dscp" in Watch,
+    /// The threshold: a greater difference is reported.
+    Threshold = "threshold" in Filter,
     /// The remaining hop count.
     Hops = "hops" in Watch,
     /// The 4-byte words of a node's record.
@@ -311,6 +324,8 @@ pub enum Kind {
     Sink,
     /// The node executes instructions.
     Transit,
+    /// A filter at a sink.
+    Filter,
     /// The device forwards.
     Forwarding,
     /// Packets of a port are compared with the watchlist.
@@ -321,8 +336,8 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Session, Self::Sink, Self::Transit, Self::Forwarding, Self::Source, Self::Watch];
+    pub const ALL: [Self; 7] =
+        [Self::Session, Self::Sink, Self::Transit, Self::Filter, Self::Forwarding, Self::Source, Self::Watch];
 
     /// Its key in a map.
     pub fn word(self) -> &'static str {
@@ -330,6 +345,7 @@ impl Kind {
             Self::Session => "session",
             Self::Sink => "sink",
             Self::Transit => "transit",
+            Self::Filter => "filter",
             Self::Forwarding => "forwarding",
             Self::Source => "source",
             Self::Watch => "watch",
@@ -343,6 +359,8 @@ impl Kind {
             Scope::Session => self == Self::Session,
             Scope::Forwarding => self == Self::Forwarding,
             Scope::Watch => self == Self::Watch,
+            Scope::Filter => self == Self::Filter,
+            Scope::Flows => matches!(self, Self::Watch | Self::Filter),
         }
     }
 }
@@ -392,6 +410,7 @@ impl MapSettings {
             Kind::Session => &self.session,
             Kind::Sink => &self.sink,
             Kind::Transit => &self.transit,
+            Kind::Filter => &self.filter,
             Kind::Forwarding => &self.forwarding,
             Kind::Source => &self.source,
             Kind::Watch => &self.watch,
@@ -508,8 +527,13 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     if row.mode.is_some() && kind != Kind::Watch {
         refuse("only entries of the watchlist have a `mode`; remove it".to_owned());
     }
-    if row.family.is_some() && !matches!(kind, Kind::Watch | Kind::Forwarding) {
-        refuse("only entries of the watchlist and of routes have a `family`; remove it".to_owned());
+    if row.family.is_some() && !matches!(kind, Kind::Watch | Kind::Filter | Kind::Forwarding) {
+        refuse(
+            "only entries of the watchlist, of filters and of routes have a `family`; remove it".to_owned(),
+        );
+    }
+    if let Some(problem) = filter_problem(kind, row) {
+        refuse(problem.to_owned());
     }
     if row.mode.as_deref().is_some_and(|mode| Mode::from_word(mode).is_none()) {
         refuse("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"".to_owned());
@@ -537,6 +561,28 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     {
         let path: Vec<&str> = path.iter().copied().chain(["port"]).collect();
         reader.refuse(span_of(root, &path), "a clone session sends to \"report_port\" or to a number");
+    }
+}
+
+/// What is wrong with algorithm and metric of an entry.
+fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
+    let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_word);
+    let compares = matches!(algorithm, Some(Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow)));
+    match algorithm {
+        _ if kind != Kind::Filter && (row.algorithm.is_some() || row.metric.is_some()) => {
+            Some("only entries of filters have `algorithm` and `metric`; remove them")
+        }
+        None if kind != Kind::Filter => None,
+        None | Some(None) => {
+            Some("an entry of a filter has an `algorithm`: \"noop\", \"per_hop\", \"per_flow\" or \"change\"")
+        }
+        _ if row.metric.is_some() != compares => {
+            Some("\"per_hop\" and \"per_flow\" compare a `metric`, others none")
+        }
+        _ if row.metric.as_deref().is_some_and(|name| Metric::from_name(name).is_none()) => {
+            Some("there is no such `metric`; write \"hop_latency\", \"flow_latency\" or \"queue_occupancy\"")
+        }
+        _ => None,
     }
 }
 
@@ -606,9 +652,28 @@ family = "ipv4"
             "a rule of `sink` has no value `dst`",
             "sends to \"report_port\"",
             "an entry has either `table` or `clone_session`",
-            "only entries of the watchlist and of routes have a `family`",
+            "only entries of the watchlist, of filters and of routes have a `family`",
         ] {
             assert!(error.contains(part), "{part}\n{error}");
         }
+    }
+
+    #[test]
+    fn an_entry_of_a_filter_has_algorithm_and_metric() {
+        let problem = |kind: &str, keys: &str| {
+            let text = format!("[[{kind}]]\ntable = \"t\"\naction = \"a\"\n{keys}");
+            read(&text, "m.toml").err().map_or(String::new(), |error| error.to_string())
+        };
+        for (kind, keys, expected) in [
+            ("transit", "algorithm = \"noop\"", "only entries of filters have `algorithm` and `metric`"),
+            ("filter", "", "an entry of a filter has an `algorithm`"),
+            ("filter", "algorithm = \"rule\"", "an entry of a filter has an `algorithm`"),
+            ("filter", "algorithm = \"change\"\nmetric = \"hop_latency\"", "compare a `metric`, others none"),
+            ("filter", "algorithm = \"per_hop\"", "compare a `metric`, others none"),
+            ("filter", "algorithm = \"per_hop\"\nmetric = \"latency\"", "there is no such `metric`"),
+        ] {
+            assert!(problem(kind, keys).contains(expected), "{keys}: {}", problem(kind, keys));
+        }
+        assert_eq!(problem("filter", "algorithm = \"per_flow\"\nmetric = \"flow_latency\""), "");
     }
 }

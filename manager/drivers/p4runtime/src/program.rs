@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use detect::Prefix;
-use manager::device::{Capabilities, Encoding, MatchKinds, Mode, NodeId, Restart};
+use detect::{Metric, Prefix};
+use manager::device::{Capabilities, Encoding, FilterAlgorithm, MatchKinds, Mode, NodeId, Restart};
 use manager::instruction::Bits;
 use prost::Message;
 
@@ -88,6 +88,8 @@ pub(crate) struct Row {
     pub(crate) kind: Kind,
     pub(crate) family: Option<FamilyWord>,
     pub(crate) mode: Option<Mode>,
+    /// Of a filter: its algorithm, and its metric if it compares one.
+    pub(crate) filter: Option<(FilterAlgorithm, Option<Metric>)>,
     pub(crate) counts_reports: bool,
     pub(crate) form: Form,
 }
@@ -145,8 +147,9 @@ impl Program {
 
     /// What the device can do.
     pub fn capabilities(&self) -> Capabilities {
-        let (matches, watch_entries) = (self.matches(), self.watch_entries());
-        Capabilities { matches, watch_entries, ..capabilities(&self.map, &self.local) }
+        let (matches, watch_entries) = (self.matches(), self.room(Kind::Watch));
+        let filter_entries = self.room(Kind::Filter);
+        Capabilities { matches, watch_entries, filter_entries, ..capabilities(&self.map, &self.local) }
     }
 
     /// Its map.
@@ -234,13 +237,13 @@ impl Program {
         }
     }
 
-    /// Room of the smallest table of the watchlist, without what sessions need in it.
-    fn watch_entries(&self) -> usize {
+    /// Room of the smallest table for these rules, without what sessions need in it.
+    fn room(&self, kind: Kind) -> usize {
         let table = |row: &Row| match row.form {
             Form::Table { table, .. } => Some(table),
             Form::Clone { .. } => None,
         };
-        let tables: BTreeSet<u32> = self.rows(Kind::Watch).filter_map(|(_, row)| table(row)).collect();
+        let tables: BTreeSet<u32> = self.rows(kind).filter_map(|(_, row)| table(row)).collect();
         let room = |of: &u32| {
             let used = self.rows(Kind::Session).filter(|(_, row)| table(row) == Some(*of)).count();
             self.tables.get(of).map_or(0, |facts| facts.size).saturating_sub(used)
@@ -276,14 +279,25 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
             needs_port: map.settings.needs_port,
         },
         watch_entries: UNKNOWN_SIZE,
-        filter_entries: 0,
-        filters: BTreeSet::new(),
+        filter_entries: if has(Kind::Filter) { UNKNOWN_SIZE } else { 0 },
+        filters: map
+            .rows(Kind::Filter)
+            .iter()
+            .filter_map(filter_of)
+            .map(|(algorithm, _)| algorithm)
+            .collect(),
         sampling: false,
         sink: has(Kind::Sink),
         joint_roles: !has(Kind::Source),
         l4_checksum: [map.l4_checksum()].into(),
         restart,
     }
+}
+
+/// Algorithm and metric of an entry of a filter.
+fn filter_of(row: &RowSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
+    let algorithm = FilterAlgorithm::from_word(row.algorithm.as_deref()?)?;
+    Some((algorithm, row.metric.as_deref().and_then(Metric::from_name)))
 }
 
 /// Whether it forwards by routes of the device's settings.
@@ -349,7 +363,7 @@ impl<'a> Binding<'a> {
         };
         let mode = row.mode.as_deref().and_then(Mode::from_word);
         let (family, counts_reports) = (row.family, row.counts_reports);
-        Some(Row { kind, family, mode, counts_reports, form })
+        Some(Row { kind, family, mode, filter: filter_of(row), counts_reports, form })
     }
 
     fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {

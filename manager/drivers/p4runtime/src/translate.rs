@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use detect::Prefix;
-use manager::device::{Change, Encoding, Mode, Rule, Rules, Watch};
+use detect::{Metric, Prefix};
+use manager::device::{Change, Encoding, Filter, Mode, Rule, Rules, Watch};
 use manager::flows::{ANY_PORT, FlowKey, Ports};
 use manager::instruction::{self, Bits};
 
@@ -51,10 +51,22 @@ enum Given<'a> {
     Port(u32),
     Session(SocketAddr),
     Watch(&'a Watch),
+    Filter(&'a Filter),
     Route(&'a Route),
     /// A port and its MTU.
     Mtu(u32, u16),
     Nothing,
+}
+
+impl<'a> Given<'a> {
+    /// The flows of an entry of a watchlist or a filter.
+    fn flows(&self) -> Option<&'a FlowKey> {
+        match self {
+            Self::Watch(watch) => Some(&watch.key),
+            Self::Filter(filter) => Some(&filter.key),
+            _ => None,
+        }
+    }
 }
 
 /// Priority of a key: of two nested keys, the narrower has the greater one. It depends on the key alone. The watchlist of a device
@@ -92,7 +104,10 @@ impl Program {
                 }
                 self.entries(Kind::Transit, &Given::Nothing)
             }
-            Rule::Filter(_) => Err("the program has no filter; remove `filter` from the intent".to_owned()),
+            Rule::Filter(filter) => {
+                self.check_filter(filter)?;
+                self.entries(Kind::Filter, &Given::Filter(filter))
+            }
             Rule::Watch(watch) => {
                 self.check_watch(watch)?;
                 self.entries(Kind::Watch, &Given::Watch(watch))
@@ -131,6 +146,25 @@ impl Program {
             );
         }
         Ok(())
+    }
+
+    fn check_filter(&self, filter: &Filter) -> Result<(), String> {
+        if self.rows(Kind::Filter).next().is_none() {
+            return Err("the program has no filter; remove `filter` from the intent".to_owned());
+        }
+        if !self.rows(Kind::Filter).any(|(_, row)| is_of(row, filter)) {
+            let (algorithm, metric) = (filter.algorithm.word(), filter.metric);
+            return Err(format!(
+                "the program has no filter {algorithm} of {metric}; use another metric or filter"
+            ));
+        }
+        match filter.key.dscp {
+            Some(_) => {
+                Err("the filters of the program cannot match the DSCP; remove `dscp` from the intent"
+                    .to_owned())
+            }
+            None => Ok(()),
+        }
     }
 
     fn entries(&self, kind: Kind, given: &Given<'_>) -> Result<Vec<Entry>, String> {
@@ -185,10 +219,10 @@ impl Program {
                 for place in fields {
                     key.extend(self.field(place, given)?.map(|field| (place.id, field)));
                 }
-                let priority = match (priority, given) {
+                let priority = match (priority, given.flows()) {
                     (None, _) => 0,
-                    (Some(PriorityWord::Precedence), Given::Watch(watch)) => precedence(&watch.key),
-                    (Some(PriorityWord::Precedence), _) => 1,
+                    (Some(PriorityWord::Precedence), Some(key)) => precedence(key),
+                    (Some(PriorityWord::Precedence), None) => 1,
                     (Some(PriorityWord::First), _) => self.map.settings.max_priority,
                 };
                 let priority = i32::try_from(priority).unwrap_or(i32::MAX);
@@ -228,6 +262,8 @@ impl Program {
             (Variable::Port, Given::Port(port)) => Ok(Some((*port).into())),
             (Variable::Collector, Given::Session(to)) => Ok(Some(address_number(to.ip()))),
             (Variable::CollectorPort, Given::Session(to)) => Ok(Some(to.port().into())),
+            (Variable::Threshold, Given::Filter(filter)) => Ok(Some(filter.threshold.into())),
+            (Variable::Proto, Given::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
             (variable, Given::Watch(watch)) => self.watched(variable, watch),
             (variable, _) => Err(format!("the rule has no `{variable}`")),
         }
@@ -251,13 +287,13 @@ impl Program {
 
     /// A field of a key; `None`: every value.
     fn field(&self, place: &Place, given: &Given<'_>) -> Result<Option<Field>, String> {
-        let span = match (place.value, given) {
-            (Value::Variable(Variable::Src), Given::Watch(watch)) => prefix_span(watch.key.src, place)?,
-            (Value::Variable(Variable::Dst), Given::Watch(watch)) => prefix_span(watch.key.dst, place)?,
-            (Value::Variable(Variable::Route), Given::Route(route)) => prefix_span(Some(route.to), place)?,
-            (Value::Variable(Variable::Sport), Given::Watch(watch)) => port_span(watch.key.sport),
-            (Value::Variable(Variable::Dport), Given::Watch(watch)) => port_span(watch.key.dport),
-            (value, given) => self.number(value, given)?.map(|number| (number, number)),
+        let span = match (place.value, given.flows(), given) {
+            (Value::Variable(Variable::Src), Some(key), _) => prefix_span(key.src, place)?,
+            (Value::Variable(Variable::Dst), Some(key), _) => prefix_span(key.dst, place)?,
+            (Value::Variable(Variable::Route), _, Given::Route(route)) => prefix_span(Some(route.to), place)?,
+            (Value::Variable(Variable::Sport), Some(key), _) => port_span(key.sport),
+            (Value::Variable(Variable::Dport), Some(key), _) => port_span(key.dport),
+            (value, _, given) => self.number(value, given)?.map(|number| (number, number)),
         };
         let Some((low, high)) = span else {
             return match place.kind {
@@ -358,6 +394,9 @@ impl Program {
                 Kind::Source => rules.extend(port().map(Rule::Source)),
                 Kind::Forwarding => rules.push(Rule::Forwarding),
                 Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
+                Kind::Filter => {
+                    rules.extend(self.filter(row, &values).map(|one| Rule::Filter(Arc::new(one))))
+                }
                 Kind::Watch => rules.extend(self.watch(row, &values).map(|one| Rule::Watch(Arc::new(one)))),
             }
         }
@@ -370,8 +409,16 @@ impl Program {
         place.map_or(0, |place| place.width)
     }
 
-    fn watch(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Watch> {
-        let number = |variable: Variable| values.get(&variable).map(|(low, _)| *low);
+    fn filter(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Filter> {
+        let (algorithm, metric) = row.filter?;
+        let threshold =
+            values.get(&Variable::Threshold).map_or(Some(0), |(low, _)| u64::try_from(*low).ok())?;
+        let (key, metric) = (self.flows(row, values)?, metric.unwrap_or(Metric::FlowPath));
+        Some(Filter { key, algorithm, metric, threshold })
+    }
+
+    /// The flows of an entry.
+    fn flows(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<FlowKey> {
         let prefix = |variable: Variable| match values.get(&variable) {
             None => Some(None),
             Some((low, high)) => {
@@ -384,17 +431,21 @@ impl Program {
             None => Some(ANY_PORT),
             Some((low, high)) => Some((u16::try_from(*low).ok()?, u16::try_from(*high).ok()?)),
         };
-        let byte = |variable: Variable| number(variable).map(|number| number as u8);
-        let key = FlowKey {
+        let byte = |variable: Variable| values.get(&variable).map(|(low, _)| *low as u8);
+        Some(FlowKey {
             src: prefix(Variable::Src)?,
             dst: prefix(Variable::Dst)?,
             sport: ports(Variable::Sport)?,
             dport: ports(Variable::Dport)?,
             proto: byte(Variable::Proto),
             dscp: byte(Variable::Dscp),
-        };
+        })
+    }
+
+    fn watch(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Watch> {
+        let byte = |variable: Variable| values.get(&variable).map(|(low, _)| *low as u8);
         Some(Watch {
-            key,
+            key: self.flows(row, values)?,
             mode: row.mode.or(self.map.modes.first().copied()).unwrap_or(Mode::Md),
             bits: read_bits(values).unwrap_or(self.bits()),
             hops: byte(Variable::Hops).unwrap_or(DEFAULT_HOPS),
@@ -538,9 +589,19 @@ pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
     rules
 }
 
+/// Whether a row is for filters of this algorithm and metric.
+fn is_of(row: &Row, filter: &Filter) -> bool {
+    let is_same = |(algorithm, metric): (_, Option<Metric>)| {
+        algorithm == filter.algorithm && metric.is_none_or(|metric| metric == filter.metric)
+    };
+    row.filter.is_some_and(is_same)
+}
+
 fn applies(row: &Row, given: &Given<'_>) -> bool {
     let (prefix, mode) = match given {
         Given::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
+        Given::Filter(filter) if !is_of(row, filter) => return false,
+        Given::Filter(filter) => (filter.key.src.or(filter.key.dst), None),
         Given::Route(route) => (Some(route.to), None),
         _ => return true,
     };

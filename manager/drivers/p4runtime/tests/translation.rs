@@ -7,6 +7,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use detect::Metric;
 use manager::device::{
     Change, Encoding, Filter, FilterAlgorithm, L4Checksum, MatchKinds, Mode, Restart, Rule, Rules, Watch,
 };
@@ -223,6 +224,60 @@ fn what_does_not_fit_is_named() {
         other.len() <= 21 && other[0].contains("has no table `FabricEgress.int_egress.report`"),
         "{other:?}"
     );
+}
+
+fn filter(key: FlowKey, algorithm: FilterAlgorithm, metric: Metric, threshold: u64) -> Rule {
+    Rule::Filter(Arc::new(Filter { key, algorithm, metric, threshold }))
+}
+
+#[test]
+fn filters_are_entries_and_a_threshold_is_a_parameter() {
+    let int = program("hopwise-int");
+    let can = int.capabilities();
+    let all =
+        [FilterAlgorithm::Noop, FilterAlgorithm::PerHop, FilterAlgorithm::PerFlow, FilterAlgorithm::Change];
+    assert_eq!((can.filter_entries, can.filters), (256, all.into()));
+    let (any, web) = (FlowKey::default(), key(Some("10.0.0.0/8"), None, ANY_PORT, (80, 90)));
+    let mut wanted = Rules::from([
+        filter(any, FilterAlgorithm::PerFlow, Metric::FlowLatency, 1_000_000),
+        filter(FlowKey { proto: Some(6), ..web }, FilterAlgorithm::PerHop, Metric::QueueOccupancy, 64),
+        filter(
+            key(None, Some("fd00::/16"), ANY_PORT, ANY_PORT),
+            FilterAlgorithm::Change,
+            Metric::FlowPath,
+            0,
+        ),
+        filter(web, FilterAlgorithm::Noop, Metric::FlowPath, 0),
+    ]);
+    // Of both versions of IP: two entries.
+    let installed = entries(&int, &wanted);
+    assert_eq!(installed.len(), 5);
+    for memory in [&wanted, &Rules::new()] {
+        let meaning = int.decode(installed.clone(), memory);
+        assert_eq!((&meaning.rules, meaning.remains.len()), (&wanted, 0));
+    }
+    let meaning = int.decode(installed, &wanted);
+    wanted.pop_first();
+    wanted.insert(filter(any, FilterAlgorithm::PerFlow, Metric::FlowLatency, 2_000_000));
+    let batches = int.plan(&meaning, &wanted).unwrap();
+    let updates: Vec<UpdateType> = batches.iter().flatten().map(|(update, _)| *update).collect();
+    assert_eq!(updates, [UpdateType::Modify; 2]);
+    for (rule, expected) in [
+        (
+            filter(any, FilterAlgorithm::PerHop, Metric::LinkUtilization, 1),
+            "the program has no filter per_hop of link_utilization; use another metric or filter",
+        ),
+        (
+            filter(FlowKey { dscp: Some(3), ..any }, FilterAlgorithm::Noop, Metric::FlowPath, 0),
+            "the filters of the program cannot match the DSCP; remove `dscp` from the intent",
+        ),
+        (
+            filter(any, FilterAlgorithm::PerFlow, Metric::FlowLatency, 1 << 48),
+            "281474976710656 does not fit into the 48 bits of `threshold` in the program",
+        ),
+    ] {
+        assert_eq!(int.encode(&rule), Err(expected.to_owned()));
+    }
 }
 
 #[test]
