@@ -1,4 +1,5 @@
-//! Reports entries of lists, and immediates, as events of the collector.
+//! Reports entries of lists as events of the collector. An immediate measures nothing, so it is no event: it is counted, and makes the
+//! follower read its lists at once.
 
 use std::{
     sync::{
@@ -83,11 +84,9 @@ pub(super) fn follow(
         let ending = stop.load(Ordering::Relaxed);
         let mut closed = false;
         match woken.recv_timeout(EVERY) {
-            Ok(completion) => {
-                immediate(memory, &completion, &mut batch);
-                while let Ok(completion) = woken.try_recv() {
-                    immediate(memory, &completion, &mut batch);
-                }
+            Ok(_) => {
+                let arrived = 1 + woken.try_iter().count() as u64;
+                memory.reported.immediates.fetch_add(arrived, Ordering::Relaxed);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => closed = true,
@@ -176,24 +175,6 @@ fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> boo
 fn loss(list: u32, lost: u64, position: u32, batch: &mut Batch) {
     let id = id(list, position, usize::MAX, &lost.to_be_bytes());
     batch.event(&Event { value: Some(lost), ..event(nic::time::now(), id, Kind::Loss) }, &[]);
-}
-
-/// Reports an immediate as an event, unless it belongs to a followed list. The value is the immediate: the store, list or sketch in the low
-/// 28 bits, the operation in the high 4 (wire-formats 5.5).
-fn immediate(memory: &Memory, completion: &Completion, batch: &mut Batch) {
-    memory.reported.immediates.fetch_add(1, Ordering::Relaxed);
-    let followed = memory.settings.stores.iter().any(|store| {
-        let list = completion.immediate & 0x0fff_ffff;
-        completion.immediate >> 28 == 2
-            && store.events.is_some()
-            && store.lists.is_some_and(|lists| (lists.first..=lists.last).contains(&list))
-    });
-    if !followed {
-        let ts = nic::time::now();
-        let (region, at) = completion.location.unwrap_or_default();
-        let id = id(completion.immediate, region.into(), at as usize, &ts.to_be_bytes());
-        batch.event(&Event { value: Some(completion.immediate.into()), ..event(ts, id, Kind::Change) }, &[]);
-    }
 }
 
 fn event(ts: u64, id: u64, kind: Kind) -> Event {
