@@ -80,6 +80,8 @@ pub(crate) struct Core {
     installed: Installed,
     /// All INT is stopped.
     stopped: bool,
+    /// When an intent last came or went, ns: reports before that may have been of other packets.
+    changed: u64,
     commands: Vec<Command>,
     progress: Progress,
     /// The last state of each device in the history.
@@ -214,6 +216,7 @@ impl Core {
             local: BTreeSet::new(),
             installed: Installed { is_due: true, next: 0 },
             stopped,
+            changed: 0,
             commands: Vec::new(),
             progress: Progress::default(),
             noted: Noted::default(),
@@ -292,7 +295,7 @@ impl Core {
     fn set_stopped(&mut self, stop: bool, by: &str, now: u64) -> Result<(), Error> {
         if stop != self.stopped {
             self.journal.set_stopped(stop)?;
-            self.stopped = stop;
+            (self.stopped, self.changed) = (stop, now);
             self.note(now, by, if stop { "stop" } else { "start" }, "", "all INT");
             self.verifier = Verifier::default();
             self.matching = matched::Matching::default();

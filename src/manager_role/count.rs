@@ -1,6 +1,10 @@
 //! What the collector knows of the flows of each intent: what the verifier compares.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use collector::{Collector, FlowRow};
 use detect::Match;
@@ -66,6 +70,8 @@ pub(crate) struct Expecting {
     pub(super) flows: Vec<Match>,
     /// The intents that measure flows now.
     pub(super) measuring: Vec<Measuring>,
+    /// When one of them last came or went, ns since 1970.
+    pub(super) since: u64,
 }
 
 /// An intent that measures flows now.
@@ -75,12 +81,21 @@ pub(super) struct Measuring {
     pub(super) flows: Vec<Match>,
     /// One packet of this many.
     pub(super) sample: u32,
-    /// Each of these packets causes one report.
-    pub(super) every_packet: bool,
+    /// Its mode, and its rank: the greatest decides.
+    pub(super) mode: Mode,
+    pub(super) rank: (u32, Reverse<String>),
+    /// It has a filter.
+    pub(super) filters: bool,
     /// It does not depend on where a flow enters.
     pub(super) everywhere: bool,
-    /// When it was added, ns since 1970.
-    pub(super) since: u64,
+}
+
+/// How a flow is measured by these intents: one packet of how many, and whether each of these causes one report. The finest sampling
+/// counts, and a filter holds back packets only if each intent has one.
+fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, bool)> {
+    let decides = by.clone().max_by_key(|one| &one.rank)?;
+    let sample = by.clone().map(|one| one.sample).min()?;
+    Some((sample, decides.mode == Mode::Md && by.clone().any(|one| !one.filters)))
 }
 
 /// What the collector knows of the flows of an intent that is not there yet.
@@ -122,60 +137,85 @@ impl Expected {
         }
     }
 
-    /// Adds a flow, if it is one of the intent.
-    fn add(&mut self, expecting: &Expecting, row: &FlowRow, now: u64) {
-        let is_in = |flows: &[Match]| flows.iter().any(|one| one.matches(&row.flow));
-        if !is_in(&expecting.flows) {
-            return;
-        }
-        let by: Vec<&Measuring> = expecting.measuring.iter().filter(|one| is_in(&one.flows)).collect();
-        // The finest sampling counts, and a filter holds back packets only if each intent has one.
-        let outcome = |is: &dyn Fn(&Measuring) -> bool| {
-            let of = || by.iter().filter(|one| is(one));
-            Some((of().map(|one| one.sample).min()?, of().any(|one| one.every_packet)))
-        };
-        let all = outcome(&|_| true);
-        // An intent that came later, or perhaps does not apply to this flow, leaves the outcome uncertain if it changes it.
-        let sure = outcome(&|one| one.everywhere && one.since <= row.first_seen);
-        match all {
-            Some((sample, true)) if all == sure => {
-                let seconds = now.saturating_sub(row.first_seen).max(1_000_000_000) as f64 / 1e9;
+    /// Adds a flow of the intent with this many reports per second; `None`: not known.
+    fn add(&mut self, expecting: &Expecting, flow: &FlowKey, rate: Option<f64>) {
+        let by = expecting.measuring.iter().filter(|one| is_in(&one.flows, flow));
+        let all = outcome(by.clone());
+        // One that perhaps does not apply to this flow leaves the outcome uncertain if it changes it.
+        let sure = outcome(by.filter(|one| one.everywhere));
+        match (all, rate) {
+            (Some((sample, true)), Some(rate)) if all == sure => {
                 self.known += 1;
-                self.packets += row.reports as f64 * f64::from(sample) / seconds;
+                self.packets += rate * f64::from(sample);
             }
             _ => self.unknown += 1,
         }
     }
 }
 
-/// The packets per second of flows, since the first report of each.
+fn is_in(flows: &[Match], flow: &FlowKey) -> bool {
+    flows.iter().any(|one| one.matches(flow))
+}
+
+/// The reports per second of a flow: since its first report if `since` is not after that, otherwise between `row` and `later`, at the times
+/// `now`.
+fn rate(row: &FlowRow, later: Option<&FlowRow>, since: u64, now: (u64, u64)) -> Option<f64> {
+    let per_second = |reports: u64, from: u64, to: u64, least: u64| {
+        reports as f64 * 1e9 / to.saturating_sub(from).max(least) as f64
+    };
+    if since <= row.first_seen {
+        return Some(per_second(row.reports, row.first_seen, now.0, 1_000_000_000));
+    }
+    let more = later?.reports.checked_sub(row.reports)?;
+    Some(per_second(more, now.0, now.1, 1))
+}
+
+/// The packets per second of flows: since the first report of each, or, if the intents have changed meanwhile, in one second from now.
 pub(crate) async fn expect(monitor: &Monitor, expecting: Expecting) -> Expected {
     let entries = expecting.flows.len()
         + expecting.measuring.iter().map(|measuring| measuring.flows.len()).sum::<usize>();
     let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
-    let mut rows = Vec::new();
+    // A collector that is too busy to answer knows nothing now.
+    let Some((mut rows, partial)) = all_flows(monitor, most).await else { return Expected::default() };
+    let begin = nic::time::now();
+    let (flows, since) = (expecting.flows.clone(), expecting.since);
+    // Many flows and many intents would keep the API's thread busy.
+    let own = tokio::task::spawn_blocking(move || {
+        rows.retain(|row| is_in(&flows, &row.flow));
+        rows
+    });
+    let Ok(rows) = own.await else { return Expected::default() };
+    let mut later = Vec::new();
+    if rows.iter().any(|row| row.first_seen < since) {
+        tokio::time::sleep(SECOND).await;
+        later = all_flows(monitor, most).await.map(|(rows, _)| rows).unwrap_or_default();
+    }
+    let now = (begin, nic::time::now());
+    let compared = tokio::task::spawn_blocking(move || {
+        let later: HashMap<FlowKey, FlowRow> = later.into_iter().map(|row| (row.flow, row)).collect();
+        let mut expected = Expected { partial, ..Expected::default() };
+        for row in &rows {
+            expected.add(&expecting, &row.flow, rate(row, later.get(&row.flow), since, now));
+        }
+        expected
+    });
+    compared.await.unwrap_or_default()
+}
+
+/// At most so many flows, and whether there are more; `None`: the collector does not answer.
+async fn all_flows(monitor: &Monitor, most: usize) -> Option<(Vec<FlowRow>, bool)> {
     let step = |collector: &Collector, first: u32| {
         let mut part = Vec::new();
         let next = slice::visit_flows(collector, first, |view| part.push(view.row));
         (part, next)
     };
-    let mut partial = false;
+    let (mut rows, mut partial) = (Vec::new(), false);
     let walked = monitor.walk(step, |_, part| {
         partial |= rows.len() + part.len() > most;
         rows.extend(part.into_iter().take(most.saturating_sub(rows.len())));
     });
-    // A collector that is too busy to answer knows nothing now.
-    if walked.await.is_err() {
-        return Expected::default();
-    }
-    let now = nic::time::now();
-    // Many flows and many intents would keep the API's thread busy.
-    let compared = tokio::task::spawn_blocking(move || {
-        let mut expected = Expected { partial, ..Expected::default() };
-        rows.iter().for_each(|row| expected.add(&expecting, row, now));
-        expected
-    });
-    compared.await.unwrap_or_default()
+    walked.await.ok()?;
+    Some((rows, partial))
 }
 
 /// Counts the flows of each intent. Of very many flows or entries, a part; then the counters are too low.
@@ -258,6 +298,7 @@ pub(super) fn subtract(counters: &mut IntentCounters, baseline: &IntentCounters)
     }
 }
 
+const SECOND: Duration = Duration::from_secs(1);
 /// Comparisons of a flow with an entry in one count.
 const COMPARISONS: usize = 20_000_000;
 /// Flows in one count.
@@ -276,47 +317,70 @@ mod tests {
 
     #[test]
     fn reports_are_expected_from_flows_whose_packets_are_all_reported() {
-        let second = 1_000_000_000;
-        let row = |dport: u16, first_seen: u64| FlowRow {
-            flow: FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17),
-            flow_latency: None,
-            basis: collector::event::Basis::Measured,
-            first_seen,
-            last_seen: first_seen,
-            reports: 100,
-        };
         let to = |dport: &str| vec![Match { dst_port: dport.parse().unwrap(), ..Match::default() }];
-        let every = |dport: &str, sample, every_packet| Measuring {
+        let md = |dport: &str, sample| Measuring {
             flows: to(dport),
             sample,
-            every_packet,
+            mode: Mode::Md,
+            rank: (100, Reverse("b".to_owned())),
+            filters: false,
             everywhere: true,
-            since: second,
         };
+        let ranked = |priority, name: &str, one: Measuring| Measuring {
+            mode: Mode::Sf,
+            rank: (priority, Reverse(name.to_owned())),
+            ..one
+        };
+        let filtered = |one: Measuring| Measuring { filters: true, ..one };
         let measuring = vec![
-            every("80", 10, true),
-            every("81", 1, false),
-            every("82", 1, false),
-            every("82", 1, true),
-            every("83", 10, true),
-            Measuring { everywhere: false, ..every("83", 1, true) },
-            every("84", 1, true),
-            Measuring { since: 5 * second, ..every("85", 1, true) },
+            md("80", 10),
+            filtered(md("81", 1)),
+            filtered(md("82", 1)),
+            md("82", 1),
+            md("83", 10),
+            Measuring { everywhere: false, ..md("83", 1) },
+            // Another intent decides that packets carry SF-INT, by its priority, or by its name; or it does not.
+            md("84", 1),
+            ranked(200, "c", md("84", 1)),
+            md("85", 1),
+            ranked(100, "a", md("85", 1)),
+            md("86", 1),
+            ranked(100, "c", md("86", 1)),
         ];
-        let expecting = Expecting { flows: to("80-86"), measuring };
-        let expect = |dport: u16| {
+        let expecting = Expecting { flows: to("80-86"), measuring, since: 0 };
+        let expect = |dport: u16, rate| {
             let mut expected = Expected::default();
-            expected.add(&expecting, &row(dport, 2 * second), 7 * second);
+            let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
+            expected.add(&expecting, &flow, rate);
             (expected.known, expected.unknown, expected.rate())
         };
+        let rate = Some(20.0);
         // One packet of ten is reported; a filter of another intent holds nothing back.
-        assert_eq!((expect(80), expect(82)), ((1, 0, Some(200.0)), (1, 0, Some(20.0))));
-        // A filter, an intent that is not everywhere, one that came later, none, and a flow of others.
-        assert_eq!([81, 83, 85, 86].map(expect), [(0, 1, None); 4]);
-        assert_eq!((expect(84), expect(22)), ((1, 0, Some(20.0)), (0, 0, None)));
+        assert_eq!((expect(80, rate), expect(82, rate)), ((1, 0, Some(200.0)), (1, 0, Some(20.0))));
+        assert_eq!((expect(86, rate), expect(86, None)), ((1, 0, Some(20.0)), (0, 1, None)));
+        assert_eq!([81, 83, 84, 85, 87].map(|dport| expect(dport, rate)), [(0, 1, None); 5]);
         let some = Expected { known: 2, unknown: 1, packets: 5.0, partial: false };
         let text = "at most; from 2 flows that are measured now, without 1 others of which not every packet is reported";
         assert_eq!(some.text(true), text);
+    }
+
+    #[test]
+    fn a_flow_that_was_measured_in_another_way_before_is_counted_anew() {
+        let second = 1_000_000_000;
+        let row = |reports| FlowRow {
+            flow: FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, 80)), 17),
+            flow_latency: None,
+            basis: collector::event::Basis::Measured,
+            first_seen: 2 * second,
+            last_seen: 7 * second,
+            reports,
+        };
+        let now = (7 * second, 9 * second);
+        assert_eq!(rate(&row(100), None, 2 * second, now), Some(20.0));
+        // An intent came or went since then.
+        assert_eq!(rate(&row(100), Some(&row(130)), 3 * second, now), Some(15.0));
+        assert_eq!(rate(&row(100), None, 3 * second, now), None, "the collector has forgotten it");
+        assert_eq!(rate(&row(100), Some(&row(2)), 3 * second, now), None, "it came again");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Intents as the manager's thread keeps them: added, replaced, removed, counted, and held to their budgets.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use manager::{
     IntentStatus,
@@ -61,6 +61,8 @@ impl Core {
         let name = held.intent.name.clone();
         (self.asking.is_due, self.drills.is_told) = (true, false);
         if !self.stopped
+        self.matching.renew();
+        self.changed = now;
             && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
         {
             tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
@@ -71,6 +73,7 @@ impl Core {
     pub(super) fn drop_intent(&mut self, name: &str, now: u64) {
         (self.asking.is_due, self.drills.is_told) = (true, false);
         self.intents.remove(name);
+        self.changed = now;
         self.manager.remove_intent(name, now);
         self.forget(name);
     }
@@ -134,15 +137,17 @@ impl Core {
             Some(Measuring {
                 flows: matches(&held.intent)?,
                 sample: self.sample_of(name, held),
-                every_packet: held.intent.tell.filter.is_none() && outcome.mode == Mode::Md,
+                mode: outcome.mode,
+                rank: (held.intent.priority, Reverse(name.clone())),
+                filters: held.intent.tell.filter.is_some(),
                 everywhere: held.intent.at == At::default(),
-                since: held.kept.added,
             })
         };
         Ok(Expecting {
             flows: matches(&intent).unwrap_or_default(),
             measuring: self.intents.iter().filter_map(measuring).collect(),
         })
+            since: self.changed,
     }
 
     /// What adding an intent would change. `expected`: what the collector knows of its flows.
@@ -433,6 +438,11 @@ impl Core {
 pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, String> {
     if !body.is_object() {
         return Err(
+        if !moved.is_empty() {
+            // Sampling may change.
+            self.changed = now;
+            self.matching.renew();
+        }
             "write a table as in [[intents]], such as {\"name\": \"web\", \"watch\": [\"hop_latency\"]}"
                 .to_owned(),
         );
