@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compile::{Compiler, DomainSettings, Outcome, Refusal};
+use crate::compile::{Compiler, DomainSettings, Outcome, Overlaps, Refusal};
 use crate::device::{
     Answer, Capabilities, Command, DeviceEvent, NodeId, PortId, RequestId, Restart, Rule, Rules,
 };
@@ -235,15 +235,25 @@ impl Manager {
         existed
     }
 
-    /// What adding an intent would change, without changing anything.
+    /// What an intent would become, what adding it would change, and what intents would then be to each other. Nothing changes.
     ///
     /// # Errors
     /// As [`Manager::add_intent`].
-    pub fn dry_run(&self, intent: &Intent, now: u64) -> Result<(Outcome, Plan), Refusal> {
+    pub fn dry_run(&self, intent: &Intent, now: u64) -> Result<(Outcome, Plan, Overlaps), Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let mut compiler = self.compiler.clone();
         let outcome = compiler.add(intent)?;
-        Ok((outcome, Plan::between(self.compiler.desired(), compiler.desired())))
+        let plan = Plan::between(self.compiler.desired(), compiler.desired());
+        Ok((outcome, plan, compiler.overlaps()))
+    }
+
+    /// Whether an intent can be added.
+    ///
+    /// # Errors
+    /// As [`Manager::add_intent`].
+    pub fn check_intent(&self, intent: &Intent, now: u64) -> Result<(), Refusal> {
+        intent.check(now).map_err(Refusal::Intent)?;
+        self.compiler.clone().add(intent).map(drop)
     }
 
     /// What waits for a person, or for the calm: the difference between what is approved and what the present network and intents

@@ -439,6 +439,7 @@ fn show(intent: &IntentView) -> String {
     if let (Some(mode), Some(instructions)) = (&intent.mode, &intent.instructions) {
         line("mode", format!("{mode}: {instructions}"));
     }
+    intent.rules.iter().for_each(|rule| line("in force", rule.clone()));
     line("devices", intent.devices.join(", "));
     let end = intent.end.map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
     line("added", format!("{} by {}{end}", units::date_time(intent.added), intent.by));

@@ -46,10 +46,13 @@ pub(crate) struct IntentView {
     pub(crate) state: String,
     /// The state in one sentence.
     pub(crate) text: String,
-    /// The mode that was chosen.
+    /// The mode in which its packets are measured; the modes, where other intents take a part of them.
     pub(crate) mode: Option<String>,
     /// What each node on the path adds.
     pub(crate) instructions: Option<String>,
+    /// The rules in force for its packets, for people: mode, what each node adds, bytes, goodput. The first one is that of most packets.
+    #[serde(default)]
+    pub(crate) rules: Vec<String>,
     /// Devices that have its entries, or shall have them.
     pub(crate) devices: Vec<String>,
     /// What the operator should know.
@@ -236,7 +239,7 @@ pub(crate) struct DevicePlanView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IntentCost"))]
 pub(crate) struct CostView {
-    /// The mode that was chosen.
+    /// The mode in which its packets will be measured.
     pub(crate) mode: String,
     /// What each node on the path adds.
     pub(crate) instructions: String,
@@ -418,15 +421,15 @@ impl From<Entry> for EntryView {
 }
 
 impl CostView {
-    /// The cost of what an intent became.
-    pub(super) fn new(outcome: &manager::compile::Outcome, cost: Cost, expectation: String) -> Self {
+    /// The cost of a rule.
+    pub(super) fn new(rule: &manager::compile::InForce, cost: Cost, expectation: String) -> Self {
         let (reports, report_bits) = cost.reports.unzip();
         Self {
             reports,
             report_bits,
             expectation,
-            mode: outcome.mode.word().to_owned(),
-            instructions: manager::instruction::names(outcome.bits),
+            mode: rule.mode.word().to_owned(),
+            instructions: manager::instruction::names(rule.bits),
             bytes: cost.bytes,
             goodput: cost.goodput,
         }

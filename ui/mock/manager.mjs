@@ -41,7 +41,13 @@ export class Manager {
     const state = this.waits
       ? { state: 'pending', text: 'waits for approval' }
       : { state: 'installed', text: 'on 1 device; no report of its flows has arrived yet' };
-    const facts = { mode: 'md', instructions: 'node_id, hop_latency', devices: ['leaf1'], notes: [] };
+    const facts = {
+      mode: 'md',
+      instructions: 'node_id, hop_latency',
+      devices: ['leaf1'],
+      rules: ['md with node_id, hop_latency; at most 28 bytes, goodput 98.2 %'],
+      notes: [],
+    };
     const times = { added: Date.now() * 1e6, end: null };
     return {
       name,

@@ -60,6 +60,16 @@ impl Closure {
         });
     }
 
+    /// Whether the closed set is known.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// The intents of an entry of the closed set, if that is known.
+    pub(super) fn slots(&self, key: &FlowKey) -> Option<&BTreeSet<usize>> {
+        self.closed.as_ref()?.get(key)
+    }
+
     /// Forgets the closed set: it is built anew, which is faster after many changes.
     pub(super) fn reopen(&mut self) {
         self.closed = None;

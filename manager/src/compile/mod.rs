@@ -11,6 +11,7 @@
 
 mod check;
 mod closure;
+mod overlap;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(crate) use self::check::int_bytes;
+pub use self::overlap::{InForce, Overlap, Overlaps, Taken, Unfiltered};
 pub use self::refusal::{Note, Refusal};
 
 use self::check::Placed;
@@ -439,11 +441,14 @@ impl Compiler {
     }
 
     fn mode_of(&self, slots: &BTreeSet<usize>) -> Option<Mode> {
-        let decides = self.of(slots).max_by(|a, b| {
+        self.decides(slots).map(|placed| placed.mode)
+    }
+
+    fn decides<'a>(&'a self, slots: &'a BTreeSet<usize>) -> Option<&'a Placed> {
+        self.of(slots).max_by(|a, b| {
             let by_priority = a.intent.priority.cmp(&b.intent.priority);
             by_priority.then_with(|| b.intent.name.cmp(&a.intent.name))
-        });
-        decides.map(|placed| placed.mode)
+        })
     }
 
     /// The filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand for.

@@ -389,3 +389,72 @@ fn a_collector_that_goes_away_leaves_its_reporters_to_the_nearest_of_the_others(
     assert_eq!(sessions(&all[..1]), to([1; 6]));
     assert_eq!(sessions(&[]), (1..=6).map(|node| (node, None)).collect::<Vec<_>>());
 }
+
+/// The state of an overlap as text: its rules, then its notes.
+fn told(overlaps: &Overlaps, name: &str) -> Vec<String> {
+    let overlap = &overlaps[name];
+    let rule = |rule: &InForce| {
+        let which = if rule.whole { "whole" } else { "part" };
+        format!("{which} {} {}", rule.mode.word(), instruction::names(rule.bits))
+    };
+    overlap.rules.iter().map(rule).chain(overlap.notes()).collect()
+}
+
+#[test]
+fn intents_that_overlap_say_which_rule_is_in_force_and_who_loses_what() {
+    let watch = [Metric::FlowLatency, Metric::HopLatency];
+    let tcp = Intent { watch: watch.into(), ..intent("tcp") };
+    let web = Intent { mode: Some(Mode::Sf), flows: to("10.0.0.2"), ..intent("web") };
+    let mut compiler = compiler(&able(|_, can| can.modes = Mode::ALL.into()));
+    compiler.add(&tcp).unwrap();
+    compiler.add(&Intent { watch: [Metric::QueueOccupancy].into(), ..web.clone() }).unwrap();
+    let overlaps = compiler.overlaps();
+    let expected = ["whole md node_id, hop_latency", "part md node_id, hop_latency, queue"];
+    assert_eq!(told(&overlaps, "tcp"), expected);
+    let expected = [
+        "whole md node_id, hop_latency, queue",
+        "its packets are taken by `tcp`: mode md in place of sf, because its name comes first and both have priority 100",
+    ];
+    assert_eq!(told(&overlaps, "web"), expected);
+
+    compiler.add(&Intent { priority: 200, ..web.clone() }).unwrap();
+    let overlaps = compiler.overlaps();
+    let note = "those of its packets that it matches are taken by `web`: mode sf in place of md, because of priority 200 to 100; \
+                they give no flow latency";
+    let expected = ["whole md node_id, hop_latency", "part sf node_id, hop_latency", note];
+    assert_eq!(told(&overlaps, "tcp"), expected);
+    assert_eq!(told(&overlaps, "web"), ["whole sf node_id, hop_latency"]);
+    assert_eq!(overlaps["tcp"].notes_of("web"), [note]);
+    // Its packets are counted where its mode is in force.
+    let key = to("10.0.0.2").entries(false).unwrap()[0];
+    assert_eq!(compiler.measured(1, &key), ["web"]);
+    assert_eq!(compiler.measured(1, &FlowKey::default()), ["tcp"]);
+}
+
+#[test]
+fn a_filter_that_another_intent_undoes_is_told() {
+    let filters = |name: &str, filter, flows| {
+        let tell = crate::intent::Tell { filter: Some(filter), ..crate::intent::Tell::default() };
+        Intent { tell, flows, ..intent(name) }
+    };
+    let mut compiler = compiler(&able(|_, _| {}));
+    let change = FilterAlgorithm::Change;
+    compiler.add(&filters("bad", change, to("10.0.0.2"))).unwrap();
+    assert_eq!(told(&compiler.overlaps(), "bad"), ["whole md node_id, hop_latency"]);
+    compiler.add(&filters("also", FilterAlgorithm::PerHop, to("10.0.0.0/8"))).unwrap();
+    assert_eq!(
+        told(&compiler.overlaps(), "bad")[1..],
+        ["its filter has no effect: `also` has another filter, so every packet is reported"]
+    );
+    assert_eq!(
+        told(&compiler.overlaps(), "also")[1..],
+        [
+            "its filter has no effect on packets that `bad` matches too: `bad` has another filter, so every packet is reported"
+        ]
+    );
+    compiler.add(&intent("tcp")).unwrap();
+    assert_eq!(
+        told(&compiler.overlaps(), "bad")[1..],
+        ["its filter has no effect: `tcp` has every packet reported"]
+    );
+}

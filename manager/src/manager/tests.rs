@@ -91,7 +91,7 @@ impl Bench {
 fn an_intent_is_installed_and_ends_by_itself() {
     let mut bench = Bench::new(ApplyMode::Auto);
     bench.run(3 * S);
-    let (_, plan) = bench.manager.dry_run(&intent("a"), 3 * S).unwrap();
+    let (_, plan, _) = bench.manager.dry_run(&intent("a"), 3 * S).unwrap();
     assert_eq!(plan.devices.len(), 2);
     assert!(bench.rules.values().all(Rules::is_empty));
     let ends = Intent { until: Some(Until::After(60 * S)), ..intent("a") };

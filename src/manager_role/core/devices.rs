@@ -219,6 +219,7 @@ impl Core {
             self.note_links(&inventory, now);
             self.manager.set_inventory(inventory, now);
             self.asking.is_due = true;
+            self.matching.renew();
         }
     }
 

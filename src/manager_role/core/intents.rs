@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use manager::{
     IntentStatus,
     budget::Controller,
+    compile::InForce,
     device::{Mode, NodeId},
     intent::{self, At, Intent, Until},
     plan,
@@ -60,9 +61,9 @@ impl Core {
     pub(super) fn hold(&mut self, held: Held, now: u64) {
         let name = held.intent.name.clone();
         (self.asking.is_due, self.drills.is_told) = (true, false);
-        if !self.stopped
         self.matching.renew();
         self.changed = now;
+        if !self.stopped
             && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
         {
             tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
@@ -72,8 +73,8 @@ impl Core {
 
     pub(super) fn drop_intent(&mut self, name: &str, now: u64) {
         (self.asking.is_due, self.drills.is_told) = (true, false);
-        self.intents.remove(name);
         self.changed = now;
+        self.intents.remove(name);
         self.manager.remove_intent(name, now);
         self.forget(name);
     }
@@ -105,7 +106,7 @@ impl Core {
         if let Some(held) = before {
             may_be_replaced(&name, held)?;
         }
-        self.manager.dry_run(&intent, now)?;
+        self.manager.check_intent(&intent, now)?;
         self.check_asked(&intent)?;
         // `until` counts from now, also after a restart.
         let end = intent.until.map(|until| until.end(now));
@@ -146,8 +147,8 @@ impl Core {
         Ok(Expecting {
             flows: matches(&intent).unwrap_or_default(),
             measuring: self.intents.iter().filter_map(measuring).collect(),
-        })
             since: self.changed,
+        })
     }
 
     /// What adding an intent would change. `expected`: what the collector knows of its flows.
@@ -159,17 +160,27 @@ impl Core {
         if let Some(held) = self.intents.get(&intent.name) {
             may_be_replaced(&intent.name, held)?;
         }
-        let (outcome, plan) = self.manager.dry_run(&intent, now)?;
+        let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now)?;
         self.check_asked(&intent)?;
         let links = self.manager.compiler().longest_path();
-        let cost = plan::cost(outcome.mode, outcome.bits, intent.sample, links, None, expected.rate());
+        let own = InForce { whole: true, mode: outcome.mode, bits: outcome.bits, sample: intent.sample };
+        let overlap = overlaps.get(&intent.name);
+        let rules = overlap.map_or(&[][..], |overlap| &overlap.rules);
+        let (rule, others) = rules.split_first().unwrap_or((&own, &[]));
+        let cost = plan::cost(rule.mode, rule.bits, rule.sample, links, None, expected.rate());
         let fewer = intent.tell.filter.is_some()
             || intent.budget.is_some()
             || intent.at != At::default()
-            || matches!(outcome.mode, Mode::Mx | Mode::Postcard);
-        let cost = Some(CostView::new(&outcome, cost, expected.text(fewer)));
+            || matches!(rule.mode, Mode::Mx | Mode::Postcard);
+        let cost = Some(CostView::new(rule, cost, expected.text(fewer)));
         let mut view = PlanView::new(&plan, self.manager.inventory());
         view.notes.extend(outcome.notes.iter().map(ToString::to_string));
+        view.notes.extend(overlap.iter().flat_map(|overlap| overlap.notes()));
+        let rest = |rule| format!("packets that other intents match too: {}", rule_text(rule, links));
+        view.notes.extend(others.iter().map(rest));
+        for (name, overlap) in overlaps.iter().filter(|(name, _)| **name != intent.name) {
+            view.notes.extend(overlap.notes_of(&intent.name).iter().map(|note| format!("{name}: {note}")));
+        }
         Ok(PlanView { cost, ..view })
     }
 
@@ -228,19 +239,7 @@ impl Core {
             _ => (0, 0.0),
         };
         let (mut state, mut text) = self.described(status.as_ref(), state);
-        if let Some(reason) = self.asking.left_out(name) {
-            text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
-        }
-        if let Some(controller) = self.controllers.get(name) {
-            text.push_str(&format!("; {}, by its budget", controller.detail()));
-        }
-        let drill_downs = self.drill_downs_of(name);
-        if !drill_downs.is_empty() {
-            text.push_str(&format!("; its rule became true: see {}", drill_downs.join(", ")));
-        }
-        if let Some(reason) = self.drills.denied(name, now) {
-            text.push_str(&format!("; a drill-down was not installed: {reason}"));
-        }
+        text.push_str(&self.remarks(name, now));
         let broken = self.silent_devices(name, &state, now);
         if !broken.is_empty() {
             // The device whose reports are lost, and those whose packets they are about.
@@ -249,6 +248,18 @@ impl Core {
             state = "silent".to_owned();
         }
         let outcome = status.as_ref().and_then(|status| status.outcome.as_ref().ok());
+        let (overlap, links) = (self.overlap(name), self.manager.compiler().longest_path());
+        let own = outcome.map(|outcome| InForce {
+            whole: true,
+            mode: outcome.mode,
+            bits: outcome.bits,
+            sample: self.sample_of(name, held),
+        });
+        let rules = match overlap {
+            Some(overlap) if outcome.is_some() => &overlap.rules,
+            _ => own.as_slice(),
+        };
+        let notes = outcome.iter().flat_map(|outcome| &outcome.notes).map(ToString::to_string);
         IntentView {
             name: name.to_owned(),
             etag: etag_of(held),
@@ -263,13 +274,41 @@ impl Core {
             intent: held.kept.body.clone(),
             state,
             text,
-            mode: outcome.map(|outcome| outcome.mode.word().to_owned()),
-            instructions: outcome.map(|outcome| manager::instruction::names(outcome.bits)),
+            mode: modes(rules),
+            instructions: rules.first().map(|rule| manager::instruction::names(rule.bits)),
+            rules: rules.iter().map(|rule| rule_text(rule, links)).collect(),
             devices: outcome.iter().flat_map(|outcome| &outcome.nodes).map(|node| names(*node)).collect(),
-            notes: outcome.iter().flat_map(|outcome| &outcome.notes).map(ToString::to_string).collect(),
+            notes: notes.chain(overlap.iter().flat_map(|overlap| overlap.notes())).collect(),
             flows,
             rate,
         }
+    }
+
+    /// What is to be said of an intent besides its state.
+    fn remarks(&self, name: &str, now: u64) -> String {
+        let mut text = String::new();
+        if let Some(taken) = self.overlap(name).and_then(|overlap| overlap.taken.iter().find(|one| one.whole))
+        {
+            text.push_str(&format!(
+                "; its packets are taken by `{}` (mode {})",
+                taken.by,
+                taken.modes.0.word()
+            ));
+        }
+        if let Some(reason) = self.asking.left_out(name) {
+            text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
+        }
+        if let Some(controller) = self.controllers.get(name) {
+            text.push_str(&format!("; {}, by its budget", controller.detail()));
+        }
+        let drill_downs = self.drill_downs_of(name);
+        if !drill_downs.is_empty() {
+            text.push_str(&format!("; its rule became true: see {}", drill_downs.join(", ")));
+        }
+        if let Some(reason) = self.drills.denied(name, now) {
+            text.push_str(&format!("; a drill-down was not installed: {reason}"));
+        }
+        text
     }
 
     /// Devices whose reports an intent lacks: those at which its flows end, or, when no flow is known, any of the domain.
@@ -399,6 +438,11 @@ impl Core {
                 moved.push((name.clone(), held.intent.with_detail(step.to), step));
             }
         }
+        if !moved.is_empty() {
+            // Sampling may change.
+            self.changed = now;
+            self.matching.renew();
+        }
         for (name, intent, step) in moved {
             let refused =
                 (step.from != step.to).then(|| self.manager.add_intent(intent, now).err()).flatten();
@@ -435,14 +479,36 @@ impl Core {
     }
 }
 
+/// The modes of rules, each once.
+fn modes(rules: &[InForce]) -> Option<String> {
+    let mut words: Vec<&str> = Vec::new();
+    for rule in rules {
+        let word = rule.mode.word();
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// A rule, with what it adds to a packet on the longest path.
+fn rule_text(rule: &InForce, links: u32) -> String {
+    let InForce { whole, mode, bits, sample } = *rule;
+    let cost = plan::cost(mode, bits, sample, links, None, None);
+    let part = if whole { "" } else { " for packets that others match too" };
+    let sampled = if sample > 1 { format!(", 1 in {sample}") } else { String::new() };
+    format!(
+        "{} with {}{sampled}{part}; at most {} bytes, goodput {:.1} %",
+        mode.word(),
+        manager::instruction::names(bits),
+        cost.bytes.last().copied().unwrap_or(0),
+        cost.goodput * 100.0
+    )
+}
+
 pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, String> {
     if !body.is_object() {
         return Err(
-        if !moved.is_empty() {
-            // Sampling may change.
-            self.changed = now;
-            self.matching.renew();
-        }
             "write a table as in [[intents]], such as {\"name\": \"web\", \"watch\": [\"hop_latency\"]}"
                 .to_owned(),
         );

@@ -1,11 +1,13 @@
 //! Packets that matched at devices, by intent: what reports are compared with.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use manager::{
+    compile::{Overlap, Overlaps},
     device::{NodeId, Rule},
     flows::FlowKey,
     verify::SourceCounters,
@@ -18,10 +20,12 @@ use super::Core;
 pub(super) struct Matching {
     /// By device and entry: the number that the device told last.
     told: BTreeMap<NodeId, HashMap<FlowKey, u64>>,
-    /// The intents that an entry serves.
-    served: HashMap<FlowKey, Arc<[String]>>,
+    /// The intents whose packets an entry of a device counts.
+    served: HashMap<(NodeId, FlowKey), Arc<[String]>>,
     /// Devices of which there were too many, as the history says.
     cut: BTreeSet<NodeId>,
+    /// What intents are to each other, when it was asked for.
+    overlaps: OnceCell<Overlaps>,
     /// By intent and device: packets since they were first told.
     packets: BTreeMap<String, BTreeMap<NodeId, u64>>,
 }
@@ -30,6 +34,7 @@ impl Matching {
     /// Intents or the network have changed: other entries serve other intents.
     pub(super) fn renew(&mut self) {
         self.served.clear();
+        self.overlaps.take();
     }
 
     /// Forgets an intent.
@@ -49,7 +54,7 @@ impl Matching {
             let start = if is_first { *packets } else { 0 };
             let last = before.get(key).copied().unwrap_or(start);
             let more = if last <= *packets { packets - last } else { *packets };
-            let names = self.served.entry(*key).or_insert_with(|| served(key).into());
+            let names = self.served.entry((node, *key)).or_insert_with(|| served(key).into());
             for name in names.iter() {
                 *self.packets.entry(name.clone()).or_default().entry(node).or_default() += more;
             }
@@ -74,8 +79,14 @@ impl Core {
         }
         self.matching.cut.remove(&node);
         let compiler = self.manager.compiler();
-        let served = |key: &FlowKey| compiler.served(key).into_iter().map(str::to_owned).collect();
+        // Packets of an intent that another one has measured in its own mode are that one's.
+        let served = |key: &FlowKey| compiler.measured(node, key).into_iter().map(str::to_owned).collect();
         self.matching.add(node, packets, served);
+    }
+
+    /// What other intents are to this one; `None`: it is not compiled, or there are too many to look for it.
+    pub(super) fn overlap(&self, name: &str) -> Option<&Overlap> {
+        self.matching.overlaps.get_or_init(|| self.manager.compiler().overlaps()).get(name)
     }
 
     /// The devices that measure packets of an intent: how many, and when the last report arrived. Empty if a packet need not be reported

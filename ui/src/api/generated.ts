@@ -656,7 +656,7 @@ export type Intent = {
   instructions: string | null;
   /** Its keys, as in `[[intents]]`. */
   intent: Record<string, unknown>;
-  /** The mode that was chosen. */
+  /** The mode in which its packets are measured; the modes, where other intents take a part of them. */
   mode: string | null;
   /** Its name. */
   name: string;
@@ -668,6 +668,8 @@ export type Intent = {
   parent: string | null;
   /** Reports per second. */
   rate: number;
+  /** The rules in force for its packets, for people: mode, what each node adds, bytes, goodput. The first one is that of most packets. */
+  rules: Array<string>;
   /** `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`. */
   state: string;
   /** The state in one sentence. */
@@ -684,7 +686,7 @@ export type IntentCost = {
   goodput: number;
   /** What each node on the path adds. */
   instructions: string;
-  /** The mode that was chosen. */
+  /** The mode in which its packets will be measured. */
   mode: string;
   /** Their bit/s; null: not known yet. */
   report_bits: number | null;

@@ -260,6 +260,7 @@ function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(inten
         { name: 'Added', text: `${dateTime(intent.added)} by ${intent.by}` },
         { name: 'Ends', text: intent.end === null ? 'never' : dateTime(intent.end) },
         ...drillDownRows(intent, intents),
+        ...intent.rules.map((text) => ({ name: 'In force', text })),
         ...intent.notes.map((text) => ({ name: 'Note', text })),
         ...(intent.origin === 'file'
           ? [{ name: 'Origin', text: 'configuration file: change it there, and reload' }]
