@@ -244,12 +244,15 @@ impl fmt::Display for Rule {
             Self::Sink(port) => write!(f, "port {port}: sink"),
             Self::Source(port) => write!(f, "port {port}: source"),
             Self::Instruction(number) => write!(f, "instruction {}", instruction::name(*number)),
+            Self::Filter(filter) if filter.algorithm == FilterAlgorithm::Noop => {
+                write!(f, "report every packet: {}", filter.key)
+            }
             Self::Filter(filter) => write!(
                 f,
                 "filter {} of {} above {}: {}",
                 filter.algorithm.word(),
                 filter.metric,
-                filter.threshold,
+                crate::intent::amount_text(filter.metric, filter.threshold),
                 filter.key
             ),
             Self::Forwarding => f.write_str("forwarding"),

@@ -117,7 +117,11 @@ impl fmt::Display for FlowKey {
         let mut words = Vec::new();
         words.extend(self.src.map(|prefix| format!("from {prefix}")));
         words.extend(self.dst.map(|prefix| format!("to {prefix}")));
-        words.extend(self.proto.map(|proto| format!("protocol {proto}")));
+        words.extend(self.proto.map(|proto| match proto {
+            6 => "TCP".to_owned(),
+            17 => "UDP".to_owned(),
+            other => format!("protocol {other}"),
+        }));
         let ports = |name: &str, (first, last): Ports| match (first, last) {
             ANY_PORT => None,
             _ if first == last => Some(format!("{name} {first}")),

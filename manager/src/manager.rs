@@ -380,6 +380,11 @@ impl Manager {
         })
     }
 
+    /// Number of devices that have what they should have.
+    pub fn in_sync(&self) -> usize {
+        self.reconciler.in_sync()
+    }
+
     /// The state of a device; `None`: there is none with this node id.
     pub fn phase(&self, node: NodeId) -> Option<&Phase> {
         self.reconciler.phase(node)

@@ -120,6 +120,12 @@ impl<'i> Reader<'i> {
         self.problems.iter().map(|(_, message)| message.clone()).collect()
     }
 
+    /// As [`Reader::messages`], each with the keys that lead from `root` to the value it is about.
+    pub fn messages_by_key(&self, root: &Node<'_>) -> Vec<(Vec<String>, String)> {
+        let keyed = |(span, message): &(Range<usize>, String)| (keys_of(root, span), message.clone());
+        self.problems.iter().map(keyed).collect()
+    }
+
     /// Whether there is no problem so far.
     pub fn has_no_problems(&self) -> bool {
         self.problems.is_empty()
@@ -140,6 +146,28 @@ impl<'i> Reader<'i> {
 /// digits.
 pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
     walk(root, path).0
+}
+
+/// The keys of the tables that lead to the value at `span`; lists are no step.
+fn keys_of(root: &Node<'_>, span: &Range<usize>) -> Vec<String> {
+    let has = |node: &Node<'_>| node.span().start <= span.start && span.end <= node.span().end;
+    let (mut node, mut keys) = (root, Vec::new());
+    loop {
+        let child = match node.get_ref() {
+            DeValue::Table(table) => table.iter().find(|(_, child)| has(child)),
+            DeValue::Array(list) => match list.iter().find(|child| has(child)) {
+                Some(child) => {
+                    node = child;
+                    continue;
+                }
+                None => None,
+            },
+            _ => None,
+        };
+        let Some((key, child)) = child else { return keys };
+        keys.push(key.get_ref().to_string());
+        node = child;
+    }
 }
 
 /// Whether there is a value under `path`, valid or not.

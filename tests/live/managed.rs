@@ -497,7 +497,7 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
     let texts = texts();
     assert_eq!(
         texts[0],
-        "web.drill-1 watches queue_occupancy for 4 s: the rule became true for from 10.0.1.5/32, to 10.0.2.6/32, protocol 17, source port 4000, port 5000"
+        "web.drill-1 watches queue_occupancy for 4 s: the rule became true for from 10.0.1.5/32, to 10.0.2.6/32, UDP, source port 4000, port 5000"
     );
     assert!(texts.iter().any(|text| text == "web.drill-1 has ended"), "{texts:#?}");
 }

@@ -137,12 +137,12 @@ fn filters_combine_so_that_nothing_asked_for_is_suppressed() {
     compiler.add(&Intent { tell: tell(500), ..intent("a") }).unwrap();
     compiler.add(&Intent { tell: tell(100), flows: to("10.0.0.2"), ..intent("b") }).unwrap();
     let both = [
-        "filter per_hop of hop_latency above 500: all flows",
-        "filter per_hop of hop_latency above 100: to 10.0.0.2/32",
+        "filter per_hop of hop_latency above 500ns: all flows",
+        "filter per_hop of hop_latency above 100ns: to 10.0.0.2/32",
     ];
     assert_eq!(filters(&compiler), both);
     compiler.add(&Intent { flows: to("10.0.0.2"), ..intent("c") }).unwrap();
-    assert_eq!(filters(&compiler)[1], "filter noop of flow_path above 0: to 10.0.0.2/32");
+    assert_eq!(filters(&compiler)[1], "report every packet: to 10.0.0.2/32");
 }
 
 #[test]
@@ -222,11 +222,11 @@ fn keys_that_a_program_lacks_are_refused() {
     let tcp = Flows { proto: vec![6], dport: vec![(80, 80)], ..Flows::default() };
     assert_eq!(
         refusal(&|_, can| can.matches.protocol = false, tcp.clone()),
-        "leaf1 cannot match `protocol 6, port 80`: it does not match the protocol; leave `proto` out: TCP and UDP are measured alike"
+        "leaf1 cannot match `TCP, port 80`: it does not match the protocol; leave `proto` out: TCP and UDP are measured alike"
     );
     assert_eq!(
         refusal(&|_, can| can.matches.needs_port = true, Flows { proto: vec![6], ..Flows::default() }),
-        "leaf1 cannot match `protocol 6`: it would insert INT into packets without ports, which no sink removes; add a port"
+        "leaf1 cannot match `TCP`: it would insert INT into packets without ports, which no sink removes; add a port"
     );
     let needs_port = able(|_, can| can.matches.needs_port = true);
     assert!(compiler(&needs_port).add(&Intent { flows: tcp, ..intent("a") }).is_ok());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use detect::{Metric, PortRange, Prefix};
-use settings::read::{ConfigError, DeValue, Node, Reader, span_of};
+use settings::read::{ConfigError, DeValue, Node, Reader, is_written, span_of};
 use settings::setting::{Chapter, Setting, Shown};
 use settings::values::{self, Protocol};
 use settings::{choice, section};
@@ -270,7 +270,7 @@ written! {
 }
 written! {
     /// A port or a range.
-    Port(PortRange): "a port such as \"443\", or a range such as \"8000-8999\"",
+    Port(PortRange): "a port such as \"443\", or a range, the lower one first, such as \"8000-8999\"; up to 65535",
     |text| text.parse().ok(),
     PortRange::to_string
 }
@@ -282,19 +282,19 @@ written! {
 }
 written! {
     /// A share of packets.
-    Sample(u32): "\"1 in 10\" or another whole number",
+    Sample(u32): "\"1 in 10\" or another whole number from 1",
     |text| text.strip_prefix("1 in ")?.trim().parse().ok().filter(|n| *n > 0),
     |n| format!("1 in {n}")
 }
 written! {
     /// A rate of reports.
-    Budget(u64): "a rate of reports such as \"2000 reports/s\"",
+    Budget(u64): "a rate above 0 such as \"2000 reports/s\"",
     |text| text.strip_suffix("reports/s")?.trim_end().parse().ok().filter(|n| *n > 0),
     |n| format!("{n} reports/s")
 }
 written! {
     /// An end.
-    UntilSetting(Until): "a duration such as \"2h\", or a time such as \"2026-11-24T08:00:00Z\"",
+    UntilSetting(Until): "a duration above 0 such as \"2h\", a date, or a time such as \"2026-11-24T08:00:00Z\"",
     |text| {
         let length = values::nanoseconds(text).filter(|length| *length > 0).map(Until::After);
         length.or_else(|| time::nanoseconds(text).map(Until::At))
@@ -314,6 +314,15 @@ written! {
         text.parse().ok().or(millionths).or_else(|| values::nanoseconds(text))
     },
     u64::to_string
+}
+
+/// A threshold of a metric, in the metric's unit.
+pub fn amount_text(metric: Metric, amount: u64) -> String {
+    match metric {
+        Metric::FlowLatency | Metric::HopLatency => values::duration_text(amount),
+        Metric::LinkUtilization => format!("{}%", amount as f64 / 1e4),
+        _ => amount.to_string(),
+    }
 }
 
 /// Reads a file of intents; `file` is its name in messages, `now` the time in ns since 1970.
@@ -357,16 +366,30 @@ pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
     let text = format!("intents = [{table}]");
     let mut reader = Reader::new(&text);
     let mut intents = Vec::new();
-    if let Some(root) = reader.parse()
-        && let Some(settings) = IntentFile::read(&root, &mut reader)
+    let root = reader.parse();
+    if let Some(root) = &root
+        && let Some(settings) = IntentFile::read(root, &mut reader)
         && reader.has_no_problems()
     {
-        intents = checked(&settings.intents, &root, &mut reader, now);
+        intents = checked(&settings.intents, root, &mut reader, now);
     }
-    let problems = reader.messages();
+    let problems = match &root {
+        Some(root) => reader.messages_by_key(root).into_iter().map(named).collect(),
+        None => reader.messages(),
+    };
     match intents.pop() {
         Some(intent) if problems.is_empty() => Ok(intent),
         _ => Err(problems.join("; ")),
+    }
+}
+
+/// A problem with the key that it is about, if the message has only a value.
+fn named((keys, message): (Vec<String>, String)) -> String {
+    match keys.split_first() {
+        Some((_, keys)) if message.starts_with("found ") && !keys.is_empty() => {
+            format!("`{}`: {message}", keys.join("."))
+        }
+        _ => message,
     }
 }
 
@@ -381,6 +404,12 @@ pub fn checked(
     for (index, settings) in settings.iter().enumerate() {
         let at = index.to_string();
         let intent = intent(settings, root, &at, reader);
+        // Of a list without a valid metric, every element was reported.
+        let is_reported = is_written(root, &["intents", &at, "watch", "0"]) && settings.watch.is_empty();
+        if is_reported {
+            intents.push(intent);
+            continue;
+        }
         if let Err(error) = intent.check(now) {
             reader.refuse(span_of(root, &["intents", &at, key_of(&error)]), error.to_string());
         } else if !names.insert(intent.name.clone()) {

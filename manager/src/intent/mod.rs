@@ -10,7 +10,7 @@ use std::fmt;
 
 use detect::{Metric, RuleSet};
 
-pub use self::file::{IntentSettings, chapters, checked, read, read_one, read_settings};
+pub use self::file::{IntentSettings, amount_text, chapters, checked, read, read_one, read_settings};
 pub use self::time::text as time_text;
 
 use crate::budget::{Bounds, Detail};
@@ -193,6 +193,9 @@ pub enum IntentError {
 impl fmt::Display for IntentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::BadName(name) if name.is_empty() => {
+                f.write_str("it has no name; use 1 to 63 letters, digits, `.`, `_` and `-`")
+            }
             Self::BadName(name) => {
                 write!(f, "`{name}` is not a name; use 1 to 63 letters, digits, `.`, `_` and `-`")
             }

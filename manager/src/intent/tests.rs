@@ -151,7 +151,13 @@ fn an_intent_is_shown_as_it_is_written() {
         read_one(&format!("{{ name = \"a\", watch = [\"flow_path\"], match = {{ proto = {written} }} }}"), 5)
     };
     assert_eq!(proto("17"), proto("\"17\""));
-    assert!(proto("\"300\"").is_err());
+    let refused = proto("\"300\"").unwrap_err();
+    assert!(refused.starts_with("`match.proto`: found the text \"300\"; write "), "{refused}");
+    let one = read_one("{ name = \"a\", watch = [\"foo\"] }", 5).unwrap_err();
+    assert!(
+        one.starts_with("`watch`: found the text \"foo\"") && !one.contains("nothing is watched"),
+        "{one}"
+    );
     assert!(read_one("{ name = \"a\" }", 5).unwrap_err().contains("nothing is watched"));
 }
 

@@ -1,8 +1,9 @@
 //! Points in time as people write them (RFC 3339).
 
-/// Nanoseconds since 1970 of `2026-11-24T08:00:00Z` or `2026-11-24T08:00:00+01:00`; `None` if it is no such time.
+/// Nanoseconds since 1970 of `2026-11-24T08:00:00Z` or `2026-11-24T08:00:00+01:00`, or of the beginning of a date such as
+/// `2026-11-24` in UTC; `None` if it is no such time.
 pub(super) fn nanoseconds(text: &str) -> Option<u64> {
-    let (date, time) = text.split_once(['T', 't', ' '])?;
+    let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, "00:00:00Z"));
     let number = |text: &str, digits: usize| -> Option<i64> {
         let valid = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|_| valid)
@@ -78,13 +79,14 @@ mod tests {
         assert_eq!(seconds("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(seconds("2000-03-01T00:00:00Z"), Some(951_868_800));
         assert_eq!(seconds("2026-11-24T08:00:00+01:00"), Some(1_795_503_600));
+        assert_eq!(seconds("2000-03-01"), Some(951_868_800));
         for time in
             ["1970-01-01T00:00:00Z", "2000-02-29T23:59:59Z", "2026-12-31T08:07:06Z", "2400-03-01T00:00:00Z"]
         {
             assert_eq!(nanoseconds(time).map(text).as_deref(), Some(time));
         }
         let wrong =
-            ["2026-02-29T00:00:00Z", "2026-1-1T00:00:00Z", "2026-01-01", "2026-01-01T24:00:00Z", "", "é"];
+            ["2026-02-29T00:00:00Z", "2026-1-1T00:00:00Z", "2026-01-32", "2026-01-01T24:00:00Z", "", "é"];
         assert_eq!(wrong.map(seconds), [None; 6]);
     }
 }

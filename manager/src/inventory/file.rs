@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use settings::read::{ConfigError, Node, Reader, span_of};
+use settings::read::{ConfigError, Node, Reader, nearest, span_of};
 use settings::section;
 use settings::setting::Setting;
 
@@ -95,7 +95,7 @@ pub fn checked(settings: &InventorySettings, node: &Node<'_>, reader: &mut Reade
     add_devices(&mut inventory, settings, node, reader);
     for (index, link) in settings.links.iter().enumerate() {
         if let Err(message) = add_link(&mut inventory, link) {
-            reader.refuse(span_of(node, &["links", &index.to_string()]), message);
+            reader.refuse(span_of(node, &["links", &index.to_string(), "between"]), message);
         }
     }
     for (index, host) in settings.hosts.iter().enumerate() {
@@ -152,7 +152,15 @@ fn port(inventory: &Inventory, written: &str) -> Result<(NodeId, PortId), String
         .ok_or_else(|| format!("`{written}` is not a port; write \"DEVICE:PORT\", such as \"leaf1:3\""))?;
     let port =
         port.parse().map_err(|_| format!("`{port}` is not the number of a port; write \"{device}:1\""))?;
-    Ok((inventory.node(device).map_err(text)?, port))
+    let node = inventory.node(device).map_err(|error| {
+        let names: Vec<&str> = inventory.devices().map(|device| device.name.as_str()).collect();
+        // Of short names, nearly every other one is near.
+        match nearest(device, &names).filter(|_| device.len() > 3) {
+            Some(near) => format!("there is no device `{device}`; did you mean `{near}`?"),
+            None => text(error),
+        }
+    })?;
+    Ok((node, port))
 }
 
 fn add_link(inventory: &mut Inventory, link: &LinkSettings) -> Result<(), String> {

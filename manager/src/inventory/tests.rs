@@ -43,41 +43,50 @@ fn a_file_gives_devices_links_hosts_and_roles() {
 #[test]
 fn wrong_input_is_located_with_advice() {
     let cases = [
-        ("[[devices]]\nname = \"a\"\n[[devices]]\nname = \"a\"", 3, "two devices are named `a`; rename one"),
+        (
+            "[[devices]]\nname = \"a\"\n[[devices]]\nname = \"a\"",
+            "3:1",
+            "two devices are named `a`; rename one",
+        ),
         (
             "[[devices]]\nname = \"a b\"",
-            1,
+            "1:1",
             "`a b` is not a name; use 1 to 63 letters, digits, `.`, `_` and `-`",
         ),
         (
             "[[devices]]\nname = \"a\"\nnode = 0",
-            1,
+            "1:1",
             "`a` has node id 0, which means \"unknown\"; use 1 or more",
         ),
         (
             "[[devices]]\nname = \"a\"\n[[links]]\nbetween = [\"a:1\", \"b:1\"]",
-            3,
+            "4:11",
             "there is no device `b`; add it to the inventory",
         ),
         (
+            "[[devices]]\nname = \"leaf1\"\n[[links]]\nbetween = [\"leaf1:1\", \"laef1:1\"]",
+            "4:11",
+            "there is no device `laef1`; did you mean `leaf1`?",
+        ),
+        (
             "[[devices]]\nname = \"a\"\n[[links]]\nbetween = [\"a:1\", \"a:2\"]",
-            3,
+            "4:11",
             "a link leads from `a` to itself; correct one of its ends",
         ),
         (
             "[[hosts]]\nname = \"h\"\nat = \"x\"",
-            1,
+            "1:1",
             "`x` is not a port; write \"DEVICE:PORT\", such as \"leaf1:3\"",
         ),
         (
             "[[devices]]\nname = \"a\"\nports = 4000000000",
-            1,
+            "1:1",
             "there are more than 1024 ports of one device; split the domain",
         ),
     ];
-    for (text, line, message) in cases {
+    for (text, place, message) in cases {
         let error = read(text, "i.toml").unwrap_err().to_string();
-        assert!(error.starts_with(&format!("i.toml:{line}:1: {message}")), "{error}");
+        assert!(error.starts_with(&format!("i.toml:{place}: {message}")), "{error}");
     }
 }
 

@@ -49,7 +49,10 @@ impl Reconciler {
                 Some(_) => Phase::Unreachable { reason, next_try: now },
                 None => Phase::Standby,
             };
-            self.notices.push(Notice::Phase(*node, device.phase.clone()));
+            // That a device was not contacted yet is nothing to report.
+            if term.is_none() {
+                self.notices.push(Notice::Phase(*node, device.phase.clone()));
+            }
         }
         self.dirty = true;
     }
@@ -217,6 +220,14 @@ impl Reconciler {
     /// The devices with their states.
     pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
         self.devices.iter().map(|(node, device)| (*node, &device.phase))
+    }
+
+    /// Number of devices that have what they should have. One whose target has just changed is not among them.
+    pub fn in_sync(&self) -> usize {
+        let is = |device: &&Device| {
+            device.phase == Phase::InSync && device.missing.is_empty() && device.extra.is_empty()
+        };
+        self.devices.values().filter(is).count()
     }
 
     /// Whether every device has what it should have.
