@@ -23,6 +23,8 @@ pub(crate) struct Client {
     authorization: Option<String>,
     /// Path below which everything is.
     base: String,
+    /// Who changes something, for the history.
+    requester: Option<String>,
 }
 
 /// One HTTP request.
@@ -87,6 +89,10 @@ impl fmt::Display for Error {
             Self::Refused { status: 401, .. } => {
                 write!(f, "the API requires a token; set it with --token or HOPWISE_TOKEN")
             }
+            // What is wrong is in the request: the message says what.
+            Self::Refused { status: 400 | 404 | 409 | 412, message } if !message.is_empty() => {
+                f.write_str(message)
+            }
             Self::Refused { status, message } => write!(f, "the API refused ({status}): {message}"),
             Self::Protocol(what) => write!(f, "{what}; check that hopwise listens at this address"),
         }
@@ -134,12 +140,18 @@ impl Client {
             tls: tls.filter(|_| is_secure),
             authorization: token.map(|token| format!("Bearer {token}")),
             base: "/api/v1".to_owned(),
+            requester: None,
         })
     }
 
     /// This client for another program's API: everything is below `base`, and `authorization` is the value of that header.
     pub(crate) fn for_other(self, base: String, authorization: Option<String>) -> Self {
         Self { base, authorization, ..self }
+    }
+
+    /// This client with another name in the history than that of the user.
+    pub(crate) fn by(self, requester: &str) -> Self {
+        Self { requester: Some(requester.to_owned()), ..self }
     }
 
     /// `http://host:port`, or with `https`.
@@ -211,7 +223,8 @@ impl Client {
             head.push_str(&format!("Authorization: {authorization}\r\n"));
         }
         if method != "GET" {
-            head.push_str(&format!("X-Requested-By: {}\r\n", requester()));
+            let by = self.requester.clone().unwrap_or_else(requester);
+            head.push_str(&format!("X-Requested-By: {by}\r\n"));
         }
         match condition {
             None => {}
@@ -439,12 +452,12 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<(u16, Length)> {
     }
 }
 
-/// The message in `{"error": "…"}`, else the text.
+/// The message in `{"error": "…"}`, else the text. Lines stay: one may show a place in another.
 fn sentence(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let json = serde_json::from_slice::<Value>(body).ok();
     let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
-    error.unwrap_or_else(|| text.trim()).chars().filter(|c| !c.is_control()).collect()
+    error.unwrap_or_else(|| text.trim()).chars().filter(|c| !c.is_control() || *c == '\n').collect()
 }
 
 /// One server-sent event.
@@ -570,7 +583,7 @@ mod tests {
     #[test]
     fn a_refusal_keeps_its_sentence() {
         let (client, _) = serve("HTTP/1.1 400 Bad Request\r\nContent-Length: 15\r\n\r\n{\"error\":\"why\"}");
-        assert_eq!(client.get("/x").unwrap_err().to_string(), "the API refused (400): why");
+        assert_eq!(client.get("/x").unwrap_err().to_string(), "why");
         let (client, _) = serve("HTTP/1.1 401 Unauthorized\r\n\r\n");
         let text = "the API requires a token; set it with --token or HOPWISE_TOKEN";
         assert_eq!(client.get("/x").unwrap_err().to_string(), text);

@@ -1,5 +1,6 @@
 //! `hopwise intent`: what is to be watched.
 
+mod describe;
 mod progress;
 
 use std::{
@@ -49,16 +50,23 @@ enum Command {
     List(Output),
     /// Show one intent
     Show(Name),
-    /// Remove an intent
-    Rm(Name),
+    /// Remove intents
+    Rm(Names),
     /// Approve the changes that wait
     Apply,
     /// Show what was done, by whom, and what happened
     History(History),
-    /// Remove all INT from the devices; the intents stay
-    Stop,
-    /// Put the intents in force again
-    Start,
+    /// Remove all INT from the devices, and wait until they have none; the intents stay
+    Stop(Patience),
+    /// Put the intents in force again, and wait until the devices have them
+    Start(Patience),
+}
+
+#[derive(clap::Args, Debug)]
+struct Patience {
+    /// Seconds to wait for the devices; 0: do not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    wait: u64,
 }
 
 #[derive(clap::Args, Debug)]
@@ -79,6 +87,17 @@ struct Name {
 }
 
 #[derive(clap::Args, Debug)]
+struct Names {
+    /// Their names
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+
+    /// JSON instead of text: the intents that are left
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
 struct History {
     /// Only this intent or device
     subject: Option<String>,
@@ -93,12 +112,18 @@ struct History {
 }
 
 #[derive(clap::Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["name", "file"]), after_help = "Examples:
+  hopwise intent add web --dst 10.20.0.0/16 --dport 80,443 --proto tcp
+  hopwise intent add slow --dport 9000 --watch hop_latency --filter per_hop --threshold hop_latency=100us
+  hopwise intent add rack1 --edges leaf1 --watch queue_occupancy --until 2h
+  hopwise intent add deep --dport 443 --rule 'max(queue_occupancy) > 50' --then queue_occupancy --then-for 1m
+  hopwise intent add --file intents.toml")]
 struct Add {
     #[command(flatten)]
     intent: Written,
 
     /// Add the intents of a TOML file
-    #[arg(long, value_name = "FILE", conflicts_with = "name", required_unless_present = "name")]
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
     /// Replace the intent of this name, if there is one; without it, that is refused
@@ -131,32 +156,33 @@ struct Written {
     name: Option<String>,
 
     /// Source networks or addresses
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    #[arg(long, help_heading = "Flows", value_name = "PREFIX", value_delimiter = ',')]
     src: Vec<String>,
 
     /// Destination networks or addresses
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    #[arg(long, help_heading = "Flows", value_name = "PREFIX", value_delimiter = ',')]
     dst: Vec<String>,
 
     /// Source ports or ranges
-    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    #[arg(long, help_heading = "Flows", value_name = "PORT", value_delimiter = ',')]
     sport: Vec<String>,
 
     /// Destination ports or ranges
-    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    #[arg(long, help_heading = "Flows", value_name = "PORT", value_delimiter = ',')]
     dport: Vec<String>,
 
     /// IP protocols: tcp, udp or a number
-    #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
+    #[arg(long, help_heading = "Flows", value_name = "PROTOCOL", value_delimiter = ',')]
     proto: Vec<String>,
 
     /// Also the opposite direction
-    #[arg(long)]
+    #[arg(long, help_heading = "Flows")]
     both_directions: bool,
 
     /// Metrics: flow_path, flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization
     #[arg(
         long,
+        help_heading = "Measurement",
         value_name = "METRIC",
         value_delimiter = ',',
         default_value = "flow_path,flow_latency,hop_latency"
@@ -164,61 +190,82 @@ struct Written {
     watch: Vec<String>,
 
     /// md, mx, postcard, sf, or auto: the cheapest that gives what is watched
-    #[arg(long, default_value = "auto")]
+    #[arg(long, help_heading = "Measurement", default_value = "auto")]
     mode: String,
 
     /// Measure one packet of this many
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = "Measurement", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
 
     /// Names or labels of edge devices, with `*` for any text [default: everywhere]
-    #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
+    #[arg(long, help_heading = "Flows", value_name = "DEVICE", value_delimiter = ',')]
     edges: Vec<String>,
 
     /// Two hosts: only the flows between them
-    #[arg(long, value_name = "HOST", num_args = 2)]
+    #[arg(long, help_heading = "Flows", value_name = "HOST", num_args = 2)]
     between: Vec<String>,
 
     /// Which packets sinks report: per_hop, per_flow or change [default: all]
-    #[arg(long)]
+    #[arg(long, help_heading = "Reports and events")]
     filter: Option<String>,
 
     /// A change above this is significant: for the filter of sinks, or without one for the events of the collector
-    #[arg(long, value_name = "METRIC=VALUE", value_parser = threshold)]
+    #[arg(long, help_heading = "Reports and events", value_name = "METRIC=VALUE", value_parser = threshold)]
     threshold: Vec<(String, String)>,
 
     /// A condition over the reports of its flows; an event is emitted when it becomes true or false
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, help_heading = "Reports and events", value_name = "CONDITION")]
     rule: Option<String>,
 
     /// When the rule becomes true: metrics to watch in addition, for a while
-    #[arg(long, value_name = "METRIC", value_delimiter = ',', requires = "rule")]
+    #[arg(
+        long,
+        help_heading = "Reports and events",
+        value_name = "METRIC",
+        value_delimiter = ',',
+        requires = "rule"
+    )]
     then: Vec<String>,
 
     /// Of which flows: "this flow", "this queue" or "this path"
-    #[arg(long, value_name = "FLOWS", default_value = "this flow", requires = "then")]
+    #[arg(
+        long,
+        help_heading = "Reports and events",
+        value_name = "FLOWS",
+        default_value = "this flow",
+        requires = "then"
+    )]
     then_match: String,
 
     /// For how long
-    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "then")]
+    #[arg(
+        long,
+        help_heading = "Reports and events",
+        value_name = "DURATION",
+        default_value = "30s",
+        requires = "then"
+    )]
     then_for: String,
 
     /// Reports per second at most, kept by raising the threshold
-    #[arg(long, value_name = "REPORTS/S")]
+    #[arg(long, help_heading = "Reports and events", value_name = "REPORTS/S", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
 
-    /// When it ends: a duration such as 2h, or a time
-    #[arg(long)]
+    /// When it ends: a duration such as 2h, or a time such as 2026-11-24T08:00:00Z
+    #[arg(long, allow_hyphen_values = true)]
     until: Option<String>,
 
     /// Of intents for the same flow, the one with the greatest number decides the mode
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, help_heading = "Measurement", default_value_t = 100)]
     priority: u32,
 }
 
 fn threshold(text: &str) -> Result<(String, String), String> {
-    let pair = text.split_once('=').map(|(metric, value)| (metric.to_owned(), value.to_owned()));
-    pair.ok_or_else(|| "write METRIC=VALUE, such as hop_latency=20us".to_owned())
+    let (metric, value) = text.split_once('=').ok_or("write METRIC=VALUE, such as hop_latency=20us")?;
+    if metric.ends_with("_latency") && value.bytes().all(|byte| byte.is_ascii_digit()) && value != "0" {
+        return Err(format!("{value} has no unit; write {metric}={value}us or {metric}={value}ms"));
+    }
+    Ok((metric.to_owned(), value.to_owned()))
 }
 
 impl Written {
@@ -275,6 +322,16 @@ impl Written {
 }
 
 impl Written {
+    /// Says that every flow is measured, which is what an intent without flows means.
+    fn say_if_all(&self) {
+        let named = [&self.src, &self.dst, &self.sport, &self.dport, &self.proto, &self.edges, &self.between];
+        if named.iter().all(|list| list.is_empty()) {
+            eprintln!(
+                "hopwise: no flows are named, so all are measured; name them by --src, --dst, --sport, --dport or --proto"
+            );
+        }
+    }
+
     fn tell(&self) -> Map<String, Value> {
         let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
         let keys = [
@@ -296,9 +353,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let out = match args.command {
         Command::Add(args) => return add(&client, &args),
+        Command::Stop(Patience { wait }) => return halt(&client, true, Duration::from_secs(wait)),
+        Command::Start(Patience { wait }) => return halt(&client, false, Duration::from_secs(wait)),
         Command::Plan(Plan { intent, json }) => {
             let answer = match intent.name {
-                Some(_) => client.send("POST", "/intents/plan", &intent.to_json())?,
+                Some(_) => {
+                    intent.say_if_all();
+                    client.send("POST", "/intents/plan", &intent.to_json()).map_err(explain)?
+                }
                 None => client.get("/plan")?,
             };
             if json { pretty(&answer) } else { plan(&read_as(&client, answer)?) }
@@ -308,36 +370,98 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             if json { pretty(&answer) } else { list(&read_as::<IntentsView>(&client, answer)?.intents) }
         }
         Command::Show(Name { name, json }) => {
-            let answer = client.get(&format!("/intents/{}", escape(&name)))?;
+            let answer = client.get(&format!("/intents/{}", escape(&name))).map_err(explain)?;
             if json { pretty(&answer) } else { show(&read_as(&client, answer)?) }
         }
-        Command::Rm(Name { name, json }) => {
-            let answer = client.send("DELETE", &format!("/intents/{}", escape(&name)), &Value::Null)?;
-            if json { pretty(&answer) } else { format!("{name} is removed\n") }
-        }
+        Command::Rm(Names { names, json }) => remove(&client, &names, json)?,
         Command::Apply => plan(&read_as(&client, client.send("POST", "/plan/apply", &Value::Null)?)?),
         Command::History(History { subject, limit, json }) => {
             let subject = subject.map(|subject| format!("&subject={}", escape(&subject))).unwrap_or_default();
             let answer = client.get(&format!("/domain/history?limit={limit}{subject}"))?;
             if json { pretty(&answer) } else { history(&read_as(&client, answer)?) }
         }
-        Command::Stop => domain(&read_as(&client, client.send("POST", "/domain/stop", &Value::Null)?)?),
-        Command::Start => domain(&read_as(&client, client.send("POST", "/domain/start", &Value::Null)?)?),
     };
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Removes intents, in this order.
+fn remove(client: &Client, names: &[String], json: bool) -> Result<String, CliError> {
+    let (mut out, mut left) = (String::new(), Value::Null);
+    for name in names {
+        let answer = client.send("DELETE", &format!("/intents/{}", escape(name)), &Value::Null);
+        left = answer.map_err(|error| match out.is_empty() {
+            true => explain(error),
+            false => CliError::new(format!("{}; those before it were removed", explain(error))),
+        })?;
+        out.push_str(&format!("{name} is removed\n"));
+    }
+    Ok(if json { pretty(&left) } else { out })
+}
+
+/// Stops or starts all INT, and waits for the devices. Exit code 1: not all of them did it in time.
+fn halt(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliError> {
+    let path = if stop { "/domain/stop" } else { "/domain/start" };
+    let mut state: DomainView = read_as(client, client.send("POST", path, &Value::Null)?)?;
+    let is_done = progress::wait_for_devices(client, &mut state, limit, Terminal::stderr().interactive)?;
+    io::stdout().write_all(domain(&state, is_done).as_bytes()).map_err(CliError::output)?;
+    Ok(if is_done || limit.is_zero() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// A refusal in the words of the command line: options in place of keys, commands in place of paths.
+fn explain(error: ClientError) -> CliError {
+    let ClientError::Refused { status, message } = error else { return error.into() };
+    let message = match (status, key_of(&message)) {
+        (400, Some((option, rest))) => format!("{option}: {rest}"),
+        (404, _) if message.contains("no intent") => format!("{message} (`hopwise intent list`)"),
+        (412, _) if message.contains("already") => format!("{message} (--replace)"),
+        _ => return ClientError::Refused { status, message }.into(),
+    };
+    CliError::new(message)
+}
+
+/// The option of the key with which a message begins, and the rest of the message.
+fn key_of(message: &str) -> Option<(&'static str, &str)> {
+    let (key, rest) = message.strip_prefix('`')?.split_once("`: ")?;
+    let options = [
+        ("name", "NAME"),
+        ("match.src", "--src"),
+        ("match.dst", "--dst"),
+        ("match.sport", "--sport"),
+        ("match.dport", "--dport"),
+        ("match.proto", "--proto"),
+        ("watch", "--watch"),
+        ("mode", "--mode"),
+        ("at.edges", "--edges"),
+        ("at.between", "--between"),
+        ("tell.filter", "--filter"),
+        ("tell.rule", "--rule"),
+        ("tell.then.watch", "--then"),
+        ("tell.then.match", "--then-match"),
+        ("tell.then.for", "--then-for"),
+        ("until", "--until"),
+    ];
+    let is_threshold = key.starts_with("tell.thresholds.");
+    let found = options.into_iter().find(|(one, _)| *one == key).map(|(_, option)| option);
+    found.or(is_threshold.then_some("--threshold")).map(|option| (option, rest))
+}
+
 /// Adds intents, and waits for their reports. Exit code 1: none arrived in time.
 fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     let bodies = match &args.file {
-        None => vec![args.intent.to_json()],
+        None => {
+            args.intent.say_if_all();
+            vec![args.intent.to_json()]
+        }
         Some(file) => {
             let text = read::file(file).map_err(|error| {
                 CliError::io(format!("cannot read {}", file.display()), error, "name a readable TOML file")
             })?;
             let read = manager::intent::read_settings(&text, &file.to_string_lossy(), nic::time::now());
             let read = read.map_err(|error| CliError::new(error.to_string()))?;
+            if read.is_empty() {
+                return Err(CliError::new(format!("{} has no [[intents]]; add one", file.display())));
+            }
             read.iter().map(|settings| settings.show().to_written()).collect()
         }
     };
@@ -346,8 +470,8 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
         let put = condition(client, body, args.replace)
             .and_then(|condition| client.send_if(Some(&condition), "PUT", "/intents", body));
         let put = put.map_err(|error| match added.len() {
-            0 => CliError::from(error),
-            before => CliError::new(format!("{error}; {before} of the file before it were added")),
+            0 => explain(error),
+            before => CliError::new(format!("{}; {before} of the file before it were added", explain(error))),
         })?;
         added.push(read_as(client, put)?);
     }
@@ -433,16 +557,12 @@ fn show(intent: &IntentView) -> String {
         terminal.paint(tone(&intent.state), &intent.state),
         intent.text
     );
-    let mut line = |what: &str, text: String| out.push_str(&format!("  {what:<9}{text}\n"));
-    line("flows", intent.intent.get("match").map_or_else(|| "all".to_owned(), Value::to_string));
-    line("watch", intent.intent.get("watch").map(Value::to_string).unwrap_or_default());
-    if let (Some(mode), Some(instructions)) = (&intent.mode, &intent.instructions) {
-        line("mode", format!("{mode}: {instructions}"));
-    }
+    let mut line = |what: &str, text: String| out.push_str(&format!("  {what:<11}{text}\n"));
+    describe::lines(intent).into_iter().for_each(|(what, text)| line(what, text));
     intent.rules.iter().for_each(|rule| line("in force", rule.clone()));
     line("devices", intent.devices.join(", "));
-    let end = intent.end.map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
-    line("added", format!("{} by {}{end}", units::date_time(intent.added), intent.by));
+    let end = intent.end.map_or_else(String::new, |end| format!(", ends {} UTC", units::date_time(end)));
+    line("added", format!("{} UTC by {}{end}", units::date_time(intent.added), intent.by));
     if let Some(parent) = &intent.parent {
         line("of", format!("{parent}, whose rule became true"));
     }
@@ -482,7 +602,8 @@ fn plan(plan: &PlanView) -> String {
 
 fn history(history: &ManagerHistoryView) -> String {
     use Align::Left;
-    let mut table = Table::new([("TIME", Left), ("WHO", Left), ("WHAT", Left), ("OF", Left), ("", Left)]);
+    let mut table =
+        Table::new([("TIME (UTC)", Left), ("WHO", Left), ("WHAT", Left), ("OF", Left), ("", Left)]);
     for entry in history.history.iter().rev() {
         let cells = [&entry.by, &entry.action, &entry.subject, &entry.text].map(String::clone);
         table.row([units::date_time(entry.time)].into_iter().chain(cells));
@@ -490,9 +611,17 @@ fn history(history: &ManagerHistoryView) -> String {
     table.render()
 }
 
-fn domain(domain: &DomainView) -> String {
-    let state = if domain.stopped { "all INT is stopped" } else { "the intents are in force" };
-    format!("{state}; {} of {} devices are in sync\n", domain.in_sync, domain.devices)
+/// The state of the domain. `is_done`: the devices are as it says.
+fn domain(domain: &DomainView, is_done: bool) -> String {
+    let state = match (domain.stopped, is_done) {
+        (true, true) => "all INT is stopped",
+        (true, false) => "INT is being stopped",
+        (false, true) => "the intents are in force",
+        (false, false) => "the intents are being put in force",
+    };
+    let rest = if is_done { "" } else { "; `hopwise device list` says what the others wait for" };
+    let devices = units::counted(domain.devices as u64, "device");
+    format!("{state}: {} of {devices} in sync{rest}\n", domain.in_sync)
 }
 
 #[cfg(test)]
@@ -530,5 +659,49 @@ mod tests {
             json!({"name": "all", "watch": ["flow_path", "flow_latency", "hop_latency"]})
         );
         assert!(Line::try_parse_from(["intent", "add"]).is_err());
+    }
+
+    #[test]
+    fn refusals_name_options_and_commands() {
+        let text = |status, message: &str| {
+            explain(ClientError::Refused { status, message: message.to_owned() }).to_string()
+        };
+        assert_eq!(
+            text(400, "`match.dport`: found the text \"x\"; write y"),
+            "--dport: found the text \"x\"; write y"
+        );
+        assert_eq!(text(400, "`tell.thresholds.hop_latency`: z"), "--threshold: z");
+        assert_eq!(text(400, "something else"), "something else");
+        assert_eq!(
+            text(404, "there is no intent `a`; b"),
+            "there is no intent `a`; b (`hopwise intent list`)"
+        );
+        assert_eq!(
+            text(412, "there is an intent `a` already; c"),
+            "there is an intent `a` already; c (--replace)"
+        );
+    }
+
+    #[test]
+    fn what_the_devices_have_not_done_is_not_said_to_be_done() {
+        let view = |stopped, in_sync| {
+            let text = format!(
+                r#"{{"acting": true, "stopped": {stopped}, "dscp": 23, "l4_checksum": "update", "collectors": [],
+                "devices": 2, "in_sync": {in_sync}, "longest_path": 1, "links": [], "contradictions": [], "hosts": []}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        assert_eq!(domain(&view(true, 2), true), "all INT is stopped: 2 of 2 devices in sync\n");
+        let waits = "INT is being stopped: 1 of 2 devices in sync; `hopwise device list` says what the others wait for\n";
+        assert_eq!(domain(&view(true, 1), false), waits);
+    }
+
+    #[test]
+    fn a_latency_without_a_unit_is_refused() {
+        assert_eq!(
+            threshold("hop_latency=20"),
+            Err("20 has no unit; write hop_latency=20us or hop_latency=20ms".to_owned())
+        );
+        assert!(threshold("hop_latency=20us").is_ok() && threshold("queue_occupancy=20").is_ok());
     }
 }

@@ -15,7 +15,7 @@ use super::{
     },
     tone,
 };
-use crate::manager_role::view::{ChangeView, DeviceState, IntentView};
+use crate::manager_role::view::{ChangeView, DeviceState, DevicesView, DomainView, IntentView, IntentsView};
 use terminal::{CliError, Terminal};
 
 /// Waits until all of `intents` work, or for `limit`. Changes come by the manager's stream; without it, the intents are read
@@ -49,6 +49,42 @@ pub(super) fn wait(
     }
     // The stream has states only.
     read(client, intents)
+}
+
+/// Waits until all devices have what they should have, or for `limit`. Returns whether they have.
+pub(super) fn wait_for_devices(
+    client: &Client,
+    domain: &mut DomainView,
+    limit: Duration,
+    shown: bool,
+) -> Result<bool, CliError> {
+    let begin = Instant::now();
+    let mut lines = Lines { shown, ..Lines::default() };
+    let wanted = domain.stopped;
+    loop {
+        *domain = fetch(client, "/domain")?;
+        let is_pending = || -> Result<bool, CliError> {
+            let intents: IntentsView = fetch(client, "/intents")?;
+            Ok(intents.intents.iter().any(|intent| intent.state == "pending"))
+        };
+        // Somebody may have changed it meanwhile.
+        if domain.stopped != wanted || (domain.in_sync == domain.devices && (wanted || !is_pending()?)) {
+            return Ok(domain.stopped == wanted);
+        }
+        if begin.elapsed() >= limit {
+            return Ok(false);
+        }
+        for device in fetch::<DevicesView>(client, "/devices")?.devices {
+            if device.state != "in_sync" || lines.last.contains_key(&device.name) {
+                lines.show(
+                    &device.name,
+                    &device.state,
+                    if device.text == device.state { "" } else { &device.text },
+                );
+            }
+        }
+        thread::sleep(POLL);
+    }
 }
 
 fn read(client: &Client, intents: &mut [IntentView]) -> Result<(), CliError> {

@@ -9,7 +9,6 @@ use manager::{
     device::{NodeId, PortId, Rule},
     driver::{Facts, Neighbour, PortFacts},
     inventory::{Inventory, Origin, Peer, PortRole, Unresolved},
-    reconcile::Phase,
     verify::{Arrivals, EdgeCounters, IntentCounters, State},
 };
 
@@ -63,7 +62,7 @@ impl Core {
     }
 
     fn in_sync(&self) -> usize {
-        self.manager.phases().filter(|(_, phase)| **phase == Phase::InSync).count()
+        self.manager.in_sync()
     }
 
     /// The changes that wait, in a few lines; empty: none.
@@ -79,8 +78,11 @@ impl Core {
     pub(crate) fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
         let named = |device: &DeviceView| device.name == name || name.parse() == Ok(device.node);
         let found = self.devices(now).devices.into_iter().find(named);
-        found
-            .ok_or_else(|| Error::Unknown(format!("there is no device `{name}`; /api/v1/devices lists them")))
+        found.ok_or_else(|| {
+            Error::Unknown(format!(
+                "there is no device `{name}`; use a name or node id of the list of devices"
+            ))
+        })
     }
 
     /// The domain.

@@ -2,9 +2,10 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
+use detect::Metric;
 use manager::{
     IntentStatus,
-    budget::Controller,
+    budget::{Controller, Detail},
     compile::InForce,
     device::{Mode, NodeId},
     intent::{self, At, Intent, Until},
@@ -24,6 +25,7 @@ use super::{
     Core, Error, Held, Installed, Origin, Wanted,
 };
 use crate::config::{Settings, manager::supported};
+use terminal::units;
 
 impl Core {
     /// Replaces the intents of the file.
@@ -181,6 +183,9 @@ impl Core {
         for (name, overlap) in overlaps.iter().filter(|(name, _)| **name != intent.name) {
             view.notes.extend(overlap.notes_of(&intent.name).iter().map(|note| format!("{name}: {note}")));
         }
+        if intent.mode.is_none() && rule.mode == Mode::Sf {
+            view.notes.push(SF_CHOSEN.to_owned());
+        }
         Ok(PlanView { cost, ..view })
     }
 
@@ -299,7 +304,11 @@ impl Core {
             text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
         }
         if let Some(controller) = self.controllers.get(name) {
-            text.push_str(&format!("; {}, by its budget", controller.detail()));
+            let compared = self.intents.get(name).and_then(|held| held.intent.tell.thresholds.keys().next());
+            text.push_str(&format!(
+                "; {}, by its budget",
+                detail_text(compared.copied(), controller.detail())
+            ));
         }
         let drill_downs = self.drill_downs_of(name);
         if !drill_downs.is_empty() {
@@ -350,14 +359,21 @@ impl Core {
                     "waits for its devices".to_owned()
                 }
             }
-            State::Installed => format!("on {devices} devices; no report of its flows has arrived yet"),
+            State::Installed => format!(
+                "on {}; no report of its flows has arrived yet",
+                units::counted(devices as u64, "device")
+            ),
             State::Seen(figures) if figures.missing.is_empty() => {
-                format!("{} flows, {:.0} reports/s; no path is complete yet", figures.flows, figures.rate)
+                format!(
+                    "{}, {:.0} reports/s; no path is complete yet",
+                    units::counted(figures.flows, "flow"),
+                    figures.rate
+                )
             }
             State::Seen(figures) => verify::missing_text(&figures.missing, names),
             State::Complete(figures) => format!(
-                "{} flows, {:.0} reports/s, the last one {} s ago; every path is complete",
-                figures.flows,
+                "{}, {:.0} reports/s, the last one {} s ago; every path is complete",
+                units::counted(figures.flows, "flow"),
                 figures.rate,
                 figures.age / 1_000_000_000
             ),
@@ -517,12 +533,21 @@ pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, Str
     supported(&intent, collects).map(|()| intent)
 }
 
+/// A detail, with the threshold in the unit of its metric.
+fn detail_text(metric: Option<Metric>, detail: Detail) -> String {
+    let threshold = metric.filter(|_| detail.threshold > 0);
+    let threshold = threshold
+        .map(|metric| format!("threshold of {metric} {}", intent::amount_text(metric, detail.threshold)));
+    let sample = (detail.sample > 1).then(|| format!("1 in {} packets", detail.sample));
+    threshold.into_iter().chain(sample).collect::<Vec<_>>().join(", ")
+}
+
 fn etag_of(held: &Held) -> String {
     format!("{:x}", held.kept.added)
 }
 
 fn unknown(name: &str) -> Error {
-    Error::Unknown(format!("there is no intent `{name}`; /api/v1/intents lists them"))
+    Error::Unknown(format!("there is no intent `{name}`; use a name of the list of intents"))
 }
 
 /// Refuses if the intent is not of the version that is asked for; `*`: of any.
@@ -544,7 +569,7 @@ fn taken(name: &str, held: &Held) -> Error {
     match may_be_replaced(name, held) {
         Err(error) => error,
         Ok(()) => Error::Stale(format!(
-            "there is an intent `{name}` already, added by {}; use another name, or edit that one (`hopwise intent add --replace`)",
+            "there is an intent `{name}` already, added by {}; use another name, or edit that one",
             held.kept.by
         )),
     }
@@ -564,6 +589,9 @@ fn may_be_replaced(name: &str, held: &Held) -> Result<(), Error> {
 fn in_file(name: &str) -> Error {
     Error::Conflict(format!("`{name}` is in the configuration file; change it there, and reload"))
 }
+
+/// What the cheapest mode costs in knowledge.
+const SF_CHOSEN: &str = "SF-INT is the cheapest mode: each packet carries a part of a path's records, so there is no flow latency, and sets of records that stay incomplete are lost; mode \"md\" measures every packet whole";
 
 /// Shortest time between two looks at which intents are installed, ns.
 const INSTALLED: u64 = 100_000_000;
@@ -595,7 +623,7 @@ mod tests {
         let gone = "there is no intent `web` any more; add it as a new one";
         assert_eq!(check(None, Some("2a")), Err(gone.to_owned()));
         assert_eq!(check(None, Some("*")), Err(gone.to_owned()));
-        let there = "there is an intent `web` already, added by ana; use another name, or edit that one (`hopwise intent add --replace`)";
+        let there = "there is an intent `web` already, added by ana; use another name, or edit that one";
         assert_eq!(text(taken("web", &present)), there);
         assert!(text(taken("web", &held(Origin::File))).contains("configuration file"));
     }

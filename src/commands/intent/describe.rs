@@ -1,0 +1,203 @@
+//! An intent in words: everything that it says.
+
+use serde_json::Value;
+use settings::values;
+
+use crate::manager_role::view::IntentView;
+
+/// What an intent says, by key: each with its name on the command line.
+pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
+    let intent = &view.intent;
+    let tell = |key: &str| intent.get("tell").and_then(|tell| tell.get(key));
+    let amounts = |key| tell(key).and_then(Value::as_object).map(amounts);
+    let mut lines = vec![("flows", flows(intent)), ("where", place(intent))];
+    lines.push(("watch", list(intent.get("watch"))));
+    if let Some(mode) = mode(view) {
+        lines.push(("mode", mode));
+    }
+    let optional = [
+        ("sample", intent.get("sample").map(text).filter(|sample| sample != "1 in 1")),
+        ("filter", tell("filter").map(|filter| filter_text(&text(filter)))),
+        ("threshold", amounts("thresholds").filter(|amounts| !amounts.is_empty())),
+        ("coarsest", amounts("coarsest").filter(|amounts| !amounts.is_empty())),
+        ("coarsest", tell("coarsest_sample").map(text).filter(|sample| sample != "1 in 1")),
+        ("rule", tell("rule").map(text)),
+        ("then", tell("then").map(then)),
+        ("budget", intent.get("budget").map(text)),
+        ("priority", intent.get("priority").map(text)),
+    ];
+    lines.extend(optional.into_iter().filter_map(|(key, text)| Some((key, text?))));
+    lines
+}
+
+/// A value as it is written, lists with commas.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn list(value: Option<&Value>) -> String {
+    value.map(text).unwrap_or_default()
+}
+
+fn flows(intent: &Value) -> String {
+    let keys = intent.get("match").and_then(Value::as_object);
+    let protocol = |value: &Value| {
+        let names: Vec<String> = text(value).split(", ").map(protocol).collect();
+        names.join(", ")
+    };
+    let words = [
+        ("src", "from"),
+        ("dst", "to"),
+        ("sport", "source port"),
+        ("dport", "port"),
+        ("proto", "protocol"),
+        ("dscp", "DSCP"),
+    ];
+    let parts = words.into_iter().filter_map(|(key, word)| {
+        let value = keys?.get(key)?;
+        Some(format!("{word} {}", if key == "proto" { protocol(value) } else { text(value) }))
+    });
+    let mut parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        parts.push("all".to_owned());
+    }
+    if intent.get("both_directions").and_then(Value::as_bool) == Some(true) {
+        parts.push("both directions".to_owned());
+    }
+    parts.join("; ")
+}
+
+/// The name of an IP protocol that has one here.
+fn protocol(number: &str) -> String {
+    match number {
+        "6" => "tcp".to_owned(),
+        "17" => "udp".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn place(intent: &Value) -> String {
+    let at = |key: &str| {
+        let names = intent.get("at")?.get(key)?;
+        Some(names.as_array().map_or_else(|| vec![text(names)], |names| names.iter().map(text).collect()))
+            .filter(|names| !names.is_empty())
+    };
+    let edges = at("edges").map(|names| format!("at {}", names.join(", ")));
+    let between = at("between").map(|names| format!("between {}", names.join(" and ")));
+    let parts: Vec<String> = edges.into_iter().chain(between).collect();
+    if parts.is_empty() { "everywhere".to_owned() } else { parts.join("; ") }
+}
+
+/// The mode in force with what each node adds, else the one that was asked for.
+fn mode(view: &IntentView) -> Option<String> {
+    let asked = view.intent.get("mode").map(text).filter(|mode| mode != "auto");
+    match (&view.mode, &view.instructions) {
+        (Some(mode), Some(instructions)) => {
+            let how = if asked.is_some() { "" } else { " (the cheapest)" };
+            Some(format!("{mode}{how}: {instructions}"))
+        }
+        _ => asked,
+    }
+}
+
+fn filter_text(filter: &str) -> String {
+    let what = match filter {
+        "per_hop" => "sinks report changes at a hop",
+        "per_flow" => "sinks report changes of a flow",
+        "change" => "sinks report changes of the path, or of a bucket of latency or queue",
+        _ => return filter.to_owned(),
+    };
+    format!("{filter}: {what}")
+}
+
+fn amounts(amounts: &serde_json::Map<String, Value>) -> String {
+    let each = amounts.iter().map(|(metric, amount)| {
+        let written = text(amount);
+        let shown = written.parse().map_or(written, |number| amount_text(metric, number));
+        format!("{metric} {shown}")
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// An amount of a metric, in its unit.
+fn amount_text(metric: &str, amount: u64) -> String {
+    match metric {
+        "flow_latency" | "hop_latency" => values::duration_text(amount),
+        "link_utilization" => format!("{}%", amount as f64 / 1e4),
+        _ => amount.to_string(),
+    }
+}
+
+fn then(then: &Value) -> String {
+    let of = then.get("match").map_or_else(|| "this flow".to_owned(), text);
+    let length = then.get("for").map_or_else(|| "30s".to_owned(), text);
+    format!("watch {} of {of} for {length}", list(then.get("watch")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn view(intent: Value, mode: Option<&str>) -> IntentView {
+        IntentView {
+            name: "a".to_owned(),
+            etag: String::new(),
+            origin: "api".to_owned(),
+            parent: None,
+            by: String::new(),
+            added: 0,
+            end: None,
+            intent,
+            state: String::new(),
+            text: String::new(),
+            mode: mode.map(str::to_owned),
+            instructions: mode.map(|_| "node_id".to_owned()),
+            devices: Vec::new(),
+            rules: Vec::new(),
+            notes: Vec::new(),
+            flows: 0,
+            rate: 0.0,
+        }
+    }
+
+    #[test]
+    fn everything_that_an_intent_says_is_shown() {
+        let intent = json!({
+            "name": "a", "match": {"dst": ["10.0.0.0/8"], "dport": "443", "proto": [17, 6]}, "both_directions": true,
+            "watch": ["hop_latency", "flow_path"], "mode": "md", "sample": "1 in 10",
+            "at": {"edges": ["leaf*"], "between": ["h1", "h3"]},
+            "tell": {"filter": "per_hop", "thresholds": {"hop_latency": 20_000}, "coarsest": {"hop_latency": "1ms"},
+                "rule": "hops > 2", "then": {"watch": ["queue_occupancy"], "match": "this queue", "for": "1m"}},
+            "budget": "10 reports/s", "priority": 7,
+        });
+        let expected = [
+            ("flows", "to 10.0.0.0/8; port 443; protocol udp, tcp; both directions"),
+            ("where", "at leaf*; between h1 and h3"),
+            ("watch", "hop_latency, flow_path"),
+            ("mode", "md: node_id"),
+            ("sample", "1 in 10"),
+            ("filter", "per_hop: sinks report changes at a hop"),
+            ("threshold", "hop_latency 20us"),
+            ("coarsest", "hop_latency 1ms"),
+            ("rule", "hops > 2"),
+            ("then", "watch queue_occupancy of this queue for 1m"),
+            ("budget", "10 reports/s"),
+            ("priority", "7"),
+        ];
+        assert_eq!(lines(&view(intent, Some("md"))), expected.map(|(key, text)| (key, text.to_owned())));
+        let plain = [
+            ("flows", "all"),
+            ("where", "everywhere"),
+            ("watch", "hops"),
+            ("mode", "sf (the cheapest): node_id"),
+        ];
+        let view = view(json!({"match": "all", "watch": ["hops"]}), Some("sf"));
+        assert_eq!(lines(&view), plain.map(|(key, text)| (key, text.to_owned())));
+    }
+}
