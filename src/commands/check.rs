@@ -6,6 +6,7 @@ use std::{
     process::ExitCode,
 };
 
+use settings::setting::Setting;
 use store::Store;
 
 use crate::{
@@ -40,6 +41,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if settings.store.enabled && settings.collects() {
         usable(&settings.store_directory())?;
     }
+    if let Some(manager) = &settings.manager {
+        has_folder(manager.state.as_deref())?;
+    }
     for warning in warnings(&settings) {
         eprintln!("hopwise: warning: {warning}");
     }
@@ -69,6 +73,13 @@ fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings.extend(settings.open_listeners());
+    warnings.extend(unknown_edges(&settings));
+    if !settings.collects() && summary_of_roles(&settings).is_empty() {
+        warnings.push(
+            "`hopwise run` would do nothing: there is no collector and no other role; add [switch], [manager] or another one, or remove [collector] enabled = false"
+                .to_owned(),
+        );
+    }
     let api = &settings.api;
     if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
         warnings.push(format!(
@@ -77,6 +88,42 @@ fn warnings(settings: &Settings) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Edge devices that intents name and the inventory does not have.
+fn unknown_edges(settings: &Settings) -> Vec<String> {
+    let inventory = manager::inventory::of(&settings.inventory);
+    let is_known = |pattern: &str| {
+        inventory.devices().any(|device| {
+            let mut names = std::iter::once(&device.name).chain(&device.labels);
+            names.any(|name| manager::intent::matches_pattern(pattern, name))
+        })
+    };
+    let mut unknown = Vec::new();
+    for intent in settings.intents.iter().map(|intent| intent.show().to_written()) {
+        let edges = intent.pointer("/at/edges").and_then(|edges| edges.as_array()).cloned();
+        for edge in edges.unwrap_or_default().iter().filter_map(|edge| edge.as_str()) {
+            if !is_known(edge) {
+                let name = intent.get("name").and_then(|name| name.as_str()).unwrap_or_default();
+                unknown.push(format!(
+                    "the intent `{name}` names `{edge}`, and no device of the inventory has this name or label; correct `at.edges`"
+                ));
+            }
+        }
+    }
+    unknown
+}
+
+/// Whether the folder of the manager's state is there.
+fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
+    let folder = state.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.is_dir()) {
+        Some(folder) => {
+            let folder = folder.display();
+            Err(CliError::new(format!("there is no folder {folder} for [manager] state; create it")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether a store can be opened in `dir`, without leaving files.
@@ -102,6 +149,30 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
 
 /// The configured parts.
 fn summary(settings: &Settings) -> String {
+    let others = summary_of_roles(settings);
+    if !settings.collects() {
+        return format!(
+            "ok: {others}no collector, API on {}://{}\n",
+            settings.api.scheme(),
+            settings.api.listen
+        );
+    }
+    let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
+    let store = match settings.store.enabled {
+        true => format!("store in {}", settings.store_directory().display()),
+        false => "no store".to_owned(),
+    };
+    let (rules, workers) = (settings.rules.len(), settings.collector.workers);
+    format!(
+        "ok: {others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n",
+        listen.join(" "),
+        settings.api.scheme(),
+        settings.api.listen
+    )
+}
+
+/// The configured parts other than the collector.
+fn summary_of_roles(settings: &Settings) -> String {
     let switch = settings.switch.as_ref().map(|switch| {
         let (node, ports, routes) = (switch.node, switch.ports.len(), switch.routes.len());
         let (watched, filters) = (switch.watch.len(), switch.filter.len());
@@ -115,26 +186,11 @@ fn summary(settings: &Settings) -> String {
         let memory = build::aggregator(aggregator, settings).bytes().div_ceil(1 << 20);
         format!("aggregator {kind}({r}) from {from} to {}, {memory} MiB, ", to.join(" "))
     });
-    let others = aggregator.unwrap_or_default() + &dta(settings);
-    if !settings.collects() {
-        return format!(
-            "ok: {switch}{others}no collector, API on {}://{}\n",
-            settings.api.scheme(),
-            settings.api.listen
-        );
-    }
-    let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
-    let store = match settings.store.enabled {
-        true => format!("store in {}", settings.store_directory().display()),
-        false => "no store".to_owned(),
-    };
-    let (rules, workers) = (settings.rules.len(), settings.collector.workers);
-    format!(
-        "ok: {switch}{others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n",
-        listen.join(" "),
-        settings.api.scheme(),
-        settings.api.listen
-    )
+    let manager = settings.manager.as_ref().map(|_| {
+        let devices = manager::inventory::of(&settings.inventory).devices().count();
+        format!("a manager of {devices} device(s) with {} intent(s), ", settings.intents.len())
+    });
+    switch + &aggregator.unwrap_or_default() + &dta(settings) + &manager.unwrap_or_default()
 }
 
 /// The configured parts of DTA.
@@ -196,5 +252,22 @@ mod tests {
         let allow = "allow = [\"10.0.0.0/8\"]\n";
         let closed = roles.replace("[translator]\n", &format!("{allow}[translator]\n{allow}"));
         assert_eq!(found(&closed), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_manager_does_is_summed_up_and_what_it_cannot_do_is_a_warning() {
+        let file = "[collector]\nenabled = false\n[manager]\n[[inventory.devices]]\nname = \"leaf1\"\naddress = \"10.0.0.1:8080\"\nports = 2\n\
+            [[intents]]\nname = \"a\"\nwatch = [\"flow_path\"]\nat = { edges = [\"leaf*\", \"leaf7\"] }\n";
+        let settings = Settings::parse(file, "h.toml").unwrap();
+        let expected = "the intent `a` names `leaf7`, and no device of the inventory has this name or label; correct `at.edges`";
+        assert_eq!(warnings(&settings), [expected]);
+        assert!(
+            summary(&settings).starts_with("ok: a manager of 1 device(s) with 1 intent(s), no collector, ")
+        );
+        let nothing = Settings::parse("[collector]\nenabled = false\n", "h.toml").unwrap();
+        assert!(warnings(&nothing)[0].starts_with("`hopwise run` would do nothing: "));
+        let missing = has_folder(Some(Path::new("/no-such-folder/state.sqlite"))).unwrap_err().to_string();
+        assert_eq!(missing, "there is no folder /no-such-folder for [manager] state; create it");
+        assert!(has_folder(Some(Path::new("state.sqlite"))).is_ok() && has_folder(None).is_ok());
     }
 }

@@ -63,6 +63,11 @@ impl Journal {
     /// # Errors
     /// It is no journal, or cannot be written; the message says what to do.
     pub(super) fn open(file: Option<&Path>) -> Result<Self, CliError> {
+        let folder = file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let folder = folder.display();
+            return Err(CliError::new(format!("there is no folder {folder} for [manager] state; create it")));
+        }
         let open = || {
             let database = match file {
                 Some(file) => Connection::open(file)?,
