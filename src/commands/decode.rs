@@ -359,6 +359,12 @@ impl Summary {
             let total = units::count(account.skipped_total());
             out.push_str(&format!("skipped, not telemetry: {total}{}\n", parts(&account.skipped, "")));
         }
+        let nothing = self.reports.is_empty() && self.aggregates.is_empty() && self.dta.is_empty();
+        if nothing && refused.is_empty() && account.skipped.contains_key("other_port") {
+            out.push_str(
+                "`--packets` prints the INT in data packets; `--port` names another port of reports\n",
+            );
+        }
         out
     }
 }

@@ -193,8 +193,9 @@ fn introduce(
     if let Some(taken) = moved {
         out.push_str(&format!("({taken} is in use by another program.)\n"));
     }
-    out.push_str(&format!("Or in another terminal: hopwise top --api {url}\n"));
-    out.push_str(&format!("                        hopwise events --follow --api {url}\n\n"));
+    let program = program();
+    out.push_str(&format!("Or in another terminal: {program} top --api {url}\n"));
+    out.push_str(&format!("                        {program} events --follow --api {url}\n\n"));
     out.push_str(&format!(
         "{}; reports go to udp://{input}, by DTA to udp://{translator}.\n",
         network.describe()
@@ -216,6 +217,12 @@ fn introduce(
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
 }
 
+/// How this program was started: a path if it was one, because it may not be on `PATH`.
+fn program() -> String {
+    let given = std::env::args().next().filter(|given| given.contains('/'));
+    given.unwrap_or_else(|| "hopwise".to_owned())
+}
+
 /// Example queries of the collector's memory.
 fn questions(url: &str, network: &Network) -> String {
     let Some(flow) = network.example() else { return String::new() };
@@ -229,10 +236,10 @@ fn questions(url: &str, network: &Network) -> String {
         ("tail 3 --follow".to_owned(), "lost packets, likewise"),
     ];
     let mut out =
-        "The collector's memory contains what the switches report by DTA. Query it, or see Stores and Lists:\n"
+        "The collector's memory contains what the switches report by DTA. Query it, or see DTA stores and DTA lists:\n"
             .to_owned();
     for (question, what) in questions {
-        out.push_str(&format!("  hopwise {question} --api {url}\n        {what}\n"));
+        out.push_str(&format!("  {} {question} --api {url}\n        {what}\n", program()));
     }
     out.push('\n');
     out

@@ -410,7 +410,11 @@ fn the_port_of_aggregates_can_be_another() {
     let dir = TempDir::new();
     let file = dir.capture("other.pcap", &aggregates().map(|payload| udp_frame(5001, &payload)));
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
-    assert_eq!(run.stderr, "2 frames, 0 reports\nskipped, not telemetry: 2 (other_port: 2)\n");
+    assert_eq!(
+        run.stderr,
+        "2 frames, 0 reports\nskipped, not telemetry: 2 (other_port: 2)\n\
+         `--packets` prints the INT in data packets; `--port` names another port of reports\n"
+    );
     let run =
         hopwise(["decode".as_ref(), "--json".as_ref(), "--aggregate-port=5001".as_ref(), file.as_os_str()]);
     let names: Vec<_> = run.json().iter().map(|object| object["aggregate"].clone()).collect();

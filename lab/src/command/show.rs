@@ -71,7 +71,7 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     let link = link.map_or("", |link| link.interfaces[0].as_str());
     vec![
         (format!("exec {a} -- ping -c 3 {ping}"), "through the switches; the hosts see no INT"),
-        (format!("traffic flow {a} {b} --rate 20Mbit/s --for 30"), "see its path: Topology, Flow"),
+        (format!("traffic flow {a} {b} --rate {} --for 30", rate(topology)), "see its path: Topology, Flow"),
         (format!("traffic burst {a} {b} --packets 300"), "see the queue: Events"),
         match topology.has_bmv2() {
             true => ("mode mx".to_owned(), "each switch reports its own record; also md, postcard"),
@@ -84,6 +84,11 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
         (format!("capture {link} lab.pcap"), "packets of the link, for Wireshark"),
         ("down".to_owned(), "remove everything"),
     ]
+}
+
+/// A rate that the switches forward. BMv2 is a model: it forwards about a hundred packets per second on a busy machine.
+fn rate(topology: &Topology) -> &'static str {
+    if topology.has_bmv2() { "500kbit/s" } else { "20Mbit/s" }
 }
 
 fn hosts(topology: &Topology) -> String {

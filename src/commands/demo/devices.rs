@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use dataplane::fabric::Fabric;
+use dataplane::fabric::{Fabric, Kind};
 use manager::device::{Answer, Etag, Request, State};
 use manager::driver::Message;
 use serde_json::{Value, json};
@@ -175,6 +175,16 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
             let _ = writeln!(text, "[[inventory.links]]\nbetween = [\"{a}:{number}\", \"{b}:{end}\"]");
         }
     }
+    for node in fabric.topology().nodes() {
+        let Kind::Host(address) = node.kind else { continue };
+        let at = switches.iter().find_map(|&switch| {
+            let (port, _) = fabric.ports(switch).find(|(_, peer)| *peer == node.id)?;
+            Some(format!("at = \"{}:{port}\"", name(switch)))
+        });
+        let (host, at) = (&node.name, at.unwrap_or_default());
+        let addresses = format!("[\"{}\", \"{}\"]", address.v4, address.v6);
+        let _ = writeln!(text, "[[inventory.hosts]]\nname = \"{host}\"\naddresses = {addresses}\n{at}");
+    }
     let read = Settings::parse(&text, "demo").map_err(|error| CliError::new(error.to_string()))?;
     (settings.manager, settings.inventory) = (read.manager, read.inventory);
     Ok(())
@@ -182,6 +192,7 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
 
 /// Adds the intents of the demo, and lets the switches `obey` before the network starts.
 pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(), CliError> {
+    let client = client.clone().by("demo");
     let watch = ["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "link_utilization"];
     for proto in ["udp", "tcp"] {
         let intent = json!({"name": proto, "match": {"proto": proto}, "watch": watch, "mode": "md"});

@@ -185,7 +185,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// A hint on where the effect of a line of the schedule is visible.
 pub(super) fn look_at(text: &str) -> &'static str {
     if text.contains("microburst") {
-        "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops; Lists: congestion, losses"
+        "look at: Topology coloured by queue; Events: queue_occupancy, the rule \"deep queue\", drops; DTA lists: congestion, losses"
     } else if text.contains("fails") {
         "look at: Events: drops, then path_change; Flow: the path of a flow over that link moves"
     } else {
