@@ -149,7 +149,9 @@ impl fmt::Display for Plan {
             return f.write_str("nothing changes");
         }
         let lines = self.summary().into_iter().map(|(stage, devices, added, removed)| {
-            format!("{}: {devices} devices, {added} entries added, {removed} removed", stage.text())
+            let devices = format!("{devices} device{}", if devices == 1 { "" } else { "s" });
+            let entries = if added == 1 { "entry" } else { "entries" };
+            format!("{}: {devices}, {added} {entries} added, {removed} removed", stage.text())
         });
         f.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
@@ -230,7 +232,7 @@ mod tests {
         ];
         assert_eq!(plan.devices, [DevicePlan { node: 1, changes, added: 3, removed: 2 }]);
         assert_eq!(plan.undo(), Plan::between(&new, &old));
-        assert!(plan.to_string().starts_with("add sinks: 1 devices, 1 entries added, 0 removed\n"));
+        assert!(plan.to_string().starts_with("add sinks: 1 device, 1 entry added, 0 removed\n"));
         assert_eq!(Plan::between(&new, &new).to_string(), "nothing changes");
     }
 

@@ -19,7 +19,7 @@ use super::{
     remote::{Api, fetch},
 };
 use crate::manager_role::view::{DeviceView, DevicesView, DomainView, EntriesView};
-use terminal::{Align, CliError, Table};
+use terminal::{Align, CliError, Table, units};
 
 /// Show the devices of a manager: state, ports, rules
 ///
@@ -180,7 +180,8 @@ fn show(device: &DeviceView) -> String {
     let mut out = format!("{}  node {}  {}\n", device.name, device.node, device.text);
     out.push_str(&format!("  {} at {}\n", device.driver, device.address));
     if device.missing + device.extra > 0 {
-        out.push_str(&format!("  lacks {} rules, has {} too many\n", device.missing, device.extra));
+        let missing = units::counted(device.missing as u64, "rule");
+        out.push_str(&format!("  lacks {missing}, has {} too many\n", device.extra));
     }
     let columns =
         [("PORT", Right), ("INTERFACE", Left), ("ROLE", Left), ("PEER", Left), ("MTU", Right), ("INT", Left)];

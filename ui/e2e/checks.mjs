@@ -234,7 +234,7 @@ export async function intents(page, base) {
   assert.equal(await name.inputValue(), 'no name');
   await name.fill('browser');
   await page.getByRole('button', { name: 'Show plan' }).click();
-  await until(page, '.watch-flows .plan', (text) => /entries added/.test(text), 'the plan');
+  await until(page, '.watch-flows .plan', (text) => /entr(y|ies) added/.test(text), 'the plan');
   assert.ok((await page.locator('.domain-map .adds').count()) > 0, 'the map shows what each device gets');
   assert.doesNotMatch(await page.locator(INTENTS).textContent(), /browser/, 'a plan changes nothing');
   await page.getByRole('button', { name: 'Apply' }).click();
@@ -254,7 +254,7 @@ const FORM = '.watch-flows';
 /** The plan and its removal for the form as it is filled in. */
 async function planOf(page) {
   await page.getByRole('button', { name: 'Show plan' }).click();
-  await until(page, '.watch-flows .plan', (text) => /entries added/.test(text), 'the plan');
+  await until(page, '.watch-flows .plan', (text) => /entr(y|ies) added/.test(text), 'the plan');
   await until(page, '.watch-flows .plan .facts', (text) => /Goodput[\d.]+ %/.test(text), 'the goodput');
   return page.locator('.watch-flows .plan .facts').textContent();
 }
@@ -335,7 +335,7 @@ export async function intentsByKeyboard(page, base) {
   await page.keyboard.type('udp');
   await tabTo(page, button('Show plan'), 'Show plan');
   await page.keyboard.press('Enter');
-  await until(page, '.watch-flows .plan', (text) => /entries added|nothing changes/.test(text), 'the plan');
+  await until(page, '.watch-flows .plan', (text) => /entr(y|ies) added|nothing changes/.test(text), 'the plan');
   await tabTo(page, button('Apply'), 'Apply');
   await page.keyboard.press('Enter');
   await until(page, INTENTS, (text) => /keys(complete|seen)/.test(text), 'the verified state');

@@ -132,7 +132,8 @@ fn filters_combine_so_that_nothing_asked_for_is_suppressed() {
         ..crate::intent::Tell::default()
     };
     let filters = |compiler: &Compiler| -> Vec<String> {
-        texts(compiler, 2).into_iter().filter(|text| text.starts_with("filter")).collect()
+        let is_filter = |text: &String| text.starts_with("filter") || text.starts_with("report every");
+        texts(compiler, 2).into_iter().filter(is_filter).collect()
     };
     compiler.add(&Intent { tell: tell(500), ..intent("a") }).unwrap();
     compiler.add(&Intent { tell: tell(100), flows: to("10.0.0.2"), ..intent("b") }).unwrap();

@@ -218,7 +218,7 @@ mod tests {
         let text =
             FILE.replace("files,,x", "files,spine.json,") + "host,h1,,,,,,,,,,10.0.0.1 fd00::1,leaf1:1\n\n";
         let import = read(&text, "a.csv").unwrap();
-        assert_eq!(import.summary(), "2 devices, 1 links and 1 hosts");
+        assert_eq!(import.summary(), "2 devices, 1 link and 1 host");
         let expected = "[[inventory.devices]]\nname = \"leaf1\"\nnode = 11\naddress = \"10.9.0.11:8080\"\n\
             labels = [\"rack1\", \"\\\"old\\\"\"]\nports = 3\nedge = [1, 2]\n\n\
             [[inventory.devices]]\nname = \"spine\"\ndriver = \"files\"\naddress = \"spine.json\"\nports = 2\n\n\

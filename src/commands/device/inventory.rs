@@ -104,7 +104,9 @@ impl Import {
     /// `3 devices, 2 links and 4 hosts`.
     pub(super) fn summary(&self) -> String {
         let Self { devices, links, hosts, .. } = self;
-        format!("{} devices, {} links and {} hosts", devices.len(), links.len(), hosts.len())
+        let counted = |number: usize, noun| terminal::units::counted(number as u64, noun);
+        let (devices, links) = (counted(devices.len(), "device"), counted(links.len(), "link"));
+        format!("{devices}, {links} and {}", counted(hosts.len(), "host"))
     }
 
     /// The tables for the configuration.

@@ -20,7 +20,6 @@ pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
         ("filter", tell("filter").map(|filter| filter_text(&text(filter)))),
         ("threshold", amounts("thresholds").filter(|amounts| !amounts.is_empty())),
         ("coarsest", amounts("coarsest").filter(|amounts| !amounts.is_empty())),
-        ("coarsest", tell("coarsest_sample").map(text).filter(|sample| sample != "1 in 1")),
         ("rule", tell("rule").map(text)),
         ("then", tell("then").map(then)),
         ("budget", intent.get("budget").map(text)),
