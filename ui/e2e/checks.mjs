@@ -335,7 +335,12 @@ export async function intentsByKeyboard(page, base) {
   await page.keyboard.type('udp');
   await tabTo(page, button('Show plan'), 'Show plan');
   await page.keyboard.press('Enter');
-  await until(page, '.watch-flows .plan', (text) => /entr(y|ies) added|nothing changes/.test(text), 'the plan');
+  await until(
+    page,
+    '.watch-flows .plan',
+    (text) => /entr(y|ies) added|nothing changes/.test(text),
+    'the plan',
+  );
   await tabTo(page, button('Apply'), 'Apply');
   await page.keyboard.press('Enter');
   await until(page, INTENTS, (text) => /keys(complete|seen)/.test(text), 'the verified state');
