@@ -29,6 +29,7 @@ use crate::{
     control::{Asked, Control, Message, Reloaded},
     dns::Resolver,
     exchange::secret::NewSecret,
+    export_role,
     fanout::{self, Ledger, LoadSender, Plan},
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     intercept::{self, SwitchEnd, TranslatorEnd},
@@ -64,6 +65,7 @@ pub(crate) struct Server {
     translator: Option<translator_role::Role>,
     memory: Option<memory_role::Role>,
     manager: Option<manager_role::Role>,
+    exports: Option<export_role::Role>,
     api: Option<Api>,
     tls: Arc<tls::Endpoint>,
     generation: u32,
@@ -205,6 +207,7 @@ impl Server {
             translator: None,
             memory: None,
             manager: None,
+            exports: None,
             api: None,
             tls: Arc::default(),
             generation: 0,
@@ -290,6 +293,9 @@ impl Server {
             manager_role::Role::start(settings, manager, monitor, reach, &self.control)
         };
         self.manager = manager.map(start).transpose()?;
+        if !settings.exports.is_empty() {
+            self.exports = Some(export_role::Role::start(&settings, &self.control)?);
+        }
         let context = self.context(&settings, monitor)?;
         let mut api = Api::new(settings.api.listen, context);
         let started = api.start();
@@ -322,6 +328,7 @@ impl Server {
             translator: self.translator.as_ref().map(translator_role::Role::handle),
             memory: self.memory.as_ref().map(memory_role::Role::handle),
             manager: self.manager.as_ref().map(manager_role::Role::handle),
+            exports: self.exports.as_ref().map(export_role::Role::handle),
             dns: settings.names.dns.then(Resolver::start).transpose()?.map(Arc::new),
             tls: Arc::clone(&self.tls),
             sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned(), "[api] query_timeout")),
@@ -566,6 +573,8 @@ impl Server {
             collecting.stop();
         }
         self.pipeline.stop();
+        // Last, so that what was stored at the end is sent, too.
+        drop(self.exports.take());
     }
 
     /// Whether state for the next start was lost at the stop; the log says which.

@@ -16,6 +16,7 @@ mod datagram;
 mod dns;
 mod doctor;
 mod exchange;
+mod export_role;
 mod fanout;
 mod flow_index;
 mod input;

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod check;
 mod dta;
+mod exporting;
 mod process;
 mod reporting;
 
@@ -13,6 +14,7 @@ use collector::{StreamView, Summary};
 use crate::{
     aggregator::AggregatorView,
     dns::Counts,
+    export_role::view::ExportsView,
     memory_role::view::MemoryView,
     monitor::{Detail, Monitor, version_name},
     reporter_role::ReporterView,
@@ -125,6 +127,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) switch: Option<&'a SwitchView>,
     /// The aggregator.
     pub(crate) aggregator: Option<&'a AggregatorView>,
+    /// The exports.
+    pub(crate) exports: Option<&'a ExportsView>,
     /// The DTA reporter.
     pub(crate) reporter: Option<&'a ReporterView>,
     /// The DTA translator.
@@ -142,7 +146,7 @@ pub(crate) struct Parts<'a> {
 /// The whole document.
 pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
     let detail = monitor.detail();
-    let Parts { switch, aggregator, reporter, translator, memory, names, dns, tls } = parts;
+    let Parts { switch, aggregator, exports, reporter, translator, memory, names, dns, tls } = parts;
     let mut text = Text { format, ..Text::default() };
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
@@ -192,6 +196,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     switching(&mut text, switch);
     reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
     aggregating(&mut text, aggregator);
+    exporting::exporting(&mut text, exports);
     reporting::host(&mut text, reporter);
     dta::translating(&mut text, translator);
     dta::keeping(&mut text, memory);
@@ -703,6 +708,7 @@ mod tests {
         Parts {
             switch: None,
             aggregator: None,
+            exports: None,
             reporter: None,
             translator: None,
             memory: None,

@@ -11,6 +11,7 @@ mod live {
     mod dta_intercept;
     mod dta_roles;
     mod dta_xdp;
+    mod export;
     mod interface;
     mod managed;
     mod switch;

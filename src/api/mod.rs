@@ -3,6 +3,7 @@
 mod aggregator;
 mod connections;
 mod dta;
+mod exports;
 mod flows;
 mod guard;
 mod intents;
@@ -66,6 +67,8 @@ pub(crate) struct Context {
     pub(crate) memory: Option<crate::memory_role::Handle>,
     /// The manager, if there is one.
     pub(crate) manager: Option<crate::manager_role::Handle>,
+    /// The exports, if there are any.
+    pub(crate) exports: Option<crate::export_role::Handle>,
     /// Names of hosts by DNS, if they are wanted.
     pub(crate) dns: Option<Arc<Resolver>>,
     /// TLS of the API.
@@ -123,6 +126,7 @@ routes! {
     post "/api/v1/switch/renew" => rules::renew,
     get "/api/v1/aggregator" => aggregator::view,
     get "/api/v1/reporter" => reporter::view,
+    get "/api/v1/exports" => exports::view,
     get "/api/v1/translator" => translator::view,
     get "/api/v1/dta" => dta::view,
     get "/api/v1/dta/stores" => dta::stores,

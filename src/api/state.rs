@@ -185,6 +185,7 @@ pub(crate) async fn metrics(
         None => None,
     };
     let aggregator = context.aggregator.as_ref().map(crate::aggregator::view);
+    let exports = context.exports.as_ref().map(crate::export_role::view::view);
     let reporter = context.reporter.as_ref().map(crate::reporter_role::view);
     let translator = context.translator.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
@@ -193,6 +194,7 @@ pub(crate) async fn metrics(
     let parts = metrics::Parts {
         switch: switch.as_ref(),
         aggregator: aggregator.as_ref(),
+        exports: exports.as_ref(),
         reporter: reporter.as_ref(),
         translator: translator.as_ref(),
         memory: memory.as_ref(),

@@ -11,7 +11,7 @@ use store::Store;
 
 use crate::{
     config::{Settings, build, sections::XdpMode, values::Listen},
-    kernel,
+    export_role, kernel,
 };
 use terminal::CliError;
 
@@ -26,12 +26,17 @@ pub(crate) struct Args {
     /// Print the effective configuration, including defaults
     #[arg(long)]
     pub(crate) dump: bool,
+
+    /// Connect to the systems of [exports.NAME]: is each there, does it take the credentials, has it the tables?
+    #[arg(long)]
+    pub(crate) connect: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   hopwise check -c hopwise.toml                  print all errors, with line and column; exit code 2
   hopwise check -c hopwise.toml --dump           print the effective configuration
+  hopwise check -c hopwise.toml --connect        and ask each system that receives exports; exit code 1 if one does not
   hopwise check --dump > hopwise.toml            write a configuration with all defaults";
 
 /// Builds everything that the configuration describes and starts nothing.
@@ -49,7 +54,22 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let out = if args.dump { settings.to_toml() } else { summary(&settings) + &in_kernel(&settings)? };
     stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
-    Ok(ExitCode::SUCCESS)
+    if args.connect { connect(&settings) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Asks each system that receives exports.
+fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
+    let found = export_role::probe(settings)?;
+    let mut out = stdout().lock();
+    for (name, found) in &found {
+        let line = match found {
+            Ok(authority) => format!("export {name}: {authority} has what is needed"),
+            Err(error) => format!("export {name}: {error}"),
+        };
+        writeln!(out, "{line}").map_err(CliError::output)?;
+    }
+    let whole = found.values().all(Result::is_ok);
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Warnings: valid settings that may not be intended.

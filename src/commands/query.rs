@@ -86,7 +86,7 @@ fn timeout(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a time: ns since the epoch, or an age.
-fn time(text: &str) -> Result<u64, String> {
+pub(super) fn time(text: &str) -> Result<u64, String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     time_at(text, now.as_nanos() as u64)
 }

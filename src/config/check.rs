@@ -68,6 +68,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     {
         reader.refuse(span_of(root, &["intents"]), message);
     }
+    exports(settings, root, reader);
     if let Some(memory) = &settings.collector.memory {
         super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
     }
@@ -76,6 +77,24 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         for (index, error) in super::filter::rule_errors(&switch.filter) {
             let span = span_of(checker.root, &["switch", "filter", &index.to_string(), "rule"]);
             checker.reader.refuse(span_in(text, span, &error), error.message);
+        }
+    }
+}
+
+/// Exports read the store of this process.
+fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    for (name, export) in &settings.exports {
+        let place = ["exports", name.as_str()];
+        if !super::export::is_name(name) {
+            let message = "its cursor is a file with this name; write letters, digits, - and _";
+            reader.refuse(span_of(root, &place), message);
+        }
+        if !settings.store.enabled || !settings.collects() {
+            let message = "there is no store to read from; set [store] enabled = true beside [collector]";
+            reader.refuse(span_of(root, &place), message);
+        }
+        for (key, message) in export.problems() {
+            reader.refuse(span_of(root, &["exports", name, key]), message);
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod aggregator;
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod dta;
+pub(crate) mod export;
 pub(crate) mod filter;
 mod folder;
 pub(crate) mod gnmi;

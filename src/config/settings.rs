@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     aggregator::AggregatorSettings,
+    export::ExportSettings,
     manager::ManagerSettings,
     reporter::ReporterSettings,
     sections::{
@@ -49,6 +50,8 @@ section! {
         pub(crate) names: NamesSettings = NamesSettings::default(),
         /// Storage on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
+        /// Records to other systems, by name.
+        pub(crate) exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
         /// The HTTP API.
         pub(crate) api: ApiSettings = ApiSettings::default(),
         /// The web UI.

@@ -1,6 +1,7 @@
 //! What people read in the log: once, not for each request.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use crate::backoff::Nanos;
 
@@ -23,6 +24,25 @@ pub enum Notice {
     Unwritten(String),
     /// So many records had been deleted before they were read.
     Expired(u64),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failing { words } => f.write_str(words),
+            Self::Recovered { after } => {
+                write!(f, "requests succeed again, after {:.1} s", *after as f64 / 1e9)
+            }
+            Self::Rejected(words) => write!(f, "the server will never take a record: {words}"),
+            Self::Unwritten(words) => write!(f, "a rejected record is only counted: {words}"),
+            Self::Expired(count) => {
+                write!(
+                    f,
+                    "{count} records were deleted from the store before they were sent; let it keep more"
+                )
+            }
+        }
+    }
 }
 
 const MINUTE: Nanos = 60_000_000_000;

@@ -252,6 +252,7 @@ fn rules() -> Vec<Operation> {
 fn roles() -> Vec<Operation> {
     use crate::{
         aggregator::AggregatorView,
+        export_role::view::ExportsView,
         reporter_role::ReporterView,
         switch::{PortView, SwitchView},
         translator_role::view::TranslatorView,
@@ -302,6 +303,12 @@ fn roles() -> Vec<Operation> {
             "The DTA reporter of this machine: reports of programs in, DTA out.",
             &[],
             of::<ReporterView>,
+        ),
+        get(
+            "/api/v1/exports",
+            "Records to other systems: each stream of each `[exports.NAME]`.",
+            &[],
+            of::<ExportsView>,
         ),
         get("/api/v1/translator", "The DTA translator of this process.", &[], of::<TranslatorView>),
     ]

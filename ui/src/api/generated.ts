@@ -440,6 +440,64 @@ export type ExpectedAnswers = {
   load: number;
 };
 
+/** One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`. */
+export type ExportView = {
+  /** When these were counted. */
+  counted: number;
+  /** Records that the server has stored. */
+  delivered: number;
+  /** Records that the store deleted before they were sent. */
+  expired: number;
+  /** The export: NAME of `[exports.NAME]`. */
+  export: string;
+  /** Requests that failed in a way that may pass. */
+  failed: number;
+  /** Records in memory, neither delivered nor rejected yet. */
+  held: number;
+  /** The system that receives. */
+  kind: string;
+  /** Why the last request failed, while none has succeeded since. */
+  last_error: string | null;
+  /** When a request was last answered for each of its records. */
+  last_success: number | null;
+  /** Records that are not for this system, such as events that are no alerts. */
+  left_out: number;
+  /** Time of the oldest record in memory. */
+  oldest: number | null;
+  /** Records read from the store since the start. */
+  read: number;
+  /** Requests that were refused for their content. */
+  refused: number;
+  /** Records that the server will never take; they are in a file, with its words. */
+  rejected: number;
+  /** Records that were sent again. */
+  repeated: number;
+  /** Requests sent. */
+  requests: number;
+  /** Times that the store's count of records began anew, after files were lost: what was lost then has no number. */
+  restarted: number;
+  /** Its address. */
+  server: string;
+  /** The stream. */
+  stream: string;
+  /** Requests without an answer in time. */
+  timed_out: number;
+  /** Requests that were refused for their credentials. */
+  unauthorised: number;
+  /** Times that the cursor could not be saved. */
+  unsaved: number;
+  /** Rejected records that could not be written to that file. */
+  unwritten: number;
+  /** Committed records in the store that are not settled yet; those in memory are among them. */
+  waiting: number;
+};
+
+/** The exports of a process. */
+export type ExportsView = {
+  /** Each stream of each export. */
+  exports: Array<ExportView>;
+};
+
 /** A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty. */
 export type Flow = {
   /** Destination port; null where the packet had none. */

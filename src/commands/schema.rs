@@ -1,0 +1,77 @@
+//! `hopwise schema`: what exports need in the systems that receive.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use crate::{config::Settings, export_role};
+use terminal::CliError;
+
+/// Show or make the tables that an export needs
+///
+/// Every statement can be executed again. Columns are only added between versions.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise schema show -c hopwise.toml lake       print the statements
+  hopwise schema apply -c hopwise.toml lake      execute them")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Print the statements
+    Show(Which),
+    /// Execute them
+    Apply(Which),
+}
+
+#[derive(clap::Args, Debug)]
+struct Which {
+    /// The export: NAME of [exports.NAME]
+    name: String,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let (Command::Show(which) | Command::Apply(which)) = &args.command;
+    let settings = Settings::load(Some(&which.config))?;
+    let Some(export) = settings.exports.get(&which.name) else {
+        return Err(CliError::new(format!(
+            "there is no [exports.{}] in {}; write the name of one that is there",
+            which.name,
+            which.config.display()
+        )));
+    };
+    let statements = export.schema().map_err(|(key, message)| CliError::new(format!("{key}: {message}")))?;
+    if statements.is_empty() {
+        println!("it needs nothing: the system makes what is missing itself");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = io::stdout().lock();
+    match args.command {
+        Command::Show(_) => {
+            for statement in &statements {
+                let text = String::from_utf8_lossy(&statement.body);
+                let text = match statement.target.as_str() {
+                    "/" => format!("{text};\n"),
+                    target => format!("{} {target}\n{text}\n", statement.method),
+                };
+                writeln!(out, "{text}").map_err(CliError::output)?;
+            }
+        }
+        Command::Apply(_) => {
+            export_role::execute(export, &statements)?;
+            let count = statements.len();
+            writeln!(out, "{count} statement(s) executed").map_err(CliError::output)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,126 @@
+//! The files of an export: its cursors, and what the other system will never take.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use export::{
+    Cursor, json,
+    record::{Record, Stream},
+};
+
+/// The files of one stream of one export.
+#[derive(Debug)]
+pub(super) struct Files {
+    dir: PathBuf,
+    cursor: PathBuf,
+    rejected: PathBuf,
+    /// Bytes of rejected records that are kept, at most.
+    limit: u64,
+}
+
+impl Files {
+    /// In the directory of a store; `limit`: bytes of rejected records.
+    pub(super) fn new(store: &Path, export: &str, stream: Stream, limit: u64) -> Self {
+        let dir = store.join("export");
+        let name = |end: &str| dir.join(format!("{export}.{}.{end}", stream.name()));
+        Self { cursor: name("cursor"), rejected: name("rejected.jsonl"), dir, limit }
+    }
+
+    /// The cursor; `None`: there is none yet.
+    ///
+    /// # Errors
+    /// It cannot be read: one sentence that says what to do.
+    pub(super) fn cursor(&self) -> Result<Option<Cursor>, String> {
+        let shown = self.cursor.display();
+        match fs::read_to_string(&self.cursor) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("cannot read {shown}: {error}")),
+            Ok(text) => text.parse().map(Some).map_err(|error| format!("{shown}: {error}")),
+        }
+    }
+
+    /// Saves the cursor so that a crash leaves the old one or the new one.
+    pub(super) fn save(&self, cursor: &Cursor) -> Result<(), String> {
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(&self.dir)?;
+            let new = self.cursor.with_extension("cursor.new");
+            let mut file = private().create(true).truncate(true).write(true).open(&new)?;
+            file.write_all(cursor.to_string().as_bytes())?;
+            file.sync_data()?;
+            drop(file);
+            fs::rename(&new, &self.cursor)?;
+            // The name is safe when the directory is.
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|error| format!("{}: {error}", self.cursor.display()))
+    }
+
+    /// Keeps a record that the other system will never take, with its words.
+    pub(super) fn reject(&self, record: &Record, collector: &str, words: &str) -> Result<(), String> {
+        let mut line = String::from("{\"words\":");
+        line.push_str(&serde_json::Value::from(words).to_string());
+        line.push_str(",\"record\":");
+        json::write(record, collector, &mut line);
+        line.push_str("}\n");
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(&self.dir)?;
+            let mut file = private().create(true).append(true).open(&self.rejected)?;
+            if file.metadata()?.len() + line.len() as u64 > self.limit {
+                return Err(io::Error::other("it has reached the size that `rejected` allows; move it away"));
+            }
+            file.write_all(line.as_bytes())
+        };
+        write().map_err(|error| format!("{}: {error}", self.rejected.display()))
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o640);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use export::Position;
+    use testkit::records::{Dir, loss};
+
+    #[test]
+    fn a_cursor_is_saved_and_read_and_a_damaged_one_is_no_beginning() {
+        let dir = Dir::new("export-files");
+        let files = Files::new(dir.path(), "lake", Stream::Events, 1000);
+        assert_eq!(files.cursor(), Ok(None));
+        let cursor = Cursor { settled: Position { file: 3, row: 9 }, batch_end: None };
+        files.save(&cursor).unwrap();
+        assert_eq!(files.cursor(), Ok(Some(cursor)));
+        let path = dir.path().join("export/lake.events.cursor");
+        fs::write(&path, "hopwise cursor 1\nsettled 3:9\n").unwrap();
+        let error = files.cursor().unwrap_err();
+        assert!(error.contains("lake.events.cursor: not a cursor"), "{error}");
+    }
+
+    #[test]
+    fn what_is_rejected_is_kept_with_the_words_up_to_a_limit() {
+        let dir = Dir::new("export-rejected");
+        let files = Files::new(dir.path(), "lake", Stream::Losses, 1000);
+        let record = Record::Loss(Box::new(loss(7, Some(1))));
+        let mut kept = 0;
+        while files.reject(&record, "c", "no \"such\" column").is_ok() {
+            kept += 1;
+        }
+        let text = fs::read_to_string(dir.path().join("export/lake.losses.rejected.jsonl")).unwrap();
+        assert!(text.len() <= 1000 && kept >= 2, "{text}");
+        for line in text.lines() {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(
+                (&value["words"], &value["record"]["node"]),
+                (&"no \"such\" column".into(), &1.into())
+            );
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The HTTP client of exports: one connection, which is kept.
+
+use std::{error::Error, time::Duration};
+
+use export::sink;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    body::{Body, Bytes, Incoming},
+    client::conn::http1::{self, SendRequest},
+    header,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::AbortHandle,
+    time,
+};
+use tokio_rustls::TlsConnector;
+
+use crate::{config::export::Destination, tls};
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    status: u16,
+    retry_after: Option<u64>,
+    body: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Answer {
+    /// As sinks read it.
+    pub(super) fn response(&self) -> sink::Response<'_> {
+        sink::Response {
+            status: self.status,
+            retry_after: self.retry_after,
+            body: &self.body,
+            is_cut: self.is_cut,
+        }
+    }
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub(super) struct Client {
+    destination: Destination,
+    connection: Option<Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    task: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Client {
+    /// No connection is made yet.
+    pub(super) fn new(destination: Destination) -> Self {
+        Self { destination, connection: None }
+    }
+
+    /// Sends a request and reads its answer.
+    ///
+    /// # Errors
+    /// There was no answer: one sentence.
+    pub(super) async fn send(&mut self, request: &sink::Request) -> Result<Answer, String> {
+        let sent = self.try_send(request).await;
+        if sent.is_err() {
+            self.connection = None;
+        }
+        sent
+    }
+
+    async fn try_send(&mut self, request: &sink::Request) -> Result<Answer, String> {
+        let Destination { authority, path, authorization, .. } = &self.destination;
+        let mut builder = Request::builder()
+            .method(request.method)
+            .uri(format!("{path}{}", request.target))
+            .header(header::HOST, authority)
+            .header(header::USER_AGENT, concat!("hopwise/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in &request.headers {
+            builder = builder.header(*name, value);
+        }
+        if let Some(authorization) = authorization {
+            builder = builder.header(header::AUTHORIZATION, authorization);
+        }
+        let message = builder
+            .body(Full::new(Bytes::from(request.body.clone())))
+            .map_err(|error| format!("{authority}: {error}"))?;
+        let authority = authority.clone();
+        let sender = self.sender().await?;
+        let response = sender.send_request(message).await.map_err(|error| explain(&error, &authority))?;
+        read(response).await.map_err(|error| explain(&error, &authority))
+    }
+
+    /// The connection, a new one if the server has closed the last.
+    async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, String> {
+        let usable = match &mut self.connection {
+            Some(connection) => !connection.sender.is_closed() && connection.sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !usable {
+            self.connection = None;
+        }
+        match &mut self.connection {
+            Some(connection) => Ok(&mut connection.sender),
+            empty => {
+                let stream = connect(&self.destination).await?;
+                let handshake = http1::handshake(TokioIo::new(stream)).await;
+                let authority = &self.destination.authority;
+                let (sender, connection) = handshake.map_err(|error| explain(&error, authority))?;
+                // Its error is that of the request.
+                let task = tokio::spawn(async move { _ = connection.await }).abort_handle();
+                Ok(&mut empty.insert(Connection { sender, task }).sender)
+            }
+        }
+    }
+}
+
+/// Reads the body as far as words and errors by item need it, and no further: then the connection is not used again.
+async fn read(response: Response<Incoming>) -> Result<Answer, hyper::Error> {
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get(header::RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    let retry_after = retry_after.map(|seconds| seconds.saturating_mul(1_000_000_000));
+    let mut incoming = response.into_body();
+    let mut body = Vec::new();
+    let mut is_cut = false;
+    while !incoming.is_end_stream() {
+        let Some(frame) = incoming.frame().await else { break };
+        if let Ok(data) = frame?.into_data() {
+            let room = MAX_ANSWER - body.len();
+            is_cut = data.len() > room;
+            body.extend_from_slice(&data[..data.len().min(room)]);
+            if is_cut {
+                break;
+            }
+        }
+    }
+    Ok(Answer { status, retry_after, body, is_cut })
+}
+
+/// A stream of bytes, with or without TLS.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+async fn connect(destination: &Destination) -> Result<Box<dyn Stream>, String> {
+    let Destination { authority, tls: config, .. } = destination;
+    let connected = time::timeout(CONNECT, TcpStream::connect(authority)).await;
+    let stream = connected
+        .map_err(|_| format!("{authority} does not answer; correct the url, or start the server"))?
+        .map_err(|error| {
+            format!("no connection to {authority}: {error}; correct the url, or start the server")
+        })?;
+    // Batches are whole requests: nothing is gained by waiting for more.
+    let _ = stream.set_nodelay(true);
+    let Some(config) = config else { return Ok(Box::new(stream)) };
+    let name = tls::server_name(authority).ok_or_else(|| format!("{authority} is no name and no address"))?;
+    let secured = time::timeout(CONNECT, TlsConnector::from(config.clone()).connect(name, stream)).await;
+    let secured = secured.map_err(|_| format!("{authority} does not answer to TLS"))?;
+    secured.map(|stream| -> Box<dyn Stream> { Box::new(stream) }).map_err(|error| explain(&error, authority))
+}
+
+/// Why a connection ended.
+fn explain(error: &(dyn Error + 'static), authority: &str) -> String {
+    let causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    let explained =
+        causes.filter_map(|error| error.downcast_ref()).find_map(|error| tls::explain(error, authority));
+    explained.unwrap_or_else(|| format!("{authority}: {error}"))
+}
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// The longest answer that is read, bytes: errors for each of 10,000 items.
+const MAX_ANSWER: usize = 16 << 20;

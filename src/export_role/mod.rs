@@ -1,0 +1,214 @@
+//! The export role: for each `[exports.NAME]` a thread that reads the store and sends what is new.
+
+mod files;
+mod http;
+mod records;
+pub(crate) mod view;
+mod worker;
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use export::{Ledger, record::Stream, sink};
+use tokio::sync::watch;
+
+use self::{http::Client, worker::Exporter};
+use crate::{
+    config::{Settings, export::ExportSettings},
+    control::Control,
+};
+use terminal::CliError;
+
+/// The running exports.
+#[derive(Debug)]
+pub(crate) struct Role {
+    handle: Handle,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A handle to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    gauges: Arc<Vec<Arc<Gauge>>>,
+}
+
+/// What is known of one stream of one export, for who looks.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    /// The export.
+    export: String,
+    /// The system that receives.
+    kind: &'static str,
+    /// Where it is.
+    authority: String,
+    stream: Stream,
+    state: Mutex<State>,
+}
+
+/// The part that changes.
+#[derive(Clone, Default, Debug)]
+struct State {
+    ledger: Ledger,
+    /// Committed records after the cursor.
+    waiting: u64,
+    /// When they were counted.
+    counted: u64,
+    /// Time of the oldest of them.
+    oldest: Option<u64>,
+    last_success: Option<u64>,
+    last_error: Option<String>,
+    /// Times that the count of the store began anew: what was lost then has no number.
+    restarted: u64,
+    /// Records that were not for this system, such as events that are no alerts.
+    left_out: u64,
+}
+
+impl Role {
+    /// Starts the threads of all exports.
+    ///
+    /// # Errors
+    /// A setting or a cursor cannot be used; the message says what to do.
+    pub(crate) fn start(settings: &Settings, control: &Control) -> Result<Self, CliError> {
+        let (stop, stopped) = watch::channel(false);
+        let directory = settings.store_directory();
+        let mut role = Self { handle: Handle { gauges: Arc::default() }, stop, threads: Vec::new() };
+        let mut gauges = Vec::new();
+        for (name, export) in &settings.exports {
+            let exporters = exporters(name, export, &directory, None)?;
+            gauges.extend(exporters.iter().map(Exporter::gauge));
+            let stopped = stopped.clone();
+            let work = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                match runtime {
+                    Ok(runtime) => runtime.block_on(worker::run_all(exporters, stopped)),
+                    Err(error) => {
+                        tracing::error!(%error, "cannot start an export; raise the limit on open files")
+                    }
+                }
+            };
+            role.threads.push(control.spawn(&format!("export-{name}"), work)?);
+        }
+        role.handle.gauges = Arc::new(gauges);
+        Ok(role)
+    }
+
+    /// A handle.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // Fails only if every thread has ended.
+        let _ = self.stop.send(true);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sends the records of a time range again, and returns what became of them.
+///
+/// # Errors
+/// A setting or the store cannot be used.
+pub(crate) fn replay(
+    name: &str,
+    export: &ExportSettings,
+    directory: &Path,
+    range: (u64, Option<u64>),
+) -> Result<Vec<view::ExportView>, CliError> {
+    let exporters = exporters(name, export, directory, Some(range))?;
+    let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))?;
+    let (_stop, stopped) = watch::channel(false);
+    runtime.block_on(worker::run_all(exporters, stopped));
+    Ok(view::view(&Handle { gauges: Arc::new(gauges) }).exports)
+}
+
+fn exporters(
+    name: &str,
+    export: &ExportSettings,
+    directory: &Path,
+    range: Option<(u64, Option<u64>)>,
+) -> Result<Vec<Exporter>, CliError> {
+    let wrong = |(key, message): (&str, String)| CliError::new(format!("[exports.{name}] {key}: {message}"));
+    let destination = export.destination().map_err(wrong)?;
+    let streams = export.streams().map_err(wrong)?;
+    let one = |stream: Stream| {
+        let gauge = Gauge {
+            export: name.to_owned(),
+            kind: export.kind.map_or("", |kind| kind.word()),
+            authority: destination.authority.clone(),
+            stream,
+            state: Mutex::default(),
+        };
+        let sink = export.sink().map_err(wrong)?;
+        let client = Client::new(destination.clone());
+        Exporter::new((sink, client), export, directory, (gauge, range)).map_err(CliError::new)
+    };
+    streams.into_iter().map(one).collect()
+}
+
+/// Asks each system whether it is there and has what is needed. Returns what is wrong, by export.
+///
+/// # Errors
+/// The probe cannot be made.
+pub(crate) fn probe(settings: &Settings) -> Result<BTreeMap<String, Result<String, String>>, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))?;
+    let mut found = BTreeMap::new();
+    for (name, export) in &settings.exports {
+        found.insert(name.clone(), runtime.block_on(probe_one(export)));
+    }
+    Ok(found)
+}
+
+async fn probe_one(export: &ExportSettings) -> Result<String, String> {
+    let wrong = |(key, message): (&str, String)| format!("{key}: {message}");
+    let (sink, streams) = (export.sink().map_err(wrong)?, export.streams().map_err(wrong)?);
+    let destination = export.destination().map_err(wrong)?;
+    let authority = destination.authority.clone();
+    let answer = ask(&mut Client::new(destination), &sink.probe(&streams)).await?;
+    sink.probed(&streams, &answer.response())?;
+    Ok(authority)
+}
+
+/// Executes statements of a schema, in order.
+///
+/// # Errors
+/// One was refused.
+pub(crate) fn execute(export: &ExportSettings, statements: &[sink::Request]) -> Result<(), CliError> {
+    let wrong = |(key, message): (&str, String)| CliError::new(format!("{key}: {message}"));
+    let mut client = Client::new(export.destination().map_err(wrong)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))?;
+    for statement in statements {
+        let answer = runtime.block_on(ask(&mut client, statement)).map_err(CliError::new)?;
+        let response = answer.response();
+        if !(200..=299).contains(&response.status) {
+            return Err(CliError::new(format!("the server refuses: {}", sink::said(&response))));
+        }
+    }
+    Ok(())
+}
+
+async fn ask(client: &mut Client, request: &sink::Request) -> Result<http::Answer, String> {
+    let answer = tokio::time::timeout(PROBE, client.send(request)).await;
+    answer.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
+}
+
+/// Time limit of a probe.
+const PROBE: Duration = Duration::from_secs(10);
+/// How long a stop waits for the batch in flight.
+const GRACE: Duration = Duration::from_secs(10);

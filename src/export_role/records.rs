@@ -1,0 +1,44 @@
+//! Stored records as records of streams.
+
+use std::sync::Arc;
+
+use export::{
+    Position,
+    record::{EventRecord, Record, Stream},
+};
+use store::{EventRow, FlowState, Place, StoredRecord};
+
+/// The store's stream.
+pub(super) fn stored(stream: Stream) -> store::Stream {
+    match stream {
+        Stream::Events => store::Stream::Events,
+        Stream::Rollups => store::Stream::Rollups,
+        Stream::Flows => store::Stream::Flows,
+        Stream::Drops => store::Stream::Drops,
+        Stream::Losses => store::Stream::Losses,
+    }
+}
+
+/// The store's place.
+pub(super) fn place(position: Position) -> Place {
+    Place { base: position.file, row: position.row }
+}
+
+/// The exporter's position.
+pub(super) fn position(place: Place) -> Position {
+    Position { file: place.base, row: place.row }
+}
+
+/// A record as it leaves.
+pub(super) fn record(stored: StoredRecord) -> Record {
+    match stored {
+        StoredRecord::Event(EventRow { event, rule, path, first }) => {
+            let first = first.map(|first| (first.flow_latency, first.basis, first.hop_latencies));
+            Record::Event(Box::new(EventRecord { event, rule: rule.map(Arc::from), path, first }))
+        }
+        StoredRecord::Rollup(rollup) => Record::Rollup(Box::new(rollup)),
+        StoredRecord::Flow(FlowState { row, path }) => Record::Flow(Box::new((row, path))),
+        StoredRecord::Drop(drop) => Record::Drop(Box::new(drop)),
+        StoredRecord::Loss(loss) => Record::Loss(Box::new(loss)),
+    }
+}

@@ -1,0 +1,106 @@
+//! Exports as the API shows them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Gauge, Handle};
+use crate::lock::lock;
+
+/// The exports of a process.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ExportsView {
+    /// Each stream of each export.
+    pub(crate) exports: Vec<ExportView>,
+}
+
+/// One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ExportView {
+    /// The export: NAME of `[exports.NAME]`.
+    pub(crate) export: String,
+    /// The system that receives.
+    pub(crate) kind: String,
+    /// Its address.
+    pub(crate) server: String,
+    /// The stream.
+    pub(crate) stream: String,
+    /// Records read from the store since the start.
+    pub(crate) read: u64,
+    /// Records that the server has stored.
+    pub(crate) delivered: u64,
+    /// Records that are not for this system, such as events that are no alerts.
+    pub(crate) left_out: u64,
+    /// Records that the server will never take; they are in a file, with its words.
+    pub(crate) rejected: u64,
+    /// Rejected records that could not be written to that file.
+    pub(crate) unwritten: u64,
+    /// Records in memory, neither delivered nor rejected yet.
+    pub(crate) held: u64,
+    /// Committed records in the store that are not settled yet; those in memory are among them.
+    pub(crate) waiting: u64,
+    /// When these were counted.
+    pub(crate) counted: u64,
+    /// Time of the oldest record in memory.
+    pub(crate) oldest: Option<u64>,
+    /// Records that the store deleted before they were sent.
+    pub(crate) expired: u64,
+    /// Times that the store's count of records began anew, after files were lost: what was lost then has no number.
+    pub(crate) restarted: u64,
+    /// Records that were sent again.
+    pub(crate) repeated: u64,
+    /// Requests sent.
+    pub(crate) requests: u64,
+    /// Requests that failed in a way that may pass.
+    pub(crate) failed: u64,
+    /// Requests that were refused for their content.
+    pub(crate) refused: u64,
+    /// Requests that were refused for their credentials.
+    pub(crate) unauthorised: u64,
+    /// Requests without an answer in time.
+    pub(crate) timed_out: u64,
+    /// Times that the cursor could not be saved.
+    pub(crate) unsaved: u64,
+    /// When a request was last answered for each of its records.
+    pub(crate) last_success: Option<u64>,
+    /// Why the last request failed, while none has succeeded since.
+    pub(crate) last_error: Option<String>,
+}
+
+/// What is known of them now.
+pub(crate) fn view(handle: &Handle) -> ExportsView {
+    ExportsView { exports: handle.gauges.iter().map(|gauge| of(gauge)).collect() }
+}
+
+fn of(gauge: &Gauge) -> ExportView {
+    let state = lock(&gauge.state).clone();
+    let ledger = state.ledger;
+    ExportView {
+        export: gauge.export.clone(),
+        kind: gauge.kind.to_owned(),
+        server: gauge.authority.clone(),
+        stream: gauge.stream.name().to_owned(),
+        read: ledger.read,
+        delivered: ledger.delivered.saturating_sub(state.left_out),
+        left_out: state.left_out,
+        rejected: ledger.rejected,
+        unwritten: ledger.unwritten,
+        held: ledger.held,
+        waiting: state.waiting,
+        counted: state.counted,
+        oldest: state.oldest,
+        expired: ledger.expired,
+        restarted: state.restarted,
+        repeated: ledger.repeated,
+        requests: ledger.requests,
+        failed: ledger.failed,
+        refused: ledger.refused,
+        unauthorised: ledger.unauthorised,
+        timed_out: ledger.timed_out,
+        unsaved: ledger.unsaved,
+        last_success: state.last_success,
+        last_error: state.last_error,
+    }
+}

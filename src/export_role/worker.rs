@@ -1,0 +1,308 @@
+//! One stream to one system: executes what a [`Delivery`] wants.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+
+use export::{
+    Action, Cursor, Delivery, Notice, Outcome, Page, RequestId,
+    record::{Record, Stream},
+    sink::{Batch, HttpSink, Request},
+};
+use store::{Chunk, Follower, Place};
+use tokio::{sync::watch, task::JoinSet, time};
+
+use super::{
+    GRACE, Gauge,
+    files::Files,
+    http::{Answer, Client},
+    records,
+};
+use crate::{
+    config::export::{ExportSettings, ExportStart},
+    lock::lock,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Exporter {
+    delivery: Delivery<Record>,
+    sink: Box<dyn HttpSink>,
+    /// The connection; `None` while it carries a request.
+    client: Option<Client>,
+    follower: Follower,
+    files: Files,
+    gauge: Arc<Gauge>,
+    collector: String,
+    timeout: Duration,
+    counted_at: u64,
+    /// Ends here, and saves no cursor.
+    only: Option<Place>,
+}
+
+/// What a request brought back.
+struct Done {
+    id: RequestId,
+    records: Vec<usize>,
+    request: Request,
+    answer: Result<Answer, String>,
+    client: Client,
+}
+
+impl Exporter {
+    /// Goes on at the saved cursor.
+    ///
+    /// # Errors
+    /// The cursor or the store cannot be read.
+    pub(super) fn new(
+        (sink, client): (Box<dyn HttpSink>, Client),
+        settings: &ExportSettings,
+        directory: &Path,
+        (gauge, range): (Gauge, Option<(u64, Option<u64>)>),
+    ) -> Result<Self, String> {
+        let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
+        let mut follower = Follower::new(directory);
+        let stream = records::stored(gauge.stream);
+        let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
+        let mut only = None;
+        let cursor = if let Some((from, to)) = range {
+            only = Some(match to {
+                Some(to) => at(follower.since(stream, to.saturating_add(1)))?,
+                None => at(follower.end(stream))?,
+            });
+            Cursor { settled: records::position(at(follower.since(stream, from))?), batch_end: None }
+        } else {
+            match (files.cursor()?, settings.start) {
+                (Some(cursor), _) => cursor,
+                (None, ExportStart::Oldest) => Cursor::default(),
+                (None, ExportStart::Newest) => {
+                    let end = at(follower.end(stream))?;
+                    let cursor = Cursor { settled: records::position(end), batch_end: None };
+                    files.save(&cursor)?;
+                    cursor
+                }
+            }
+        };
+        Ok(Self {
+            delivery: Delivery::new(settings.delivery(), cursor, seed()),
+            sink,
+            client: Some(client),
+            follower,
+            files,
+            gauge: Arc::new(gauge),
+            collector: collector_name(),
+            timeout: settings.timeout,
+            counted_at: 0,
+            only,
+        })
+    }
+
+    pub(super) fn gauge(&self) -> Arc<Gauge> {
+        Arc::clone(&self.gauge)
+    }
+
+    fn stream(&self) -> Stream {
+        self.gauge.stream
+    }
+
+    async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        let mut sending = JoinSet::new();
+        let mut stopping = false;
+        loop {
+            let now = nic::time::now();
+            while let Some(action) = self.delivery.poll(now) {
+                self.execute(action, &mut sending);
+            }
+            self.report(nic::time::now());
+            if self.delivery.is_stopped() {
+                return;
+            }
+            let rest = self.delivery.wake_at().map_or(LONGEST_REST, |at| {
+                Duration::from_nanos(at.saturating_sub(nic::time::now())).min(LONGEST_REST)
+            });
+            tokio::select! {
+                Some(done) = sending.join_next() => {
+                    if let Ok(done) = done {
+                        self.done(done);
+                    }
+                }
+                changed = stopped.changed(), if !stopping => {
+                    // The sender is gone only when the program ends.
+                    stopping = changed.is_err() || *stopped.borrow();
+                    if stopping {
+                        let grace = u64::try_from(GRACE.as_nanos()).unwrap_or(u64::MAX);
+                        self.delivery.stop(nic::time::now(), grace);
+                    }
+                }
+                () = time::sleep(rest) => {}
+            }
+        }
+    }
+
+    fn execute(&mut self, action: Action, sending: &mut JoinSet<Done>) {
+        let now = nic::time::now();
+        match action {
+            Action::Read { from, until, records, bytes } => {
+                let (from, until) = (records::place(from), until.map(records::place));
+                match self.read(from, until, records, bytes) {
+                    Err(error) => self.delivery.not_read(&error.to_string(), now),
+                    Ok(chunk) => {
+                        lock(&self.gauge.state).restarted += u64::from(chunk.restarted);
+                        let page = Page {
+                            records: chunk.records.into_iter().map(records::record).collect(),
+                            end: records::position(chunk.end),
+                            expired: chunk.expired,
+                            is_last: chunk.is_last,
+                        };
+                        let is_over = self.only.is_some() && page.records.is_empty();
+                        self.delivery.page(page, now);
+                        if is_over {
+                            self.delivery.stop(now, 0);
+                        }
+                    }
+                }
+            }
+            Action::Send { request, records } => self.send(request, records, sending),
+            Action::Reject { record, words } => {
+                let kept = match self.delivery.batch().get(record) {
+                    Some(record) => self.files.reject(record, &self.collector, &words),
+                    None => Err("the record is not in memory".to_owned()),
+                };
+                self.delivery.kept(kept, now);
+            }
+            Action::Save(cursor) => {
+                let saved = if self.only.is_some() { Ok(()) } else { self.files.save(&cursor) };
+                self.delivery.saved(saved, now);
+                if self.only.is_some_and(|end| end <= records::place(cursor.settled)) {
+                    self.delivery.stop(now, 0);
+                }
+            }
+        }
+    }
+
+    /// As the store reads, but not beyond the end of a range.
+    fn read(
+        &mut self,
+        from: Place,
+        until: Option<Place>,
+        records: usize,
+        bytes: usize,
+    ) -> Result<Chunk, store::Error> {
+        let stream = records::stored(self.stream());
+        let chunk = self.follower.read(stream, from, until, records, bytes)?;
+        match self.only {
+            Some(end) if chunk.end > end => {
+                let chunk = self.follower.read(stream, from, Some(end), records, bytes)?;
+                Ok(Chunk { is_last: true, ..chunk })
+            }
+            _ => Ok(chunk),
+        }
+    }
+
+    fn send(&mut self, id: RequestId, records: Vec<usize>, sending: &mut JoinSet<Done>) {
+        let now = nic::time::now();
+        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
+        let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
+        let Some(request) = self.sink.request(&batch) else {
+            lock(&self.gauge.state).left_out += records.len() as u64;
+            return self.delivery.answer(id, Outcome::DONE, now);
+        };
+        let Some(mut client) = self.client.take() else {
+            let words = "the last request has not ended".to_owned();
+            return self.delivery.answer(id, Outcome::Failed { words, retry_after: None }, now);
+        };
+        let timeout = self.timeout;
+        sending.spawn(async move {
+            let answer = time::timeout(timeout, client.send(&request)).await;
+            let answer = answer.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()));
+            Done { id, records, request, answer, client }
+        });
+    }
+
+    fn done(&mut self, done: Done) {
+        let Done { id, records, request, answer, client } = done;
+        self.client = Some(client);
+        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
+        let outcome = match answer {
+            Err(words) => Outcome::Failed { words, retry_after: None },
+            // It came too late: other records are in memory, and the delivery counts it.
+            Ok(_) if chosen.len() < records.len() => {
+                Outcome::Failed { words: "too late".to_owned(), retry_after: None }
+            }
+            Ok(answer) => {
+                let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
+                self.sink.outcome(&batch, &request, &answer.response())
+            }
+        };
+        if outcome == Outcome::DONE && !request.rows.is_empty() {
+            let sent: BTreeSet<usize> = request.rows.iter().copied().collect();
+            lock(&self.gauge.state).left_out += records.len().saturating_sub(sent.len()) as u64;
+        }
+        self.delivery.answer(id, outcome, nic::time::now());
+    }
+
+    /// Shows what became of the records, and logs what people should read.
+    fn report(&mut self, now: u64) {
+        let (export, stream) = (self.gauge.export.as_str(), self.stream().name());
+        for notice in self.delivery.notices() {
+            match notice {
+                Notice::Recovered { .. } => tracing::info!(export, stream, "{notice}"),
+                _ => tracing::warn!(export, stream, "{notice}"),
+            }
+        }
+        let ledger = self.delivery.ledger();
+        let count = now.saturating_sub(self.counted_at) >= COUNT_INTERVAL || self.delivery.is_stopped();
+        let waiting = count.then(|| self.waiting());
+        let mut state = lock(&self.gauge.state);
+        if let Some(waiting) = waiting {
+            self.counted_at = now;
+            state.waiting = waiting;
+            state.counted = now;
+            state.oldest = self.delivery.batch().first().map(Record::ts);
+        }
+        state.ledger = ledger;
+        state.last_success = self.delivery.last_success();
+        if state.last_error.as_deref() != self.delivery.last_error() {
+            state.last_error = self.delivery.last_error().map(str::to_owned);
+        }
+    }
+
+    /// Committed records after the cursor.
+    fn waiting(&mut self) -> u64 {
+        let settled = records::place(self.delivery.cursor().settled);
+        let end = match self.only {
+            Some(end) => end,
+            None => match self.follower.end(records::stored(self.stream())) {
+                Ok(end) => end,
+                Err(_) => return 0,
+            },
+        };
+        let before = if end.base == settled.base { settled.row } else { 0 };
+        end.row.saturating_sub(before)
+    }
+}
+
+/// Runs until each has stopped.
+pub(super) async fn run_all(exporters: Vec<Exporter>, stopped: watch::Receiver<bool>) {
+    let mut tasks = JoinSet::new();
+    for exporter in exporters {
+        tasks.spawn(exporter.run(stopped.clone()));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+fn seed() -> u64 {
+    let mut seed = [0; 8];
+    // Without randomness all exporters pause for the same times, which is only less kind to the servers.
+    let _ = getrandom::fill(&mut seed);
+    u64::from_ne_bytes(seed)
+}
+
+/// The name of this host.
+fn collector_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "hopwise".to_owned() } else { name.to_owned() }
+}
+
+const LONGEST_REST: Duration = Duration::from_secs(1);
+/// Time between two counts of what waits.
+const COUNT_INTERVAL: u64 = 1_000_000_000;

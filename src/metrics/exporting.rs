@@ -1,0 +1,49 @@
+//! Metrics of exports. HELP and TYPE lines are always present, samples only with `[exports.NAME]`.
+
+use super::Text;
+use crate::export_role::view::{ExportView, ExportsView};
+
+/// Each stream of each export.
+pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
+    let mut one = |name: &str, kind: &str, help: &str, value: fn(&ExportView) -> u64| {
+        text.metric(name, kind, help);
+        for export in view.iter().flat_map(|view| &view.exports) {
+            text.sample(name, &[("export", &export.export), ("stream", &export.stream)], value(export));
+        }
+    };
+    let help = "Records read from the store for an export: delivered + left_out + rejected + held.";
+    one("export_read_total", "counter", help, |one| one.read);
+    one("export_delivered_total", "counter", "Records that the server has stored.", |one| one.delivered);
+    let help = "Records that are not for this system, such as events that are no alerts.";
+    one("export_left_out_total", "counter", help, |one| one.left_out);
+    one("export_rejected_total", "counter", "Records that the server will never take.", |one| one.rejected);
+    let help = "Rejected records that could not be written to the file of rejected records.";
+    one("export_unwritten_total", "counter", help, |one| one.unwritten);
+    let help = "Records in memory, neither delivered nor rejected yet.";
+    one("export_held", "gauge", help, |one| one.held);
+    one("export_waiting", "gauge", "Committed records that are not settled yet.", |one| one.waiting);
+    let help = "Records that the store deleted before they were sent.";
+    one("export_expired_total", "counter", help, |one| one.expired);
+    one("export_repeated_total", "counter", "Records that were sent again.", |one| one.repeated);
+    one("export_requests_total", "counter", "Requests sent.", |one| one.requests);
+    let help = "Requests that failed in a way that may pass.";
+    one("export_requests_failed_total", "counter", help, |one| one.failed);
+    let help = "Requests that were refused for their content.";
+    one("export_requests_refused_total", "counter", help, |one| one.refused);
+    let help = "Requests that were refused for their credentials.";
+    one("export_requests_unauthorised_total", "counter", help, |one| one.unauthorised);
+    one("export_requests_timed_out_total", "counter", "Requests without an answer in time.", |one| {
+        one.timed_out
+    });
+    let help = "Times that the cursor could not be saved.";
+    one("export_unsaved_total", "counter", help, |one| one.unsaved);
+    let help = "When a request was last answered for each of its records, seconds since the Unix epoch.";
+    text.metric("export_last_success_timestamp_seconds", "gauge", help);
+    for export in view.iter().flat_map(|view| &view.exports) {
+        let labels: [(&str, &dyn std::fmt::Display); 2] =
+            [("export", &export.export), ("stream", &export.stream)];
+        export.last_success.iter().for_each(|at| {
+            text.sample("export_last_success_timestamp_seconds", &labels, at / 1_000_000_000);
+        });
+    }
+}
