@@ -8,6 +8,7 @@ import { live } from './live';
 import { names } from './lib/names';
 import { devicesPage } from './pages/devices';
 import { eventsPage } from './pages/events';
+import { exportsPage } from './pages/exports';
 import { flowPage } from './pages/flow';
 import { intentsPage } from './pages/intents';
 import { listsPage } from './pages/lists';
@@ -28,6 +29,7 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
   devices: { title: 'Devices', make: devicesPage },
   stores: { title: 'DTA stores', make: storesPage },
   lists: { title: 'DTA lists', make: listsPage },
+  exports: { title: 'Exports', make: exportsPage },
   sql: { title: 'SQL', make: sqlPage },
 };
 

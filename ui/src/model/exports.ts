@@ -1,0 +1,13 @@
+import type { Export } from '../api/generated';
+import { count } from '../lib/format';
+
+/** Whether an export works, in words. */
+export function health(one: Export): { text: string; class?: string } {
+  if (one.last_error !== null) return { text: one.last_error, class: 'bad' };
+  if (one.unsaved > 0 && one.last_success === null) {
+    return { text: 'the cursor cannot be saved', class: 'bad' };
+  }
+  if (one.waiting === 0) return { text: 'everything is sent', class: 'good' };
+  if (one.requests === 0) return { text: 'waits for its first batch' };
+  return { text: `sends, ${count(one.waiting)} wait` };
+}
