@@ -530,6 +530,11 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     });
     let help = "Datagrams with reports that could not be sent.";
     single("switch_reports_unsent_total", "counter", help, |switch| switch.reports.unsent);
+    switching_int(text, switch);
+}
+
+/// INT of the switch of this process.
+fn switching_int(text: &mut Text, switch: Option<&SwitchView>) {
     text.metric("switch_int_total", "counter", "Packets sent, by INT action.");
     for int in switch.iter().map(|switch| &switch.int) {
         for (what, count) in [

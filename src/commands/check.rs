@@ -93,8 +93,8 @@ fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings.extend(settings.open_listeners());
-    warnings.extend(unknown_edges(&settings));
-    if !settings.collects() && summary_of_roles(&settings).is_empty() {
+    warnings.extend(unknown_edges(settings));
+    if !settings.collects() && summary_of_roles(settings).is_empty() {
         warnings.push(
             "`hopwise run` would do nothing: there is no collector and no other role; add [switch], [manager] or another one, or remove [collector] enabled = false"
                 .to_owned(),

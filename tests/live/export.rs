@@ -247,6 +247,45 @@ impl Drop for ClickHouse {
     }
 }
 
+/// Makes the tables, and checks that each thing that is missing is named.
+fn prepare(directory: &TempDir, export: &str, password: &std::path::Path) {
+    let config = directory.join("check.toml");
+    std::fs::write(&config, export).unwrap();
+    let config = config.to_str().unwrap();
+    let connect = || hopwise(["check", "-c", config, "--connect"]);
+    let run = connect();
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stdout.contains("export lake: ClickHouse refuses the credentials (HTTP 403: Code: 516."),
+        "{run:?}"
+    );
+    std::fs::write(password, "correct horse\n").unwrap();
+    let run = connect();
+    assert!(
+        run.stdout.contains("export lake: ClickHouse has no table net.events; `hopwise schema apply`"),
+        "{run:?}"
+    );
+    let run = hopwise(["schema", "apply", "-c", config, "lake"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "6 statement(s) executed\n"), "{run:?}");
+    let run = connect();
+    assert_eq!(run.code, Some(0), "{run:?}");
+    // Again: nothing changes.
+    assert_eq!(hopwise(["schema", "apply", "-c", config, "lake"]).code, Some(0));
+}
+
+/// The rows of a query of the store, as ClickHouse writes them.
+fn own(server: &Server, sql: &str) -> String {
+    let rows = server.query(sql).json()["rows"].as_array().unwrap().clone();
+    let cell = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Null => "\\N".to_owned(),
+        other => other.to_string(),
+    };
+    let line =
+        |row: &serde_json::Value| row.as_array().unwrap().iter().map(cell).collect::<Vec<_>>().join("\t");
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn clickhouse_has_what_the_store_has() {
     let Some(engine) = ClickHouse::start("hopwise:correct horse") else { return };
@@ -259,45 +298,13 @@ fn clickhouse_has_what_the_store_has() {
         engine.address,
         password.display()
     );
-    let config = directory.join("check.toml");
-    std::fs::write(&config, &export).unwrap();
-    let config = config.to_str().unwrap();
-    let connect = || hopwise(["check", "-c", config, "--connect"]);
-    let run = connect();
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(
-        run.stdout.contains("export lake: ClickHouse refuses the credentials (HTTP 403: Code: 516."),
-        "{run:?}"
-    );
-    std::fs::write(&password, "correct horse\n").unwrap();
-    let run = connect();
-    assert!(
-        run.stdout.contains("export lake: ClickHouse has no table net.events; `hopwise schema apply`"),
-        "{run:?}"
-    );
-    let run = hopwise(["schema", "apply", "-c", config, "lake"]);
-    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "6 statement(s) executed\n"), "{run:?}");
-    let run = connect();
-    assert_eq!(run.code, Some(0), "{run:?}");
-    // Again: nothing changes.
-    assert_eq!(hopwise(["schema", "apply", "-c", config, "lake"]).code, Some(0));
-
+    prepare(&directory, &export, &password);
     let server = Server::start(&export);
     server.send((0..300).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000])));
     server.settled(300);
     let drained = hopwise(["export", "drain", "--wait", "60", "--api", &format!("http://{}", server.api)]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
-    let own = |sql: &str| {
-        let rows = server.query(sql).json()["rows"].as_array().unwrap().clone();
-        let cell = |value: &serde_json::Value| match value {
-            serde_json::Value::String(text) => text.clone(),
-            serde_json::Value::Null => "\\N".to_owned(),
-            other => other.to_string(),
-        };
-        let line =
-            |row: &serde_json::Value| row.as_array().unwrap().iter().map(cell).collect::<Vec<_>>().join("\t");
-        rows.iter().map(line).collect::<Vec<_>>().join("\n")
-    };
+    let own = |sql: &str| own(&server, sql);
     let columns =
         "id, kind, ifnull(metric, ''), ifnull(flow, ''), ifnull(node, 0), value, previous, threshold, basis";
     let theirs =

@@ -252,7 +252,6 @@ fn rules() -> Vec<Operation> {
 fn roles() -> Vec<Operation> {
     use crate::{
         aggregator::AggregatorView,
-        export_role::view::ExportsView,
         reporter_role::ReporterView,
         switch::{PortView, SwitchView},
         translator_role::view::TranslatorView,
@@ -304,20 +303,21 @@ fn roles() -> Vec<Operation> {
             &[],
             of::<ReporterView>,
         ),
+        get("/api/v1/translator", "The DTA translator of this process.", &[], of::<TranslatorView>),
+    ]
+}
+
+fn memory() -> Vec<Operation> {
+    use crate::export_role::view::ExportsView;
+    use crate::memory_role::view::MemoryView;
+    use schema::answer;
+    vec![
         get(
             "/api/v1/exports",
             "Records to other systems: each stream of each `[exports.NAME]`.",
             &[],
             of::<ExportsView>,
         ),
-        get("/api/v1/translator", "The DTA translator of this process.", &[], of::<TranslatorView>),
-    ]
-}
-
-fn memory() -> Vec<Operation> {
-    use crate::memory_role::view::MemoryView;
-    use schema::answer;
-    vec![
         get(
             "/api/v1/dta",
             "Collector memory of this process: RoCEv2 received, data written, translators connected.",
