@@ -15,13 +15,22 @@ pub enum Message {
     Event(NodeId, DeviceEvent),
     /// What the device says about itself, when it changed.
     Facts(NodeId, Box<Facts>),
-    /// Packets that it has reported since its start.
-    Reported(NodeId, u64),
+    /// What it has reported since its start.
+    Reported(NodeId, Reported),
     /// Packets that have matched each entry of its watchlist and that it measures; entries without packets may be missing. A number that
     /// falls counts anew.
     Matched(NodeId, Vec<(FlowKey, u64)>),
     /// The election that it was claimed with, and how long ago that manager renewed its lease, ns. Drivers whose devices can tell.
     Lease(NodeId, Election, u64),
+}
+
+/// What a device counts of its reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// Packets to report: at a sink, those from which it removed INT, without those that its filters suppress.
+    pub packets: u64,
+    /// Datagrams with reports that it has sent; `None`: it does not count them.
+    pub sent: Option<u64>,
 }
 
 /// What a device says about itself.

@@ -26,8 +26,8 @@ pub struct EdgeCounters {
     pub packets: Option<u64>,
     /// Reports of the intent's flows that arrived from it.
     pub reports: u64,
-    /// Its last sequence number.
-    pub sequence: Option<u64>,
+    /// Datagrams with reports that it has sent; `None`: it does not count them.
+    pub sent: Option<u64>,
     /// Its reports that the network lost, by sequence numbers.
     pub lost: u64,
 }
@@ -134,12 +134,12 @@ pub struct Silence {
 /// What is known of the reports of a device, or of others, while those of an intent are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// It never sent a report.
-    NeverSent,
-    /// Its sequence number does not advance.
-    Constant,
-    /// Its sequence number advances.
-    Advances,
+    /// It does not count what it sends.
+    NotCounted,
+    /// It sends none: it is the device that is broken.
+    SendsNone,
+    /// It has sent so many datagrams: they are lost on their way, or the collector does not accept them.
+    Sends(u64),
     /// It need not be the device that reports. Whether reports of any device arrive.
     Elsewhere(bool),
 }
@@ -158,9 +158,9 @@ impl fmt::Display for Silence {
             Some(age) => write!(f, "the last report arrived {} s ago", seconds(age))?,
         }
         let evidence = match self.evidence {
-            Evidence::NeverSent => format!("{name} never sent a report"),
-            Evidence::Constant => format!("the sequence number of {name} is constant"),
-            Evidence::Advances => format!("the sequence number of {name} advances: it reports other flows"),
+            Evidence::NotCounted => format!("{name} does not count what it sends"),
+            Evidence::SendsNone => format!("{name} has sent no report since then"),
+            Evidence::Sends(sent) => format!("{name} has sent {sent} datagrams since then"),
             Evidence::Elsewhere(true) => "reports of other flows arrive".to_owned(),
             Evidence::Elsewhere(false) => "no report of any device arrives".to_owned(),
         };
@@ -323,10 +323,10 @@ impl Verifier {
                 sample: 1,
                 last_report: edge.last_report.map(|last| now.saturating_sub(last)),
                 lost: edge.counters.lost.saturating_sub(edge.then.lost),
-                evidence: match edge.counters.sequence {
-                    None => Evidence::NeverSent,
-                    same if same == edge.then.sequence => Evidence::Constant,
-                    Some(_) => Evidence::Advances,
+                evidence: match (edge.counters.sent, edge.then.sent) {
+                    (Some(sent), Some(then)) if sent > then => Evidence::Sends(sent - then),
+                    (Some(_), Some(_)) => Evidence::SendsNone,
+                    _ => Evidence::NotCounted,
                 },
             })
             .collect();
@@ -365,8 +365,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn counted(packets: u64, reports: u64, sequence: u64) -> IntentCounters {
-        let edge = EdgeCounters { packets: Some(packets), reports, sequence: Some(sequence), lost: 0 };
+    fn counted(packets: u64, reports: u64, sent: u64) -> IntentCounters {
+        let edge = EdgeCounters { packets: Some(packets), reports, sent: Some(sent), lost: 0 };
         let complete = reports / 2;
         IntentCounters { flows: 3, edges: [(3, edge)].into(), complete, ..IntentCounters::default() }
     }
@@ -399,7 +399,7 @@ mod tests {
             verifier.observe("a", counted(1000 * (second - 1), 0, 7), second * S);
         }
         let State::Silent(silent) = state(&verifier, 10 * S) else { panic!() };
-        let expected = "leaf3 installed it 9 s ago, 9000 packets matched, no report arrived (loss budget: 0 lost in the network; the sequence number of leaf3 is constant)";
+        let expected = "leaf3 installed it 9 s ago, 9000 packets matched, no report arrived (loss budget: 0 lost in the network; leaf3 has sent no report since then)";
         assert_eq!(silent[0].to_string(), expected);
         // One report ends it; then it stops again.
         verifier.observe("a", counted(10_000, 1, 8), 11 * S);
@@ -408,7 +408,7 @@ mod tests {
             verifier.observe("a", counted(1000 * second, 1, 9), second * S);
         }
         let State::Silent(silent) = state(&verifier, 20 * S) else { panic!() };
-        let expected = "leaf3 installed it 19 s ago, 10000 packets matched, the last report arrived 9 s ago (loss budget: 0 lost in the network; the sequence number of leaf3 advances: it reports other flows)";
+        let expected = "leaf3 installed it 19 s ago, 10000 packets matched, the last report arrived 9 s ago (loss budget: 0 lost in the network; leaf3 has sent 1 datagrams since then)";
         assert_eq!(silent[0].to_string(), expected);
     }
 

@@ -5,6 +5,7 @@ mod drill_down;
 mod intents;
 mod matched;
 mod standby;
+mod silence;
 mod tell;
 
 pub(super) use self::tell::key_of;
@@ -70,8 +71,8 @@ pub(crate) struct Core {
     controllers: BTreeMap<String, Controller>,
     /// What the collector knew of the flows of an intent when they were first counted: no evidence that it works.
     baselines: BTreeMap<String, IntentCounters>,
-    /// Packets that each device has reported, and whether the reports arrive.
-    reported: BTreeMap<NodeId, u64>,
+    /// What each device has reported, and whether the reports arrive.
+    reported: BTreeMap<NodeId, silence::Counted>,
     reporters: Verifier,
     /// Where this collector listens.
     listens: Vec<Listen>,
@@ -357,13 +358,7 @@ impl Core {
                 }
             }
             Message::Event(node, event) => self.manager.event(node, event, now),
-            Message::Reported(node, packets) => {
-                let before = self.reported.insert(node, packets);
-                if before.is_some_and(|before| packets < before) {
-                    // It has restarted, and counts anew.
-                    self.reporters.remove(&node.to_string());
-                }
-            }
+            Message::Reported(node, reported) => self.add_reported(node, reported, now),
             Message::Matched(node, packets) => self.add_matched(node, &packets, now),
             Message::Facts(node, facts) => self.add_facts(node, *facts, now),
         }

@@ -18,7 +18,7 @@ use manager::{
         Answer, Capabilities, Change, Command, DeviceEvent, Election, Etag, NodeId, Request as Order,
         Restart, State,
     },
-    driver::{Facts, Message, Neighbour, PortFacts},
+    driver::{Facts, Message, Neighbour, PortFacts, Reported},
 };
 use rustls::ClientConfig;
 use serde_json::{Value, json};
@@ -281,7 +281,8 @@ async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
         let counted = counted.ok().and_then(Result::ok);
         let view = counted.and_then(|body| serde_json::from_slice::<CountersView>(&body).ok());
         if let Some(view) = view.filter(|view| view.node == address.node) {
-            tell(Message::Reported(address.node, view.int.reported));
+            let sent = view.reports.map(|reports| reports.sent);
+            tell(Message::Reported(address.node, Reported { packets: view.int.reported, sent }));
             let matched =
                 view.matched.iter().filter_map(|one| Some(((&one.flows).try_into().ok()?, one.measured)));
             tell(Message::Matched(address.node, matched.collect()));

@@ -246,6 +246,9 @@ pub(crate) struct CountersView {
     pub(crate) node: u32,
     /// Its counters.
     pub(crate) int: IntView,
+    /// Its datagrams with reports.
+    #[serde(default)]
+    pub(crate) reports: Option<ReportsView>,
     /// Who configures it; null without `[switch.managed]`.
     pub(crate) lease: Option<LeaseView>,
     /// Entries of the watchlist that packets have matched; empty without `[switch.managed]`.
@@ -378,11 +381,7 @@ impl Forwarder {
             roles: self.settings.role.show().to_json(),
             filters,
             int: (*self.router.switch().stats()).into(),
-            reports: ReportsView {
-                to: self.settings.reports.map(|to| to.to_string()),
-                sent: self.reports.sent,
-                unsent: self.reports.lost,
-            },
+            reports: self.reports_view(),
             dta: self.dta_view(),
             neighbours: self.router.neighbours(),
             errors_suppressed: self.router.stats().errors_suppressed,
@@ -421,6 +420,14 @@ impl Forwarder {
         }
     }
 
+    fn reports_view(&self) -> ReportsView {
+        ReportsView {
+            to: self.settings.reports.map(|to| to.to_string()),
+            sent: self.reports.sent,
+            unsent: self.reports.lost,
+        }
+    }
+
     /// Its INT counters.
     pub(crate) fn counters_view(&self) -> CountersView {
         let lease = |managed: &Managed| LeaseView {
@@ -433,6 +440,7 @@ impl Forwarder {
         CountersView {
             node: self.settings.node,
             int: (*switch.stats()).into(),
+            reports: Some(self.reports_view()),
             lease: self.managed().map(lease),
             matched: matched
                 .iter()

@@ -1,27 +1,21 @@
 //! Devices as the manager's thread knows them: what they say about themselves, whether their reports arrive, and the domain.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, SocketAddr},
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use manager::{
-    device::{NodeId, PortId, Rule},
+    device::{NodeId, PortId},
     driver::{Facts, Neighbour, PortFacts},
     inventory::{Inventory, Origin, Peer, PortRole, Unresolved},
-    verify::{Arrivals, EdgeCounters, IntentCounters, State},
 };
 
 use super::{
     super::{
-        count::Arrived,
         drivers,
         learn::Link,
         view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView},
     },
     Core, Error,
 };
-use crate::config::values::Listen;
 
 impl Core {
     /// All devices.
@@ -137,55 +131,6 @@ impl Core {
         self.manager.compiler().settings().collectors.iter().map(|one| one.address.ip()).collect()
     }
 
-    /// Compares what devices have reported with what has arrived here. `local`: the addresses of collectors that this host has.
-    pub(in crate::manager_role) fn compare(
-        &mut self,
-        arrived: &BTreeMap<NodeId, Arrived>,
-        local: BTreeSet<IpAddr>,
-        now: u64,
-    ) {
-        self.local = local;
-        let sum = |of: fn(&Arrived) -> u64| arrived.values().map(of).sum();
-        self.arrivals = Arrivals { datagrams: sum(|one| one.datagrams), lost: sum(|one| one.lost) };
-        for (node, packets) in self.reported.clone() {
-            let name = node.to_string();
-            if !self.reports_here(node) {
-                self.reporters.remove(&name);
-                continue;
-            }
-            let Arrived { datagrams, lost } = arrived.get(&node).copied().unwrap_or_default();
-            let edge = EdgeCounters { packets: Some(packets), reports: datagrams, sequence: None, lost };
-            let counters = IntentCounters { edges: [(node, edge)].into(), ..IntentCounters::default() };
-            self.reporters.set_installed(&name, true, now);
-            self.reporters.observe(&name, counters, now);
-        }
-    }
-
-    /// Whether a device sends its reports to the collector of this process.
-    pub(super) fn reports_here(&self, node: NodeId) -> bool {
-        let rules = self.manager.compiler().desired().get(&node);
-        let session = rules.into_iter().flat_map(|rules| rules.iter()).find_map(|rule| match rule {
-            Rule::Session(to) => Some(*to),
-            _ => None,
-        });
-        session.is_some_and(|to| self.listens.iter().any(|listen| arrives(listen, to, &self.local)))
-    }
-
-    /// The sentence about a device whose reports do not arrive.
-    pub(super) fn silence(&self, node: NodeId, now: u64) -> Option<String> {
-        let names = |node| self.manager.inventory().name(node);
-        match self.reporters.state(&node.to_string(), names, now)? {
-            State::Silent(silent) => silent.first().map(|silent| {
-                let since = silent.last_report.unwrap_or(silent.installed) / 1_000_000_000;
-                format!(
-                    "{} reported {} packets in {since} s, and no report of it has arrived since then ({} datagrams lost in the network)",
-                    silent.name, silent.packets, silent.lost
-                )
-            }),
-            _ => None,
-        }
-    }
-
     /// Takes over what a device says about itself.
     pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
         self.manager.set_capabilities(node, facts.capabilities.clone(), now);
@@ -273,16 +218,6 @@ impl Core {
     }
 }
 
-/// Whether reports to an address arrive at a listener. Another collector may have the same port: `local` are addresses of this host.
-fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>) -> bool {
-    match listen {
-        Listen::Udp(address) if !address.ip().is_unspecified() => *address == to,
-        Listen::Udp(address) => address.port() == to.port() && local.contains(&to.ip()),
-        Listen::UdpAny(port) => *port == to.port() && local.contains(&to.ip()),
-        Listen::Xdp { ports, .. } => ports.contains(&to.port()) && local.contains(&to.ip()),
-    }
-}
-
 /// Adds what a device says about its ports.
 fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     for port in ports {
@@ -311,21 +246,3 @@ fn add_neighbours(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) 
 
 /// Names of hosts in the view of the domain.
 const MAX_HOST_NAMES: usize = 1_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reports_to_another_collector_with_the_same_port_do_not_arrive_here() {
-        let local = BTreeSet::from(["10.0.0.1".parse().unwrap()]);
-        let at = |listen: &Listen, to: &str| arrives(listen, to.parse().unwrap(), &local);
-        let all = [Listen::UdpAny(9555), Listen::Udp("0.0.0.0:9555".parse().unwrap())];
-        for listen in &all {
-            let seen = ["10.0.0.1:9555", "10.0.0.2:9555", "10.0.0.1:9556"].map(|to| at(listen, to));
-            assert_eq!(seen, [true, false, false], "{listen:?}");
-        }
-        let one = Listen::Udp("10.0.0.2:9555".parse().unwrap());
-        assert_eq!(["10.0.0.1:9555", "10.0.0.2:9555"].map(|to| at(&one, to)), [false, true]);
-    }
-}

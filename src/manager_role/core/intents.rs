@@ -249,6 +249,7 @@ impl Core {
         if !broken.is_empty() {
             // The device whose reports are lost, and those whose packets they are about.
             let others = Some(text).filter(|_| state == "silent");
+        let idle = self.idle_sinks(name, state.as_ref(), now);
             text = broken.into_iter().chain(others).collect::<Vec<_>>().join("; ");
             state = "silent".to_owned();
         }
@@ -257,6 +258,8 @@ impl Core {
         let own = outcome.map(|outcome| InForce {
             whole: true,
             mode: outcome.mode,
+        } else if let Some(idle) = idle.filter(|_| state == "silent") {
+            text = format!("{idle}; {text}");
             bits: outcome.bits,
             sample: self.sample_of(name, held),
         });
@@ -331,6 +334,7 @@ impl Core {
         self.reported.keys().filter(concerns).filter_map(|node| self.silence(*node, now)).collect()
     }
 
+            "silent" if ends.is_none_or(BTreeMap::is_empty) => true,
     /// The state of an intent, as a word and as a sentence.
     fn described(&self, status: Option<&IntentStatus>, state: Option<State>) -> (String, String) {
         let names = |node| self.manager.inventory().name(node);

@@ -1763,6 +1763,8 @@ export type SwitchCounters = {
   node: number;
 };
 
+  /** Its datagrams with reports. */
+  reports: SwitchReports | null;
 /** DTA reports of a switch. */
 export type SwitchDta = {
   /** Collectors. */

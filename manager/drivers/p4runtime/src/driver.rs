@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manager::device::{Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rules, State};
-use manager::driver::{Facts, Message};
+use manager::driver::{Facts, Message, Reported};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time;
@@ -361,7 +361,9 @@ impl Work {
         let Ok((mut calls, program)) = self.ready() else { return };
         let counted = count_reports(&mut calls, &program);
         match time::timeout(REQUEST, counted).await {
-            Ok(Ok(Some(packets))) => (self.tell)(Message::Reported(self.node(), packets)),
+            Ok(Ok(Some(packets))) => {
+                (self.tell)(Message::Reported(self.node(), Reported { packets, sent: None }));
+            }
             Ok(Err(Failure::Unreachable(reason))) => self.lose(reason),
             Err(_) => self.lose(format!("{} does not answer in time", self.settings.peer.address)),
             Ok(_) => {}

@@ -349,10 +349,10 @@ async fn reports_are_counted_where_the_program_counts_them() {
     }
     // Six entries make reports; that which excludes the reports themselves makes none.
     loop {
-        if let Message::Reported(7, packets) = bench.message().await
-            && packets > 0
+        if let Message::Reported(7, reported) = bench.message().await
+            && reported.packets > 0
         {
-            assert_eq!(packets, 42);
+            assert_eq!((reported.packets, reported.sent), (42, None));
             return;
         }
     }
