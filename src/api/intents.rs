@@ -115,6 +115,17 @@ pub(crate) async fn device(
     ask(&context, move |core, now| core.device(&name, now)).await
 }
 
+/// Drives a device no longer that is not in the inventory.
+pub(crate) async fn forget(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+    Requester(by): Requester,
+) -> Result<Json<DevicesView>, Refusal> {
+    params.only(&[])?;
+    change(&context, move |core, now| core.forget_leaving(&name, &by, now).map(|()| core.devices(now))).await
+}
+
 /// What waits for a person, or for the calm.
 pub(crate) async fn plan(
     State(context): State<Arc<Context>>,

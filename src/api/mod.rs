@@ -146,6 +146,7 @@ routes! {
     delete "/api/v1/intents/{name}" => intents::remove,
     get "/api/v1/devices" => intents::devices,
     get "/api/v1/devices/{name}" => intents::device,
+    delete "/api/v1/devices/{name}" => intents::forget,
     get "/api/v1/plan" => intents::plan,
     post "/api/v1/plan/apply" => intents::apply,
     get "/api/v1/domain" => intents::domain,

@@ -19,6 +19,7 @@ use super::{
     remote::{Api, fetch},
 };
 use crate::manager_role::view::{DeviceView, DevicesView, DomainView, EntriesView};
+use serde_json::Value;
 use terminal::{Align, CliError, Table, units};
 
 /// Show the devices of a manager: state, ports, rules
@@ -29,6 +30,7 @@ use terminal::{Align, CliError, Table, units};
   hopwise device list            every device and whether it has what it should have
   hopwise device show leaf1      its ports, and their INT roles
   hopwise device read leaf1      its rules, as the manager last read them from it
+  hopwise device forget leaf1    it was removed from the configuration, and is off
   hopwise device import dc1.csv --output dc1.toml
   hopwise device import --netbox https://netbox.example.org --ca ca.pem --filter role=leaf --filter role=spine")]
 pub(crate) struct Args {
@@ -54,6 +56,13 @@ enum Command {
     },
     /// Show the rules of one device
     Read {
+        /// Its name or node id
+        name: String,
+    },
+    /// Drive a device no longer that the configuration does not have any more
+    ///
+    /// A device that leaves the configuration is driven until it measures nothing. One that is off for good never gets there.
+    Forget {
         /// Its name or node id
         name: String,
     },
@@ -92,9 +101,17 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return write(&import, &notes, output.as_deref());
     }
     let client = args.api.client()?;
+    if let Command::Forget { name } = &args.command {
+        let answer = client.send("DELETE", &format!("/devices/{}", escape(name)), &Value::Null)?;
+        let out = if args.json { pretty(&answer) } else { format!("{name} is no longer driven\n") };
+        io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let path = match &args.command {
         Command::List | Command::Import { .. } => "/devices".to_owned(),
-        Command::Show { name } | Command::Read { name } => format!("/devices/{}", escape(name)),
+        Command::Show { name } | Command::Read { name } | Command::Forget { name } => {
+            format!("/devices/{}", escape(name))
+        }
     };
     let out = match &args.command {
         _ if args.json => pretty(&client.get(&path)?),
@@ -103,7 +120,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             let copy = fetch::<DomainView>(&client, "/domain")?.copy;
             devices + &copy.map(|copy| format!("This manager is on standby: {copy}.\n")).unwrap_or_default()
         }
-        Command::Show { .. } => show(&fetch(&client, &path)?),
+        Command::Show { .. } | Command::Forget { .. } => show(&fetch(&client, &path)?),
         Command::Read { .. } => rules(&fetch(&client, &path)?),
     };
     io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;

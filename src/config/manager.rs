@@ -67,9 +67,9 @@ section! {
         /// reload, and shown as its intents.
         pub(crate) intents: Option<PathBuf> = None,
         /// Devices with the driver `gnmi`, by name.
-        pub(crate) gnmi: BTreeMap<String, GnmiSettings> = BTreeMap::new(),
+        [live] pub(crate) gnmi: BTreeMap<String, GnmiSettings> = BTreeMap::new(),
         /// Devices with the driver `p4runtime`, by name.
-        pub(crate) p4runtime: BTreeMap<String, P4RuntimeSettings> = BTreeMap::new(),
+        [live] pub(crate) p4runtime: BTreeMap<String, P4RuntimeSettings> = BTreeMap::new(),
         /// Network namespace from which hopwise switches are reached; `{device}` stands for a device's name. Not set: the own one.
         pub(crate) namespace: Option<String> = None,
         /// Token for the API of the devices, with the role `operate`.

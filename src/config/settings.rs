@@ -43,7 +43,7 @@ section! {
         /// A manager of INT.
         pub(crate) manager: Option<ManagerSettings> = None,
         /// What a manager drives.
-        pub(crate) inventory: InventorySettings = InventorySettings::default(),
+        [live] pub(crate) inventory: InventorySettings = InventorySettings::default(),
         /// What a manager shall watch.
         [live] pub(crate) intents: Vec<IntentSettings> = Vec::new(),
         /// Names of hosts.

@@ -3,9 +3,10 @@
 mod devices;
 mod drill_down;
 mod intents;
+mod inventory;
 mod matched;
-mod standby;
 mod silence;
+mod standby;
 mod tell;
 
 pub(super) use self::tell::key_of;
@@ -21,7 +22,7 @@ use manager::{
     Manager, ManagerSettings as CoreSettings,
     budget::Controller,
     compile::Refusal,
-    device::{Answer, Command, Election, Encoding, NodeId},
+    device::{Answer, Command, Election, Encoding, NodeId, PortId},
     driver::{Facts, Message},
     intent::Intent,
     inventory::Inventory,
@@ -64,6 +65,13 @@ pub(crate) struct Core {
     /// Links that the collector has learned.
     learned: BTreeSet<Link>,
     drivers: BTreeMap<NodeId, Driver>,
+    /// How devices are driven.
+    settings: ManagerSettings,
+    reach: inventory::Reach,
+    /// Devices that the inventory does not have any more.
+    leaving: inventory::AllLeaving,
+    /// Ports that were in a link, and that are not announced yet.
+    opening: BTreeSet<(NodeId, PortId)>,
     journal: Journal,
     intents: BTreeMap<String, Held>,
     verifier: Verifier,
@@ -184,10 +192,10 @@ impl Core {
     /// The journal cannot be used; the message says what to do.
     pub(super) fn new(
         (all, settings): (&Arc<Settings>, &ManagerSettings),
-        (local, namespaces): (Option<Local>, &Namespaces),
+        (local, namespaces): (Option<Local>, Namespaces),
         control: &Control,
         now: u64,
-        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+        tell: impl Fn(Message) + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
         let inventory = manager::inventory::of(&all.inventory);
         let journal = Journal::open(settings.state.as_deref())?;
@@ -206,6 +214,9 @@ impl Core {
             facts: BTreeMap::new(),
             learned: BTreeSet::new(),
             drivers: BTreeMap::new(),
+            settings: settings.clone(),
+            leaving: BTreeMap::new(),
+            opening: BTreeSet::new(),
             journal,
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
@@ -226,27 +237,34 @@ impl Core {
             matching: matched::Matching::default(),
             arrivals: Arrivals::default(),
             is_local: local.is_some(),
+            reach: inventory::Reach { local, namespaces, tell: Arc::new(tell) },
         };
-        for device in core.inventory.devices() {
-            let (driver, can) = Driver::start(device, settings, (local.as_ref(), namespaces), tell.clone());
-            core.manager.set_capabilities(device.node, can, now);
-            core.drivers.insert(device.node, driver);
+        core.begin(all, now).map_err(broken)?;
+        Ok(core)
+    }
+
+    /// Takes over devices and intents, and acts unless it is on standby.
+    fn begin(&mut self, all: &Arc<Settings>, now: u64) -> Result<(), rusqlite::Error> {
+        for device in self.inventory.clone().devices() {
+            self.start_driver(device, now);
         }
-        core.manager.set_inventory(core.inventory.clone(), now);
-        core.restore(now).map_err(broken)?;
-        core.set_file(all, now);
-        if settings.standby {
-            let tells = |driver: &&Driver| matches!(driver, Driver::Hopwise(_));
-            let lease = u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX);
-            core.standby = Some((Standby::new(lease), core.drivers.values().filter(tells).count()));
+        self.restore_devices(now)?;
+        self.manager.set_inventory(self.inventory_of_file(), now);
+        self.ask_for_openings()?;
+        self.restore(now)?;
+        self.set_file(all, now);
+        if self.settings.standby {
+            let lease = u64::try_from(self.settings.lease.as_nanos()).unwrap_or(u64::MAX);
+            self.standby = Some((Standby::new(lease), 0));
+            self.count_those_that_tell();
             tracing::info!(
                 "on standby: acts when the devices have received no lease renewal for the time of a lease"
             );
         } else {
-            let term = core.journal.next_term(now, 0).map_err(broken)?;
-            core.manager.set_term(Some(term), now);
+            let term = self.journal.next_term(now, 0)?;
+            self.manager.set_term(Some(term), now);
         }
-        Ok(core)
+        Ok(())
     }
 
     /// Takes over the intents of the journal.
@@ -386,6 +404,7 @@ impl Core {
         self.keep_encoding();
         self.end_intents(now);
         self.end_drill_downs(now);
+        self.end_leaving(now);
         self.installed.is_due |= self.asking.is_due;
         self.ask_collector();
         let next = self.check_installed(now);
@@ -445,7 +464,8 @@ impl Core {
                 tracing::info!(device, "the device has what it should have");
                 self.note(now, "manager", Phase::InSync.word(), &device, "");
             }
-            Notice::Phase(..) | Notice::EdgeReady(..) => {}
+            Notice::EdgeReady(node, port) => self.edge_ready((node, port), now),
+            Notice::Phase(..) => {}
             Notice::Applying(node, changes) => {
                 let device = names(node);
                 let shown = changes.iter().take(8).map(ToString::to_string).collect::<Vec<_>>().join("; ");

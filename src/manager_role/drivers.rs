@@ -79,6 +79,10 @@ impl Driver {
         if device.driver == "gnmi" {
             return Self::gnmi(device, settings, tell);
         }
+        if settings.namespace.is_some() && namespaces.of(settings, &device.name).is_none() {
+            let why = "its network namespace is entered at the start only; restart hopwise".to_owned();
+            return (Self::Unusable(why, Arc::new(tell)), Capabilities::default());
+        }
         if device.driver == "p4runtime" {
             return Self::p4runtime(device, settings, namespaces, tell);
         }

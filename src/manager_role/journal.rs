@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use crate::text;
-use manager::intent::Intent;
+use manager::{
+    intent::Intent,
+    inventory::{Device, DriverOptions},
+};
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use serde_json::Value;
 use terminal::CliError;
@@ -83,6 +86,11 @@ impl Journal {
                  CREATE INDEX IF NOT EXISTS history_of ON history (subject, action);
                  CREATE TABLE IF NOT EXISTS repeats (
                      id INTEGER PRIMARY KEY, times INTEGER NOT NULL, first INTEGER NOT NULL) STRICT;
+                 CREATE TABLE IF NOT EXISTS opening (
+                     node INTEGER NOT NULL, port INTEGER NOT NULL, PRIMARY KEY (node, port)) STRICT;
+                 CREATE TABLE IF NOT EXISTS devices (
+                     node INTEGER PRIMARY KEY, name TEXT NOT NULL, driver TEXT NOT NULL, address TEXT NOT NULL,
+                     confirm TEXT, ports TEXT NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
             Ok(Self { database, revision: 0 })
@@ -141,6 +149,74 @@ impl Journal {
     /// It cannot be saved.
     pub(super) fn set_encoding(&mut self, encoding: u64) -> Result<(), Error> {
         self.set("encoding", encoding)
+    }
+
+    /// Keeps whether a port that was in a link is not announced yet.
+    ///
+    /// # Errors
+    /// It cannot be saved.
+    pub(super) fn set_opening(&mut self, (node, port): (u32, u32), opening: bool) -> Result<(), Error> {
+        let change = match opening {
+            true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
+            false => "DELETE FROM opening WHERE node = ?1 AND port = ?2",
+        };
+        self.database.execute(change, [node, port])?;
+        Ok(())
+    }
+
+    /// These ports.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn opening(&self) -> Result<Vec<(u32, u32)>, Error> {
+        let mut query = self.database.prepare("SELECT node, port FROM opening ORDER BY node, port")?;
+        query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    }
+
+    /// Keeps which devices are driven, with their ports.
+    ///
+    /// # Errors
+    /// It cannot be saved.
+    pub(super) fn set_devices(&mut self, devices: &[(Device, Vec<u32>)]) -> Result<(), Error> {
+        let transaction = self.database.transaction()?;
+        transaction.execute("DELETE FROM devices", [])?;
+        for (Device { name, node, driver, address, options, .. }, ports) in devices {
+            transaction.execute(
+                "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    node,
+                    name,
+                    driver,
+                    address,
+                    options.confirm,
+                    Value::from(ports.as_slice()).to_string()
+                ],
+            )?;
+        }
+        transaction.commit()
+    }
+
+    /// These devices.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn devices(&self) -> Result<Vec<(Device, Vec<u32>)>, Error> {
+        let mut query = self
+            .database
+            .prepare("SELECT node, name, driver, address, confirm, ports FROM devices ORDER BY node")?;
+        let rows = query.query_map([], |row| {
+            let ports: String = row.get(5)?;
+            let device = Device {
+                node: row.get(0)?,
+                name: row.get(1)?,
+                driver: row.get(2)?,
+                address: row.get(3)?,
+                options: DriverOptions { confirm: row.get(4)? },
+                labels: Vec::new(),
+            };
+            Ok((device, serde_json::from_str(&ports).unwrap_or_default()))
+        })?;
+        rows.collect()
     }
 
     fn setting(&self, name: &str) -> Result<Option<u64>, Error> {
@@ -330,6 +406,19 @@ mod tests {
         journal.keep("b", &kept).unwrap();
         journal.forget("b").unwrap();
         journal.set_stopped(true).unwrap();
+        let device = Device {
+            name: "s7".to_owned(),
+            node: 7,
+            driver: "files".to_owned(),
+            address: "/tmp/s7".to_owned(),
+            options: DriverOptions { confirm: Some("written".to_owned()) },
+            labels: Vec::new(),
+        };
+        journal.set_devices(&[(Device { node: 6, ..device.clone() }, vec![])]).unwrap();
+        journal.set_devices(&[(device.clone(), vec![1, 2])]).unwrap();
+        for (port, opening) in [((7, 1), true), ((7, 2), true), ((7, 1), false)] {
+            journal.set_opening(port, opening).unwrap();
+        }
         journal.note(&entry(7, "a")).unwrap();
         journal.note(&entry(8, "b")).unwrap();
         let first = journal.next_term(9_000, 0).unwrap();
@@ -339,6 +428,8 @@ mod tests {
         assert_eq!(again.history(None, 9).unwrap(), [entry(8, "b"), entry(7, "a")]);
         assert_eq!(again.history(Some("a"), 9).unwrap(), [entry(7, "a")]);
         assert!(again.is_stopped().unwrap());
+        assert_eq!(again.devices().unwrap(), [(device, vec![1, 2])]);
+        assert_eq!(again.opening().unwrap(), [(7, 2)]);
         // Even when the clock has gone back.
         assert_eq!((first, again.next_term(0, 0).unwrap()), (9, 10));
         assert_eq!(again.next_term(0, 70).unwrap(), 70);

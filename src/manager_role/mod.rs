@@ -135,8 +135,13 @@ impl Role {
                 }
             };
             runtime.block_on(async move {
-                let reach = (local, &namespaces);
-                match Core::new((&all, &settings), reach, &main, nic::time::now(), teller(messages)) {
+                match Core::new(
+                    (&all, &settings),
+                    (local, namespaces),
+                    &main,
+                    nic::time::now(),
+                    teller(messages),
+                ) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         if let Some(peer) = peer::address(&settings) {
@@ -163,12 +168,12 @@ impl Role {
         self.handle.clone()
     }
 
-    /// Takes over the intents of another version of the file.
+    /// Takes over the inventory and the intents of another version of the file.
     pub(crate) fn reload(&self, settings: &Arc<Settings>) {
         let settings = Arc::clone(settings);
-        let work = move |core: &mut Core, now| core.set_file(&settings, now);
+        let work = move |core: &mut Core, now| core.reload(&settings, now);
         if !self.handle.requests.post(Box::new(work)) {
-            tracing::warn!("the manager has ended; the intents of the file are not changed");
+            tracing::warn!("the manager has ended; inventory and intents of the file are not changed");
         }
     }
 }

@@ -188,6 +188,9 @@ pub(crate) struct DevicePortView {
     pub(crate) source: bool,
     /// It is an INT sink now.
     pub(crate) sink: bool,
+    /// It was in a link, and INT may still leave by it: connect no hosts. The history announces it with `edge_ready`.
+    #[serde(default)]
+    pub(crate) opening: bool,
     /// The neighbour that the device hears by LLDP.
     #[serde(default)]
     pub(crate) neighbour: Option<NeighbourView>,
@@ -311,7 +314,8 @@ pub(crate) struct EntryView {
     pub(crate) time: u64,
     /// Who: a person as the request says, `file` or `manager`.
     pub(crate) by: String,
-    /// `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`, or the state of a device.
+    /// `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`, `edge_ready`: what
+    /// happened to the inventory and to ports.
     pub(crate) action: String,
     /// The intent or device.
     pub(crate) subject: String,
@@ -477,6 +481,7 @@ impl DeviceView {
                 mtu: inventory.mtu((node, port)),
                 source: has(Rule::Source(port)),
                 sink: has(Rule::Sink(port)),
+                opening: false,
                 neighbour: None,
             }
         };

@@ -318,6 +318,53 @@ fn a_sink_that_is_silently_broken_is_named() {
     fabric.wait_for_intent("complete");
 }
 
+/// A changed inventory needs no restart: a device that leaves is emptied, and one that comes is driven.
+#[test]
+fn a_reload_takes_devices_away_and_adds_them() {
+    let Some(fabric) = Fabric::start() else { return };
+    fabric.wait_for_devices("in sync", in_sync);
+    let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
+    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    fabric.wait_for_intent("complete");
+    let text = manager(&fabric.files, true);
+    let (before, after) = text.split_once("[[inventory.devices]]\nname = \"s3\"").unwrap();
+    let links = "[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n";
+    let reload = |text: &str| {
+        std::fs::write(&fabric.manager.config, text).unwrap();
+        fabric.manager.ask("POST", "/api/v1/config/reload", "")
+    };
+    // A wrong file changes nothing, and the line is named.
+    let (status, answer) = reload(&format!("{text}[[inventory.links]]\nbetween = [\"s9:1\", \"s1:2\"]\n"));
+    assert!(status == 400 && answer.to_string().contains("s9"), "{status} {answer}");
+    let rules = |index: usize| fabric.switches[index].get("/api/v1/switch/rules")["rules"].clone();
+    let kinds = |index: usize, kind: &str| {
+        rules(index).as_array().unwrap().iter().filter(|rule| rule["kind"] == kind).count()
+    };
+    assert!(kinds(2, "watch") > 0);
+    let without = format!("{before}{links}");
+    assert_eq!(reload(&without).0, 200);
+    let two = |view: &Value| view["devices"].as_array().unwrap().len() == 2;
+    fabric.manager.wait("/api/v1/devices", "s3 is emptied", two);
+    // It removes INT for as long as somebody may send it, and measures nothing.
+    assert_eq!((kinds(2, "watch"), kinds(2, "source"), kinds(2, "sink")), (0, 0, 2), "{:#}", rules(2));
+    fabric.deliver();
+    assert_eq!(reload(&format!("{before}[[inventory.devices]]\nname = \"s3\"{after}")).0, 200);
+    fabric.wait_for_devices("in sync with s3", in_sync);
+    fabric.manager.wait("/api/v1/devices", "all", |view| view["devices"].as_array().unwrap().len() == 3);
+    fabric.wait_for_intent("complete");
+    let history = fabric.manager.get("/api/v1/domain/history?subject=s3");
+    let entries = history["history"].as_array().unwrap().iter().filter(|entry| entry["action"] == "device");
+    let texts: Vec<&str> = entries.map(|entry| entry["text"].as_str().unwrap()).collect();
+    assert_eq!(
+        texts,
+        [
+            "is in the inventory now",
+            "is no longer driven: it measures nothing, and keeps its sinks",
+            "is not in the inventory any more"
+        ]
+    );
+}
+
 /// More reports than the budget raise the threshold at the switches.
 #[test]
 fn a_budget_is_kept_by_raising_the_threshold() {

@@ -154,6 +154,13 @@ fn manager() -> Vec<Operation> {
         ),
         get("/api/v1/devices", "The devices of the manager, by node id.", &[], of::<of_manager::DevicesView>),
         get("/api/v1/devices/{name}", "One device.", &[], of::<of_manager::DeviceView>),
+        change(
+            "delete",
+            "/api/v1/devices/{name}",
+            "Drives a device no longer that is not in the inventory and is off; the response has those that remain.",
+            None,
+            of::<of_manager::DevicesView>,
+        ),
         get(
             "/api/v1/plan",
             "Changes that wait until the network is calm, or for a person.",

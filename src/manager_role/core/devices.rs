@@ -28,7 +28,9 @@ impl Core {
             let mut view = DeviceView::new(status, inventory, can, silence);
             for port in &mut view.ports {
                 port.neighbour = self.neighbour(node, port.port);
+                port.opening = self.opening.contains(&(node, port.port));
             }
+            view.text.push_str(self.leaving_text(node));
             view
         };
         DevicesView { devices: self.manager.devices().into_iter().map(view).collect() }
@@ -39,9 +41,20 @@ impl Core {
         let state = |status: manager::reconcile::DeviceStatus| {
             let silence = self.silence(status.node, now);
             let note = self.manager.inventory().device(status.node).and_then(drivers::note);
-            DeviceState::new(status, silence, note)
+            let leaving = self.leaving_text(status.node);
+            let mut state = DeviceState::new(status, silence, note);
+            state.text.push_str(leaving);
+            state
         };
         self.manager.device_states().map(state).collect()
+    }
+
+    fn leaving_text(&self, node: NodeId) -> &'static str {
+        if self.leaving.contains_key(&node) {
+            "; it is not in the inventory any more, and driven until it measures nothing; if it is off: `hopwise device forget`"
+        } else {
+            ""
+        }
     }
 
     /// The state of the domain.
@@ -133,6 +146,10 @@ impl Core {
 
     /// Takes over what a device says about itself.
     pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
+        if !self.drivers.contains_key(&node) {
+            // It was driven until just now.
+            return;
+        }
         self.manager.set_capabilities(node, facts.capabilities.clone(), now);
         self.facts.insert(node, facts);
         self.join_facts(now);
@@ -147,15 +164,16 @@ impl Core {
     }
 
     /// What is configured, what devices say and what was learned become the inventory.
-    fn join_facts(&mut self, now: u64) {
-        let mut inventory = self.inventory.clone();
-        for (node, facts) in &self.facts {
+    pub(super) fn join_facts(&mut self, now: u64) {
+        let mut inventory = self.inventory_of_file();
+        let leaves = |node: &NodeId| self.leaving.contains_key(node);
+        for (node, facts) in self.facts.iter().filter(|(node, _)| !leaves(node)) {
             add_ports(&mut inventory, *node, &facts.ports);
         }
-        for (node, facts) in &self.facts {
-            add_neighbours(&mut inventory, *node, &facts.ports);
+        for (node, facts) in self.facts.iter().filter(|(node, _)| !leaves(node)) {
+            add_neighbours(&mut inventory, *node, &facts.ports, leaves);
         }
-        for [a, b] in &self.learned {
+        for [a, b] in self.learned.iter().filter(|ends| !ends.iter().any(|(node, _)| leaves(node))) {
             // Of devices and ports that the inventory does not have, nothing is learned.
             if [a, b].iter().all(|(node, port)| inventory.ports(*node).any(|known| known == *port)) {
                 // A link from a device to itself is none.
@@ -164,6 +182,7 @@ impl Core {
         }
         if *self.manager.inventory() != inventory {
             self.note_links(&inventory, now);
+            self.note_opening(&inventory);
             self.manager.set_inventory(inventory, now);
             self.asking.is_due = true;
             self.matching.renew();
@@ -232,12 +251,17 @@ fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     }
 }
 
-/// Adds the links that a device hears. The names of all ports must be known.
-fn add_neighbours(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
+/// Adds the links that a device hears. The names of all ports must be known. `leaves`: devices that are heard no more.
+fn add_neighbours(
+    inventory: &mut Inventory,
+    node: NodeId,
+    ports: &[PortFacts],
+    leaves: impl Fn(&NodeId) -> bool,
+) {
     // What the device is configured with is worth more than what somebody behind the port announces.
     for port in ports.iter().filter(|port| !port.hosts) {
         let Some(neighbour) = &port.neighbour else { continue };
-        if let Ok((other, end)) = inventory.resolve(neighbour) {
+        if let Some((other, end)) = inventory.resolve(neighbour).ok().filter(|(other, _)| !leaves(other)) {
             // A port that hears its own device has no link.
             let _ = inventory.set_peer((node, port.port), Some(Peer::Port(other, end)), Origin::Device);
         }

@@ -28,8 +28,14 @@ use crate::config::{Settings, manager::supported};
 use terminal::units;
 
 impl Core {
+    /// Takes over another version of the file.
+    pub(in crate::manager_role) fn reload(&mut self, all: &Arc<Settings>, now: u64) {
+        self.set_inventory(all, now);
+        self.set_file(all, now);
+    }
+
     /// Replaces the intents of the file.
-    pub(in crate::manager_role) fn set_file(&mut self, all: &Arc<Settings>, now: u64) {
+    pub(super) fn set_file(&mut self, all: &Arc<Settings>, now: u64) {
         self.asking.set_settings(Arc::clone(all));
         let in_file = |(_, held): &(&String, &Held)| held.origin == Origin::File;
         let mut old: Vec<String> =
@@ -243,23 +249,23 @@ impl Core {
             Some(State::Seen(figures) | State::Complete(figures)) => (figures.flows, figures.rate),
             _ => (0, 0.0),
         };
+        let idle = self.idle_sinks(name, state.as_ref(), now);
         let (mut state, mut text) = self.described(status.as_ref(), state);
         text.push_str(&self.remarks(name, now));
         let broken = self.silent_devices(name, &state, now);
         if !broken.is_empty() {
             // The device whose reports are lost, and those whose packets they are about.
             let others = Some(text).filter(|_| state == "silent");
-        let idle = self.idle_sinks(name, state.as_ref(), now);
             text = broken.into_iter().chain(others).collect::<Vec<_>>().join("; ");
             state = "silent".to_owned();
+        } else if let Some(idle) = idle.filter(|_| state == "silent") {
+            text = format!("{idle}; {text}");
         }
         let outcome = status.as_ref().and_then(|status| status.outcome.as_ref().ok());
         let (overlap, links) = (self.overlap(name), self.manager.compiler().longest_path());
         let own = outcome.map(|outcome| InForce {
             whole: true,
             mode: outcome.mode,
-        } else if let Some(idle) = idle.filter(|_| state == "silent") {
-            text = format!("{idle}; {text}");
             bits: outcome.bits,
             sample: self.sample_of(name, held),
         });
@@ -328,13 +334,13 @@ impl Core {
         let ends = self.baselines.get(name).map(|counters| &counters.edges);
         let concerns = |node: &&NodeId| match state {
             "installed" => true,
+            "silent" if ends.is_none_or(BTreeMap::is_empty) => true,
             "seen" | "complete" | "silent" => ends.is_some_and(|ends| ends.contains_key(node)),
             _ => false,
         };
         self.reported.keys().filter(concerns).filter_map(|node| self.silence(*node, now)).collect()
     }
 
-            "silent" if ends.is_none_or(BTreeMap::is_empty) => true,
     /// The state of an intent, as a word and as a sentence.
     fn described(&self, status: Option<&IntentStatus>, state: Option<State>) -> (String, String) {
         let names = |node| self.manager.inventory().name(node);

@@ -43,6 +43,13 @@ impl Matching {
         self.renew();
     }
 
+    /// Forgets a device, in whose place another one may count.
+    pub(super) fn forget_device(&mut self, node: NodeId) {
+        self.told.remove(&node);
+        self.packets.values_mut().for_each(|packets| _ = packets.remove(&node));
+        self.renew();
+    }
+
     /// Takes over what a device has told. `served`: the intents of an entry.
     fn add(&mut self, node: NodeId, told: &[(FlowKey, u64)], served: impl Fn(&FlowKey) -> Vec<String>) {
         let is_first = !self.told.contains_key(&node);

@@ -272,6 +272,8 @@ export type DevicePort = {
   name: string | null;
   /** The neighbour that the device hears by LLDP. */
   neighbour: DeviceNeighbour | null;
+  /** It was in a link, and INT may still leave by it: connect no hosts. The history announces it with `edge_ready`. */
+  opening: boolean;
   /** The other end, if it is a device. */
   peer: string | null;
   /** Number. */
@@ -925,7 +927,7 @@ export type ManagerHistory = {
 
 /** What happened. */
 export type ManagerHistoryEntry = {
-  /** `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`, or the state of a device. */
+  /** `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`, `edge_ready`: what happened to the inventory and to ports. */
   action: string;
   /** Who: a person as the request says, `file` or `manager`. */
   by: string;
@@ -1761,10 +1763,10 @@ export type SwitchCounters = {
   matched: Array<SwitchMatched>;
   /** Node id. */
   node: number;
-};
-
   /** Its datagrams with reports. */
   reports: SwitchReports | null;
+};
+
 /** DTA reports of a switch. */
 export type SwitchDta = {
   /** Collectors. */

@@ -203,7 +203,10 @@ function portTable(): LiveTable<DevicePort> {
       { title: 'Interface', cell: (port) => port.name ?? NONE },
       {
         title: 'Role',
-        cell: (port) => ({ text: port.role, class: port.role === 'disputed' ? 'state bad' : '' }),
+        cell: (port) => ({
+          text: port.opening === true ? `${port.role}, connect no hosts yet` : port.role,
+          class: port.role === 'disputed' || port.opening === true ? 'state bad' : '',
+        }),
       },
       { title: 'Peer', cell: (port) => port.peer ?? NONE },
       {
