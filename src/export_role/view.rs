@@ -9,6 +9,7 @@ use crate::lock::lock;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Exports"))]
 pub(crate) struct ExportsView {
     /// Each stream of each export.
     pub(crate) exports: Vec<ExportView>,
@@ -18,6 +19,7 @@ pub(crate) struct ExportsView {
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Export"))]
 pub(crate) struct ExportView {
     /// The export: NAME of `[exports.NAME]`.
     pub(crate) export: String,

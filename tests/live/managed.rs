@@ -682,7 +682,7 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
         (json!({"name": "a"}), "nothing is watched"),
         (json!({"name": "a", "watch": ["speed"]}), "\"flow_path\""),
         (json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}}), "DSCP"),
-        (json!({"name": "a", "watch": ["hop_latency"], "sample": "1 in 9"}), "sampl"),
+        (json!({"name": "a", "watch": ["hop_latency"], "sample": "1 in 0"}), "sampl"),
         (json!({"name": "a", "watch": ["hop_latency"], "at": {"edges": ["leaf*"]}}), "leaf*"),
         (json!({"name": "a", "watch": ["hop_latency"], "until": "2020-01-01T00:00:00Z"}), "past"),
         (

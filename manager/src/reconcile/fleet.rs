@@ -294,7 +294,10 @@ impl Reconciler {
             // The other one changes its rules.
             device.forget(now);
             (device.failures, device.superseded) = (failures, true);
-            format!("another manager acts on it (term {}); stop one of the two", highest.term)
+            format!(
+                "another manager acts on it (term {}); stop one of the two, or restart this one if the other is gone",
+                highest.term
+            )
         } else if highest.term == own.term && highest.epoch <= own.epoch.saturating_add(MAX_EPOCHS) {
             // An earlier claim of this lease arrived twice, or its answer was lost.
             own.epoch = own.epoch.max(highest.epoch);

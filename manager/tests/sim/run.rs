@@ -96,6 +96,8 @@ pub(crate) struct Stats {
     pub(crate) emptied: u64,
     /// How often a manager on standby took over, and of these from one that was cut off and still acted.
     pub(crate) take_overs: (u64, u64),
+    /// How often a person had to restart a manager, because one that failed had claimed a few switches.
+    pub(crate) restarted: u64,
     /// Packets with INT that reached a host soon after a switch started that forwards without rules.
     pub(crate) exposed: u64,
 }
@@ -382,8 +384,13 @@ impl Run {
             self.expose(node);
         }
         let end = self.now + 5000 * MS;
+        let mut person = self.now + 1500 * MS;
         while self.now < end {
             self.now += 10 * MS;
+            if self.now >= person {
+                person = end;
+                self.restart_below_a_claim();
+            }
             self.inject()?;
             self.execute_late();
             self.keep_lease();
@@ -391,6 +398,19 @@ impl Run {
             self.step()?;
         }
         Ok(())
+    }
+
+    /// A manager that failed soon after it took over may have claimed a few switches. The older one, which goes on with the others, cannot
+    /// know that nobody comes back: a person restarts it, as its message says.
+    fn restart_below_a_claim(&mut self) {
+        let newest = self.managers.iter().filter(|one| one.manager.is_acting()).map(|one| one.term).max();
+        let claimed = self.net.switches.values().map(|switch| switch.highest.term).max().unwrap_or(0);
+        if self.faults.standby && newest.is_some_and(|newest| newest < claimed) {
+            self.stats.restarted += 1;
+            self.managers.clear();
+            self.term = self.term.max(claimed) + 1;
+            self.start_manager(self.term);
+        }
     }
 
     fn expect_desired(&self) -> Result<(), Violation> {

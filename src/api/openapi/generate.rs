@@ -68,6 +68,7 @@ fn operations() -> Vec<Operation> {
     all.extend(rules());
     all.extend(manager());
     all.extend(domain());
+    all.extend(exports());
     all.extend(memory());
     all.extend(program());
     all
@@ -314,17 +315,20 @@ fn roles() -> Vec<Operation> {
     ]
 }
 
-fn memory() -> Vec<Operation> {
+fn exports() -> Vec<Operation> {
     use crate::export_role::view::ExportsView;
+    vec![get(
+        "/api/v1/exports",
+        "Records to other systems: each stream of each `[exports.NAME]`.",
+        &[],
+        of::<ExportsView>,
+    )]
+}
+
+fn memory() -> Vec<Operation> {
     use crate::memory_role::view::MemoryView;
     use schema::answer;
     vec![
-        get(
-            "/api/v1/exports",
-            "Records to other systems: each stream of each `[exports.NAME]`.",
-            &[],
-            of::<ExportsView>,
-        ),
         get(
             "/api/v1/dta",
             "Collector memory of this process: RoCEv2 received, data written, translators connected.",

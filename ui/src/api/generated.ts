@@ -443,7 +443,7 @@ export type ExpectedAnswers = {
 };
 
 /** One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`. */
-export type ExportView = {
+export type Export = {
   /** When these were counted. */
   counted: number;
   /** Records that the server has stored. */
@@ -495,9 +495,9 @@ export type ExportView = {
 };
 
 /** The exports of a process. */
-export type ExportsView = {
+export type Exports = {
   /** Each stream of each export. */
-  exports: Array<ExportView>;
+  exports: Array<Export>;
 };
 
 /** A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty. */
