@@ -65,10 +65,6 @@ impl Settling<'_> {
         let head = Head { about, basis, ..Head::none() };
         state.refresh_if_due(slot, *out);
         let (flow, _, states) = state.flows.parts(slot);
-        if flow.has_path_by_int() {
-            // INT has ended, and with it the latency that it measured.
-            flow.latency = NO_VALUE;
-        }
         let known = if flow.path_length == 0 { &[] } else { &*states };
         let same = usize::from(flow.path_length) == postcards.len()
             && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node);

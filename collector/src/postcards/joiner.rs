@@ -17,10 +17,6 @@ use crate::stats::{Partial, Unjoinable};
 /// Maximum number of pending postcards of one flow; beyond it the older half is settled, complete or not.
 const MAX_PER_FLOW: usize = 256;
 
-/// A path of INT is forgotten when for this time there were postcards only, at least [`UNPROVEN`] of them, and none gave a path.
-const FORGOTTEN: Nanos = 10_000_000_000;
-const UNPROVEN: u32 = 64;
-
 /// Maximum number of flows settled per tick.
 const FLOWS_PER_TICK: usize = 4096;
 
@@ -86,11 +82,12 @@ impl Postcards {
         let matched = MatchedBy::of(postcard, self.is_linked())
             .filter(|_| !state.postcards.is_disabled())
             .ok_or(Unjoinable::NoOrder)?;
-        state.postcards.reserve_flow(slot);
-        if !self.ends_int(postcard, settling) {
+        let (flow, ..) = state.flows.parts(slot);
+        if flow.path_length > 0 && flow.flags.order() == Basis::Measured {
             return Err(Unjoinable::Int);
         }
-        let pending = &mut settling.state.postcards;
+        let pending = &mut state.postcards;
+        pending.reserve_flow(slot);
         let by_signature = matched == MatchedBy::Signature;
         if by_signature && pending.of_packet(slot, postcard.signature).any(|other| postcard.repeats(other)) {
             return Err(Unjoinable::Duplicate);
@@ -111,22 +108,6 @@ impl Postcards {
             self.settle_early(postcard.signature, settling);
         }
         Ok(())
-    }
-
-    /// Whether the flow of a postcard has no path by INT, or has had no report of INT for the time in which the postcards of one packet
-    /// arrive: then its packets carry INT no longer. If no path follows from them, the one of INT is forgotten.
-    fn ends_int(&self, postcard: &Postcard, settling: &mut Settling<'_>) -> bool {
-        let Settling { slot, ref mut state, ref mut out, .. } = *settling;
-        let (flow, ..) = state.flows.parts(slot);
-        if !flow.has_path_by_int() {
-            return true;
-        }
-        let pending = state.postcards.flow_mut(slot);
-        let silence = pending.silence_of_int(flow.reports, postcard.received);
-        if silence >= FORGOTTEN && pending.alone() >= UNPROVEN {
-            state.forget_path(slot, postcard.received, *out);
-        }
-        silence >= self.config.timeout
     }
 
     /// If no postcard can be added, settles the flows that have waited longest.
@@ -360,11 +341,11 @@ impl Postcards {
     fn confirm(&self, postcards: &[Postcard], settling: &mut Settling<'_>) -> Result<(), Partial> {
         let Settling { slot, ref mut state, .. } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
-        let pending = state.postcards.flow_mut(slot);
-        if flow.has_path_by_int() && !pending.is_latest(flow.reports) {
+        if flow.path_length > 0 && flow.flags.order() == Basis::Measured {
             return Err(Partial::Int);
         }
         let known = if flow.path_length == 0 { &[] } else { &*states };
+        let pending = state.postcards.flow_mut(slot);
         if is_path(known, flow.path_length, postcards) {
             pending.confirmations = 0;
             return Ok(());

@@ -7,7 +7,7 @@ use super::emit::Emitter;
 use super::flows::{Cold, ColdPart, Flags, Flow};
 use crate::config::Units;
 use crate::decode::clock::{Difference, difference};
-use crate::decode::{EndTimestamps, EventContext, Head, Hops, NO_VALUE, Origin, lacks_ingress};
+use crate::decode::{EndTimestamps, EventContext, Head, Hops, NO_VALUE, Origin, Signals, lacks_ingress};
 use crate::event::{Basis, Event, FlowRow, Kind, Nanos, Rollup};
 
 /// The time from the first node's ingress to the last node's egress, and its basis; `total` is the sum of the
@@ -63,8 +63,8 @@ impl Flow {
         emitter: &mut Emitter<'_>,
     ) -> u64 {
         let latency = self.apply_latency_sum(cold, hops, total, emitter);
-        if !self.flags.matches(head.signals, head.basis) {
-            self.apply_signals(head, latency, emitter);
+        if !self.flags.matches(head.signals) {
+            self.apply_signals(head.signals, emitter);
         }
         self.reports = self.reports.wrapping_add(1);
         self.last_seen = self.last_seen.max(head.about.ts);
@@ -116,15 +116,11 @@ impl Flow {
         self.set_deadband(cold, threshold);
     }
 
-    /// The E and M bits changed, or INT reports a path that postcards reported before.
+    /// The E and M bits changed.
     #[cold]
     #[inline(never)]
-    fn apply_signals(&mut self, head: &Head, latency: u64, emitter: &mut Emitter<'_>) {
-        if head.whole_path && self.flags.order() != head.basis {
-            self.flags.set_order(head.basis);
-            self.latency = latency;
-        }
-        let now = Flags::from(head.signals);
+    fn apply_signals(&mut self, signals: Signals, emitter: &mut Emitter<'_>) {
+        let now = Flags::from(signals);
         for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
             if now.has(flag) && !self.flags.has(flag) {
                 let mut event = emitter.event(kind, Metric::FlowPath);

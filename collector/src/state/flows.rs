@@ -107,22 +107,10 @@ impl Flags {
     const ORDER: u8 = 0x18;
     const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Timestamps, Basis::Topology];
 
-    /// Whether E and M are as in `signals`, and the order of the path has this basis.
+    /// Whether E and M are as in `signals`.
     #[inline]
-    pub(crate) fn matches(self, signals: Signals, order: Basis) -> bool {
-        (self.0 ^ signals.bits() ^ Self::of_order(order)) & (Self::HOP_LIMIT.0 | Self::MTU.0 | Self::ORDER)
-            == 0
-    }
-
-    /// The two bits of [`Flags::ORDER`].
-    #[inline]
-    const fn of_order(order: Basis) -> u8 {
-        match order {
-            Basis::HopLimit => 1 << 3,
-            Basis::Timestamps => 2 << 3,
-            Basis::Topology => 3 << 3,
-            Basis::Measured | Basis::HopSum | Basis::Corrected | Basis::Unsynchronised => 0,
-        }
+    pub(crate) fn matches(self, signals: Signals) -> bool {
+        (self.0 ^ signals.bits()) & (Self::HOP_LIMIT.0 | Self::MTU.0) == 0
     }
 
     #[inline]
@@ -136,7 +124,8 @@ impl Flags {
     }
 
     pub(crate) fn set_order(&mut self, order: Basis) {
-        self.0 = self.0 & !Self::ORDER | Self::of_order(order);
+        let at = Self::ORDERS.iter().position(|known| *known == order).unwrap_or(0);
+        self.0 = self.0 & !Self::ORDER | (at as u8) << 3;
     }
 
     pub(crate) fn set(&mut self, other: Self, on: bool) {
@@ -181,11 +170,6 @@ impl Flow {
     fn summary(&self) -> FlowSummary {
         let latency = (self.latency != NO_VALUE).then_some(self.latency);
         FlowSummary::new(self.key, latency, self.last_seen, self.reports)
-    }
-
-    /// Whether it has a path that packets with INT carried.
-    pub(crate) fn has_path_by_int(&self) -> bool {
-        self.path_length > 0 && self.flags.order() == Basis::Measured
     }
 
     fn place(&self) -> Run {

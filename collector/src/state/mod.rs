@@ -216,7 +216,6 @@ impl State {
             if flow.reports == 2 {
                 self.flows.touch(slot, self.second);
             }
-            self.postcards.note_other_report(slot);
             self.apply_nodes(head, hops, out);
         }
     }
@@ -245,7 +244,6 @@ impl State {
             total =
                 if is_plausible(reading.latency) { total.saturating_add(reading.latency) } else { NO_VALUE };
         }
-        let head = &Head { whole_path: false, ..*head };
         flow.apply(cold, (head, hops), total, &mut emitter);
         if flow.reports == 2 {
             self.flows.touch(slot, self.second);
@@ -304,7 +302,6 @@ impl State {
             state.merge_latency(latency, &mut emitter);
         }
         let twice = flow.reports == 2;
-        self.postcards.note_other_report(slot);
         self.enter_topology(slot);
         if twice {
             self.flows.touch(slot, self.second);

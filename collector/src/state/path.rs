@@ -5,9 +5,8 @@ use detect::{HopValues, Metric};
 use super::State;
 use super::flows::{Flags, Marks};
 use super::hops::{HopState, PacketValues};
-use super::removals::Removed;
-use crate::decode::{ABSENT, Head, Hops, MAX_HOPS, NO_VALUE};
-use crate::event::{Basis, Kind, Nanos, Output};
+use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
+use crate::event::{Kind, Output};
 
 /// Temporary memory for one report at a time.
 #[derive(Debug)]
@@ -50,38 +49,8 @@ impl State {
         let (flow, ..) = self.flows.parts(slot);
         let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
         flow.flags.set(Flags::LOOP, looped.is_some());
-        if flow.flags.order() != head.basis {
-            // Measured in another way, which has ended.
-            flow.latency = NO_VALUE;
-        }
         flow.flags.set_order(head.basis);
-        let key = flow.key;
-        if let Some(removals) = &mut self.removals
-            && (head.basis != Basis::Measured || (previous > 1 && self.scratch.path.len() == 1))
-        {
-            // A copy has the path of the latest report with INT of several nodes.
-            removals.push(Removed::Flow(key));
-        }
         self.emit_path(head, previous, looped, out);
-    }
-
-    /// Forgets the path of the flow in `slot`, and what follows from it: its packets carry INT no longer, and nothing else shows their
-    /// path.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn forget_path(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
-        self.leave_topology(slot);
-        self.flows.resize_path(slot, 0);
-        let (flow, cold, _) = self.flows.parts(slot);
-        flow.rules = self.detection.carried((cold.generation, flow.rules));
-        let about = flow.about(now);
-        flow.apply_rules(0, &mut self.detection.emitter(&about, 0, out));
-        (flow.path_length, flow.latency, flow.basis) = (0, NO_VALUE, Basis::Measured);
-        flow.flags.set(Flags::LOOP, false);
-        flow.marks.set(Marks::UNTRIED, true);
-        if let Some(removals) = &mut self.removals {
-            removals.push(Removed::Flow(flow.key));
-        }
     }
 
     /// Stores the nodes of `hops` as the path of the flow in `slot`, as far as they fit.

@@ -66,45 +66,10 @@ pub(crate) struct PendingFlow {
     pub(crate) confirmations: u8,
     /// Hash of the candidate path.
     pub(crate) candidate: u64,
-    /// Reports of the flow, low bits, as long as they are none of INT: while its path is that of INT.
-    after: u32,
-    /// How many postcards came since the last report of INT.
-    alone: u32,
-    /// When the first of them came.
-    since: Nanos,
 }
 
 impl PendingFlow {
-    const NONE: Self = Self {
-        head: NONE,
-        count: 0,
-        queued: false,
-        confirmations: 0,
-        candidate: 0,
-        after: 0,
-        alone: 0,
-        since: 0,
-    };
-
-    /// A postcard of a flow with a path by INT came, which is the last of `reports`. Returns for how long no report of INT came.
-    pub(crate) fn silence_of_int(&mut self, reports: u64, received: Nanos) -> Nanos {
-        let reports = reports as u32;
-        if self.after != reports.wrapping_sub(1) {
-            (self.since, self.alone) = (received, 0);
-        }
-        (self.after, self.alone) = (reports, self.alone.saturating_add(1));
-        received.saturating_sub(self.since)
-    }
-
-    /// Whether the latest of a flow's `reports` was a postcard, or another report without INT.
-    pub(crate) fn is_latest(&self, reports: u64) -> bool {
-        self.after == reports as u32
-    }
-
-    /// How many postcards came since the last report of INT.
-    pub(crate) fn alone(&self) -> u32 {
-        self.alone
-    }
+    const NONE: Self = Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0 };
 }
 
 /// See the module documentation. All memory is reserved at the start.
@@ -167,13 +132,6 @@ impl PendingPostcards {
     /// The entry of a flow, which must exist.
     pub(crate) fn flow_mut(&mut self, slot: u32) -> &mut PendingFlow {
         &mut self.flows[slot as usize]
-    }
-
-    /// A report of the flow that is neither a postcard nor of INT was counted.
-    pub(crate) fn note_other_report(&mut self, slot: u32) {
-        if let Some(flow) = self.flows.get_mut(slot as usize) {
-            flow.after = flow.after.wrapping_add(1);
-        }
     }
 
     /// Puts a flow into the queue, to be visited when it is `due`, unless it is already there.

@@ -106,8 +106,7 @@ impl State {
         flow.basis = suppressed.basis.unwrap_or(flow.basis);
         let same = stored.states.len() == suppressed.hops.len()
             && stored.states.iter().zip(suppressed.hops).all(|(state, hop)| state.node == hop.node);
-        if same && !suppressed.hops.is_empty() {
-            flow.flags.set_order(Basis::Measured);
+        if same {
             let hops = stored.iter_mut().zip(suppressed.hops);
             hops.for_each(|(stored, hop)| self.metrics.update_silently(stored, hop));
         }
