@@ -6,7 +6,7 @@
 //! packets always lead to the same reports. The first packet of a new entry is measured.
 //!
 //! **Of postcards**, all nodes must choose the same packets, without a word in them. Each node computes the same hash of what no router
-//! changes ([`hash`]), as hash-based selection in RFC 5475, section 6.2.
+//! changes (`hash`), as hash-based selection in RFC 5475, section 6.2.
 
 use crate::packet::Headers;
 

@@ -252,7 +252,7 @@ impl fmt::Display for Rule {
                 "filter {} of {} above {}: {}",
                 filter.algorithm.word(),
                 filter.metric,
-                crate::intent::amount_text(filter.metric, filter.threshold),
+                crate::instruction::amount_text(filter.metric, filter.threshold),
                 filter.key
             ),
             Self::Forwarding => f.write_str("forwarding"),

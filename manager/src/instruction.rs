@@ -1,6 +1,7 @@
 //! Instruction bits: which of them give a metric, and the bytes that they add to a packet (INT 2.1, section 4.7).
 
 use detect::Metric;
+use settings::values;
 
 /// Bits of an instruction bitmap, bit 0 the most significant.
 pub type Bits = u16;
@@ -10,6 +11,15 @@ pub const NODE_ID: u8 = 0;
 
 /// Bytes of shim and metadata header of INT-MD and INT-MX 2.1.
 pub const HEADER_BYTES: u32 = 16;
+
+/// A threshold of a metric, in the metric's unit.
+pub fn amount_text(metric: Metric, amount: u64) -> String {
+    match metric {
+        Metric::FlowLatency | Metric::HopLatency => values::duration_text(amount),
+        Metric::LinkUtilization => format!("{}%", amount as f64 / 1e4),
+        _ => amount.to_string(),
+    }
+}
 
 /// The bitmap with only bit `number`, 0 to 15.
 pub fn bit(number: u8) -> Bits {

@@ -192,7 +192,9 @@ fn patiently<T>(ask: impl FnMut() -> Option<T>) -> Option<T> {
 /// Runs every query that the demo prints, unchanged, until it has an answer.
 fn suggested_queries_of_the_demo_are_answered(demo: &Demo) {
     let questions: Vec<Vec<String>> = (demo.introduction.lines())
-        .filter_map(|line| line.strip_prefix("  hopwise "))
+        // The program is named by its path if it is not on PATH.
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| Some(line.split_once("hopwise ")?.1))
         .map(|line| {
             line.split(' ').filter(|word| *word != "--follow").map(|word| word.replace('\'', "")).collect()
         })

@@ -181,7 +181,7 @@ fn every_answer_is_as_the_openapi_document_says() {
         schema::check(&document, schema(method), &answer, path);
         asked += 1;
     }
-    assert_eq!(asked, 16);
+    assert_eq!(asked, 17);
     let refused = server.get("/api/v1/flows?sort=colour");
     assert_eq!(refused.status, 400);
     schema::check(&document, &json!({"$ref": "#/components/schemas/Error"}), &refused.json(), "error");
@@ -394,7 +394,7 @@ fn a_token_that_may_only_read_changes_nothing() {
         }
     }
     // The paths of other roles are refused before it is known whether this process has the role.
-    assert_eq!(refused.len(), 14, "{refused:#?}");
+    assert_eq!(refused.len(), 15, "{refused:#?}");
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"] {
         let path = if method == "POST" { "/api/v1/query/" } else { "/api/v1/query" };
         assert_eq!(ask(method, path, "anna-reads-0123456", "").status, 403, "{method}");

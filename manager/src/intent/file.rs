@@ -316,15 +316,6 @@ written! {
     u64::to_string
 }
 
-/// A threshold of a metric, in the metric's unit.
-pub fn amount_text(metric: Metric, amount: u64) -> String {
-    match metric {
-        Metric::FlowLatency | Metric::HopLatency => values::duration_text(amount),
-        Metric::LinkUtilization => format!("{}%", amount as f64 / 1e4),
-        _ => amount.to_string(),
-    }
-}
-
 /// Reads a file of intents; `file` is its name in messages, `now` the time in ns since 1970.
 ///
 /// # Errors

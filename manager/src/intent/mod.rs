@@ -10,8 +10,9 @@ use std::fmt;
 
 use detect::{Metric, RuleSet};
 
-pub use self::file::{IntentSettings, amount_text, chapters, checked, read, read_one, read_settings};
+pub use self::file::{IntentSettings, chapters, checked, read, read_one, read_settings};
 pub use self::time::text as time_text;
+pub use crate::instruction::amount_text;
 
 use crate::budget::{Bounds, Detail};
 use crate::device::{FilterAlgorithm, Mode};

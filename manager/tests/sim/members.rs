@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use manager::compile::DomainSettings;
 use manager::device::{NodeId, Rule};
 use manager::inventory::{Device, DriverOptions, Host, Inventory, Origin};
 use manager::reconcile::{DeviceStatus, Phase};
@@ -27,6 +28,10 @@ fn measures_nothing(rule: &Rule) -> bool {
 }
 
 impl Run {
+    pub(super) fn domain(&self) -> DomainSettings {
+        DomainSettings { encoding: self.encoding, ..DomainSettings::default() }
+    }
+
     pub(super) fn device(node: NodeId) -> Device {
         Device {
             name: format!("s{node}"),

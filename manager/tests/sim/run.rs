@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use detect::Metric;
-use manager::compile::{Compiler, DomainSettings, Refusal};
+use manager::compile::{Compiler, Refusal};
 use manager::device::{
     Answer, Capabilities, Change, Command, DeviceEvent, Election, Encoding, L4Checksum, Mode, NodeId, PortId,
     Request, RequestId, Restart, Rule,
@@ -152,7 +152,7 @@ pub(crate) struct Run {
     pub(super) stats: Stats,
     /// A report that lacks a node: its path and its records.
     broken: Option<Int>,
-    encoding: Encoding,
+    pub(super) encoding: Encoding,
     /// The last encoding that was in force everywhere, which managers keep.
     in_force: Encoding,
     ever_failed: bool,
@@ -303,10 +303,6 @@ impl Run {
         self.update();
     }
 
-    fn domain(&self) -> DomainSettings {
-        DomainSettings { encoding: self.encoding, ..DomainSettings::default() }
-    }
-
     fn capabilities(&self) -> BTreeMap<NodeId, Capabilities> {
         let of = |(node, switch): (&NodeId, &super::net::Switch)| {
             let can = Capabilities { joint_roles: false, restart: switch.restart, ..Capabilities::default() };
@@ -384,11 +380,9 @@ impl Run {
             self.expose(node);
         }
         let end = self.now + 5000 * MS;
-        let mut person = self.now + 1500 * MS;
         while self.now < end {
             self.now += 10 * MS;
-            if self.now >= person {
-                person = end;
+            if end - self.now == 3500 * MS {
                 self.restart_below_a_claim();
             }
             self.inject()?;
@@ -398,19 +392,6 @@ impl Run {
             self.step()?;
         }
         Ok(())
-    }
-
-    /// A manager that failed soon after it took over may have claimed a few switches. The older one, which goes on with the others, cannot
-    /// know that nobody comes back: a person restarts it, as its message says.
-    fn restart_below_a_claim(&mut self) {
-        let newest = self.managers.iter().filter(|one| one.manager.is_acting()).map(|one| one.term).max();
-        let claimed = self.net.switches.values().map(|switch| switch.highest.term).max().unwrap_or(0);
-        if self.faults.standby && newest.is_some_and(|newest| newest < claimed) {
-            self.stats.restarted += 1;
-            self.managers.clear();
-            self.term = self.term.max(claimed) + 1;
-            self.start_manager(self.term);
-        }
     }
 
     fn expect_desired(&self) -> Result<(), Violation> {

@@ -70,6 +70,19 @@ impl Run {
         }
     }
 
+    /// A manager that failed soon after it took over may have claimed a few switches. The older one, which goes on with the others, cannot
+    /// know that nobody comes back: a person restarts it, as its message says.
+    pub(super) fn restart_below_a_claim(&mut self) {
+        let newest = self.managers.iter().filter(|one| one.manager.is_acting()).map(|one| one.term).max();
+        let claimed = self.net.switches.values().map(|switch| switch.highest.term).max().unwrap_or(0);
+        if self.faults.standby && newest.is_some_and(|newest| newest < claimed) {
+            self.stats.restarted += 1;
+            self.managers.clear();
+            self.term = self.term.max(claimed) + 1;
+            self.start_manager(self.term);
+        }
+    }
+
     /// A switch hears its manager.
     pub(super) fn renew(&mut self, node: NodeId) {
         let now = self.now;
