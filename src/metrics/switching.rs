@@ -1,6 +1,6 @@
 //! Metrics of INT in the switch of this process.
 
-use super::Text;
+use super::{Text, filtering, intercepting};
 use crate::switch::SwitchView;
 
 /// INT of the switch of this process.
