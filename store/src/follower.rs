@@ -4,17 +4,20 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
+use collector::event::{Basis, Drop, Kind, Loss, Rollup, Stream};
 use detect::Metric;
-use rusqlite::{Connection, OpenFlags, Row, params};
+use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
 use crate::config::Error;
 use crate::files;
 use crate::intern::{parse_flow, parse_path};
 use crate::join::{self, Identity};
-use crate::numbering::{Numbering, Stream};
-use crate::rows::{EventRow, FirstRow, FlowState, address_of, basis_of, optional, unsigned};
+use crate::numbering::Numbering;
+use crate::rows::{
+    EventNames, EventRow, FirstRow, FlowState, basis_of, drop_at, event_at, flow_at, kind_of, loss, optional,
+    rollup_at,
+};
 use crate::schema;
 
 /// A place between two records of a stream.
@@ -71,8 +74,8 @@ pub struct Chunk {
 /// Reads the files of a directory in the order of the commits. Files of versions that did not note that order are left out.
 ///
 /// ```
-/// use collector::{Batch, FlowRow, Output as _, event::Basis};
-/// use store::{Config, Follower, Place, Store, StoredRecord, Stream};
+/// use collector::{Batch, FlowRow, Output as _, event::{Basis, Stream}};
+/// use store::{Config, Follower, Place, Store, StoredRecord};
 ///
 /// let dir = std::env::temp_dir().join(format!("hopwise-follower-{}", std::process::id()));
 /// let store = Store::open(Config::new(&dir))?;
@@ -100,13 +103,15 @@ pub struct Follower {
     open: Vec<OpenFile>,
 }
 
+/// The first number and the one behind the last, of each stream.
+type Numbers = [Option<[i64; 2]>; Stream::ALL.len()];
+
 /// The numbers in a file.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     bytes: u64,
     modified: SystemTime,
-    /// First and behind the last, of each stream.
-    numbers: [Option<[i64; 2]>; Stream::ALL.len()],
+    numbers: Numbers,
 }
 
 /// A row of `run_data`.
@@ -146,12 +151,14 @@ impl Follower {
         let chunk = Chunk { records: Vec::new(), end: from, expired: 0, restarted: false, is_last: false };
         let until = until.map(Place::number);
         let mut filling = Filling { chunk, size: 0, records, bytes, until };
+        let mut files = self.extents(stream)?;
+        files.sort_by_key(|(_, [first, _])| *first);
         loop {
             let number = filling.chunk.end.number();
             if until.is_some_and(|until| number >= until) || filling.is_full() {
                 return Ok(filling.chunk);
             }
-            let Some((file, run)) = self.next_run(stream, number)? else {
+            let Some((file, run)) = self.next_run(&files, stream, number)? else {
                 filling.chunk.is_last = true;
                 return Ok(filling.chunk);
             };
@@ -179,13 +186,8 @@ impl Follower {
     /// # Errors
     /// The directory, or a file in it, cannot be read.
     pub fn end(&mut self, stream: Stream) -> Result<Place, Error> {
-        let mut last: Option<(Identity, i64)> = None;
-        for (identity, [_, end]) in self.extents(stream)? {
-            if last.as_ref().is_none_or(|(_, known)| *known < end) {
-                last = Some((identity, end));
-            }
-        }
-        let Some((file, end)) = last else { return Ok(Place::default()) };
+        let last = self.extents(stream)?.into_iter().max_by_key(|(_, [_, end])| *end);
+        let Some((file, [_, end])) = last else { return Ok(Place::default()) };
         let run = self.file(&file)?.run_after(stream, end - 1);
         let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
         Ok(run.map_or_else(Place::default, |run| Place::of(run.end(), run.base)))
@@ -208,21 +210,23 @@ impl Follower {
         self.end(stream)
     }
 
-    /// The run that holds the record `number`, or the next one.
-    fn next_run(&mut self, stream: Stream, number: i64) -> Result<Option<(Identity, Run)>, Error> {
-        let mut candidates = self.extents(stream)?;
-        candidates.retain(|(_, [_, end])| *end > number);
-        candidates.sort_by_key(|(_, [first, _])| *first);
+    /// The run that holds the record `number`, or the next one. `files`: in the order of their first numbers.
+    fn next_run(
+        &mut self,
+        files: &[(Identity, [i64; 2])],
+        stream: Stream,
+        number: i64,
+    ) -> Result<Option<(Identity, Run)>, Error> {
         let mut best: Option<(Identity, Run)> = None;
-        for (file, [first, _]) in candidates {
-            if best.as_ref().is_some_and(|(_, run)| run.first <= first.max(number)) {
+        for (file, [first, _]) in files.iter().filter(|(_, [_, end])| *end > number) {
+            if best.as_ref().is_some_and(|(_, run)| run.first <= (*first).max(number)) {
                 break;
             }
-            let run = self.file(&file)?.run_after(stream, number);
+            let run = self.file(file)?.run_after(stream, number);
             let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
             if let Some(run) = run.filter(|run| best.as_ref().is_none_or(|(_, best)| run.first < best.first))
             {
-                best = Some((file, run));
+                best = Some((file.clone(), run));
             }
         }
         Ok(best)
@@ -256,10 +260,7 @@ impl Follower {
     }
 
     /// `None`: the file is gone, empty, damaged, or of a version without runs.
-    fn numbers(
-        &mut self,
-        identity: &Identity,
-    ) -> Result<Option<[Option<[i64; 2]>; Stream::ALL.len()]>, Error> {
+    fn numbers(&mut self, identity: &Identity) -> Result<Option<Numbers>, Error> {
         let open = match self.file(identity) {
             Ok(open) => open,
             Err(Error::Empty(_) | Error::Newer { .. } | Error::Foreign(_)) => return Ok(None),
@@ -309,26 +310,27 @@ pub(crate) fn numbering(dir: &Path, now: u64) -> Result<Numbering, Error> {
     let mut lost = false;
     for file in files::list(dir).map_err(|error| Error::io(dir, error))? {
         let Some(identity) = Identity::of(&file.path) else { continue };
-        let found = match OpenFile::open(&identity) {
-            Ok(open) if !open.has_runs => Ok(None),
-            Ok(open) => Numbering::read(&open.conn, FILE),
-            Err(Error::Empty(_)) => Ok(None),
-            Err(_) => {
-                lost = true;
-                continue;
-            }
+        let found = match attach(&identity) {
+            Ok((_, false)) | Err(Error::Empty(_)) => continue,
+            Ok((conn, true)) => Numbering::read(&conn, FILE).ok(),
+            Err(_) => None,
         };
         match found {
-            Ok(found) => {
-                latest = latest.into_iter().chain(found).reduce(Numbering::latest);
-            }
-            Err(_) => lost = true,
+            Some(found) => latest = latest.into_iter().chain(found).reduce(Numbering::latest),
+            None => lost = true,
         }
     }
     Ok(match latest {
         Some(latest) if !lost => latest,
         latest => Numbering::new(now, latest.map_or(0, |latest| latest.last())),
     })
+}
+
+/// A connection to a file, and whether the file has runs.
+fn attach(file: &Identity) -> Result<(Connection, bool), Error> {
+    let conn = join::single(&file.path, CACHE_KIB)?;
+    let has_runs = schema::has_runs(&conn, FILE).map_err(|error| Error::sqlite(&file.path, error))?;
+    Ok((conn, has_runs))
 }
 
 /// A file that is open.
@@ -344,7 +346,8 @@ struct OpenFile {
 #[derive(Debug)]
 struct FileNames {
     kinds: HashMap<i64, Kind>,
-    metrics: HashMap<i64, Metric>,
+    /// Unknown ones of a newer version are none.
+    metrics: HashMap<i64, Option<Metric>>,
     bases: HashMap<i64, Basis>,
     flows: HashMap<i64, FlowKey>,
     paths: HashMap<i64, Vec<u32>>,
@@ -353,18 +356,12 @@ struct FileNames {
 
 impl OpenFile {
     fn open(file: &Identity) -> Result<Self, Error> {
-        let fail = |error| Error::sqlite(&file.path, error);
-        let flags =
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = Connection::open_in_memory_with_flags(flags).map_err(fail)?;
-        join::attach(&conn, &file.path, 0, CACHE_KIB).map_err(fail)?;
-        schema::check(&conn, FILE, &file.path)?;
-        let has_runs = schema::has_runs(&conn, FILE).map_err(fail)?;
-        let names = FileNames::read(&conn).map_err(fail)?;
+        let (conn, has_runs) = attach(file)?;
+        let names = FileNames::read(&conn).map_err(|error| Error::sqlite(&file.path, error))?;
         Ok(Self { file: file.clone(), conn, has_runs, names })
     }
 
-    fn numbers(&self) -> rusqlite::Result<[Option<[i64; 2]>; Stream::ALL.len()]> {
+    fn numbers(&self) -> rusqlite::Result<Numbers> {
         let mut numbers = [None; Stream::ALL.len()];
         if !self.has_runs {
             return Ok(numbers);
@@ -421,7 +418,7 @@ impl OpenFile {
     ) -> rusqlite::Result<i64> {
         let Self { conn, names, .. } = self;
         let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
-        let mut select = conn.prepare_cached(select(stream))?;
+        let mut select = conn.prepare_cached(&select(stream))?;
         let mut rows = match stream {
             Stream::Flows => select.query(params![start, end])?,
             _ => select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?,
@@ -454,12 +451,9 @@ impl OpenFile {
 
 impl FileNames {
     fn read(conn: &Connection) -> rusqlite::Result<Self> {
-        let kind =
-            |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Latest);
-        let metric = |name: &str| Metric::from_name(name).unwrap_or(Metric::FlowPath);
         Ok(Self {
-            kinds: names(conn, "kind_name", kind)?,
-            metrics: names(conn, "metric_name", metric)?,
+            kinds: names(conn, "kind_name", kind_of)?,
+            metrics: names(conn, "metric_name", Metric::from_name)?,
             bases: names(conn, "basis_name", basis_of)?,
             flows: HashMap::new(),
             paths: HashMap::new(),
@@ -470,79 +464,39 @@ impl FileNames {
     fn record(&mut self, conn: &Connection, stream: Stream, row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
         Ok(match stream {
             Stream::Events => StoredRecord::Event(self.event(conn, row)?),
-            Stream::Rollups => StoredRecord::Rollup(Rollup {
-                ts: unsigned(row, 0)?,
-                interval: row.get(1)?,
-                metric: self.metrics.get(&row.get(2)?).copied().unwrap_or(Metric::FlowPath),
-                flow: self.flow(conn, row.get(3)?)?,
-                node: row.get(4)?,
-                interface: row.get(5)?,
-                queue: row.get(6)?,
-                count: unsigned(row, 7)?,
-                min: unsigned(row, 8)?,
-                max: unsigned(row, 9)?,
-                sum: unsigned(row, 10)?,
-                p50: optional(row, 11)?,
-                p99: optional(row, 12)?,
-            }),
-            Stream::Flows => {
-                let state = FlowRow {
-                    flow: self.flow(conn, row.get(0)?)?.unwrap_or_default(),
-                    flow_latency: optional(row, 2)?,
-                    basis: self.basis(row.get(3)?),
-                    first_seen: unsigned(row, 4)?,
-                    last_seen: unsigned(row, 5)?,
-                    reports: unsigned(row, 6)?,
-                };
-                StoredRecord::Flow(FlowState { row: state, path: self.path(conn, row.get(1)?)? })
+            Stream::Rollups => {
+                let metric = self.metric(row.get(3)?);
+                StoredRecord::Rollup(rollup_at(row, 1, self.flow(conn, row.get(0)?)?, metric)?)
             }
-            Stream::Drops => StoredRecord::Drop(Drop {
-                ts: unsigned(row, 0)?,
-                id: row.get::<_, i64>(1)?.cast_unsigned(),
-                flow: self.flow(conn, row.get(2)?)?,
-                node: row.get(3)?,
-                ingress_if: row.get(4)?,
-                egress_if: row.get(5)?,
-                queue: row.get(6)?,
-                reason: row.get(7)?,
-            }),
-            Stream::Losses => StoredRecord::Loss(Loss {
-                ts: unsigned(row, 0)?,
-                node: row.get(1)?,
-                source: address_of(&row.get::<_, String>(2)?),
-                hw_id: row.get(3)?,
-                lost: unsigned(row, 4)?,
-                reordered: unsigned(row, 5)?,
-                duplicated: unsigned(row, 6)?,
-            }),
+            Stream::Flows => {
+                let (flow, basis) = (self.flow(conn, row.get(0)?)?, self.basis(row.get(2)?));
+                let state = flow_at(row, 1, flow, basis)?;
+                StoredRecord::Flow(FlowState { row: state, path: self.path(conn, row.get(6)?)? })
+            }
+            Stream::Drops => {
+                let id = row.get::<_, i64>(2)?.cast_unsigned();
+                StoredRecord::Drop(drop_at(row, 1, self.flow(conn, row.get(0)?)?, id)?)
+            }
+            Stream::Losses => StoredRecord::Loss(loss(row)?),
         })
     }
 
     fn event(&mut self, conn: &Connection, row: &Row<'_>) -> rusqlite::Result<EventRow> {
-        let metric: Option<i64> = row.get(3)?;
-        let event = Event {
-            ts: unsigned(row, 0)?,
-            id: row.get::<_, i64>(1)?.cast_unsigned(),
+        let names = EventNames {
+            id: row.get::<_, i64>(12)?.cast_unsigned(),
             kind: self.kinds.get(&row.get(2)?).copied().unwrap_or(Kind::Latest),
-            metric: metric.and_then(|metric| self.metrics.get(&metric).copied()),
-            flow: self.flow(conn, row.get(4)?)?,
-            node: row.get(5)?,
-            interface: row.get(6)?,
-            queue: row.get(7)?,
-            value: optional(row, 8)?,
-            previous: optional(row, 9)?,
-            threshold: optional(row, 10)?,
-            rule: None,
-            reason: row.get(13)?,
-            basis: self.basis(row.get(14)?),
+            metric: self.metric(row.get(3)?),
+            flow: self.flow(conn, row.get(0)?)?,
+            basis: self.basis(row.get(11)?),
         };
-        let rule = match row.get::<_, Option<i64>>(11)? {
+        let event = event_at(row, 1, names)?;
+        let rule = match row.get::<_, Option<i64>>(13)? {
             Some(rule) => Some(self.rule(conn, rule)?),
             None => None,
         };
-        let path = self.path(conn, row.get(12)?)?;
+        let path = self.path(conn, row.get(14)?)?;
         let first = match event.kind {
-            Kind::New => self.first(conn, row.get(0)?, row.get(15)?)?,
+            Kind::New => self.first(conn, row.get(1)?, row.get(15)?)?,
             _ => None,
         };
         Ok(EventRow { event, rule, path, first })
@@ -560,6 +514,10 @@ impl FileNames {
             basis: self.basis(row.get(1)?),
             hop_latencies: latencies.map_or_else(Vec::new, |text| parse_path(&text)),
         }))
+    }
+
+    fn metric(&self, code: Option<i64>) -> Option<Metric> {
+        self.metrics.get(&code?).copied().flatten()
     }
 
     fn basis(&self, code: i64) -> Basis {
@@ -621,30 +579,28 @@ impl StoredRecord {
 }
 
 /// The rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of these; of flows, those with the numbers
-/// from 1 to 2.
-fn select(stream: Stream) -> &'static str {
-    match stream {
-        Stream::Events => {
-            "SELECT ts, id, kind, metric, flow, node, interface, queue, value, previous, threshold, rule, path, reason, basis, seq
-             FROM f0.event_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
-        }
-        Stream::Rollups => {
-            "SELECT ts, interval, metric, flow, node, interface, queue, count, min, max, sum, p50, p99
-             FROM f0.rollup_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
-        }
+/// from 1 to 2. The columns after the flow are in the order that `rows` reads.
+fn select(stream: Stream) -> String {
+    let (table, columns) = match stream {
+        Stream::Events => (
+            "event_data",
+            "flow, ts, kind, metric, node, interface, queue, value, previous, threshold, reason, basis, id, rule, path, seq",
+        ),
+        Stream::Rollups => (
+            "rollup_data",
+            "flow, ts, interval, metric, node, interface, queue, count, min, max, sum, p50, p99",
+        ),
         Stream::Flows => {
-            "SELECT flow, path, flow_latency, basis, first_seen, last_seen, reports, number
-             FROM f0.flow_data WHERE number >= ?1 AND number < ?2 ORDER BY number"
+            ("flow_data", "flow, flow_latency, basis, first_seen, last_seen, reports, path, number")
         }
-        Stream::Drops => {
-            "SELECT ts, id, flow, node, ingress_if, egress_if, queue, reason
-             FROM f0.drop_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
-        }
-        Stream::Losses => {
-            "SELECT ts, node, source, hw_id, lost, reordered, duplicated
-             FROM f0.loss_data WHERE ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
-        }
-    }
+        Stream::Drops => ("drop_data", "flow, ts, id, node, ingress_if, egress_if, queue, reason"),
+        Stream::Losses => ("loss_data", "ts, node, source, hw_id, lost, reordered, duplicated"),
+    };
+    let which = match stream {
+        Stream::Flows => "number >= ?1 AND number < ?2 ORDER BY number",
+        _ => "ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq",
+    };
+    format!("SELECT {columns} FROM {FILE}.{table} WHERE {which}")
 }
 
 fn names<T>(conn: &Connection, table: &str, read: impl Fn(&str) -> T) -> rusqlite::Result<HashMap<i64, T>> {

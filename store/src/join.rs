@@ -70,23 +70,24 @@ pub(crate) fn most_files() -> usize {
 /// The `meta` table of the file at `path`.
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
     let fail = |error| crate::Error::sqlite(path, error);
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_in_memory_with_flags(flags).map_err(fail)?;
-    attach(&conn, path, 0, 64).map_err(fail)?;
-    schema::check(&conn, "f0", path)?;
+    let conn = single(path, 64)?;
     let mut select = conn.prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL").map_err(fail)?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(fail)?;
     rows.collect::<rusqlite::Result<_>>().map_err(fail)
 }
 
-/// Opens the file at `path` for reading, as `f<number>`.
-pub(crate) fn attach(
-    conn: &Connection,
-    path: &Path,
-    number: usize,
-    cache_kib: usize,
-) -> rusqlite::Result<()> {
+/// A connection in which only the file at `path` is, as `f0`. It is one of hopwise.
+pub(crate) fn single(path: &Path, cache_kib: usize) -> Result<Connection, crate::Error> {
+    let fail = |error| crate::Error::sqlite(path, error);
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_in_memory_with_flags(flags).map_err(fail)?;
+    attach(&conn, path, 0, cache_kib).map_err(fail)?;
+    schema::check(&conn, "f0", path)?;
+    Ok(conn)
+}
+
+fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> rusqlite::Result<()> {
     let try_with = |mode: &str| {
         conn.execute(&format!("ATTACH ?1 AS f{number}"), [uri(path, mode)])?;
         // The first read opens the file.

@@ -107,7 +107,6 @@ mod writer;
 
 pub use config::{Config, Error, Period, Policy};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
-pub use numbering::Stream;
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use reader::Reader;
 pub use reports::ReportRow;

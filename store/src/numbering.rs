@@ -1,38 +1,7 @@
 //! The order of commits: each record of a stream has a number, which is counted over all files of the store.
 
-use collector::event::Nanos;
+use collector::event::{Nanos, Stream};
 use rusqlite::{Connection, OptionalExtension as _, params};
-
-/// A kind of records, each with numbers of its own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Stream {
-    /// Events.
-    Events,
-    /// Rollups.
-    Rollups,
-    /// Flows: only the latest state of each is there to be read.
-    Flows,
-    /// Drops.
-    Drops,
-    /// Losses.
-    Losses,
-}
-
-impl Stream {
-    /// All, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses];
-
-    /// The name of its view.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Rollups => "rollups",
-            Self::Flows => "flows",
-            Self::Drops => "drops",
-            Self::Losses => "losses",
-        }
-    }
-}
 
 /// The numbers of the next records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! Typed queries of the API and the commands. Each is one SQL query over the documented views, built from the given filters, so that
 //! SQLite selects the matching index.
 
-use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Nanos, Rollup};
+use collector::event::{Basis, Drop, Kind, Loss, Nanos, Rollup};
 use detect::Metric;
 use rusqlite::Row;
 use wire::FlowKey;
@@ -10,8 +10,8 @@ use crate::intern::{parse_flow, parse_path};
 use crate::query::{QueryError, QueryOptions, Value};
 use crate::reader::Reader;
 use crate::rows::{
-    EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
-    address_of, basis_of, optional, unsigned,
+    EventFilter, EventNames, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
+    RollupFilter, Totals, basis_of, drop_at, event_at, flow_at, kind_of, loss, optional, rollup_at,
 };
 
 impl Reader {
@@ -337,81 +337,33 @@ fn text(value: impl ToString) -> Value {
 }
 
 fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
-    let kind: String = row.get(6)?;
-    let event = Event {
-        ts: unsigned(row, 5)?,
-        id: u64::from_str_radix(&row.get::<_, String>(17)?, 16).unwrap_or(0),
-        // An unknown kind of a newer version is read as the most general one.
-        kind: Kind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or(Kind::Latest),
+    let names = EventNames {
+        id: hex(row, 17)?,
+        kind: kind_of(&row.get::<_, String>(6)?),
         metric: metric(row, 7)?,
         flow: parse_flow(row)?,
-        node: row.get(8)?,
-        interface: row.get(9)?,
-        queue: row.get(10)?,
-        value: optional(row, 11)?,
-        previous: optional(row, 12)?,
-        threshold: optional(row, 13)?,
-        rule: None,
-        reason: row.get(14)?,
         basis: basis(row, 15)?,
     };
+    let event = event_at(row, FLOW, names)?;
     Ok(EventRow { event, rule: row.get(16)?, path: path(row, 18)?, first: first(row)? })
 }
 
 fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
-    Ok(Rollup {
-        flow: parse_flow(row)?,
-        ts: unsigned(row, 5)?,
-        interval: row.get(6)?,
-        // As for kinds: an unknown metric.
-        metric: metric(row, 7)?.unwrap_or(Metric::FlowPath),
-        node: row.get(8)?,
-        interface: row.get(9)?,
-        queue: row.get(10)?,
-        count: unsigned(row, 11)?,
-        min: unsigned(row, 12)?,
-        max: unsigned(row, 13)?,
-        sum: unsigned(row, 14)?,
-        p50: optional(row, 15)?,
-        p99: optional(row, 16)?,
-    })
+    rollup_at(row, FLOW, parse_flow(row)?, metric(row, 7)?)
 }
 
 fn drop_row(row: &Row<'_>) -> rusqlite::Result<Drop> {
-    Ok(Drop {
-        flow: parse_flow(row)?,
-        ts: unsigned(row, 5)?,
-        id: u64::from_str_radix(&row.get::<_, String>(6)?, 16).unwrap_or(0),
-        node: row.get(7)?,
-        ingress_if: row.get(8)?,
-        egress_if: row.get(9)?,
-        queue: row.get(10)?,
-        reason: row.get(11)?,
-    })
-}
-
-fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
-    Ok(Loss {
-        ts: unsigned(row, 0)?,
-        node: row.get(1)?,
-        source: address_of(&row.get::<_, String>(2)?),
-        hw_id: row.get(3)?,
-        lost: unsigned(row, 4)?,
-        reordered: unsigned(row, 5)?,
-        duplicated: unsigned(row, 6)?,
-    })
+    drop_at(row, FLOW, parse_flow(row)?, hex(row, 6)?)
 }
 
 fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
-    let state = FlowRow {
-        flow: parse_flow(row)?.unwrap_or_default(),
-        flow_latency: optional(row, 5)?,
-        basis: basis(row, 6)?,
-        first_seen: unsigned(row, 7)?,
-        last_seen: unsigned(row, 8)?,
-        reports: unsigned(row, 9)?,
-    };
+    let state = flow_at(row, FLOW, parse_flow(row)?, basis(row, 6)?)?;
     Ok(FlowState { row: state, path: path(row, 10)? })
+}
+
+/// An id of 64 bits.
+fn hex(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+    Ok(u64::from_str_radix(&row.get::<_, String>(i)?, 16).unwrap_or(0))
 }
 
 fn first(row: &Row<'_>) -> rusqlite::Result<Option<FirstRow>> {
@@ -433,6 +385,8 @@ fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {
     Ok(row.get::<_, Option<String>>(i)?.map_or_else(Vec::new, |text| parse_path(&text)))
 }
 
+/// Columns of the flow, before the others.
+const FLOW: usize = 5;
 const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
                              threshold, reason, basis, rule, id, path, flow_latency, latency_basis, hop_latencies";
 const ROLLUP_COLUMNS: &str = "src, dst, sport, dport, proto, ts, interval, metric, node, interface, queue, \

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use collector::event::{Basis, Event, FirstValues, FlowRow, Kind, Nanos};
+use collector::event::{Basis, Drop, Event, FirstValues, FlowRow, Kind, Loss, Nanos, Rollup};
 use detect::Metric;
 use rusqlite::Row;
 use wire::FlowKey;
@@ -189,8 +189,112 @@ pub(crate) fn basis_of(name: &str) -> Basis {
     Basis::ALL.into_iter().find(|basis| basis.name() == name).unwrap_or_default()
 }
 
+/// What a reader makes of the columns of an event that name something.
+pub(crate) struct EventNames {
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    pub(crate) metric: Option<Metric>,
+    pub(crate) flow: Option<FlowKey>,
+    pub(crate) basis: Basis,
+}
+
+/// An event, whose columns from `at` on are its time, kind, metric, and so on to the reason.
+pub(crate) fn event_at(row: &Row<'_>, at: usize, names: EventNames) -> rusqlite::Result<Event> {
+    let EventNames { id, kind, metric, flow, basis } = names;
+    Ok(Event {
+        ts: unsigned(row, at)?,
+        id,
+        kind,
+        metric,
+        flow,
+        node: row.get(at + 3)?,
+        interface: row.get(at + 4)?,
+        queue: row.get(at + 5)?,
+        value: optional(row, at + 6)?,
+        previous: optional(row, at + 7)?,
+        threshold: optional(row, at + 8)?,
+        rule: None,
+        reason: row.get(at + 9)?,
+        basis,
+    })
+}
+
+/// A rollup, whose columns from `at` on are its start, interval, metric, and so on to the 99th percentile.
+pub(crate) fn rollup_at(
+    row: &Row<'_>,
+    at: usize,
+    flow: Option<FlowKey>,
+    metric: Option<Metric>,
+) -> rusqlite::Result<Rollup> {
+    Ok(Rollup {
+        flow,
+        ts: unsigned(row, at)?,
+        interval: row.get(at + 1)?,
+        // An unknown metric of a newer version.
+        metric: metric.unwrap_or(Metric::FlowPath),
+        node: row.get(at + 3)?,
+        interface: row.get(at + 4)?,
+        queue: row.get(at + 5)?,
+        count: unsigned(row, at + 6)?,
+        min: unsigned(row, at + 7)?,
+        max: unsigned(row, at + 8)?,
+        sum: unsigned(row, at + 9)?,
+        p50: optional(row, at + 10)?,
+        p99: optional(row, at + 11)?,
+    })
+}
+
+/// A drop, whose columns from `at` on are its time, id, node, and so on to the reason.
+pub(crate) fn drop_at(row: &Row<'_>, at: usize, flow: Option<FlowKey>, id: u64) -> rusqlite::Result<Drop> {
+    Ok(Drop {
+        flow,
+        ts: unsigned(row, at)?,
+        id,
+        node: row.get(at + 2)?,
+        ingress_if: row.get(at + 3)?,
+        egress_if: row.get(at + 4)?,
+        queue: row.get(at + 5)?,
+        reason: row.get(at + 6)?,
+    })
+}
+
+/// The numbers of a flow, whose columns from `at` on are its latency, basis, first and last time, and reports.
+pub(crate) fn flow_at(
+    row: &Row<'_>,
+    at: usize,
+    flow: Option<FlowKey>,
+    basis: Basis,
+) -> rusqlite::Result<FlowRow> {
+    Ok(FlowRow {
+        flow: flow.unwrap_or_default(),
+        flow_latency: optional(row, at)?,
+        basis,
+        first_seen: unsigned(row, at + 2)?,
+        last_seen: unsigned(row, at + 3)?,
+        reports: unsigned(row, at + 4)?,
+    })
+}
+
+/// A loss, whose columns are its time, node, and so on to the number of repeated reports.
+pub(crate) fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
+    Ok(Loss {
+        ts: unsigned(row, 0)?,
+        node: row.get(1)?,
+        source: address_of(&row.get::<_, String>(2)?),
+        hw_id: row.get(3)?,
+        lost: unsigned(row, 4)?,
+        reordered: unsigned(row, 5)?,
+        duplicated: unsigned(row, 6)?,
+    })
+}
+
+/// The kind with this name. An unknown one of a newer version is read as the most general one.
+pub(crate) fn kind_of(name: &str) -> Kind {
+    Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Latest)
+}
+
 /// A stored address, IPv4 mapped into IPv6.
-pub(crate) fn address_of(text: &str) -> [u8; 16] {
+fn address_of(text: &str) -> [u8; 16] {
     match text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
@@ -198,7 +302,7 @@ pub(crate) fn address_of(text: &str) -> [u8; 16] {
 }
 
 /// A stored number, which is not negative.
-pub(crate) fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
 }
 

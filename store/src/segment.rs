@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use collector::event::{Drop, Event, Nanos};
+use collector::event::{Drop, Event, Nanos, Stream};
 use collector::{Batch, Loss, Rollup};
 use rusqlite::{CachedStatement, Connection, params};
 use wire::{FlowKey, Hop};
@@ -12,7 +12,7 @@ use wire::{FlowKey, Hop};
 use crate::config::Error;
 use crate::files::{self, FileId};
 use crate::intern::Names;
-use crate::numbering::{Numbering, Runs, Stream};
+use crate::numbering::{Numbering, Runs};
 use crate::reports::ReportRow;
 use crate::schema::{self, EventIndexes, kind_code};
 

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
+use collector::event::Stream;
 use collector::{Batch, Output as _};
 use detect::Metric;
-use store::{Chunk, Config, Follower, Period, Place, Store, StoredRecord, Stream};
+use store::{Chunk, Config, Follower, Period, Place, Store, StoredRecord};
 use testkit::records::{
     Dir, SECOND, START, bare, change, changes, drop_report, flow, flow_row, loss, odd_flows, rollup,
 };
