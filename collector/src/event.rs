@@ -364,6 +364,37 @@ pub fn sender_of(source: &[u8; 16]) -> u32 {
 /// Seed of [`sender_of`].
 const SENDERS: u64 = 0x5e4d_e125;
 
+/// A stream of results: records of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stream {
+    /// Significant changes.
+    Events,
+    /// A metric of a key over an interval.
+    Rollups,
+    /// The latest state of a flow.
+    Flows,
+    /// Dropped packets that switches reported.
+    Drops,
+    /// Reports that were lost on the way to the collector.
+    Losses,
+}
+
+impl Stream {
+    /// All, in the order of their codes.
+    pub const ALL: [Self; 5] = [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses];
+
+    /// Its name, in SQL, topics, tables and settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Rollups => "rollups",
+            Self::Flows => "flows",
+            Self::Drops => "drops",
+            Self::Losses => "losses",
+        }
+    }
+}
+
 /// Receives the results of a collector. Every method does nothing by default.
 pub trait Output {
     /// The following events and drops are from reports of this sender; 0: not from a report. See [`sender_of`].

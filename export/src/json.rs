@@ -5,18 +5,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use wire::FlowKey;
 
-use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Value};
+use crate::record::{Field, FieldKind, Record, Value};
 
 /// Appends a record, without a line end.
 pub fn write(record: &Record, collector: &str, out: &mut String) {
-    let common = [
-        Value::Number(record.id()),
-        Value::Number(record.ts()),
-        Value::Text(collector),
-        Value::Number(SCHEMA),
-    ];
     let mut separator = '{';
-    let mut each = |field: &Field, value: Value<'_>| {
+    record.visit_all(collector, |field, value| {
         if matches!(value, Value::Absent | Value::Numbers([])) {
             return;
         }
@@ -25,11 +19,7 @@ pub fn write(record: &Record, collector: &str, out: &mut String) {
         write_text(field.name, out);
         out.push(':');
         write_value(field, value, out);
-    };
-    for (field, value) in COMMON.iter().zip(common) {
-        each(field, value);
-    }
-    record.visit(each);
+    });
     out.push('}');
 }
 

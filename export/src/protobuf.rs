@@ -2,20 +2,11 @@
 
 use wire::FlowKey;
 
-use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value};
+use crate::record::{COMMON, Field, FieldKind, Record, Schema as _, Stream, Value};
 
 /// Appends a record.
 pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
-    let common = [
-        Value::Number(record.id()),
-        Value::Number(record.ts()),
-        Value::Text(collector),
-        Value::Number(SCHEMA),
-    ];
-    for (field, value) in COMMON.iter().zip(common) {
-        write_field(field, value, out);
-    }
-    record.visit(|field, value| write_field(field, value, out));
+    record.visit_all(collector, |field, value| write_field(field, value, out));
 }
 
 pub(crate) const VARINT: u32 = 0;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+pub use collector::event::Stream;
 use collector::event::{Basis, Drop, Event, FlowRow, Loss, Rollup};
 use wire::FlowKey;
 
@@ -10,38 +11,17 @@ use crate::delivery::Keyed;
 /// Version of the schema: fields are only added.
 pub const SCHEMA: u64 = 1;
 
-/// A stream of records.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Stream {
-    /// Significant changes.
-    Events,
-    /// A metric of a key over an interval.
-    Rollups,
-    /// The latest state of a flow.
-    Flows,
-    /// Dropped packets that switches reported.
-    Drops,
-    /// Reports that were lost on the way to the collector.
-    Losses,
+/// The schema of a stream.
+pub trait Schema {
+    /// The name of its message in `record.proto`.
+    fn message(self) -> &'static str;
+
+    /// The fields of its records after the [`COMMON`] ones, in order.
+    fn fields(self) -> &'static [Field];
 }
 
-impl Stream {
-    /// All streams.
-    pub const ALL: [Self; 5] = [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses];
-
-    /// Its name in topics, tables and settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Rollups => "rollups",
-            Self::Flows => "flows",
-            Self::Drops => "drops",
-            Self::Losses => "losses",
-        }
-    }
-
-    /// The name of its message in `record.proto`.
-    pub fn message(self) -> &'static str {
+impl Schema for Stream {
+    fn message(self) -> &'static str {
         match self {
             Self::Events => "Event",
             Self::Rollups => "Rollup",
@@ -51,8 +31,7 @@ impl Stream {
         }
     }
 
-    /// The fields of its records after the [`COMMON`] ones, in order.
-    pub fn fields(self) -> &'static [Field] {
+    fn fields(self) -> &'static [Field] {
         match self {
             Self::Events => &EVENT,
             Self::Rollups => &ROLLUP,
@@ -288,6 +267,18 @@ impl Record {
                 ])
             }
         }
+    }
+
+    /// Calls `each` for all fields, in order; `collector`: the name of this one.
+    pub fn visit_all(&self, collector: &str, mut each: impl FnMut(&'static Field, Value<'_>)) {
+        let common = [
+            Value::Number(self.id()),
+            Value::Number(self.ts()),
+            Value::Text(collector),
+            Value::Number(SCHEMA),
+        ];
+        COMMON.iter().zip(common).for_each(|(field, value)| each(field, value));
+        self.visit(each);
     }
 
     /// Calls `each` for the fields after the common ones, in order.

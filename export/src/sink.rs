@@ -76,14 +76,16 @@ pub trait HttpSink: std::fmt::Debug + Send {
         let _ = streams;
         match response.status {
             200..=299 => Ok(()),
-            401 | 403 => Err(format!(
-                "the server refuses the credentials ({}); correct user, password or token",
-                said(response)
-            )),
+            401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!("the server has nothing there ({}); correct the url", said(response))),
             _ => Err(format!("the server does not take records: {}", said(response))),
         }
     }
+}
+
+/// What to do about refused credentials, and `also`.
+fn unauthorised(response: &Response<'_>, also: &str) -> String {
+    format!("the server refuses the credentials ({}); correct user, password or token{also}", said(response))
 }
 
 /// Status and words of an answer.

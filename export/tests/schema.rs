@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
-use export::record::{COMMON, EventRecord, Record, Stream};
+use export::record::{COMMON, EventRecord, Record, Schema as _, Stream};
 use export::{json, protobuf};
 use serde_json::json;
 

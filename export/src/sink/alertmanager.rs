@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 
 use super::text::rfc3339;
-use super::{Batch, HttpSink, Request, Response, said};
+use super::{Batch, HttpSink, Request, Response, said, unauthorised};
 use crate::backoff::Nanos;
 use crate::json::write_text;
 use crate::record::{EventRecord, Record, Stream};
@@ -148,10 +148,7 @@ impl HttpSink for Alertmanager {
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
             200..=299 => Ok(()),
-            401 | 403 => Err(format!(
-                "the server refuses the credentials ({}); correct user, password or token",
-                said(response)
-            )),
+            401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!("the server is no Alertmanager ({}); correct the url", said(response))),
             _ => Err(format!("the server does not take alerts: {}", said(response))),
         }

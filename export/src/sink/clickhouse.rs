@@ -3,7 +3,7 @@
 
 use super::{Batch, HttpSink, Request, Response, said, words};
 use crate::outcome::Outcome;
-use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value};
+use crate::record::{COMMON, Field, FieldKind, Record, Schema as _, Stream, Value};
 
 /// Where records go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,27 +89,21 @@ struct Column {
     codec: &'static str,
 }
 
-/// The columns of a field: a flow has several.
-fn columns_of(field: &Field) -> &'static [Column] {
-    const FLOW: [Column; 6] = [
-        Column { name: "flow", kind: "String", codec: " CODEC(ZSTD(1))" },
-        Column { name: "src", kind: "IPv6", codec: " CODEC(ZSTD(1))" },
-        Column { name: "dst", kind: "IPv6", codec: " CODEC(ZSTD(1))" },
-        Column { name: "sport", kind: "UInt16", codec: "" },
-        Column { name: "dport", kind: "UInt16", codec: "" },
-        Column { name: "proto", kind: "UInt8", codec: "" },
-    ];
-    match field.kind {
-        FieldKind::Flow => &FLOW,
-        _ => &[],
-    }
-}
+/// The columns of a flow.
+const FLOW: [Column; 6] = [
+    Column { name: "flow", kind: "String", codec: " CODEC(ZSTD(1))" },
+    Column { name: "src", kind: "IPv6", codec: " CODEC(ZSTD(1))" },
+    Column { name: "dst", kind: "IPv6", codec: " CODEC(ZSTD(1))" },
+    Column { name: "sport", kind: "UInt16", codec: "" },
+    Column { name: "dport", kind: "UInt16", codec: "" },
+    Column { name: "proto", kind: "UInt8", codec: "" },
+];
 
 fn columns(stream: Stream) -> Vec<Column> {
     let column = |field: &Field| -> Vec<Column> {
         let of = |kind, codec| vec![Column { name: field.name, kind, codec }];
         match field.kind {
-            FieldKind::Flow => columns_of(field).to_vec(),
+            FieldKind::Flow => FLOW.to_vec(),
             FieldKind::Id => of("UInt64", " CODEC(NONE)"),
             FieldKind::Time => of("DateTime64(9, 'UTC')", " CODEC(Delta, ZSTD(1))"),
             FieldKind::Text => of("LowCardinality(String)", ""),
@@ -258,12 +252,8 @@ fn code(body: &[u8]) -> Option<u32> {
 }
 
 fn row(record: &Record, collector: &str, body: &mut Vec<u8>) {
-    body.extend(record.id().to_le_bytes());
-    time(record.ts(), body);
-    text(collector, body);
-    body.extend((SCHEMA as u32).to_le_bytes());
     let stream = record.stream();
-    record.visit(|field, value| write(stream, field, value, body));
+    record.visit_all(collector, |field, value| write(stream, field, value, body));
 }
 
 fn write(stream: Stream, field: &Field, value: Value<'_>, body: &mut Vec<u8>) {

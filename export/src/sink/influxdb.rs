@@ -17,7 +17,7 @@
 use std::io::Write as _;
 
 use super::text::address;
-use super::{Batch, HttpSink, Request, Response, escape, said, words};
+use super::{Batch, HttpSink, Request, Response, escape, said, unauthorised, words};
 use crate::outcome::Outcome;
 use crate::record::{Field, FieldKind, Record, SCHEMA, Stream, Value};
 
@@ -302,10 +302,7 @@ impl HttpSink for InfluxDb {
             200..=299 => Ok(()),
             // InfluxDB 2, when everything else was right.
             400 if words.contains("requires points") => Ok(()),
-            401 | 403 => Err(format!(
-                "the server refuses the credentials ({}); correct user, password or token, and let them write there",
-                said(response)
-            )),
+            401 | 403 => Err(unauthorised(response, ", and let them write there")),
             404 if words.contains("not found") && !words.contains("page not found") => Err(format!(
                 "{words}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `org` or `bucket`"
             )),

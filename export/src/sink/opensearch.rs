@@ -12,10 +12,10 @@
 use serde::Deserialize;
 
 use super::text::rfc3339;
-use super::{Batch, HttpSink, Request, Response, said, words};
+use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::json;
 use crate::outcome::Outcome;
-use crate::record::{COMMON, FieldKind, SCHEMA, Stream};
+use crate::record::{COMMON, FieldKind, SCHEMA, Schema as _, Stream};
 
 /// How records are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -204,10 +204,7 @@ impl HttpSink for OpenSearch {
                 };
                 missing.map_or(Ok(()), |name| Err(sentence(name)))
             }
-            401 | 403 => Err(format!(
-                "the server refuses the credentials ({}); correct user, password or token, and let them read templates",
-                said(response)
-            )),
+            401 | 403 => Err(unauthorised(response, ", and let them read templates")),
             _ => Err(format!("the server does not take documents: {}", said(response))),
         }
     }

@@ -20,7 +20,7 @@ use std::io::Write as _;
 use super::Batch;
 use super::text::address;
 use crate::outcome::Outcome;
-use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value};
+use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
 
 mod resp;
 
@@ -440,16 +440,7 @@ fn fields(record: &Record) -> usize {
 
 /// Names and values: those of all records, then those of this one.
 fn write_fields(record: &Record, collector: &str, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-    let common = [
-        Value::Number(record.id()),
-        Value::Number(record.ts()),
-        Value::Text(collector),
-        Value::Number(SCHEMA),
-    ];
-    for (field, value) in COMMON.iter().zip(common) {
-        write_field(field, value, scratch, out);
-    }
-    record.visit(|field, value| write_field(field, value, scratch, out));
+    record.visit_all(collector, |field, value| write_field(field, value, scratch, out));
 }
 
 fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {

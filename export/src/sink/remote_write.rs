@@ -13,7 +13,7 @@
 //! request is refused, though all of it is stored: then the older samples count as rejected, and the newest ones are sent again.
 //! With a window of some minutes a repeat is harmless.
 
-use super::{Batch, HttpSink, Request, Response, said, words};
+use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
@@ -267,10 +267,7 @@ impl HttpSink for RemoteWrite {
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
             200..=299 => Ok(()),
-            401 | 403 => Err(format!(
-                "the server refuses the credentials ({}); correct user, password or token",
-                said(response)
-            )),
+            401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!(
                 "the server takes no remote write ({}); start Prometheus with --web.enable-remote-write-receiver, or correct the url",
                 said(response)

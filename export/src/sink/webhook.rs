@@ -2,7 +2,7 @@
 //!
 //! A repeat has the same ids; the receiver has to recognise them.
 
-use super::{Batch, HttpSink, Request, Response, said};
+use super::{Batch, HttpSink, Request, Response, said, unauthorised};
 use crate::json;
 use crate::record::Stream;
 
@@ -88,10 +88,7 @@ impl HttpSink for Webhook {
         match response.status {
             200..=299 | 400 | 405 | 406 | 411 | 415 | 422 => Ok(()),
             300..=399 => Err(format!("the server redirects ({}); write the final url", said(response))),
-            401 | 403 => Err(format!(
-                "the server refuses the credentials ({}); correct user, password or token",
-                said(response)
-            )),
+            401 | 403 => Err(unauthorised(response, "")),
             404 | 410 => Err(format!("the server has nothing there ({}); correct the url", said(response))),
             _ => Err(format!("the server does not take records: {}", said(response))),
         }

@@ -13,22 +13,7 @@ pub(crate) const COLLECTOR: &str = "leaf, \"1\"=a\\b]\n";
 
 pub(crate) fn event(id: u64, kind: Kind) -> EventRecord {
     EventRecord {
-        event: Event {
-            ts: T + id,
-            id,
-            kind,
-            metric: None,
-            flow: None,
-            node: None,
-            interface: None,
-            queue: None,
-            value: None,
-            previous: None,
-            threshold: None,
-            rule: None,
-            reason: None,
-            basis: Basis::Measured,
-        },
+        event: Event { ts: T + id, id, kind, ..testkit::records::bare(T) },
         rule: None,
         path: Vec::new(),
         first: None,
