@@ -348,6 +348,11 @@ impl Manager {
         self.reconciler.statuses()
     }
 
+    /// The rules that a device has, if they are known.
+    pub fn actual(&self, node: NodeId) -> Option<&Rules> {
+        self.reconciler.actual(node)
+    }
+
     /// The devices without their rules and the entries of others.
     pub fn device_states(&self) -> impl Iterator<Item = DeviceStatus> {
         self.reconciler.states()

@@ -392,7 +392,7 @@ fn a_collector_that_goes_away_leaves_its_reporters_to_the_nearest_of_the_others(
 }
 
 /// The state of an overlap as text: its rules, then its notes.
-fn told(overlaps: &Overlaps, name: &str) -> Vec<String> {
+fn described(overlaps: &Overlaps, name: &str) -> Vec<String> {
     let overlap = &overlaps[name];
     let rule = |rule: &InForce| {
         let which = if rule.whole { "whole" } else { "part" };
@@ -411,20 +411,20 @@ fn intents_that_overlap_say_which_rule_is_in_force_and_who_loses_what() {
     compiler.add(&Intent { watch: [Metric::QueueOccupancy].into(), ..web.clone() }).unwrap();
     let overlaps = compiler.overlaps();
     let expected = ["whole md node_id, hop_latency", "part md node_id, hop_latency, queue"];
-    assert_eq!(told(&overlaps, "tcp"), expected);
+    assert_eq!(described(&overlaps, "tcp"), expected);
     let expected = [
         "whole md node_id, hop_latency, queue",
         "its packets are taken by `tcp`: mode md in place of sf, because its name comes first and both have priority 100",
     ];
-    assert_eq!(told(&overlaps, "web"), expected);
+    assert_eq!(described(&overlaps, "web"), expected);
 
     compiler.add(&Intent { priority: 200, ..web.clone() }).unwrap();
     let overlaps = compiler.overlaps();
     let note = "those of its packets that it matches are taken by `web`: mode sf in place of md, because of priority 200 to 100; \
                 they give no flow latency";
     let expected = ["whole md node_id, hop_latency", "part sf node_id, hop_latency", note];
-    assert_eq!(told(&overlaps, "tcp"), expected);
-    assert_eq!(told(&overlaps, "web"), ["whole sf node_id, hop_latency"]);
+    assert_eq!(described(&overlaps, "tcp"), expected);
+    assert_eq!(described(&overlaps, "web"), ["whole sf node_id, hop_latency"]);
     assert_eq!(overlaps["tcp"].notes_of("web"), [note]);
     // Its packets are counted where its mode is in force.
     let key = to("10.0.0.2").entries(false).unwrap()[0];
@@ -441,21 +441,21 @@ fn a_filter_that_another_intent_undoes_is_told() {
     let mut compiler = compiler(&able(|_, _| {}));
     let change = FilterAlgorithm::Change;
     compiler.add(&filters("bad", change, to("10.0.0.2"))).unwrap();
-    assert_eq!(told(&compiler.overlaps(), "bad"), ["whole md node_id, hop_latency"]);
+    assert_eq!(described(&compiler.overlaps(), "bad"), ["whole md node_id, hop_latency"]);
     compiler.add(&filters("also", FilterAlgorithm::PerHop, to("10.0.0.0/8"))).unwrap();
     assert_eq!(
-        told(&compiler.overlaps(), "bad")[1..],
+        described(&compiler.overlaps(), "bad")[1..],
         ["its filter has no effect: `also` has another filter, so every packet is reported"]
     );
     assert_eq!(
-        told(&compiler.overlaps(), "also")[1..],
+        described(&compiler.overlaps(), "also")[1..],
         [
             "its filter has no effect on packets that `bad` matches too: `bad` has another filter, so every packet is reported"
         ]
     );
     compiler.add(&intent("tcp")).unwrap();
     assert_eq!(
-        told(&compiler.overlaps(), "bad")[1..],
+        described(&compiler.overlaps(), "bad")[1..],
         ["its filter has no effect: `tcp` has every packet reported"]
     );
 }

@@ -193,6 +193,11 @@ impl Reconciler {
         self.devices.values().zip(self.states()).map(with_rules).collect()
     }
 
+    /// The rules that a device has, if they are known.
+    pub fn actual(&self, node: NodeId) -> Option<&crate::device::Rules> {
+        self.devices.get(&node)?.actual.as_ref()
+    }
+
     /// The devices without their rules and the entries of others, which may be many.
     pub fn states(&self) -> impl Iterator<Item = DeviceStatus> {
         self.devices.iter().map(|(node, device)| DeviceStatus {

@@ -37,7 +37,7 @@ pub(crate) struct Faults {
     unfenced: bool,
     /// The manager does not know the MTUs.
     no_mtus: bool,
-    /// Nobody starts a manager but one on standby, which knows what the one that acts had told it lately.
+    /// Nobody starts a manager but one on standby, with a copy of what the one that acts had lately.
     pub(super) standby: bool,
     /// Devices leave the inventory and return, in place of changes of cabling.
     members: bool,
@@ -75,7 +75,7 @@ pub(crate) enum Violation {
     Fate { at: u64, packet: Packet, node: NodeId },
     /// A host received another packet than was sent.
     Changed { at: u64, packet: Packet },
-    /// A switch that forwarded was told to stop.
+    /// A switch that forwarded had to stop.
     Stopped { at: u64, node: NodeId },
     /// Without faults: a report lacks a node of the path.
     Incomplete { at: u64, path: Vec<NodeId>, records: Vec<NodeId> },
@@ -110,8 +110,8 @@ pub(super) enum Event {
     LinkUp((NodeId, PortId), (NodeId, PortId)),
     /// A manager renews its lease: its term.
     Renew(NodeId, u64),
-    /// A switch tells the manager on standby.
-    Tell(NodeId, Election, u64),
+    /// A switch reports to the manager on standby.
+    Lease(NodeId, Election, u64),
 }
 
 /// A manager with its lease.
@@ -515,7 +515,7 @@ impl Run {
                 }
             }
             Event::Renew(node, term) => self.renewed(node, term),
-            Event::Tell(node, election, silence) => {
+            Event::Lease(node, election, silence) => {
                 self.standby.lease.observe(node, election, silence, self.now);
             }
             Event::LinkUp(a, b) => {

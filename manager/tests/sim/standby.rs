@@ -64,8 +64,8 @@ impl Run {
             }
             let switch = &self.net.switches[&node];
             if switch.up {
-                let told = (switch.highest, now.saturating_sub(switch.renewed));
-                self.transmit(|(election, silence)| Event::Tell(node, election, silence), told);
+                let lease = (switch.highest, now.saturating_sub(switch.renewed));
+                self.transmit(|(election, silence)| Event::Lease(node, election, silence), lease);
             }
         }
     }
