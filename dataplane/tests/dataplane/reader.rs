@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 
+use detect::detector::Change;
+use detect::{Algorithm, Detector, Metric, Program, RuleSet};
+
 /// One block: the setup, the input, and the expected output.
 #[derive(Clone, Debug)]
 pub struct Vector {
@@ -58,6 +61,33 @@ impl Line {
     /// Whether the line has this word (one without `=`).
     pub fn has(&self, word: &str) -> bool {
         self.words.iter().any(|have| have == word)
+    }
+
+    /// What a filter looks for.
+    pub fn detector(&self) -> Detector {
+        let algorithm = match self.need::<String>("algorithm").as_str() {
+            "noop" => Algorithm::Noop,
+            "per_hop" => Algorithm::PerHop,
+            "per_hop_of_flow" => Algorithm::PerHopOfFlow,
+            "per_flow" => Algorithm::PerFlow,
+            "moving_average" => Algorithm::MovingAverage { alpha: self.need("alpha") },
+            "change" => Algorithm::Change(Change {
+                latency_bits: self.need("latency_bits"),
+                queue_bits: self.need("queue_bits"),
+                keep_alive: self.need("keep_alive"),
+            }),
+            "rule" => {
+                let rules =
+                    RuleSet::compile(&[("rule".into(), self.need::<String>("rule").replace('+', " "))])
+                        .expect("a rule that compiles");
+                Algorithm::Rule(Program::new(&rules).expect("a rule that a sink can evaluate").into())
+            }
+            other => panic!("unknown algorithm {other}"),
+        };
+        let metric = self
+            .get::<String>("metric")
+            .map_or(Metric::FlowPath, |name| Metric::from_name(&name).expect("a metric"));
+        Detector { algorithm, metric, threshold: self.get("threshold").unwrap_or(0) }
     }
 
     /// Fails if there is an unknown word.

@@ -11,8 +11,7 @@ use dataplane::sf::{self, Entry, Form};
 use dataplane::switch::{Config, Congestion, L4Checksum, Stats, Switch, Verdict, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Filters, Role, Roles, Watch, Watchlist};
-use detect::detector::Change;
-use detect::{Algorithm, Detector, Match, Metric, Program, RuleSet};
+use detect::Match;
 use wire::FlowKey;
 use wire::int::sf::State;
 
@@ -321,28 +320,7 @@ fn filter(line: &Line) -> Filter {
         "keep_alive",
         "rule",
     ]);
-    let algorithm = match line.need::<String>("algorithm").as_str() {
-        "noop" => Algorithm::Noop,
-        "per_hop" => Algorithm::PerHop,
-        "per_hop_of_flow" => Algorithm::PerHopOfFlow,
-        "per_flow" => Algorithm::PerFlow,
-        "moving_average" => Algorithm::MovingAverage { alpha: line.need("alpha") },
-        "change" => Algorithm::Change(Change {
-            latency_bits: line.need("latency_bits"),
-            queue_bits: line.need("queue_bits"),
-            keep_alive: line.need("keep_alive"),
-        }),
-        "rule" => {
-            let rules =
-                RuleSet::compile(&[("rule".into(), line.need::<String>("rule").replace('+', " "))]).unwrap();
-            Algorithm::Rule(Program::new(&rules).unwrap().into())
-        }
-        other => panic!("unknown algorithm {other}"),
-    };
-    let metric =
-        line.get::<String>("metric").map_or(Metric::FlowPath, |name| Metric::from_name(&name).unwrap());
-    let detector = Detector { algorithm, metric, threshold: line.get("threshold").unwrap_or(0) };
-    Filter { flows: flows(line), detector }
+    Filter { flows: flows(line), detector: line.detector() }
 }
 
 fn role(line: &Line) -> (Match, Role) {

@@ -40,20 +40,8 @@ fn filters_decide_the_same() {
         let mut path: Vec<Pair> =
             roles.iter().map(|edges| Pair::filtering(&mut rng, &program, *edges)).collect();
         for _ in 0..30 {
-            let mut frame = flows[rng.below(flows.len())].clone();
-            for (hop, pair) in path.iter_mut().enumerate() {
-                if rng.below(40) == 0 {
-                    rng.corrupt(&mut frame);
-                }
-                if frame.is_empty() || is_beyond(&frame) {
-                    break;
-                }
-                let before = frame.clone();
-                frame = pair
-                    .send(&mut rng, &frame)
-                    .unwrap_or_else(|error| panic!("seed {seed}, hop {hop}: {error}\n  in   {before:02x?}"));
-                sent += 1;
-            }
+            let frame = flows[rng.below(flows.len())].clone();
+            sent += send_along(&mut path, frame, (seed, &mut rng), 40);
         }
         for counts in path.iter().flat_map(|pair| pair.rust.filters().entries().map(|(_, counts)| *counts)) {
             decided.iter_mut().zip(counts.decisions).for_each(|(sum, count)| *sum += count);
@@ -62,6 +50,27 @@ fn filters_decide_the_same() {
     let least = [500, 0, 200, 300, 400, 1500];
     let enough = decided.iter().zip(least).all(|(count, least)| *count >= least);
     assert!(sent >= 4_000 && enough, "{sent} packets, decisions {decided:?}: the test has become idle");
+}
+
+/// Sends a packet from switch to switch until it is dropped, and corrupts it before one switch of `corrupted`. Returns how many
+/// switches had it.
+fn send_along(
+    path: &mut [Pair],
+    mut frame: Vec<u8>,
+    (seed, rng): (u64, &mut Rng),
+    corrupted: usize,
+) -> usize {
+    for (hop, pair) in path.iter_mut().enumerate() {
+        if !frame.is_empty() && rng.below(corrupted) == 0 {
+            rng.corrupt(&mut frame);
+        }
+        if frame.is_empty() || is_beyond(&frame) {
+            return hop;
+        }
+        let sent = pair.send(rng, &frame);
+        frame = sent.unwrap_or_else(|error| panic!("seed {seed}, hop {hop}: {error}\n  in   {frame:02x?}"));
+    }
+    path.len()
 }
 
 /// Packets from source to sink, over switches that differ in all but the encoding; some are corrupted on their way.
@@ -84,22 +93,7 @@ fn packets_and_reports_are_the_same() {
                 frame = host.send(&mut rng, &frame).unwrap_or_default();
                 forge(&mut rng, &mut frame);
             }
-            for (hop, pair) in path.iter_mut().enumerate() {
-                if rng.below(12) == 0 {
-                    rng.corrupt(&mut frame);
-                }
-                if frame.is_empty() || is_beyond(&frame) {
-                    break;
-                }
-                let before = frame.clone();
-                frame = pair
-                    .send(&mut rng, &frame)
-                    .unwrap_or_else(|error| panic!("seed {seed}, hop {hop}: {error}\n  in   {before:02x?}"));
-                sent += 1;
-                if frame.is_empty() {
-                    break;
-                }
-            }
+            sent += send_along(path, frame, (seed, &mut rng), 12);
         }
         for stats in path.iter().map(|pair| pair.rust.stats()) {
             let Stats { reported, queues_reported, congested_reported, drops_reported, .. } = *stats;

@@ -7,8 +7,7 @@ use dataplane::report::Version;
 use dataplane::switch::{Config, Congestion, L4Checksum};
 use dataplane::watchlist::Mode;
 use dataplane::{Filter, Watch};
-use detect::detector::Change;
-use detect::{Algorithm, Detector, Match, Metric};
+use detect::Match;
 use p4_model::{Arrival, Program};
 use testkit::vectors::Kind;
 
@@ -74,25 +73,10 @@ fn watch(line: &Line) -> Watch {
 }
 
 fn filter(line: &Line) -> Filter {
-    let algorithm = match line.need::<String>("algorithm").as_str() {
-        "per_hop" => Algorithm::PerHop,
-        "per_hop_of_flow" => Algorithm::PerHopOfFlow,
-        "per_flow" => Algorithm::PerFlow,
-        "moving_average" => Algorithm::MovingAverage { alpha: line.need("alpha") },
-        "change" => Algorithm::Change(Change {
-            latency_bits: line.need("latency_bits"),
-            queue_bits: line.need("queue_bits"),
-            keep_alive: line.need("keep_alive"),
-        }),
-        _ => Algorithm::Noop,
-    };
-    let metric =
-        line.get("metric").map_or(Metric::FlowPath, |name: String| Metric::from_name(&name).unwrap());
-    let detector = Detector { algorithm, metric, threshold: line.get("threshold").unwrap_or(0) };
     let prefix = |name: &str| line.get(name).map(|prefix: String| prefix.parse().unwrap());
     let flows =
         Match { proto: line.get("proto"), src: prefix("src"), dst: prefix("dst"), ..Match::default() };
-    Filter { flows, detector }
+    Filter { flows, detector: line.detector() }
 }
 
 /// The time that BMv2 has: 48 bits.
