@@ -20,6 +20,12 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
 use crate::lock::lock;
 
 /// A certificate with its key, both as PEM files.
@@ -128,6 +134,37 @@ pub(crate) fn is_loopback(authority: &str) -> bool {
     };
     let address = host.parse::<std::net::IpAddr>();
     address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
+}
+
+/// A stream of bytes, with or without TLS.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// The side of a client of a connection to `authority`, with TLS if there is a `config`.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub(crate) async fn secure(
+    config: Option<Arc<ClientConfig>>,
+    authority: &str,
+    stream: TcpStream,
+) -> Result<Box<dyn Stream>, String> {
+    let Some(config) = config else { return Ok(Box::new(stream)) };
+    let name =
+        server_name(authority).ok_or_else(|| format!("{authority}: this is not a name or an address"))?;
+    match TlsConnector::from(config).connect(name, stream).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(reason(&error, authority)),
+    }
+}
+
+/// Why a connection to `authority` ended.
+pub(crate) fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
+    let causes =
+        std::iter::successors(Some(error), |error: &&(dyn std::error::Error + 'static)| (*error).source());
+    let explained =
+        causes.filter_map(|error| error.downcast_ref()).find_map(|error| explain(error, authority));
+    explained.unwrap_or_else(|| format!("{authority}: {error}"))
 }
 
 /// What is wrong with the certificates, if that is why a connection failed: one sentence that says what to do.

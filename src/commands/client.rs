@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
-use crate::tls;
+use crate::{host, tls};
 
 /// Address of a running hopwise, and what it asks of clients.
 #[derive(Clone, Debug)]
@@ -291,8 +291,7 @@ fn requester() -> String {
     let owner =
         || std::fs::metadata("/proc/self").map_or(0, |process| std::os::unix::fs::MetadataExt::uid(&process));
     let user = named.unwrap_or_else(|| format!("uid-{}", owner()));
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let text = format!("{user}@{}", host.trim());
+    let text = format!("{user}@{}", host::name());
     text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
 }
 

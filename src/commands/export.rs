@@ -179,14 +179,7 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
 
 fn replay(args: Replay) -> Result<ExitCode, CliError> {
     let settings = Settings::load(Some(&args.config))?;
-    let Some(export) = settings.exports.get(&args.name) else {
-        return Err(CliError::new(format!(
-            "there is no [exports.{}] in {}; write the name of one that is there",
-            args.name,
-            args.config.display()
-        )));
-    };
-    let mut export = export.clone();
+    let mut export = settings.export(&args.name, &args.config)?.clone();
     if !args.stream.is_empty() {
         export.streams = args.stream;
     }

@@ -43,13 +43,7 @@ struct Which {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (Command::Show(which) | Command::Apply(which)) = &args.command;
     let settings = Settings::load(Some(&which.config))?;
-    let Some(export) = settings.exports.get(&which.name) else {
-        return Err(CliError::new(format!(
-            "there is no [exports.{}] in {}; write the name of one that is there",
-            which.name,
-            which.config.display()
-        )));
-    };
+    let export = settings.export(&which.name, &which.config)?;
     let statements = export.schema().map_err(|(key, message)| CliError::new(format!("{key}: {message}")))?;
     if statements.is_empty() {
         println!("it needs nothing: the system makes what is missing itself");
@@ -68,8 +62,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             }
         }
         Command::Apply(_) => {
-            export_role::execute(export, &statements)?;
             let count = statements.len();
+            export_role::execute(export, statements)?;
             writeln!(out, "{count} statement(s) executed").map_err(CliError::output)?;
         }
     }

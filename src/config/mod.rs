@@ -30,6 +30,7 @@ use ::settings::{
     setting::Setting,
     show,
 };
+use export::ExportSettings;
 use values::Listen;
 
 use terminal::CliError;
@@ -160,6 +161,19 @@ impl Settings {
     /// The effective settings as JSON, without secrets.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         self.show().to_json()
+    }
+
+    /// The export with this name. `file`: whose settings these are.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn export(&self, name: &str, file: &Path) -> Result<&ExportSettings, CliError> {
+        self.exports.get(name).ok_or_else(|| {
+            CliError::new(format!(
+                "there is no [exports.{name}] in {}; write the name of one that is there",
+                file.display()
+            ))
+        })
     }
 
     /// The directory of the store: as configured, else `$STATE_DIRECTORY` (systemd), else in the current directory.

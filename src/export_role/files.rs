@@ -1,7 +1,7 @@
 //! The files of an export: its cursors, and what the other system will never take.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, ErrorKind, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -11,6 +11,8 @@ use export::{
     Cursor, json,
     record::{Record, Stream},
 };
+
+use crate::save;
 
 /// The files of one stream of one export.
 #[derive(Debug)]
@@ -45,16 +47,9 @@ impl Files {
 
     /// Saves the cursor so that a crash leaves the old one or the new one.
     pub(super) fn save(&self, cursor: &Cursor) -> Result<(), String> {
-        let write = || -> io::Result<()> {
+        let write = || {
             fs::create_dir_all(&self.dir)?;
-            let new = self.cursor.with_extension("cursor.new");
-            let mut file = private().create(true).truncate(true).write(true).open(&new)?;
-            file.write_all(cursor.to_string().as_bytes())?;
-            file.sync_data()?;
-            drop(file);
-            fs::rename(&new, &self.cursor)?;
-            // The name is safe when the directory is.
-            File::open(&self.dir)?.sync_all()
+            save::replace(&self.cursor, MODE, cursor.to_string().as_bytes())
         };
         write().map_err(|error| format!("{}: {error}", self.cursor.display()))
     }
@@ -68,7 +63,7 @@ impl Files {
         line.push_str("}\n");
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;
-            let mut file = private().create(true).append(true).open(&self.rejected)?;
+            let mut file = OpenOptions::new().create(true).append(true).mode(MODE).open(&self.rejected)?;
             if file.metadata()?.len() + line.len() as u64 > self.limit {
                 return Err(io::Error::other("it has reached the size that `rejected` allows; move it away"));
             }
@@ -78,11 +73,8 @@ impl Files {
     }
 }
 
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(0o640);
-    options
-}
+/// Records say who communicates with whom: other users cannot read them.
+const MODE: u32 = 0o640;
 
 #[cfg(test)]
 mod tests {

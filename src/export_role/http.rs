@@ -1,6 +1,6 @@
 //! The HTTP client of exports: one connection, which is kept.
 
-use std::{error::Error, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use export::sink;
 use http_body_util::{BodyExt, Full};
@@ -11,13 +11,7 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    task::AbortHandle,
-    time,
-};
-use tokio_rustls::TlsConnector;
+use tokio::{net::TcpStream, task::AbortHandle, time};
 
 use crate::{config::export::Destination, tls};
 
@@ -39,6 +33,15 @@ impl Answer {
             body: &self.body,
             is_cut: self.is_cut,
         }
+    }
+}
+
+/// The body of a request, which is not copied: the sink may need it to understand the answer.
+struct Content(Arc<sink::Request>);
+
+impl AsRef<[u8]> for Content {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.body
     }
 }
 
@@ -71,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     /// There was no answer: one sentence.
-    pub(super) async fn send(&mut self, request: &sink::Request) -> Result<Answer, String> {
+    pub(super) async fn send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
         let sent = self.try_send(request).await;
         if sent.is_err() {
             self.connection = None;
@@ -79,7 +82,7 @@ impl Client {
         sent
     }
 
-    async fn try_send(&mut self, request: &sink::Request) -> Result<Answer, String> {
+    async fn try_send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
         let Destination { authority, path, authorization, .. } = &self.destination;
         let mut builder = Request::builder()
             .method(request.method)
@@ -93,12 +96,12 @@ impl Client {
             builder = builder.header(header::AUTHORIZATION, authorization);
         }
         let message = builder
-            .body(Full::new(Bytes::from(request.body.clone())))
+            .body(Full::new(Bytes::from_owner(Content(Arc::clone(request)))))
             .map_err(|error| format!("{authority}: {error}"))?;
         let authority = authority.clone();
         let sender = self.sender().await?;
-        let response = sender.send_request(message).await.map_err(|error| explain(&error, &authority))?;
-        read(response).await.map_err(|error| explain(&error, &authority))
+        let response = sender.send_request(message).await.map_err(|error| tls::reason(&error, &authority))?;
+        read(response).await.map_err(|error| tls::reason(&error, &authority))
     }
 
     /// The connection, a new one if the server has closed the last.
@@ -116,7 +119,7 @@ impl Client {
                 let stream = connect(&self.destination).await?;
                 let handshake = http1::handshake(TokioIo::new(stream)).await;
                 let authority = &self.destination.authority;
-                let (sender, connection) = handshake.map_err(|error| explain(&error, authority))?;
+                let (sender, connection) = handshake.map_err(|error| tls::reason(&error, authority))?;
                 // Its error is that of the request.
                 let task = tokio::spawn(async move { _ = connection.await }).abort_handle();
                 Ok(&mut empty.insert(Connection { sender, task }).sender)
@@ -148,11 +151,7 @@ async fn read(response: Response<Incoming>) -> Result<Answer, hyper::Error> {
     Ok(Answer { status, retry_after, body, is_cut })
 }
 
-/// A stream of bytes, with or without TLS.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-async fn connect(destination: &Destination) -> Result<Box<dyn Stream>, String> {
+async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, String> {
     let Destination { authority, tls: config, .. } = destination;
     let connected = time::timeout(CONNECT, TcpStream::connect(authority)).await;
     let stream = connected
@@ -162,19 +161,8 @@ async fn connect(destination: &Destination) -> Result<Box<dyn Stream>, String> {
         })?;
     // Batches are whole requests: nothing is gained by waiting for more.
     let _ = stream.set_nodelay(true);
-    let Some(config) = config else { return Ok(Box::new(stream)) };
-    let name = tls::server_name(authority).ok_or_else(|| format!("{authority} is no name and no address"))?;
-    let secured = time::timeout(CONNECT, TlsConnector::from(config.clone()).connect(name, stream)).await;
-    let secured = secured.map_err(|_| format!("{authority} does not answer to TLS"))?;
-    secured.map(|stream| -> Box<dyn Stream> { Box::new(stream) }).map_err(|error| explain(&error, authority))
-}
-
-/// Why a connection ended.
-fn explain(error: &(dyn Error + 'static), authority: &str) -> String {
-    let causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
-    let explained =
-        causes.filter_map(|error| error.downcast_ref()).find_map(|error| tls::explain(error, authority));
-    explained.unwrap_or_else(|| format!("{authority}: {error}"))
+    let secured = time::timeout(CONNECT, tls::secure(config.clone(), authority, stream)).await;
+    secured.unwrap_or_else(|_| Err(format!("{authority} does not answer to TLS")))
 }
 
 const CONNECT: Duration = Duration::from_secs(5);

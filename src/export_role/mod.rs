@@ -15,7 +15,10 @@ use std::{
 };
 
 use export::{Ledger, record::Stream, sink};
-use tokio::sync::watch;
+use tokio::{
+    runtime::{self, Runtime},
+    sync::watch,
+};
 
 use self::{http::Client, worker::Exporter};
 use crate::{
@@ -82,15 +85,9 @@ impl Role {
         for (name, export) in &settings.exports {
             let exporters = exporters(name, export, &directory, None)?;
             gauges.extend(exporters.iter().map(Exporter::gauge));
-            let stopped = stopped.clone();
+            let (stopped, runtime) = (stopped.clone(), runtime()?);
             let work = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                match runtime {
-                    Ok(runtime) => runtime.block_on(worker::run_all(exporters, stopped)),
-                    Err(error) => {
-                        tracing::error!(%error, "cannot start an export; raise the limit on open files")
-                    }
-                }
+                runtime.block_on(worker::run_all(exporters, stopped));
             };
             role.threads.push(control.spawn(&format!("export-{name}"), work)?);
         }
@@ -126,9 +123,7 @@ pub(crate) fn replay(
 ) -> Result<Vec<view::ExportView>, CliError> {
     let exporters = exporters(name, export, directory, Some(range))?;
     let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))?;
+    let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
     runtime.block_on(worker::run_all(exporters, stopped));
     Ok(view::view(&Handle { gauges: Arc::new(gauges) }).exports)
@@ -158,14 +153,18 @@ fn exporters(
     streams.into_iter().map(one).collect()
 }
 
+/// An asynchronous runtime on the current thread.
+fn runtime() -> Result<Runtime, CliError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
+}
+
 /// Asks each system whether it is there and has what is needed. Returns what is wrong, by export.
 ///
 /// # Errors
 /// The probe cannot be made.
 pub(crate) fn probe(settings: &Settings) -> Result<BTreeMap<String, Result<String, String>>, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))?;
+    let runtime = runtime()?;
     let mut found = BTreeMap::new();
     for (name, export) in &settings.exports {
         found.insert(name.clone(), runtime.block_on(probe_one(export)));
@@ -178,7 +177,7 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
     let (sink, streams) = (export.sink().map_err(wrong)?, export.streams().map_err(wrong)?);
     let destination = export.destination().map_err(wrong)?;
     let authority = destination.authority.clone();
-    let answer = ask(&mut Client::new(destination), &sink.probe(&streams)).await?;
+    let answer = ask(&mut Client::new(destination), &Arc::new(sink.probe(&streams))).await?;
     sink.probed(&streams, &answer.response())?;
     Ok(authority)
 }
@@ -187,14 +186,12 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
 ///
 /// # Errors
 /// One was refused.
-pub(crate) fn execute(export: &ExportSettings, statements: &[sink::Request]) -> Result<(), CliError> {
+pub(crate) fn execute(export: &ExportSettings, statements: Vec<sink::Request>) -> Result<(), CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("{key}: {message}"));
     let mut client = Client::new(export.destination().map_err(wrong)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))?;
+    let runtime = runtime()?;
     for statement in statements {
-        let answer = runtime.block_on(ask(&mut client, statement)).map_err(CliError::new)?;
+        let answer = runtime.block_on(ask(&mut client, &Arc::new(statement))).map_err(CliError::new)?;
         let response = answer.response();
         if !(200..=299).contains(&response.status) {
             return Err(CliError::new(format!("the server refuses: {}", sink::said(&response))));
@@ -203,7 +200,7 @@ pub(crate) fn execute(export: &ExportSettings, statements: &[sink::Request]) -> 
     Ok(())
 }
 
-async fn ask(client: &mut Client, request: &sink::Request) -> Result<http::Answer, String> {
+async fn ask(client: &mut Client, request: &Arc<sink::Request>) -> Result<http::Answer, String> {
     let answer = tokio::time::timeout(PROBE, client.send(request)).await;
     answer.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
 }

@@ -4,20 +4,9 @@ use std::sync::Arc;
 
 use export::{
     Position,
-    record::{EventRecord, Record, Stream},
+    record::{EventRecord, Record},
 };
 use store::{EventRow, FlowState, Place, StoredRecord};
-
-/// The store's stream.
-pub(super) fn stored(stream: Stream) -> store::Stream {
-    match stream {
-        Stream::Events => store::Stream::Events,
-        Stream::Rollups => store::Stream::Rollups,
-        Stream::Flows => store::Stream::Flows,
-        Stream::Drops => store::Stream::Drops,
-        Stream::Losses => store::Stream::Losses,
-    }
-}
 
 /// The store's place.
 pub(super) fn place(position: Position) -> Place {

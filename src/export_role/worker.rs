@@ -17,7 +17,11 @@ use super::{
     records,
 };
 use crate::{
-    config::export::{ExportSettings, ExportStart},
+    config::{
+        build,
+        export::{ExportSettings, ExportStart},
+    },
+    host,
     lock::lock,
 };
 
@@ -42,7 +46,7 @@ pub(super) struct Exporter {
 struct Done {
     id: RequestId,
     records: Vec<usize>,
-    request: Request,
+    request: Arc<Request>,
     answer: Result<Answer, String>,
     client: Client,
 }
@@ -60,7 +64,7 @@ impl Exporter {
     ) -> Result<Self, String> {
         let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
         let mut follower = Follower::new(directory);
-        let stream = records::stored(gauge.stream);
+        let stream = gauge.stream;
         let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;
         let cursor = if let Some((from, to)) = range {
@@ -82,13 +86,15 @@ impl Exporter {
             }
         };
         Ok(Self {
-            delivery: Delivery::new(settings.delivery(), cursor, seed()),
+            delivery: Delivery::new(settings.delivery(), cursor, build::seed()),
             sink,
             client: Some(client),
             follower,
             files,
             gauge: Arc::new(gauge),
-            collector: collector_name(),
+            collector: Some(host::name())
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| "hopwise".to_owned()),
             timeout: settings.timeout,
             counted_at: 0,
             only,
@@ -186,7 +192,7 @@ impl Exporter {
         records: usize,
         bytes: usize,
     ) -> Result<Chunk, store::Error> {
-        let stream = records::stored(self.stream());
+        let stream = self.stream();
         let chunk = self.follower.read(stream, from, until, records, bytes)?;
         match self.only {
             Some(end) if chunk.end > end => {
@@ -209,7 +215,7 @@ impl Exporter {
             let words = "the last request has not ended".to_owned();
             return self.delivery.answer(id, Outcome::Failed { words, retry_after: None }, now);
         };
-        let timeout = self.timeout;
+        let (timeout, request) = (self.timeout, Arc::new(request));
         sending.spawn(async move {
             let answer = time::timeout(timeout, client.send(&request)).await;
             let answer = answer.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()));
@@ -232,11 +238,14 @@ impl Exporter {
                 self.sink.outcome(&batch, &request, &answer.response())
             }
         };
-        if outcome == Outcome::DONE && !request.rows.is_empty() {
+        let is_settled = matches!(outcome, Outcome::Settled { .. });
+        let late = self.delivery.ledger().late;
+        self.delivery.answer(id, outcome, nic::time::now());
+        // Without rows, each record is one.
+        if is_settled && !request.rows.is_empty() && self.delivery.ledger().late == late {
             let sent: BTreeSet<usize> = request.rows.iter().copied().collect();
             lock(&self.gauge.state).left_out += records.len().saturating_sub(sent.len()) as u64;
         }
-        self.delivery.answer(id, outcome, nic::time::now());
     }
 
     /// Shows what became of the records, and logs what people should read.
@@ -270,7 +279,7 @@ impl Exporter {
         let settled = records::place(self.delivery.cursor().settled);
         let end = match self.only {
             Some(end) => end,
-            None => match self.follower.end(records::stored(self.stream())) {
+            None => match self.follower.end(self.stream()) {
                 Ok(end) => end,
                 Err(_) => return 0,
             },
@@ -287,20 +296,6 @@ pub(super) async fn run_all(exporters: Vec<Exporter>, stopped: watch::Receiver<b
         tasks.spawn(exporter.run(stopped.clone()));
     }
     while tasks.join_next().await.is_some() {}
-}
-
-fn seed() -> u64 {
-    let mut seed = [0; 8];
-    // Without randomness all exporters pause for the same times, which is only less kind to the servers.
-    let _ = getrandom::fill(&mut seed);
-    u64::from_ne_bytes(seed)
-}
-
-/// The name of this host.
-fn collector_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "hopwise".to_owned() } else { name.to_owned() }
 }
 
 const LONGEST_REST: Duration = Duration::from_secs(1);

@@ -256,7 +256,7 @@ impl Core {
         if self.settings.standby {
             let lease = u64::try_from(self.settings.lease.as_nanos()).unwrap_or(u64::MAX);
             self.standby = Some((Standby::new(lease), 0));
-            self.count_those_that_tell();
+            self.count_lease_keepers();
             tracing::info!(
                 "on standby: acts when the devices have received no lease renewal for the time of a lease"
             );

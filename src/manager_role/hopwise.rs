@@ -22,13 +22,7 @@ use manager::{
 };
 use rustls::ClientConfig;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    sync::mpsc,
-    time,
-};
-use tokio_rustls::TlsConnector;
+use tokio::{net::TcpStream, sync::mpsc, time};
 
 use super::namespaces::Namespace;
 use crate::{
@@ -325,12 +319,8 @@ fn checked(address: &Address, body: Bytes) -> Result<RulesView, Failure> {
     if view.node == *node { Ok(view) } else { Err(wrong(format!("is node {}, not {node}", view.node))) }
 }
 
-/// A stream of bytes, with or without TLS.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
 /// A connection to the API.
-async fn connect(address: &Address) -> Result<Box<dyn Stream>, Failure> {
+async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
     let authority = &address.authority;
     let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
     let connecting = async {
@@ -341,21 +331,8 @@ async fn connect(address: &Address) -> Result<Box<dyn Stream>, Failure> {
     };
     let stream = time::timeout(CONNECT, connecting).await;
     let stream = stream.map_err(|_| unreachable(&"no answer"))?.map_err(|error| unreachable(&error))?;
-    let Some(config) = &address.tls else { return Ok(Box::new(stream)) };
-    let config = config.clone().map_err(Failure::Unreachable)?;
-    let name = tls::server_name(authority).ok_or_else(|| unreachable(&"this is not a name or an address"))?;
-    match TlsConnector::from(config).connect(name, stream).await {
-        Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(broken(&error, authority)),
-    }
-}
-
-/// Why a connection ended.
-fn broken(error: &(dyn std::error::Error + 'static), authority: &str) -> Failure {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let explained =
-        causes.filter_map(|error| error.downcast_ref()).find_map(|error| tls::explain(error, authority));
-    Failure::Unreachable(explained.unwrap_or_else(|| format!("{authority}: {error}")))
+    let config = address.tls.clone().transpose().map_err(Failure::Unreachable)?;
+    tls::secure(config, authority, stream).await.map_err(Failure::Unreachable)
 }
 
 /// What connections with TLS to other hopwise processes need.
@@ -426,7 +403,8 @@ async fn request(
     let content = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     request = request.header(header::CONTENT_TYPE, "application/json");
     let request = request.body(Full::new(content)).map_err(|error| unreachable(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| broken(&error, authority))?;
+    let response = sender.send_request(request).await;
+    let response = response.map_err(|error| Failure::Unreachable(tls::reason(&error, authority)))?;
     let status = response.status();
     let etag = response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
     let etag = etag.map(|etag| etag.trim_matches('"').to_owned()).unwrap_or_default();

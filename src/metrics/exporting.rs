@@ -24,6 +24,8 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     one("export_waiting", "gauge", "Committed records that are not settled yet.", |one| one.waiting);
     let help = "Records that the store deleted before they were sent.";
     one("export_expired_total", "counter", help, |one| one.expired);
+    let help = "Times that the store's count of records began anew: how many were lost then is not known.";
+    one("export_restarted_total", "counter", help, |one| one.restarted);
     one("export_repeated_total", "counter", "Records that were sent again.", |one| one.repeated);
     one("export_requests_total", "counter", "Requests sent.", |one| one.requests);
     let help = "Requests that failed in a way that may pass.";

@@ -4,8 +4,7 @@
 //! state file, rules and the highest election survive a restart; without one, a restarted switch waits for its manager.
 
 use std::{
-    fs::{self, File},
-    io::Write,
+    fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -25,6 +24,7 @@ use crate::{
         switch::{Item, L4ChecksumSetting, ManagedSettings, SwitchSettings, WatchMode, WatchSettings},
     },
     rules::{self, ElectionView, RuleView},
+    save,
 };
 use settings::values::Protocol;
 use terminal::CliError;
@@ -269,15 +269,9 @@ impl Prepared {
         let Some(file) = &self.file else { return Ok(()) };
         let saved = Saved { election: self.election.into(), rules: rules::views(&self.rules) };
         let write = || {
-            let begun = file.with_extension("begun");
-            let mut out = File::create(&begun)?;
-            serde_json::to_writer_pretty(&mut out, &saved)?;
-            out.write_all(b"\n")?;
-            out.sync_all()?;
-            fs::rename(&begun, file)?;
-            // The name, too, must be on disk.
-            let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+            let mut text = serde_json::to_vec_pretty(&saved)?;
+            text.push(b'\n');
+            save::replace(file, 0o666, &text)
         };
         write().map_err(|error| {
             format!("cannot save the rules in {}: {error}; correct [switch.managed] state", file.display())

@@ -123,6 +123,14 @@ impl Fabric {
         Some(Self { sender, receiver, manager, switches, files, fabric, _hosts: hosts })
     }
 
+    /// A number in the first rule of a kind that a switch has, while packets flow.
+    fn first_rule(&self, switch: usize, kind: &str, field: &str) -> Option<u64> {
+        self.deliver();
+        let view = self.switches[switch].get("/api/v1/switch/rules");
+        let mut rules = view["rules"].as_array().unwrap().iter().filter(|rule| rule["kind"] == kind);
+        rules.next().and_then(|rule| rule[field].as_u64())
+    }
+
     /// Sends packets until one arrives; every packet that arrives is as it was sent.
     fn deliver(&self) {
         let to: SocketAddr = "10.0.2.6:5000".parse().unwrap();
@@ -373,12 +381,7 @@ fn a_budget_is_kept_by_raising_the_threshold() {
     let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md",
                         "tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}, "budget": "2 reports/s"});
     assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
-    let threshold = || {
-        fabric.deliver();
-        let view = fabric.switches[2].get("/api/v1/switch/rules");
-        let mut filters = view["rules"].as_array().unwrap().iter().filter(|rule| rule["kind"] == "filter");
-        filters.next().and_then(|rule| rule["threshold"].as_u64())
-    };
+    let threshold = || fabric.first_rule(2, "filter", "threshold");
     let begun = Instant::now();
     while threshold().is_none_or(|threshold| threshold < 40) {
         assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
@@ -427,12 +430,7 @@ fn a_share_of_the_packets_is_measured() {
     assert!((packets / 6..packets / 3).contains(&measured), "{measured} of {packets}");
 
     put(json!({"budget": "1 reports/s", "tell": {"coarsest": {"sample": "1 in 16"}}}));
-    let sample = || {
-        fabric.deliver();
-        let view = fabric.switches[0].get("/api/v1/switch/rules");
-        let mut watches = view["rules"].as_array().unwrap().iter().filter(|rule| rule["kind"] == "watch");
-        watches.next().and_then(|rule| rule["sample"].as_u64())
-    };
+    let sample = || fabric.first_rule(0, "watch", "sample");
     let begun = Instant::now();
     while sample().is_none_or(|sample| sample < 8) {
         assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));

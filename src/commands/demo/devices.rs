@@ -64,7 +64,7 @@ impl Devices {
         Ok((Self { commands, switches, counted: Instant::now() }, sender))
     }
 
-    /// Executes the commands that have arrived, and tells once a second how many packets were measured.
+    /// Executes the commands that have arrived, and reports once a second how many packets were measured.
     pub(super) fn poll(&mut self, fabric: &mut Fabric) {
         while let Ok(arrived) = self.commands.try_recv() {
             let (command, reply) = match arrived {

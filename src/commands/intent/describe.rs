@@ -1,7 +1,8 @@
 //! An intent in words: everything that it says.
 
+use detect::Metric;
+use manager::intent::amount_text;
 use serde_json::Value;
-use settings::values;
 
 use crate::manager_role::view::IntentView;
 
@@ -116,19 +117,11 @@ fn filter_text(filter: &str) -> String {
 fn amounts(amounts: &serde_json::Map<String, Value>) -> String {
     let each = amounts.iter().map(|(metric, amount)| {
         let written = text(amount);
-        let shown = written.parse().map_or(written, |number| amount_text(metric, number));
+        let known = Metric::from_name(metric).zip(written.parse().ok());
+        let shown = known.map_or(written, |(metric, number)| amount_text(metric, number));
         format!("{metric} {shown}")
     });
     each.collect::<Vec<_>>().join(", ")
-}
-
-/// An amount of a metric, in its unit.
-fn amount_text(metric: &str, amount: u64) -> String {
-    match metric {
-        "flow_latency" | "hop_latency" => values::duration_text(amount),
-        "link_utilization" => format!("{}%", amount as f64 / 1e4),
-        _ => amount.to_string(),
-    }
 }
 
 fn then(then: &Value) -> String {

@@ -75,7 +75,7 @@ impl Core {
                 }
             }
         }
-        self.count_those_that_tell();
+        self.count_lease_keepers();
         self.save_devices();
         self.join_facts(now);
     }
@@ -108,15 +108,10 @@ impl Core {
             self.leaving.contains_key(&status.node)
                 && status.phase == Phase::InSync
                 && status.difference == (0, 0)
-                && status.rules.as_ref().is_some_and(measures_nothing)
+                && self.manager.actual(status.node).is_some_and(measures_nothing)
         };
-        let clean: Vec<NodeId> = self
-            .manager
-            .devices()
-            .iter()
-            .filter(|status| is_clean(status))
-            .map(|status| status.node)
-            .collect();
+        let clean: Vec<NodeId> =
+            self.manager.device_states().filter(is_clean).map(|status| status.node).collect();
         for node in clean {
             self.release(node, "manager", "it measures nothing, and keeps its sinks", now);
         }
@@ -194,12 +189,12 @@ impl Core {
         self.manager.set_inventory(without, now);
     }
 
-    /// How many devices can tell whether another manager acts.
-    pub(super) fn count_those_that_tell(&mut self) {
-        let tells = |(node, driver): &(&NodeId, &Driver)| {
+    /// How many devices keep the lease of the manager that acts.
+    pub(super) fn count_lease_keepers(&mut self) {
+        let keeps = |(node, driver): &(&NodeId, &Driver)| {
             matches!(driver, Driver::Hopwise(_)) && !self.leaving.contains_key(node)
         };
-        let count = self.drivers.iter().filter(tells).count();
+        let count = self.drivers.iter().filter(keeps).count();
         if let Some((_, devices)) = &mut self.standby {
             *devices = count;
         }

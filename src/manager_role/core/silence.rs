@@ -80,10 +80,9 @@ impl Core {
         match self.reporters.state(&node.to_string(), names, now)? {
             State::Silent(silent) => silent.first().map(|silent| {
                 // Its counters are late: datagrams that have arrived are among those that it has sent since then.
-                let is_old = |at: u64| now >= at.saturating_add(SILENCE);
                 let sent = self.reported.get(&node).and_then(|counted| counted.sent);
                 let evidence = match silent.evidence {
-                    Evidence::Sends(_) if sent.is_none_or(is_old) => Evidence::SendsNone,
+                    Evidence::Sends(_) if is_old(sent, now) => Evidence::SendsNone,
                     evidence => evidence,
                 };
                 text(&Silence { evidence, ..silent.clone() })
@@ -97,10 +96,8 @@ impl Core {
         let Some(State::Silent(silent)) = state else { return None };
         let ends = self.baselines.get(name).map(|counters| &counters.edges).filter(|ends| !ends.is_empty());
         let sources: BTreeSet<NodeId> = silent.iter().map(|one| one.node).collect();
-        let is_idle = |node: &NodeId| {
-            let is_old = |at: u64| now >= at.saturating_add(SILENCE);
-            self.reported.get(node).is_some_and(|counted| counted.advanced.is_none_or(is_old))
-        };
+        let is_idle =
+            |node: &NodeId| self.reported.get(node).is_some_and(|counted| is_old(counted.advanced, now));
         let sinks: Vec<NodeId> = match ends {
             Some(ends) => ends.keys().copied().collect(),
             None => {
@@ -112,6 +109,11 @@ impl Core {
         let idle = sinks.into_iter().filter(is_idle).map(|node| self.manager.inventory().name(node));
         idle_text(idle.collect(), ends.is_some())
     }
+}
+
+/// Whether something never happened, or longer ago than silence takes.
+fn is_old(at: Option<u64>, now: u64) -> bool {
+    at.is_none_or(|at| now >= at.saturating_add(SILENCE))
 }
 
 /// What is known of a device whose reports do not arrive.
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_sends_nothing_is_told_from_reports_that_are_lost() {
+    fn a_sink_that_sends_nothing_and_reports_that_are_lost_differ() {
         let none = "s3 had 70 packets to report in 9 s, and has sent no report of them: it has no way to the collector, or is broken (`unsent` of its GET /api/v1/switch)";
         let lost = "s3 reported 70 packets in 9 s in 12 datagrams, and no report of it has arrived since then (0 datagrams lost in the network): they are lost on their way, or not accepted here";
         let unknown = "s3 reported 70 packets in 9 s, and no report of it has arrived since then (0 datagrams lost in the network)";
