@@ -12,8 +12,11 @@ mod live {
     mod dta_roles;
     mod dta_xdp;
     mod export;
+    mod export_redis;
+    mod export_syslog;
     mod interface;
     mod managed;
+    mod servers;
     mod switch;
     mod without_root;
 }

@@ -1,6 +1,8 @@
 //! `[exports.NAME]`: records to other systems.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+mod destination;
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use export::{
     Settings as DeliverySettings,
@@ -11,14 +13,16 @@ use export::{
         clickhouse::ClickHouse,
         influxdb::{self, InfluxDb},
         opensearch::{self, OpenSearch},
+        redis::{self, Redis},
         remote_write::{self, RemoteWrite},
+        syslog::{self, Syslog},
         webhook::{self, Webhook},
     },
 };
-use rustls::ClientConfig;
-use settings::{choice, read, section, values::Size};
+use settings::{choice, section, values::Size};
 
-use crate::tls;
+pub(crate) use self::destination::{Destination, Login};
+use crate::host;
 
 section! {
     /// Sends what is stored to another system, at least once and accounted for. It is read from the store as soon as it is committed there;
@@ -26,17 +30,19 @@ section! {
     pub(crate) struct ExportSettings("[exports.NAME]") {
         /// The system that receives.
         pub(crate) kind: Option<ExportKind> = None,
-        /// Its address: `http://HOST:PORT` or `https://HOST:PORT`.
+        /// Its address: `http://HOST:PORT` or `https://HOST:PORT`; of Redis `redis://HOST:PORT` or, with TLS, `rediss://HOST:PORT`, and the
+        /// number of a database behind it (`/1`); of syslog `tcp://HOST:PORT` or `tls://HOST:PORT`.
         pub(crate) url: String = String::new(),
         /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`. Of `flows`, the latest state of each is sent. Empty:
-        /// all but `flows`; with `remote_write` the rollups, with `webhook` and `alertmanager` the events.
+        /// all but `flows`, which is only with Redis one of them; with `remote_write` the rollups, with `webhook`, `alertmanager` and `syslog` the
+        /// events.
         pub(crate) streams: Vec<String> = Vec::new(),
         /// Begin with the oldest stored record, or with those that are stored from the first start on.
         pub(crate) start: ExportStart = ExportStart::Oldest,
         /// ClickHouse and InfluxDB 1: the database.
         pub(crate) database: String = "hopwise".to_owned(),
         /// What names begin with: of tables (ClickHouse; default nothing), measurements (InfluxDB; default `hopwise_`), data streams
-        /// (OpenSearch) and metrics (remote write; both default `hopwise`).
+        /// (OpenSearch), metrics (remote write) and keys (Redis; a collector has its own; all three default `hopwise`).
         pub(crate) prefix: Option<String> = None,
         /// InfluxDB 2: the organisation. With it and `bucket`, version 2 of its API is used.
         pub(crate) organisation: Option<String> = None,
@@ -56,13 +62,21 @@ section! {
         pub(crate) data_streams: bool = true,
         /// ClickHouse: days after which the tables that `hopwise schema apply` makes drop rows; 0: never.
         pub(crate) keep_days: u32 = 30,
+        /// Redis: entries of a stream that are kept, about; 0: all.
+        pub(crate) max_len: u64 = 1_000_000,
+        /// Redis: how long after its last change a flow is removed; 0: never.
+        pub(crate) expire: Duration = Duration::from_secs(3600),
+        /// Syslog: the facility, 0 to 23; 16 is `local0`.
+        pub(crate) facility: u8 = 16,
+        /// Syslog: what identifies the structured data: a name, `@` and the number of your enterprise at IANA. 32473 is that of examples.
+        pub(crate) sd_id: String = "hopwise@32473".to_owned(),
         /// User. Not set: none is sent.
         pub(crate) user: Option<String> = None,
-        /// File with the password of the user, in its first line.
+        /// File with the password of the user, in its first line. Redis takes one without a user, too.
         pub(crate) password_file: Option<PathBuf> = None,
         /// File with a bearer token, in its first line, instead of user and password.
         pub(crate) token_file: Option<PathBuf> = None,
-        /// PEM file with the authorities of an `https://` address; those of the system are not trusted.
+        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
         pub(crate) ca: Option<PathBuf> = None,
         /// PEM file with a certificate of this client, if the server asks for one.
         pub(crate) certificate: Option<PathBuf> = None,
@@ -86,7 +100,7 @@ section! {
 
 choice! {
     /// A system that receives.
-    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\" or \"alertmanager\"") {
+    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\" or \"syslog\"") {
         /// ClickHouse, by HTTP.
         ClickHouse = "clickhouse",
         /// InfluxDB, and what takes its line protocol.
@@ -99,6 +113,10 @@ choice! {
         Webhook = "webhook",
         /// Alerts of rules.
         Alertmanager = "alertmanager",
+        /// Redis and Valkey.
+        Redis = "redis",
+        /// Syslog over TCP or TLS.
+        Syslog = "syslog",
     }
 }
 
@@ -115,17 +133,15 @@ choice! {
 /// A key and what is wrong with it.
 pub(crate) type Wrong = (&'static str, String);
 
-/// Where requests go, and with what.
-#[derive(Clone, Debug)]
-pub(crate) struct Destination {
-    /// `host:port`.
-    pub(crate) authority: String,
-    /// What the path of the URL puts before the sink's.
-    pub(crate) path: String,
-    /// TLS to it.
-    pub(crate) tls: Option<Arc<ClientConfig>>,
-    /// The header `Authorization`.
-    pub(crate) authorization: Option<String>,
+/// How records become what a system takes.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// Requests of HTTP.
+    Http(Box<dyn HttpSink>),
+    /// Commands.
+    Redis(Redis),
+    /// Messages.
+    Syslog(Syslog),
 }
 
 impl ExportSettings {
@@ -150,7 +166,8 @@ impl ExportSettings {
         };
         match (streams.is_empty(), only, self.kind) {
             (true, Some(only), _) => Ok(vec![only]),
-            (true, None, Some(ExportKind::Webhook)) => Ok(vec![Stream::Events]),
+            (true, None, Some(ExportKind::Webhook | ExportKind::Syslog)) => Ok(vec![Stream::Events]),
+            (true, None, Some(ExportKind::Redis)) => Ok(Stream::ALL.to_vec()),
             (true, ..) => Ok(Stream::ALL.into_iter().filter(|stream| *stream != Stream::Flows).collect()),
             (false, Some(only), _) if streams != [only] => Err((
                 "streams",
@@ -164,7 +181,7 @@ impl ExportSettings {
     ///
     /// # Errors
     /// A key and what is wrong with it.
-    pub(crate) fn sink(&self) -> Result<Box<dyn HttpSink>, Wrong> {
+    pub(crate) fn sink(&self) -> Result<Sink, Wrong> {
         let kind = self.kind.ok_or_else(|| {
             (
                 "kind",
@@ -175,13 +192,43 @@ impl ExportSettings {
             )
         })?;
         match kind {
-            ExportKind::ClickHouse => Ok(Box::new(self.clickhouse()?)),
-            ExportKind::InfluxDb => Ok(Box::new(self.influxdb()?)),
-            ExportKind::OpenSearch => Ok(Box::new(self.opensearch()?)),
-            ExportKind::RemoteWrite => Ok(Box::new(self.remote_write()?)),
-            ExportKind::Webhook => Ok(Box::new(self.webhook()?)),
-            ExportKind::Alertmanager => Ok(Box::new(self.alertmanager()?)),
+            ExportKind::ClickHouse => Ok(Sink::Http(Box::new(self.clickhouse()?))),
+            ExportKind::InfluxDb => Ok(Sink::Http(Box::new(self.influxdb()?))),
+            ExportKind::OpenSearch => Ok(Sink::Http(Box::new(self.opensearch()?))),
+            ExportKind::RemoteWrite => Ok(Sink::Http(Box::new(self.remote_write()?))),
+            ExportKind::Webhook => Ok(Sink::Http(Box::new(self.webhook()?))),
+            ExportKind::Alertmanager => Ok(Sink::Http(Box::new(self.alertmanager()?))),
+            ExportKind::Redis => Ok(Sink::Redis(self.redis()?)),
+            ExportKind::Syslog => Ok(Sink::Syslog(self.syslog()?)),
         }
+    }
+
+    fn redis(&self) -> Result<Redis, Wrong> {
+        let defaults = redis::Options::default();
+        let path = self.address().map_or("", |address| address.path);
+        let path = path.trim_start_matches('/');
+        let database = if path.is_empty() { Ok(0) } else { path.parse() };
+        let options = redis::Options {
+            prefix: self.prefix.clone().unwrap_or(defaults.prefix),
+            database: database.map_err(|_| {
+                (
+                    "url",
+                    format!("{path:?} is no database; write its number, such as redis://127.0.0.1:6379/1"),
+                )
+            })?,
+            max_len: self.max_len,
+            expire: u64::try_from(self.expire.as_millis()).unwrap_or(u64::MAX),
+        };
+        Redis::new(&options).map_err(|error| ("prefix", error))
+    }
+
+    fn syslog(&self) -> Result<Syslog, Wrong> {
+        let defaults = syslog::Options::default();
+        let (facility, sd_id) = (self.facility, self.sd_id.clone());
+        let hostname = Some(host::name()).filter(|name| !name.is_empty()).unwrap_or(defaults.hostname);
+        let options = syslog::Options { facility, sd_id, hostname, ..defaults };
+        let key = if facility > 23 { "facility" } else { "sd_id" };
+        Syslog::new(&options).map_err(|error| (key, error))
     }
 
     fn clickhouse(&self) -> Result<ClickHouse, Wrong> {
@@ -223,8 +270,8 @@ impl ExportSettings {
 
     /// The path of a webhook's URL, which is the whole of its target.
     fn hook(&self) -> &str {
-        let rest = tls::authority(&self.url).1;
-        rest.find('/').map_or("/", |slash| &rest[slash..])
+        let path = self.address().map_or("", |address| address.path);
+        if path.is_empty() { "/" } else { path }
     }
 
     fn alertmanager(&self) -> Result<Alertmanager, Wrong> {
@@ -262,92 +309,6 @@ impl ExportSettings {
                 Ok(streams.into_iter().map(|stream| sink.template(stream)).collect())
             }
             _ => Ok(Vec::new()),
-        }
-    }
-
-    /// Where requests go. Files are read.
-    ///
-    /// # Errors
-    /// A key and what is wrong with it.
-    pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
-        if !self.url.starts_with("http://") && !self.url.starts_with("https://") {
-            return Err(("url", "where is it? Write url = \"http://127.0.0.1:8123\" or the like".to_owned()));
-        }
-        let (is_secure, rest) = tls::authority(&self.url);
-        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        if authority.is_empty() || authority.contains('@') || !is_plain(rest) || rest.contains(['?', '#']) {
-            return Err((
-                "url",
-                "write only scheme, host, port and path; user and password have keys of their own".to_owned(),
-            ));
-        }
-        let path = if self.kind == Some(ExportKind::Webhook) { "" } else { path };
-        let port = if is_secure { 443 } else { 80 };
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
-        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref());
-        let identity = identity.map_err(|problem| ("certificate", problem.message))?;
-        let tls = match (is_secure, &self.ca) {
-            (false, _) => None,
-            (true, None) => {
-                return Err((
-                    "ca",
-                    "an https:// address needs the certificate of its authority; name its PEM file"
-                        .to_owned(),
-                ));
-            }
-            (true, Some(ca)) => {
-                Some(tls::client(ca, identity.as_ref()).map_err(|problem| ("ca", problem.message))?)
-            }
-        };
-        let authorization = self.authorization()?;
-        if authorization.is_some() && tls.is_none() && !self.unencrypted && !tls::is_loopback(&authority) {
-            return Err((
-                "url",
-                format!(
-                    "{authority} would get the password or token without encryption; use https:// with `ca`, or set unencrypted = true"
-                ),
-            ));
-        }
-        Ok(Destination { authority, path: path.to_owned(), tls, authorization })
-    }
-
-    fn authorization(&self) -> Result<Option<String>, Wrong> {
-        let first_line = |key: &'static str, file: &PathBuf| {
-            let text = read::file(file).map_err(|error| {
-                (key, format!("cannot read {}: {error}; correct the name", file.display()))
-            })?;
-            let line = text.lines().next().unwrap_or_default().to_owned();
-            match line.is_empty() || line.chars().any(char::is_control) {
-                true => Err((
-                    key,
-                    format!(
-                        "the first line of {} is empty or binary; write the secret there",
-                        file.display()
-                    ),
-                )),
-                false => Ok(line),
-            }
-        };
-        match (&self.user, &self.password_file, &self.token_file) {
-            (None, None, None) => Ok(None),
-            (None, None, Some(file)) => {
-                // InfluxDB 2 has a scheme of its own.
-                let scheme = if self.kind == Some(ExportKind::InfluxDb) { "Token" } else { "Bearer" };
-                Ok(Some(format!("{scheme} {}", first_line("token_file", file)?)))
-            }
-            (Some(user), Some(file), None) => {
-                let password = first_line("password_file", file)?;
-                let text = format!("{user}:{password}");
-                Ok(Some(format!(
-                    "Basic {}",
-                    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text)
-                )))
-            }
-            _ => {
-                Err(("user", "write `user` and `password_file`, or `token_file`, or none of them".to_owned()))
-            }
         }
     }
 

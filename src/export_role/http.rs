@@ -1,8 +1,12 @@
 //! The HTTP client of exports: one connection, which is kept.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
-use export::sink;
+use export::{
+    Outcome,
+    record::Stream,
+    sink::{self, Batch, HttpSink},
+};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Request, Response,
@@ -11,9 +15,60 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, task::AbortHandle, time};
+use tokio::task::AbortHandle;
 
-use crate::{config::export::Destination, tls};
+use super::{answered::Answered, socket};
+use crate::{
+    config::export::{Destination, Login},
+    tls,
+};
+
+/// A system that takes requests.
+#[derive(Debug)]
+pub(super) struct Link {
+    sink: Box<dyn HttpSink>,
+    client: Client,
+    request: Arc<sink::Request>,
+    answer: Option<Answer>,
+}
+
+impl Link {
+    /// No connection is made yet.
+    pub(super) fn new(sink: Box<dyn HttpSink>, destination: Destination) -> Self {
+        Self { sink, client: Client::new(destination), request: Arc::default(), answer: None }
+    }
+
+    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
+        let request = self.sink.request(batch);
+        let is_some = request.is_some();
+        (self.request, self.answer) = (Arc::new(request.unwrap_or_default()), None);
+        is_some
+    }
+
+    pub(super) async fn send(&mut self) -> Result<(), String> {
+        self.answer = Some(self.client.send(&self.request).await?);
+        Ok(())
+    }
+
+    pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
+        let Some(answer) = self.answer.take() else { return Answered::missing() };
+        let outcome = self.sink.outcome(batch, &self.request, &answer.response());
+        // Without rows, each record is one.
+        let rows = &self.request.rows;
+        let left_out = match outcome {
+            Outcome::Settled { .. } if !rows.is_empty() => {
+                batch.records.len().saturating_sub(rows.iter().collect::<BTreeSet<_>>().len())
+            }
+            _ => 0,
+        };
+        Answered::Done { outcome, left_out }
+    }
+
+    pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
+        let answer = self.client.send(&Arc::new(self.sink.probe(streams))).await?;
+        self.sink.probed(streams, &answer.response())
+    }
+}
 
 /// An answer.
 #[derive(Clone, Debug)]
@@ -49,6 +104,8 @@ impl AsRef<[u8]> for Content {
 #[derive(Debug)]
 pub(super) struct Client {
     destination: Destination,
+    /// The header of that name.
+    authorization: Option<String>,
     connection: Option<Connection>,
 }
 
@@ -67,7 +124,8 @@ impl Drop for Connection {
 impl Client {
     /// No connection is made yet.
     pub(super) fn new(destination: Destination) -> Self {
-        Self { destination, connection: None }
+        let authorization = destination.login.as_ref().map(Login::authorization);
+        Self { destination, authorization, connection: None }
     }
 
     /// Sends a request and reads its answer.
@@ -83,7 +141,7 @@ impl Client {
     }
 
     async fn try_send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
-        let Destination { authority, path, authorization, .. } = &self.destination;
+        let Destination { authority, path, .. } = &self.destination;
         let mut builder = Request::builder()
             .method(request.method)
             .uri(format!("{path}{}", request.target))
@@ -92,7 +150,7 @@ impl Client {
         for (name, value) in &request.headers {
             builder = builder.header(*name, value);
         }
-        if let Some(authorization) = authorization {
+        if let Some(authorization) = &self.authorization {
             builder = builder.header(header::AUTHORIZATION, authorization);
         }
         let message = builder
@@ -116,7 +174,7 @@ impl Client {
         match &mut self.connection {
             Some(connection) => Ok(&mut connection.sender),
             empty => {
-                let stream = connect(&self.destination).await?;
+                let stream = socket::connect(&self.destination).await?;
                 let handshake = http1::handshake(TokioIo::new(stream)).await;
                 let authority = &self.destination.authority;
                 let (sender, connection) = handshake.map_err(|error| tls::reason(&error, authority))?;
@@ -151,20 +209,5 @@ async fn read(response: Response<Incoming>) -> Result<Answer, hyper::Error> {
     Ok(Answer { status, retry_after, body, is_cut })
 }
 
-async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, String> {
-    let Destination { authority, tls: config, .. } = destination;
-    let connected = time::timeout(CONNECT, TcpStream::connect(authority)).await;
-    let stream = connected
-        .map_err(|_| format!("{authority} does not answer; correct the url, or start the server"))?
-        .map_err(|error| {
-            format!("no connection to {authority}: {error}; correct the url, or start the server")
-        })?;
-    // Batches are whole requests: nothing is gained by waiting for more.
-    let _ = stream.set_nodelay(true);
-    let secured = time::timeout(CONNECT, tls::secure(config.clone(), authority, stream)).await;
-    secured.unwrap_or_else(|_| Err(format!("{authority} does not answer to TLS")))
-}
-
-const CONNECT: Duration = Duration::from_secs(5);
 /// The longest answer that is read, bytes: errors for each of 10,000 items.
 const MAX_ANSWER: usize = 16 << 20;

@@ -1,8 +1,13 @@
 //! The export role: for each `[exports.NAME]` a thread that reads the store and sends what is new.
 
+mod answered;
 mod files;
 mod http;
+mod link;
 mod records;
+mod redis;
+mod socket;
+mod syslog;
 pub(crate) mod view;
 mod worker;
 
@@ -20,7 +25,7 @@ use tokio::{
     sync::watch,
 };
 
-use self::{http::Client, worker::Exporter};
+use self::{http::Client, link::Link, worker::Exporter};
 use crate::{
     config::{Settings, export::ExportSettings},
     control::Control,
@@ -147,8 +152,8 @@ fn exporters(
             state: Mutex::default(),
         };
         let sink = export.sink().map_err(wrong)?;
-        let client = Client::new(destination.clone());
-        Exporter::new((sink, client), export, directory, (gauge, range)).map_err(CliError::new)
+        let link = Link::new(sink, destination.clone());
+        Exporter::new(link, export, directory, (gauge, range)).map_err(CliError::new)
     };
     streams.into_iter().map(one).collect()
 }
@@ -177,8 +182,9 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
     let (sink, streams) = (export.sink().map_err(wrong)?, export.streams().map_err(wrong)?);
     let destination = export.destination().map_err(wrong)?;
     let authority = destination.authority.clone();
-    let answer = ask(&mut Client::new(destination), &Arc::new(sink.probe(&streams))).await?;
-    sink.probed(&streams, &answer.response())?;
+    let mut link = Link::new(sink, destination);
+    let probed = tokio::time::timeout(PROBE, link.probe(&streams)).await;
+    probed.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))?;
     Ok(authority)
 }
 

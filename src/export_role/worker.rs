@@ -1,19 +1,24 @@
 //! One stream to one system: executes what a [`Delivery`] wants.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use export::{
     Action, Cursor, Delivery, Notice, Outcome, Page, RequestId,
     record::{Record, Stream},
-    sink::{Batch, HttpSink, Request},
+    sink::Batch,
 };
 use store::{Chunk, Follower, Place};
-use tokio::{sync::watch, task::JoinSet, time};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{self, Instant},
+};
 
 use super::{
     GRACE, Gauge,
+    answered::{Answered, Failure},
     files::Files,
-    http::{Answer, Client},
+    link::Link,
     records,
 };
 use crate::{
@@ -29,9 +34,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Exporter {
     delivery: Delivery<Record>,
-    sink: Box<dyn HttpSink>,
-    /// The connection; `None` while it carries a request.
-    client: Option<Client>,
+    /// The way to the system; `None` while it carries a request.
+    link: Option<Link>,
     follower: Follower,
     files: Files,
     gauge: Arc<Gauge>,
@@ -42,13 +46,21 @@ pub(super) struct Exporter {
     only: Option<Place>,
 }
 
-/// What a request brought back.
-struct Done {
+/// A request that is sent.
+#[derive(Debug)]
+struct Sending {
     id: RequestId,
+    /// Indices in the batch.
     records: Vec<usize>,
-    request: Arc<Request>,
-    answer: Result<Answer, String>,
-    client: Client,
+    /// There is an outcome until then.
+    deadline: Instant,
+}
+
+/// What it brought back.
+struct Done {
+    sending: Sending,
+    link: Link,
+    sent: Result<(), Failure>,
 }
 
 impl Exporter {
@@ -57,7 +69,7 @@ impl Exporter {
     /// # Errors
     /// The cursor or the store cannot be read.
     pub(super) fn new(
-        (sink, client): (Box<dyn HttpSink>, Client),
+        link: Link,
         settings: &ExportSettings,
         directory: &Path,
         (gauge, range): (Gauge, Option<(u64, Option<u64>)>),
@@ -87,8 +99,7 @@ impl Exporter {
         };
         Ok(Self {
             delivery: Delivery::new(settings.delivery(), cursor, build::seed()),
-            sink,
-            client: Some(client),
+            link: Some(link),
             follower,
             files,
             gauge: Arc::new(gauge),
@@ -127,7 +138,7 @@ impl Exporter {
             tokio::select! {
                 Some(done) = sending.join_next() => {
                     if let Ok(done) = done {
-                        self.done(done);
+                        self.done(done, &mut sending);
                     }
                 }
                 changed = stopped.changed(), if !stopping => {
@@ -205,46 +216,45 @@ impl Exporter {
 
     fn send(&mut self, id: RequestId, records: Vec<usize>, sending: &mut JoinSet<Done>) {
         let now = nic::time::now();
-        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
-        let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
-        let Some(request) = self.sink.request(&batch) else {
-            lock(&self.gauge.state).left_out += records.len() as u64;
-            return self.delivery.answer(id, Outcome::DONE, now);
-        };
-        let Some(mut client) = self.client.take() else {
+        let Some(mut link) = self.link.take() else {
             let words = "the last request has not ended".to_owned();
             return self.delivery.answer(id, Outcome::Failed { words, retry_after: None }, now);
         };
-        let (timeout, request) = (self.timeout, Arc::new(request));
-        sending.spawn(async move {
-            let answer = time::timeout(timeout, client.send(&request)).await;
-            let answer = answer.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()));
-            Done { id, records, request, answer, client }
-        });
+        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
+        let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
+        if link.begin(&batch) {
+            let deadline = Instant::now() + self.timeout;
+            return start(link, Sending { id, records, deadline }, sending);
+        }
+        self.link = Some(link);
+        lock(&self.gauge.state).left_out += records.len() as u64;
+        self.delivery.answer(id, Outcome::DONE, now);
     }
 
-    fn done(&mut self, done: Done) {
-        let Done { id, records, request, answer, client } = done;
-        self.client = Some(client);
+    fn done(&mut self, done: Done, requests: &mut JoinSet<Done>) {
+        let Done { sending, mut link, sent } = done;
+        let Sending { id, records, .. } = &sending;
         let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
-        let outcome = match answer {
-            Err(words) => Outcome::Failed { words, retry_after: None },
+        let answered = match sent {
+            Err(failure) => Answered::done(failure.into()),
             // It came too late: other records are in memory, and the delivery counts it.
-            Ok(_) if chosen.len() < records.len() => {
-                Outcome::Failed { words: "too late".to_owned(), retry_after: None }
+            Ok(()) if chosen.len() < records.len() => {
+                Answered::done(Failure::Passing("too late".to_owned()).into())
             }
-            Ok(answer) => {
+            Ok(()) => {
                 let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
-                self.sink.outcome(&batch, &request, &answer.response())
+                link.answered(&batch)
             }
         };
-        let is_settled = matches!(outcome, Outcome::Settled { .. });
+        let (outcome, left_out) = match answered {
+            Answered::More => return start(link, sending, requests),
+            Answered::Done { outcome, left_out } => (outcome, left_out as u64),
+        };
+        self.link = Some(link);
         let late = self.delivery.ledger().late;
-        self.delivery.answer(id, outcome, nic::time::now());
-        // Without rows, each record is one.
-        if is_settled && !request.rows.is_empty() && self.delivery.ledger().late == late {
-            let sent: BTreeSet<usize> = request.rows.iter().copied().collect();
-            lock(&self.gauge.state).left_out += records.len().saturating_sub(sent.len()) as u64;
+        self.delivery.answer(*id, outcome, nic::time::now());
+        if self.delivery.ledger().late == late {
+            lock(&self.gauge.state).left_out += left_out;
         }
     }
 
@@ -287,6 +297,14 @@ impl Exporter {
         let before = if end.base == settled.base { settled.row } else { 0 };
         end.row.saturating_sub(before)
     }
+}
+
+fn start(mut link: Link, sending: Sending, requests: &mut JoinSet<Done>) {
+    requests.spawn(async move {
+        let sent = time::timeout_at(sending.deadline, link.send()).await;
+        let late = |_| Err(Failure::Passing("the server does not answer in time".to_owned()));
+        Done { sending, link, sent: sent.unwrap_or_else(late) }
+    });
 }
 
 /// Runs until each has stopped.

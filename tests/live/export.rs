@@ -115,7 +115,12 @@ fn token(got: &Got) -> (String, u64) {
     (token.to_owned(), token.rsplit_once('-').unwrap().1.parse().unwrap())
 }
 
-fn exported(server: &Server, what: &str, done: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+/// The first stream of the first export, once `done` accepts it.
+pub(super) fn exported(
+    server: &Server,
+    what: &str,
+    done: impl Fn(&serde_json::Value) -> bool,
+) -> serde_json::Value {
     let start = Instant::now();
     loop {
         let view = server.json("/api/v1/exports");
@@ -273,8 +278,8 @@ fn prepare(directory: &TempDir, export: &str, password: &std::path::Path) {
     assert_eq!(hopwise(["schema", "apply", "-c", config, "lake"]).code, Some(0));
 }
 
-/// The rows of a query of the store, as ClickHouse writes them.
-fn own(server: &Server, sql: &str) -> String {
+/// The rows of a query of the store: a line each, with tabs between the cells, as ClickHouse writes them.
+pub(super) fn own(server: &Server, sql: &str) -> String {
     let rows = server.query(sql).json()["rows"].as_array().unwrap().clone();
     let cell = |value: &serde_json::Value| match value {
         serde_json::Value::String(text) => text.clone(),

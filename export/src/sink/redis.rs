@@ -205,6 +205,21 @@ impl Redis {
         })
     }
 
+    /// What the server says of credentials that it does not take, if it does: somebody has to correct them.
+    pub fn denied(replies: &[Reply]) -> Option<&str> {
+        replies.iter().find_map(|reply| match reply {
+            // Without credentials, commands with more than ten parts are an error of the protocol.
+            Reply::Error(error)
+                if matches!(code(error), "NOAUTH" | "WRONGPASS" | "NOPERM")
+                    || error.contains("unauthenticated")
+                    || error.contains("without any password") =>
+            {
+                Some(error.as_str())
+            }
+            _ => None,
+        })
+    }
+
     /// The commands that store these records. `None`: there are none.
     pub fn begin(&self, batch: &Batch<'_>) -> Option<Exchange> {
         if batch.records.is_empty() {
@@ -294,16 +309,8 @@ impl Redis {
             let words = format!("the server answered {} of {expected} commands", replies.len());
             return Some(Outcome::Failed { words, retry_after: None });
         }
-        // Without credentials, commands with more than ten parts are an error of the protocol.
-        let is_denied = |error: &str| {
-            matches!(code(error), "NOAUTH" | "WRONGPASS" | "NOPERM") || error.contains("unauthenticated")
-        };
-        for reply in replies {
-            if let Reply::Error(error) = reply
-                && is_denied(error)
-            {
-                return Some(Outcome::Unauthorised { words: error.clone() });
-            }
+        if let Some(error) = Self::denied(replies) {
+            return Some(Outcome::Unauthorised { words: error.to_owned() });
         }
         match exchange.step {
             Step::Write => self.written(batch, exchange, replies),

@@ -1,0 +1,181 @@
+//! Where an export goes, and with what.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use rustls::ClientConfig;
+use settings::read;
+
+use super::{ExportKind, ExportSettings, Wrong};
+use crate::tls;
+
+/// Where requests go, and with what.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    /// `host:port`.
+    pub(crate) authority: String,
+    /// What the path of the URL puts before the sink's.
+    pub(crate) path: String,
+    /// TLS to it.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// What addresses without and with TLS begin with.
+    pub(crate) schemes: (&'static str, &'static str),
+    /// Who we are.
+    pub(crate) login: Option<Login>,
+}
+
+/// What a system is told to know who we are.
+#[derive(Clone)]
+pub(crate) enum Login {
+    /// The scheme of HTTP, and a token.
+    Token(&'static str, String),
+    /// A password, and its user.
+    Password(Option<String>, String),
+}
+
+impl fmt::Debug for Login {
+    /// Secrets are not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(..) => f.write_str("Token"),
+            Self::Password(user, _) => f.debug_tuple("Password").field(user).finish(),
+        }
+    }
+}
+
+impl Login {
+    /// The header `Authorization` of HTTP.
+    pub(crate) fn authorization(&self) -> String {
+        match self {
+            Self::Token(scheme, token) => format!("{scheme} {token}"),
+            Self::Password(user, password) => {
+                let text = format!("{}:{password}", user.as_deref().unwrap_or_default());
+                format!("Basic {}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
+            }
+        }
+    }
+}
+
+/// The parts of a URL.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address<'a> {
+    is_secure: bool,
+    /// What stands between scheme and path.
+    authority: &'a str,
+    /// The path, with the `/` at its beginning; empty: there is none.
+    pub(super) path: &'a str,
+}
+
+impl ExportSettings {
+    /// What addresses begin with, without and with TLS, and the ports that are meant if there is none.
+    fn schemes(&self) -> [(&'static str, u16); 2] {
+        match self.kind {
+            Some(ExportKind::Redis) => [("redis://", 6379), ("rediss://", 6379)],
+            Some(ExportKind::Syslog) => [("tcp://", 514), ("tls://", 6514)],
+            _ => [("http://", 80), ("https://", 443)],
+        }
+    }
+
+    /// The parts of `url`; `None`: it does not begin as those of this system do.
+    pub(super) fn address(&self) -> Option<Address<'_>> {
+        let [(plain, _), (secure, _)] = self.schemes();
+        let of = |scheme: &str, is_secure| Some((self.url.strip_prefix(scheme)?, is_secure));
+        let (rest, is_secure) = of(plain, false).or_else(|| of(secure, true))?;
+        let rest = rest.trim_end_matches('/');
+        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+        Some(Address { is_secure, authority, path })
+    }
+
+    /// Where requests go. Files are read.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
+        let [(plain, port), (secure, secure_port)] = self.schemes();
+        let Address { is_secure, authority, path } = self.address().ok_or_else(|| {
+            (
+                "url",
+                format!(
+                    "where is it? Write url = \"{plain}127.0.0.1:{port}\" or the like; with TLS {secure}"
+                ),
+            )
+        })?;
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        let rest = [authority, path].concat();
+        if authority.is_empty() || authority.contains('@') || !is_plain(&rest) || rest.contains(['?', '#']) {
+            return Err((
+                "url",
+                "write only scheme, host, port and path; user and password have keys of their own".to_owned(),
+            ));
+        }
+        let path = if self.kind == Some(ExportKind::Webhook) { "" } else { path };
+        if self.kind == Some(ExportKind::Syslog) && !path.is_empty() {
+            return Err(("url", format!("leave {path:?} out: syslog has no path")));
+        }
+        let port = if is_secure { secure_port } else { port };
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let authority = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
+        let tls = if is_secure { Some(self.tls(secure)?) } else { None };
+        let login = self.login()?;
+        if login.is_some() && tls.is_none() && !self.unencrypted && !tls::is_loopback(&authority) {
+            return Err((
+                "url",
+                format!(
+                    "{authority} would get the password or token without encryption; use {secure} with `ca`, or set unencrypted = true"
+                ),
+            ));
+        }
+        Ok(Destination { authority, path: path.to_owned(), tls, schemes: (plain, secure), login })
+    }
+
+    fn tls(&self, secure: &str) -> Result<Arc<ClientConfig>, Wrong> {
+        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref());
+        let identity = identity.map_err(|problem| ("certificate", problem.message))?;
+        let article = if secure.starts_with('h') { "an" } else { "a" };
+        let ca = self.ca.as_ref().ok_or_else(|| {
+            (
+                "ca",
+                format!(
+                    "{article} {secure} address needs the certificate of its authority; name its PEM file"
+                ),
+            )
+        })?;
+        tls::client(ca, identity.as_ref()).map_err(|problem| ("ca", problem.message))
+    }
+
+    fn login(&self) -> Result<Option<Login>, Wrong> {
+        let is_redis = self.kind == Some(ExportKind::Redis);
+        match (&self.user, &self.password_file, &self.token_file) {
+            (None, None, None) => Ok(None),
+            (Some(_), ..) | (_, Some(_), _) | (_, _, Some(_)) if self.kind == Some(ExportKind::Syslog) => {
+                Err(("user", "syslog has no credentials; leave `user`, `password_file` and `token_file` out, or use tls:// with `certificate`".to_owned()))
+            }
+            (None, None, Some(file)) if !is_redis => {
+                // InfluxDB 2 has a scheme of its own.
+                let scheme = if self.kind == Some(ExportKind::InfluxDb) { "Token" } else { "Bearer" };
+                Ok(Some(Login::Token(scheme, first_line("token_file", file)?)))
+            }
+            (Some(user), Some(file), None) => {
+                Ok(Some(Login::Password(Some(user.clone()), first_line("password_file", file)?)))
+            }
+            (None, Some(file), None) if is_redis => {
+                Ok(Some(Login::Password(None, first_line("password_file", file)?)))
+            }
+            _ if is_redis => Err(("user", "write `password_file`, and `user` if it is not the default one".to_owned())),
+            _ => {
+                Err(("user", "write `user` and `password_file`, or `token_file`, or none of them".to_owned()))
+            }
+        }
+    }
+}
+
+/// The secret in a file.
+fn first_line(key: &'static str, file: &Path) -> Result<String, Wrong> {
+    let shown = file.display();
+    let text =
+        read::file(file).map_err(|error| (key, format!("cannot read {shown}: {error}; correct the name")))?;
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    match line.is_empty() || line.chars().any(char::is_control) {
+        true => Err((key, format!("the first line of {shown} is empty or binary; write the secret there"))),
+        false => Ok(line),
+    }
+}

@@ -1,0 +1,50 @@
+//! What became of what was sent to a system.
+
+use export::Outcome;
+
+/// What an answer means.
+#[derive(Debug)]
+pub(super) enum Answered {
+    /// More is to be sent before the outcome is known.
+    More,
+    Done {
+        outcome: Outcome,
+        /// Delivered records that are not for this system.
+        left_out: usize,
+    },
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It may pass.
+    Passing(String),
+    /// The server does not take the credentials.
+    Denied(String),
+}
+
+impl From<String> for Failure {
+    fn from(words: String) -> Self {
+        Self::Passing(words)
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Passing(words) => Self::Failed { words, retry_after: None },
+            Failure::Denied(words) => Self::Unauthorised { words },
+        }
+    }
+}
+
+impl Answered {
+    pub(super) fn done(outcome: Outcome) -> Self {
+        Self::Done { outcome, left_out: 0 }
+    }
+
+    /// Nothing was sent, or nothing came.
+    pub(super) fn missing() -> Self {
+        Self::done(Failure::Passing("there is no answer".to_owned()).into())
+    }
+}

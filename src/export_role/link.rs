@@ -1,0 +1,64 @@
+//! The way to one system: what is sent for some records, and what the answer means.
+
+use export::{Outcome, record::Stream, sink::Batch};
+
+use super::{
+    answered::{Answered, Failure},
+    http, redis, syslog,
+};
+use crate::config::export::{Destination, Sink};
+
+/// Its steps for some records: `begin`, then `send` and `answered`, which may want to send again.
+#[derive(Debug)]
+pub(super) enum Link {
+    Http(http::Link),
+    Redis(Box<redis::Link>),
+    Syslog(syslog::Link),
+}
+
+impl Link {
+    /// No connection is made yet.
+    pub(super) fn new(sink: Sink, destination: Destination) -> Self {
+        match sink {
+            Sink::Http(sink) => Self::Http(http::Link::new(sink, destination)),
+            Sink::Redis(sink) => Self::Redis(Box::new(redis::Link::new(sink, destination))),
+            Sink::Syslog(sink) => Self::Syslog(syslog::Link::new(sink, destination)),
+        }
+    }
+
+    /// Prepares what is sent for these records. `false`: nothing of them is for this system.
+    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
+        match self {
+            Self::Http(link) => link.begin(batch),
+            Self::Redis(link) => link.begin(batch),
+            Self::Syslog(link) => link.begin(batch),
+        }
+    }
+
+    /// Sends it, and reads the answer. If this is dropped before its end, the connection is closed.
+    pub(super) async fn send(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Http(link) => Ok(link.send().await?),
+            Self::Redis(link) => link.send().await,
+            Self::Syslog(link) => Ok(link.send().await?),
+        }
+    }
+
+    /// What the answer means; the records are those of `begin`.
+    pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
+        match self {
+            Self::Http(link) => link.answered(batch),
+            Self::Redis(link) => link.answered(batch),
+            Self::Syslog(_) => Answered::done(Outcome::DONE),
+        }
+    }
+
+    /// Whether the system is there, takes the credentials and has what is needed: if not, one sentence that says what to do.
+    pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
+        match self {
+            Self::Http(link) => link.probe(streams).await,
+            Self::Redis(link) => link.probe().await,
+            Self::Syslog(link) => link.probe().await,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Servers of others as children of a test, and TLS in front of those that have none.
+
+use std::{
+    fs::File,
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::Instant,
+};
+
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::support::{TempDir, server::TIMEOUT, skipped, tls};
+
+/// Whether a program is on the path. If not, says that `what` is skipped.
+pub(super) fn is_installed(what: &str, program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        skipped(&format!("{what}: needs {program} (scripts/sink-servers)"));
+    }
+    found
+}
+
+/// A port that nobody listens on now.
+pub(super) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A server, killed when dropped. Its output is `log` in its directory.
+#[derive(Debug)]
+pub(super) struct Process(Child);
+
+impl Process {
+    /// Starts it, and waits until `port` is open.
+    pub(super) fn start(command: &mut Command, directory: &TempDir, port: u16) -> Self {
+        let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let mut process = Self(command.current_dir(directory.join("")).spawn().unwrap());
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = process.0.try_wait().unwrap();
+            let log = || std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+            assert!(ended.is_none() && start.elapsed() < TIMEOUT, "no server: {ended:?}\n{}", log());
+            thread::yield_now();
+        }
+        process
+    }
+
+    /// Kills it.
+    pub(super) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Takes connections with TLS, with a certificate of `tests/tls`, and passes their bytes on to a server without. Returns its address.
+pub(super) fn front(certificate: &str, to: SocketAddr) -> SocketAddr {
+    let file = |end: &str| tls::file(&format!("{certificate}.{end}"));
+    let chain = vec![CertificateDer::from_pem_file(file("pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    thread::spawn(move || {
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let mut secured = acceptor.accept(stream).await?;
+                    let mut plain = tokio::net::TcpStream::connect(to).await?;
+                    tokio::io::copy_bidirectional(&mut secured, &mut plain).await
+                });
+            }
+        });
+    });
+    address
+}
