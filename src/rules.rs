@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use dataplane::sampling::Counted;
 use detect::{Match, Metric, Prefix};
+use dta::CollectorMap;
 use manager::device::{
-    Change, Election, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
+    Change, DtaMap, Election, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
 };
 use manager::flows::{ANY_PORT, FlowKey, Ports};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +30,11 @@ pub(crate) enum RuleView {
     Session {
         /// Its address and port.
         collector: SocketAddr,
+    },
+    /// Reports by DTA go to the collectors of this map.
+    DtaMap {
+        /// The map, as `hopwise map` writes it.
+        map: Value,
     },
     /// Packets that leave by this port lose their INT and are reported.
     Sink {
@@ -203,6 +210,8 @@ impl From<&Rule> for RuleView {
                 Self::Encoding { dscp: encoding.dscp, l4_checksum: encoding.l4_checksum.word().to_owned() }
             }
             Rule::Session(collector) => Self::Session { collector: *collector },
+            // A map always is JSON.
+            Rule::DtaMap(map) => Self::DtaMap { map: serde_json::from_str(&map.text).unwrap_or_default() },
             Rule::Sink(port) => Self::Sink { port: *port },
             Rule::Instruction(bit) => Self::Instruction { bit: *bit },
             Rule::Filter(filter) => Self::Filter {
@@ -238,6 +247,10 @@ impl TryFrom<&RuleView> for Rule {
                 Self::Encoding(Encoding { dscp: *dscp, l4_checksum })
             }
             RuleView::Session { collector } => Self::Session(*collector),
+            RuleView::DtaMap { map } => {
+                let map = CollectorMap::deserialize(map).map_err(|error| format!("dta_map: {error}"))?;
+                Self::DtaMap(Arc::new(dta_map(&map).map_err(|error| format!("dta_map: {error}"))?))
+            }
             RuleView::Sink { port } => Self::Sink(*port),
             RuleView::Instruction { bit: 16.. } => {
                 return Err("an instruction bit is a number from 0 to 15".to_owned());
@@ -284,6 +297,25 @@ impl TryFrom<&ChangeView> for Change {
     }
 }
 
+/// A map of DTA collectors as a rule.
+///
+/// # Errors
+/// It contradicts itself, or does not say where reports go.
+pub(crate) fn dta_map(map: &CollectorMap) -> Result<DtaMap, String> {
+    map.spread()?;
+    map.reports()?;
+    let collectors = map.collectors.iter().map(|one| one.name.clone()).collect();
+    Ok(DtaMap { collectors, text: map.to_text().trim_end().to_owned() })
+}
+
+/// The map of DTA collectors of a rule.
+///
+/// # Errors
+/// It is none, as a message.
+pub(crate) fn collector_map(map: &DtaMap) -> Result<CollectorMap, String> {
+    serde_json::from_str(&map.text).map_err(|error| error.to_string())
+}
+
 /// Rules in canonical order.
 pub(crate) fn views(rules: &Rules) -> Vec<RuleView> {
     rules.iter().map(RuleView::from).collect()
@@ -299,7 +331,19 @@ pub(crate) fn rules(views: &[RuleView]) -> Result<Rules, String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use dta::collector_map::Collector;
+
     use super::*;
+
+    /// An even map of these collectors.
+    pub(crate) fn map_of(names: &[&str]) -> CollectorMap {
+        let collector = |(number, name): (u16, &&str)| Collector {
+            name: (*name).to_owned(),
+            api: format!("http://{name}:8080"),
+            reports: Some(([127, 0, 0, 1], 40_040 + number).into()),
+        };
+        CollectorMap::even((0..).zip(names).map(collector).collect()).unwrap()
+    }
 
     /// One rule of each kind, and of each form of a key.
     pub(crate) fn every_rule() -> Rules {
@@ -316,6 +360,7 @@ pub(crate) mod tests {
         Rules::from([
             Rule::Encoding(Encoding { dscp: 9, l4_checksum: L4Checksum::Zero }),
             Rule::Session("127.0.0.1:9555".parse().unwrap()),
+            Rule::DtaMap(Arc::new(dta_map(&map_of(&["a", "b"])).unwrap())),
             Rule::Sink(1),
             Rule::Instruction(0),
             Rule::Instruction(2),

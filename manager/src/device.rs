@@ -188,6 +188,16 @@ pub struct Filter {
     pub threshold: u64,
 }
 
+/// A map of DTA collectors: which of them has which keys, lists and sketches, and where the reports for it go (DTA, section 3.2). All reporters
+/// and queries need the same one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DtaMap {
+    /// Names of the collectors, in the order of their numbers.
+    pub collectors: Vec<String>,
+    /// Its canonical text, of which a manager needs to know nothing but whether two are equal.
+    pub text: String,
+}
+
 /// One rule. The order of the variants is the order in which a batch adds them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
@@ -195,6 +205,8 @@ pub enum Rule {
     Encoding(Encoding),
     /// Reports go to this collector.
     Session(SocketAddr),
+    /// Reports by DTA go to the collectors of this map. Only of devices with [`Capabilities::dta`].
+    DtaMap(Arc<DtaMap>),
     /// Packets that leave by this port lose their INT and are reported.
     Sink(PortId),
     /// The node executes this instruction bit (0 to 15) when it forwards a packet with INT.
@@ -229,6 +241,7 @@ impl Rule {
             (Self::Watch(a), Self::Watch(b)) => a.key == b.key,
             (Self::Filter(a), Self::Filter(b)) => a.key == b.key,
             (Self::Encoding(_), Self::Encoding(_)) | (Self::Session(_), Self::Session(_)) => true,
+            (Self::DtaMap(_), Self::DtaMap(_)) => true,
             _ => self == other,
         }
     }
@@ -241,6 +254,7 @@ impl fmt::Display for Rule {
                 write!(f, "INT marked by DSCP {}, L4 checksum {}", encoding.dscp, encoding.l4_checksum.word())
             }
             Self::Session(collector) => write!(f, "reports to {collector}"),
+            Self::DtaMap(map) => write!(f, "reports by DTA to {}", map.collectors.join(", ")),
             Self::Sink(port) => write!(f, "port {port}: sink"),
             Self::Source(port) => write!(f, "port {port}: source"),
             Self::Instruction(number) => write!(f, "instruction {}", instruction::name(*number)),
@@ -347,6 +361,8 @@ pub struct Capabilities {
     pub filters: BTreeSet<FilterAlgorithm>,
     /// It can measure one packet of N.
     pub sampling: bool,
+    /// It reports by DTA, to the collectors of a map that it is given.
+    pub dta: bool,
     /// It can remove INT.
     pub sink: bool,
     /// Source and sink of a port are one setting: it needs no [`Rule::Source`].
@@ -382,6 +398,7 @@ impl Default for Capabilities {
             ]
             .into(),
             sampling: true,
+            dta: false,
             sink: true,
             joint_roles: true,
             l4_checksum: [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero].into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::compile::{Compiler, DomainSettings, Outcome, Overlaps, Refusal};
 use crate::device::{
-    Answer, Capabilities, Command, DeviceEvent, NodeId, PortId, RequestId, Restart, Rule, Rules,
+    Answer, Capabilities, Command, DeviceEvent, DtaMap, NodeId, PortId, RequestId, Restart, Rule, Rules,
 };
 use crate::drill_down::{Denied, DrillDown, Firing, Limits};
 use crate::intent::{Intent, MAX_INTENTS};
@@ -113,6 +113,14 @@ impl Manager {
     pub fn set_inventory(&mut self, inventory: Inventory, now: u64) {
         if inventory != self.inventory {
             self.inventory = inventory;
+            self.recompile(now);
+        }
+    }
+
+    /// Replaces the map of DTA collectors. As a change of the topology, it waits for the calm or for a person.
+    pub fn set_dta_map(&mut self, map: Option<Arc<DtaMap>>, now: u64) {
+        if map != self.settings.domain.dta_map {
+            self.settings.domain.dta_map = map;
             self.recompile(now);
         }
     }

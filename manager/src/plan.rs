@@ -15,7 +15,7 @@ pub const USUAL_MTU: u32 = 1500;
 /// Steps in the order in which they are executed. A device does not wait for others except where a step needs all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Sinks, sessions and filters are added.
+    /// Sinks, sessions, maps of DTA collectors and filters are added.
     AddSinks,
     /// Instructions are added.
     AddTransits,

@@ -93,6 +93,12 @@ fn found(order: Order, faults: Faults) -> Option<Violation> {
     (0..runs().max(RUNS)).find_map(|seed| Run::new(seed, order, faults).finish().err())
 }
 
+/// Whether one of as many runs lets INT out, whatever else others violate.
+fn leaks(order: Order, faults: Faults) -> bool {
+    let violation = |seed| Run::new(seed, order, faults).finish().err();
+    (0..runs().max(RUNS)).filter_map(violation).any(|one| matches!(one, Violation::Leak { .. }))
+}
+
 /// An older manager would go on changing a device.
 #[test]
 fn switches_that_execute_requests_of_every_election_are_found() {
@@ -109,7 +115,7 @@ fn intents_without_the_check_of_the_mtu_are_found() {
 #[test]
 fn a_source_before_its_sinks_is_found() {
     let order = Order { sources_wait_for_sinks: false, ..Order::default() };
-    assert!(matches!(found(order, Faults::ALL), Some(Violation::Leak { .. })));
+    assert!(leaks(order, Faults::ALL));
 }
 
 #[test]
@@ -166,7 +172,7 @@ fn an_edge_port_before_its_sink_is_found() {
 #[test]
 fn forwarding_before_the_border_is_closed_is_found() {
     let order = Order { forwarding_waits_for_sinks: false, ..Order::default() };
-    assert!(matches!(found(order, Faults::ALL), Some(Violation::Leak { .. })));
+    assert!(leaks(order, Faults::ALL));
 }
 
 /// The first link of a network: entries from before do not know its MTU.

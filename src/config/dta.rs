@@ -36,7 +36,8 @@ section! {
         /// most 64. All reporters and queries need the same list, because it determines the collector of each key.
         pub(crate) collectors: Vec<SocketAddr> = Vec::new(),
         /// A map of the collectors (`hopwise map`), the same for all reporters and queries, read at the start and by a reload. It
-        /// states which collector has which keys, lists and sketches, and, unless `collectors` is set, the addresses for reports.
+        /// states which collector has which keys, lists and sketches, and, unless `collectors` is set, the addresses for reports. With
+        /// `[switch.managed]`, a manager with `dta_map` hands out the map: it replaces this one, and neither `map` nor `collectors` is needed.
         pub(crate) map: Option<PathBuf> = None,
         /// Reporter ID. Not set: the node's id.
         pub(crate) reporter: Option<u32> = None,
@@ -532,6 +533,30 @@ impl DtaSettings {
         self.spread().map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
+    /// The same with the map of a manager.
+    ///
+    /// # Errors
+    /// The map contradicts the settings, as a message.
+    pub(crate) fn destinations_of(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), String> {
+        let destinations = self.with_map(map).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))?;
+        match destinations.0.iter().find(|to| to.is_ipv6() != self.control.is_ipv6()) {
+            Some(to) => {
+                Err(format!("control: {} is of another family than the collector {to}", self.control))
+            }
+            None => Ok(destinations),
+        }
+    }
+
+    /// Whether its manager hands out the map, and there are no collectors until then.
+    pub(crate) fn waits_for_map(&self) -> bool {
+        self.collectors.is_empty() && self.map.is_none()
+    }
+
+    /// Whether a manager's map can say all that a map says.
+    pub(crate) fn takes_map(&self) -> bool {
+        self.list.is_empty() && self.sketch_collector == 0
+    }
+
     /// The collectors' addresses, and the assignment of keys to collectors.
     fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
         let at = |key| move |why| Wrong { place: ("", 0), key, why };
@@ -542,6 +567,11 @@ impl DtaSettings {
             return Ok((self.collectors.clone(), spread.map_err(at("collectors"))?));
         };
         let map = load_map(file).map_err(|error| at("map")(error.to_string()))?;
+        self.with_map(&map)
+    }
+
+    fn with_map(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
+        let at = |key| move |why| Wrong { place: ("", 0), key, why };
         let (own_lists, own_sketches) = (!self.list.is_empty(), self.sketch_collector != 0);
         if own_lists || own_sketches {
             let why = "the map says who keeps it; remove this, or the map".to_owned();
@@ -569,7 +599,8 @@ impl DtaSettings {
             repeat: Repeat { probe: nanoseconds(self.probe), ..Repeat::default() },
             ..Config::default()
         };
-        config.spread = self.spread()?.1;
+        // Until the manager hands out the map, nothing is reported.
+        config.spread = if self.waits_for_map() { Spread::even(1) } else { self.spread()?.1 };
         for (index, report) in self.report.iter().enumerate() {
             config.mappings.push(report.mapping(&self.table).map_err(at("report", index))?);
         }
@@ -591,11 +622,22 @@ impl DtaSettings {
     }
 }
 
-/// Reports inconsistent settings. `refuse` takes the path of the setting, below `[switch]`, and a message.
-pub(crate) fn check(settings: &DtaSettings, node: u32, refuse: &mut dyn FnMut(&[&str], String)) {
-    if settings.collectors.is_empty() && settings.map.is_none() {
+/// Reports inconsistent settings. `managed`: a manager may hand out the map. `refuse` takes the path of the setting, below `[switch]`, and a
+/// message.
+pub(crate) fn check(
+    settings: &DtaSettings,
+    node: u32,
+    managed: bool,
+    refuse: &mut dyn FnMut(&[&str], String),
+) {
+    if settings.waits_for_map() && !managed {
         let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
         return refuse(&["dta", "collectors"], why);
+    }
+    if settings.waits_for_map() && !settings.takes_map() {
+        let key = if settings.list.is_empty() { "sketch_collector" } else { "list" };
+        let why = "the map of the manager says who keeps it; remove this, or add `collectors`".to_owned();
+        return refuse(&["dta", key], why);
     }
     for (index, collector) in settings.collectors.iter().enumerate() {
         if settings.collectors[..index].contains(collector) {

@@ -7,7 +7,7 @@ use files::Confirm;
 use manager::{
     ApplyMode, ManagerSettings as CoreSettings,
     compile::{Collector, DomainSettings},
-    device::{Encoding, L4Checksum},
+    device::{DtaMap, Encoding, L4Checksum},
     drill_down::Limits,
     flows::FlowKey,
     intent::{self, Intent},
@@ -17,9 +17,13 @@ use manager::{
 
 use rustls::ClientConfig;
 
-use super::{gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks, switch::L4ChecksumSetting};
+use super::{
+    dta::load_map, gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks,
+    switch::L4ChecksumSetting,
+};
 use crate::{
     control::{Asked, AskedRule},
+    rules::dta_map,
     tls::{self, Part},
 };
 use settings::{
@@ -35,6 +39,9 @@ section! {
     pub(crate) struct ManagerSettings("[manager]") {
         /// Where devices send their reports. Several share the devices by capacity and by distance.
         pub(crate) collectors: Vec<CollectorEntry> = Vec::new(),
+        /// A map of DTA collectors (`hopwise map`), read at the start and by a reload. Every switch with `[switch.dta]` and `[switch.managed]` gets
+        /// it: its reports by DTA go to the collectors of the map, whatever its own file says. Not set: switches keep what they have.
+        pub(crate) dta_map: Option<PathBuf> = None,
         /// DSCP that marks packets with INT in the whole domain, 1 to 63.
         pub(crate) dscp: u8 = 23,
         /// Treatment of the L4 checksum of packets with INT in the whole domain; see `[switch] l4_checksum`.
@@ -129,7 +136,18 @@ impl ManagerSettings {
         self.ca.as_deref().map(|ca| tls::client(ca, identity.as_ref())).transpose()
     }
 
-    /// The settings of the core. `inventory`: in which the collectors' devices are.
+    /// The map of DTA collectors.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a map, as a message.
+    pub(crate) fn collector_map(&self) -> Result<Option<Arc<DtaMap>>, String> {
+        let Some(file) = &self.dta_map else { return Ok(None) };
+        let map = load_map(file).map_err(|error| error.to_string())?;
+        let map = dta_map(&map).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Some(Arc::new(map)))
+    }
+
+    /// The settings of the core, without the map of DTA collectors. `inventory`: in which the collectors' devices are.
     pub(crate) fn core(&self, inventory: &Inventory) -> CoreSettings {
         let l4_checksum = match self.l4_checksum {
             L4ChecksumSetting::Update => L4Checksum::Update,
@@ -146,6 +164,7 @@ impl ManagerSettings {
                 encoding: Encoding { dscp: self.dscp, l4_checksum },
                 synchronised: self.clocks == Clocks::Synchronised,
                 collectors: self.collectors.iter().filter_map(collector).collect(),
+                dta_map: None,
             },
             // A request of a thousand rules would exceed what the API of a switch reads.
             timing: Timing { poll: ns(self.poll), drain: ns(self.drain), batch: 500, ..Timing::default() },
@@ -201,6 +220,9 @@ fn check_manager(manager: &ManagerSettings, inventory: &Inventory, root: &Node<'
         if let Some(Err(error)) = entry.at.as_deref().map(|name| inventory.node(name)) {
             refuse(&path, error.to_string());
         }
+    }
+    if let Err(message) = manager.collector_map() {
+        refuse(&["manager", "dta_map"], message);
     }
     for (key, duration) in [("calm", manager.calm), ("poll", manager.poll), ("drain", manager.drain)] {
         if duration > Duration::from_secs(3600) || (key == "poll" && duration < Duration::from_millis(100)) {

@@ -396,7 +396,7 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
     }
     super::filter::check(&settings.filter_set(), refuse);
     if let Some(dta) = &settings.dta {
-        super::dta::check(dta, settings.node, &mut |path, message| {
+        super::dta::check(dta, settings.node, settings.managed.is_some(), &mut |path, message| {
             let path: Vec<&str> = ["switch"].iter().chain(path).copied().collect();
             refuse(&path, message);
         });

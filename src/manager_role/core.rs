@@ -203,7 +203,9 @@ impl Core {
             CliError::new(format!("cannot read [manager] state: {error}; correct the file, or remove it"))
         };
         let stopped = journal.is_stopped().map_err(broken)?;
-        let core_settings = encoded(settings.core(&inventory), &journal).map_err(broken)?;
+        let mut core_settings = encoded(settings.core(&inventory), &journal).map_err(broken)?;
+        core_settings.domain.dta_map =
+            settings.collector_map().map_err(|error| CliError::new(format!("[manager] dta_map: {error}")))?;
         let mut core = Self {
             manager: Manager::new(core_settings),
             encoding: None,

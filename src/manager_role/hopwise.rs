@@ -208,8 +208,8 @@ fn facts(view: &RulesView) -> Facts {
             .filter(|neighbour| !neighbour.several)
             .map(|neighbour| Neighbour { system: name(&neighbour.system), port: name(&neighbour.port) }),
     };
-    let CapabilitiesView { bits, watch_entries, filter_entries, sampling } = view.capabilities;
-    let capabilities = Capabilities { bits, watch_entries, filter_entries, sampling, ..capabilities() };
+    let CapabilitiesView { bits, watch_entries, filter_entries, sampling, dta } = view.capabilities;
+    let capabilities = Capabilities { bits, watch_entries, filter_entries, sampling, dta, ..capabilities() };
     Facts { capabilities, ports: view.ports.iter().map(port).collect() }
 }
 

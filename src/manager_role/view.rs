@@ -272,6 +272,9 @@ pub(crate) struct DomainView {
     pub(crate) l4_checksum: String,
     /// Where reports go.
     pub(crate) collectors: Vec<String>,
+    /// DTA collectors of the map that devices get; empty: they have their own.
+    #[serde(default)]
+    pub(crate) dta_collectors: Vec<String>,
     /// Number of devices.
     pub(crate) devices: usize,
     /// Number of those that have what they should have.

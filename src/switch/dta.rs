@@ -1,16 +1,18 @@
 //! DTA reports of a switch: the router owns the reporter, this module the sockets.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use dataplane::{
     dta::{Mapping, MappingStats, Reporter, Spread, SwitchReporter},
     switch::Switch,
 };
+use manager::device::DtaMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     config::dta::DtaSettings,
     reporter::{CollectorView, Sockets, collector_views, first_sequence},
+    rules,
     view::Name,
 };
 use terminal::CliError;
@@ -27,10 +29,14 @@ pub(crate) struct Dta {
     collectors: Vec<SocketAddr>,
     pub(crate) sockets: Sockets,
     next_tick: u64,
+    /// The map of the manager.
+    map: Option<Arc<DtaMap>>,
+    /// What waited when a map with fewer collectors came.
+    abandoned: u64,
 }
 
 impl Dta {
-    /// Opens the sockets, and attaches a reporter to the switch.
+    /// Opens the sockets, and attaches a reporter to the switch; without collectors, it waits for the map of the manager.
     ///
     /// # Errors
     /// A port in use, settings that do not fit together.
@@ -40,9 +46,21 @@ impl Dta {
         now: u64,
         switch: &mut Switch,
     ) -> Result<Self, CliError> {
-        let (collectors, _) = settings.destinations().map_err(|error| invalid(&error))?;
-        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| invalid(&error))?;
-        Self::attach(settings, node, now, sockets, switch)
+        let waits = settings.waits_for_map();
+        let destinations = if waits { None } else { Some(settings.destinations()) };
+        let destinations = destinations.transpose().map_err(|error| invalid(&error))?;
+        let collectors = destinations.as_ref().map_or(&[][..], |(collectors, _)| collectors);
+        let sockets = Sockets::open(collectors, settings.control).map_err(|error| invalid(&error))?;
+        let mut dta = Self::idle(sockets);
+        match destinations {
+            Some(destinations) => {
+                dta.begin((settings, node), destinations, now, switch).map_err(|error| invalid(&error))?
+            }
+            None => tracing::info!(
+                "[switch.dta]: the manager hands out the map of collectors; no reports until then"
+            ),
+        }
+        Ok(dta)
     }
 
     /// The same with open sockets, which then send to the collectors of the settings.
@@ -53,17 +71,75 @@ impl Dta {
         settings: &DtaSettings,
         node: u32,
         now: u64,
-        mut sockets: Sockets,
+        sockets: Sockets,
         switch: &mut Switch,
     ) -> Result<Self, CliError> {
-        let mut config = settings.config(node).map_err(|error| invalid(&error))?;
+        let destinations = settings.destinations().map_err(|error| invalid(&error))?;
+        let mut dta = Self::idle(sockets);
+        dta.begin((settings, node), destinations, now, switch).map_err(|error| invalid(&error))?;
+        Ok(dta)
+    }
+
+    fn idle(sockets: Sockets) -> Self {
+        Self { collectors: Vec::new(), sockets, next_tick: 0, map: None, abandoned: 0 }
+    }
+
+    /// Attaches a reporter that begins anew.
+    fn begin(
+        &mut self,
+        (settings, node): (&DtaSettings, u32),
+        (collectors, spread): Destinations,
+        now: u64,
+        switch: &mut Switch,
+    ) -> Result<(), String> {
+        let mut config = settings.config(node)?;
+        config.spread = spread;
         config.first_sequence = first_sequence(now);
         config.seed = crate::config::build::seed();
-        let reporter = Reporter::new(config).map_err(|error| invalid(&error))?;
-        let (collectors, _) = settings.destinations().map_err(|error| invalid(&error))?;
-        sockets.set_collectors(&collectors);
+        let reporter = Reporter::new(config).map_err(|error| error.to_string())?;
+        self.sockets.set_collectors(&collectors);
+        self.collectors = collectors;
         switch.set_dta(Some(SwitchReporter::new(reporter, settings.also_reports)));
-        Ok(Self { collectors, sockets, next_tick: 0 })
+        Ok(())
+    }
+
+    /// Whether the destinations are those of a manager's map.
+    pub(super) fn has_map(&self) -> bool {
+        self.map.is_some()
+    }
+
+    /// Reports to the collectors of a manager's map from now on. Those so far keep their numbers and sequences; if there are fewer, the
+    /// reporter begins anew.
+    ///
+    /// # Errors
+    /// The map contradicts the settings, as a message; nothing changes.
+    pub(super) fn follow(
+        &mut self,
+        (settings, node): (&DtaSettings, u32),
+        map: &Arc<DtaMap>,
+        now: u64,
+        switch: &mut Switch,
+    ) -> Result<(), String> {
+        if self.map.as_ref() == Some(map) {
+            return Ok(());
+        }
+        let destinations = rules::collector_map(map)
+            .and_then(|map| settings.destinations_of(&map))
+            .map_err(|error| format!("[switch.dta] {error}"))?;
+        let grows = switch.dta().is_some() && destinations.0.len() >= self.collectors.len();
+        if grows {
+            self.set_destinations(destinations, now, switch)?;
+        } else {
+            let waiting = switch.dta().map_or(0, |dta| waiting(&dta.reporter, now));
+            self.begin((settings, node), destinations, now, switch)?;
+            self.abandoned += waiting;
+            if waiting > 0 {
+                tracing::warn!(waiting, "a map with fewer DTA collectors: what waited for them is lost");
+            }
+        }
+        tracing::info!(collectors = map.collectors.join(", "), "reports by DTA follow the manager's map");
+        self.map = Some(map.clone());
+        Ok(())
     }
 
     /// Replaces the destinations of reports.
@@ -104,8 +180,12 @@ impl Dta {
     }
 
     /// Current state and counters.
-    pub(crate) fn view(&self, now: u64, switch: &Switch) -> Option<DtaView> {
-        let reporter = &switch.dta()?.reporter;
+    pub(crate) fn view(&self, now: u64, switch: &Switch) -> DtaView {
+        let map = self.map.as_ref().map(|map| map.collectors.clone());
+        let (abandoned, sent, unsent) = (self.abandoned, self.sockets.stats.sent, self.sockets.stats.lost);
+        let Some(SwitchReporter { reporter, .. }) = switch.dta() else {
+            return DtaView { map, abandoned, sent, unsent, ..DtaView::default() };
+        };
         let stats = reporter.stats();
         let mappings = reporter.mappings().map(mapping_view);
         let tables = reporter.tables().map(|(table, stats)| TableView {
@@ -126,18 +206,26 @@ impl Dta {
             expired: stats.expired,
             suppressed: stats.suppressed,
         });
-        Some(DtaView {
+        DtaView {
+            map,
+            abandoned,
             reports: stats.reports,
-            sent: self.sockets.stats.sent,
-            unsent: self.sockets.stats.lost,
+            sent,
+            unsent,
             controls: stats.controls,
             controls_refused: stats.bad_controls + stats.misdirected + self.sockets.stats.unknown_senders,
             collectors: collector_views(&self.collectors, reporter, now),
             mappings: mappings.collect(),
             tables: tables.collect(),
             sketches: sketches.collect(),
-        })
+        }
     }
+}
+
+/// Reports that were not acknowledged, and entries that wait for a full batch.
+fn waiting(reporter: &Reporter, now: u64) -> u64 {
+    let reports: u64 = reporter.destinations(now).map(|to| u64::from(to.waiting)).sum();
+    reports + reporter.mappings().map(|(_, stats)| stats.pending).sum::<u64>()
 }
 
 fn mapping_view((mapping, stats): (&Mapping, &MappingStats)) -> MappingView {
@@ -160,9 +248,15 @@ fn invalid(error: &dyn std::fmt::Display) -> CliError {
 }
 
 /// DTA reports of a switch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDta"))]
 pub(crate) struct DtaView {
+    /// Collectors of the map that the manager handed out; null: there is none, and the switch has its own collectors or waits for a map.
+    #[serde(default)]
+    pub(crate) map: Option<Vec<String>>,
+    /// Unacknowledged reports, and entries that waited for a full batch, when a map with fewer collectors arrived: they are lost.
+    #[serde(default)]
+    pub(crate) abandoned: u64,
     /// Reports originated, without retransmissions.
     pub(crate) reports: u64,
     /// Datagrams sent.

@@ -6,12 +6,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use detect::PortRange;
 use manager::{
-    device::{self, Change, Election, Etag, FilterAlgorithm, Mode, Rule, Rules},
+    device::{self, Change, DtaMap, Election, Etag, FilterAlgorithm, Mode, Rule, Rules},
     flows::{ANY_PORT, FlowKey},
     instruction,
 };
@@ -188,6 +189,14 @@ impl Managed {
         port.up &= self.forwards();
     }
 
+    /// The map of DTA collectors.
+    pub(crate) fn dta_map(&self) -> Option<&Arc<DtaMap>> {
+        self.rules.iter().find_map(|rule| match rule {
+            Rule::DtaMap(map) => Some(map),
+            _ => None,
+        })
+    }
+
     /// The instruction bits that it executes.
     pub(crate) fn bits(&self) -> u16 {
         bits(&self.rules)
@@ -220,6 +229,11 @@ impl Managed {
             }
             Proposal::Apply { changes, election, .. } => {
                 let rules = changed(&self.rules, &changes).map_err(Refused::Wrong)?;
+                let has_map = |rules: &Rules| rules.iter().any(|rule| matches!(rule, Rule::DtaMap(_)));
+                if has_map(&self.rules) && !has_map(&rules) {
+                    let why = "a map of DTA collectors can be replaced, not removed: reports would have nowhere to go";
+                    return Err(Refused::Wrong(why.to_owned()));
+                }
                 check(&rules, file).map_err(Refused::Wrong)?;
                 Ok(prepared(rules, election))
             }
@@ -337,6 +351,10 @@ fn check(rules: &Rules, file: &SwitchSettings) -> Result<(), String> {
     for rule in rules {
         let port = match rule {
             Rule::Sink(port) | Rule::Source(port) => *port,
+            Rule::DtaMap(map) => {
+                check_map(map, file)?;
+                continue;
+            }
             Rule::Instruction(bit) if instruction::bit(*bit) & Item::delivered() == 0 => {
                 return Err(format!("this switch does not measure {}", instruction::name(*bit)));
             }
@@ -349,6 +367,12 @@ fn check(rules: &Rules, file: &SwitchSettings) -> Result<(), String> {
     super::change::checked(&overlay(rules, file)?)
 }
 
+fn check_map(map: &DtaMap, file: &SwitchSettings) -> Result<(), String> {
+    let dta = file.dta.as_ref().ok_or("this switch does not report by DTA; add [switch.dta] to its file")?;
+    let map = rules::collector_map(map)?;
+    dta.destinations_of(&map).map_err(|error| format!("switch.dta.{error}")).map(|_| ())
+}
+
 fn bits(rules: &Rules) -> u16 {
     rules.iter().fold(0, |bits, rule| match rule {
         Rule::Instruction(number) => bits | instruction::bit(*number),
@@ -359,6 +383,8 @@ fn bits(rules: &Rules) -> u16 {
 /// The settings of the file with what the rules say.
 fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, String> {
     let mut settings = SwitchSettings { managed: None, ..file.clone() };
+    // Checked with the file: here it would lack its collectors.
+    settings.dta = settings.dta.filter(|dta| !dta.waits_for_map());
     let (mut watched, mut filtered) = (Vec::new(), Vec::new());
     for rule in rules {
         match rule {
@@ -373,7 +399,7 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
             Rule::Session(collector) => settings.reports = Some(*collector),
             Rule::Watch(watch) => watched.push(watch),
             Rule::Filter(filter) => filtered.push(filter),
-            Rule::Sink(_) | Rule::Source(_) | Rule::Instruction(_) | Rule::Forwarding => {}
+            Rule::DtaMap(_) | Rule::Sink(_) | Rule::Source(_) | Rule::Instruction(_) | Rule::Forwarding => {}
         }
     }
     // The first match applies, so the narrower comes first.
@@ -468,10 +494,10 @@ pub(crate) const WATCH_ENTRIES: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::tests::every_rule;
+    use crate::rules::tests::{every_rule, map_of};
 
     fn file() -> SwitchSettings {
-        let text = "[switch]\nnode = 1\n[switch.managed]\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\nedge = true\n";
+        let text = "[switch]\nnode = 1\n[switch.managed]\n[switch.dta]\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\nedge = true\n";
         crate::config::Settings::parse(text, "h.toml").unwrap().switch.unwrap()
     }
 
@@ -543,6 +569,33 @@ mod tests {
         let first = list.entries()[0];
         assert_eq!((first.bitmap, first.hops, first.drops), (0xf700, 16, true));
         assert_eq!(settings.filter.len(), 1);
+    }
+
+    #[test]
+    fn a_map_of_dta_collectors_is_replaced_and_never_removed() {
+        let rule = |names: &[&str]| Rule::DtaMap(Arc::new(rules::dta_map(&map_of(names)).unwrap()));
+        let names = |managed: &Managed| managed.dta_map().map(|map| map.collectors.clone());
+        let mut managed = open(None);
+        claim(&mut managed, 1).unwrap();
+        apply(&mut managed, 1, &[Change::Add(rule(&["a"]))]).unwrap();
+        let grown = [Change::Remove(rule(&["a"])), Change::Add(rule(&["a", "b"]))];
+        apply(&mut managed, 1, &grown).unwrap();
+        let refused = |error: Result<(), Refused>| match error {
+            Err(Refused::Wrong(message)) => message,
+            other => panic!("{other:?}"),
+        };
+        let removed = refused(apply(&mut managed, 1, &[Change::Remove(rule(&["a", "b"]))]));
+        assert!(removed.contains("can be replaced, not removed"), "{removed}");
+        // A map of the other family, and a switch without DTA.
+        let mut map = map_of(&["a"]);
+        map.collectors[0].reports = "[fd00::9]:40040".parse().ok();
+        let v6 = Change::Add(Rule::DtaMap(Arc::new(rules::dta_map(&map).unwrap())));
+        let message = refused(apply(&mut managed, 1, &[Change::Remove(rule(&["a", "b"])), v6]));
+        assert!(message.contains("switch.dta.control: 0.0.0.0:40044 is of another family"), "{message}");
+        assert_eq!(names(&managed), Some(vec!["a".to_owned(), "b".to_owned()]));
+        let without = SwitchSettings { dta: None, ..file() };
+        let message = check(&Rules::from([rule(&["a"])]), &without).unwrap_err();
+        assert!(message.contains("does not report by DTA; add [switch.dta]"), "{message}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::{
     managed::{Managed, Prepared, Proposal, Refused},
 };
 use crate::config::{
+    dta::DtaSettings,
     filter::{self, FilterSettings},
     switch::{self, PortSettings, SwitchSettings, WatchSettings},
 };
@@ -165,9 +166,8 @@ impl Forwarder {
         router.switch_mut().set_filters(filters);
         router.switch_mut().set_roles(filter::roles(&settings.role));
         let staged = ports.iter().map(|_| Staged::default()).collect();
-        let dta = settings.dta.as_ref();
-        let dta =
-            dta.map(|dta| Dta::open(dta, settings.node, clock.now(), router.switch_mut())).transpose()?;
+        let dta = file.dta.as_ref();
+        let dta = dta.map(|dta| Dta::open(dta, file.node, clock.now(), router.switch_mut())).transpose()?;
         let lldp = Lldp::new(&file);
         let mut forwarder = Self {
             file,
@@ -185,6 +185,7 @@ impl Forwarder {
             next_check: 0,
             checksum_log: ChecksumLog::default(),
         };
+        forwarder.follow_map().map_err(|error| CliError::new(format!("[switch.managed] state: {error}")))?;
         forwarder.check();
         Ok(forwarder)
     }
@@ -360,7 +361,12 @@ impl Forwarder {
 
     /// The DTA view.
     pub(super) fn dta_view(&self) -> Option<super::DtaView> {
-        self.dta.as_ref().and_then(|dta| dta.view(self.clock.now(), self.router.switch()))
+        self.dta.as_ref().map(|dta| dta.view(self.clock.now(), self.router.switch()))
+    }
+
+    /// Whether a manager may hand out the map of its DTA collectors.
+    pub(super) fn takes_dta_map(&self) -> bool {
+        self.file.dta.as_ref().is_some_and(DtaSettings::takes_map)
     }
 
     /// The active settings.
@@ -471,6 +477,7 @@ impl Forwarder {
         let Some(managed) = &self.managed else { return Ok(()) };
         let (settings, bits) = (managed.settings(&self.file)?, managed.bits());
         let config = switch::int_config(&settings);
+        self.follow_map()?;
         let switch = self.router.switch_mut();
         switch.set_encoding(config.mark.dscp, config.l4_checksum).map_err(|error| error.to_string())?;
         switch.set_available(bits);
@@ -485,6 +492,15 @@ impl Forwarder {
             self.set_port(port)?;
         }
         Ok(())
+    }
+
+    /// Reports by DTA to the collectors of the manager's map.
+    fn follow_map(&mut self) -> Result<(), String> {
+        let map = self.managed.as_ref().and_then(Managed::dta_map);
+        let (Some(map), Some(dta), Some(settings)) = (map, &mut self.dta, &self.file.dta) else {
+            return Ok(());
+        };
+        dta.follow((settings, self.file.node), map, self.clock.now(), self.router.switch_mut())
     }
 
     /// Applies the reloadable settings, and the destinations of reports.
@@ -502,7 +518,8 @@ impl Forwarder {
             Some(managed) => managed.settings(&file)?,
             None => file.clone(),
         };
-        if let (Some(dta), Some(destinations)) = (&mut self.dta, destinations) {
+        let own = self.dta.as_mut().filter(|dta| !dta.has_map());
+        if let (Some(dta), Some(destinations)) = (own, destinations) {
             dta.set_destinations(destinations, self.clock.now(), self.router.switch_mut())?;
         }
         for port in &settings.ports {

@@ -89,6 +89,9 @@ pub(crate) struct CapabilitiesView {
     /// It can measure one packet of N.
     #[serde(default)]
     pub(crate) sampling: bool,
+    /// It reports by DTA to the collectors of a map that its manager hands out.
+    #[serde(default)]
+    pub(crate) dta: bool,
 }
 
 /// A port, for a manager.
@@ -481,6 +484,7 @@ impl Forwarder {
                 watch_entries: WATCH_ENTRIES,
                 filter_entries: dataplane::filter::MAX_FILTERS,
                 sampling: true,
+                dta: self.takes_dta_map(),
             },
             ports: ports.map(port).collect(),
             neighbour_changes: self.lldp.as_ref().map_or(0, Lldp::changes),

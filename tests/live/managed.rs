@@ -97,10 +97,11 @@ const LINKS: &str = "[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n\
 impl Fabric {
     /// `None`, reported as skipped: not possible on this machine.
     fn start() -> Option<Self> {
-        Self::start_with(true)
+        Self::start_with(true, "", "")
     }
 
-    fn start_with(links_in_file: bool) -> Option<Self> {
+    /// `links_in_file`: those between the switches. `first`: more of the first switch's file. `more`: more of the `[manager]` section.
+    fn start_with(links_in_file: bool, first: &str, more: &str) -> Option<Self> {
         let (fabric, hosts) = match links() {
             Ok(links) => links,
             Err(error) => {
@@ -118,8 +119,10 @@ impl Fabric {
         let start = |name: &str, text: &str| {
             Program::start_in(Some(fabric.name()), &files.join("."), &format!("{name}.toml"), text)
         };
-        let switches = NAMES.iter().enumerate().map(|(index, name)| start(name, &switch(index))).collect();
-        let manager = start("manager", &manager(&files, links_in_file));
+        let text = |index: usize| format!("{}{}", switch(index), if index == 0 { first } else { "" });
+        let switches = NAMES.iter().enumerate().map(|(index, name)| start(name, &text(index))).collect();
+        let text = manager(&files, links_in_file).replace("[manager]\n", &format!("[manager]\n{more}"));
+        let manager = start("manager", &text);
         Some(Self { sender, receiver, manager, switches, files, fabric, _hosts: hosts })
     }
 
@@ -371,6 +374,65 @@ fn a_reload_takes_devices_away_and_adds_them() {
             "is not in the inventory any more"
         ]
     );
+}
+
+/// Every packet by DTA, keyed so that each of several collectors gets some.
+const DTA: &str = "[switch.dta]\ncontrol = \"127.0.0.1:40044\"\n[[switch.dta.report]]\non = \"packet\"\nproto = \"udp\"\n\
+                   operation = \"key-write\"\nstore = 1\nkey = [\"packet_id\"]\ndata = [\"switch\"]\n";
+
+#[test]
+fn a_map_of_dta_collectors_is_handed_out_and_grows() {
+    let directory = TempDir::new();
+    let map = directory.join("map.json");
+    let write = |arguments: &[&str]| {
+        let made = support::hopwise(arguments);
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        std::fs::write(&map, made.stdout).unwrap();
+    };
+    write(&["map", "new", "a=http://127.0.0.1:1,127.0.0.1:40040"]);
+    let more = format!("dta_map = {map:?}\n");
+    let Some(fabric) = Fabric::start_with(true, DTA, &more) else { return };
+    let collector = |port: u16| {
+        let socket = fabric.fabric.run(|| UdpSocket::bind(("127.0.0.1", port))).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        socket
+    };
+    let collectors = [40040, 40041].map(collector);
+    let wait_for_report = |number: usize| {
+        let begun = Instant::now();
+        while collectors[number].recv(&mut [0; 2000]).is_err() {
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "no report: {:#}",
+                fabric.switches[0].get("/api/v1/switch")["dta"]
+            );
+            fabric.deliver();
+        }
+    };
+    fabric.wait_for_devices("in sync", in_sync);
+    let given = |switch: usize| {
+        let dta = fabric.switches[switch].get("/api/v1/switch")["dta"].clone();
+        (dta["map"].clone(), dta["collectors"].as_array().map(Vec::len))
+    };
+    let has = |names: &[&str]| {
+        let view = |view: &Value| view["dta_collectors"] == json!(names);
+        fabric.manager.wait("/api/v1/domain", "the map", view);
+        fabric.switches[0].wait("/api/v1/switch", "the map", |view| view["dta"]["map"] == json!(names));
+    };
+    has(&["a"]);
+    assert_eq!((given(0), given(1)), ((json!(["a"]), Some(1)), (Value::Null, None)));
+    wait_for_report(0);
+
+    write(&["map", "grow", support::text(&map), "b=http://127.0.0.1:1,127.0.0.1:40041"]);
+    assert_eq!(fabric.manager.ask("POST", "/api/v1/config/reload", "").0, 200);
+    has(&["a", "b"]);
+    wait_for_report(1);
+
+    // A file that is no map changes nothing.
+    std::fs::write(&map, "{}").unwrap();
+    let (status, answer) = fabric.manager.ask("POST", "/api/v1/config/reload", "");
+    assert!(status == 400 && answer.to_string().contains("is no map of collectors"), "{status} {answer}");
+    assert_eq!(given(0), (json!(["a", "b"]), Some(2)));
 }
 
 /// More reports than the budget raise the threshold at the switches.
@@ -626,7 +688,7 @@ fn check_copy(manager: &Program) {
 /// Without links in the file, the switches find each other by LLDP, and INT passes where both ends hear each other.
 #[test]
 fn links_are_found_by_lldp() {
-    let Some(mut fabric) = Fabric::start_with(false) else { return };
+    let Some(mut fabric) = Fabric::start_with(false, "", "") else { return };
     let links = json!([[11, 2, 12, 1], [12, 2, 13, 1]]);
     let begun = Instant::now();
     fabric.manager.wait("/api/v1/domain", "both links", |view| view["links"] == links);

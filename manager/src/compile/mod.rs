@@ -28,7 +28,7 @@ pub use self::refusal::{Note, Refusal};
 use self::check::Placed;
 use self::closure::{Closure, Entries};
 use crate::device::{
-    Capabilities, Encoding, Filter, FilterAlgorithm, Mode, NodeId, Restart, Rule, Rules, Watch,
+    Capabilities, DtaMap, Encoding, Filter, FilterAlgorithm, Mode, NodeId, Restart, Rule, Rules, Watch,
 };
 use crate::flows::FlowKey;
 use crate::instruction::{self, Bits};
@@ -55,6 +55,8 @@ pub struct DomainSettings {
     pub synchronised: bool,
     /// Collectors. None: no report session is installed.
     pub collectors: Vec<Collector>,
+    /// The map of DTA collectors. None: devices have their own.
+    pub dta_map: Option<Arc<DtaMap>>,
 }
 
 /// What an intent became.
@@ -379,6 +381,9 @@ impl Compiler {
         }
         if !self.slots.is_empty() {
             rules.extend(self.sessions.get(&node).copied().map(Rule::Session));
+        }
+        if capabilities.dta {
+            rules.extend(self.network.settings.dta_map.clone().map(Rule::DtaMap));
         }
         if self.embedding > 0 {
             rules.extend(ports.border().map(Rule::Sink));

@@ -41,6 +41,35 @@ fn a_restarted_manager_stops_no_device_that_forwards() {
     assert_eq!([true, false].map(forwards), [true, true]);
 }
 
+/// Only devices that report by DTA get the map. They keep it when the manager has none, or does not know yet that they do.
+#[test]
+fn a_map_of_dta_collectors_is_handed_out_and_never_taken_away() {
+    let map = |name: &str| Arc::new(DtaMap { collectors: vec![name.to_owned()], text: name.to_owned() });
+    let mut bench = Bench::new(ApplyMode::Auto);
+    let reports = |dta| Capabilities { dta, ..Capabilities::default() };
+    bench.manager.set_capabilities(1, reports(true), S);
+    let maps = |bench: &mut Bench, now: u64| -> [Vec<String>; 2] {
+        bench.run(now);
+        let map = |rule: &Rule| match rule {
+            Rule::DtaMap(map) => Some(map.text.clone()),
+            _ => None,
+        };
+        [1, 2].map(|node| {
+            bench.rules.get(&node).iter().flat_map(|rules| rules.iter().filter_map(map)).collect()
+        })
+    };
+    let only = |name: &str| [vec![name.to_owned()], Vec::new()];
+    for (second, name) in [(2, "a"), (10, "b")] {
+        bench.manager.set_dta_map(Some(map(name)), second * S);
+        assert_eq!(maps(&mut bench, (second + 5) * S), only(name));
+    }
+    bench.manager.set_dta_map(None, 20 * S);
+    assert_eq!(maps(&mut bench, 25 * S), only("b"), "no map");
+    bench.manager.set_dta_map(Some(map("c")), 30 * S);
+    bench.manager.set_capabilities(1, reports(false), 30 * S);
+    assert_eq!(maps(&mut bench, 35 * S), only("b"), "not known");
+}
+
 /// A manager and devices that execute everything at once.
 struct Bench {
     manager: Manager,

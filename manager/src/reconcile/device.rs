@@ -146,8 +146,10 @@ impl Device {
         let empty = Rules::new();
         let actual = self.actual.as_ref().unwrap_or(&empty);
         self.missing = self.target.rules.difference(actual).cloned().collect();
-        // Whatever is planned, a device that forwards goes on forwarding.
-        let goes = |rule: &&Rule| !is_facing(rule) && **rule != Rule::Forwarding;
+        let is_map = |rule: &Rule| matches!(rule, Rule::DtaMap(_));
+        let maps = self.target.rules.iter().any(is_map);
+        // Whatever is planned, a device that forwards goes on forwarding, and one that has DTA collectors keeps them until it gets others.
+        let goes = |rule: &&Rule| !is_facing(rule) && **rule != Rule::Forwarding && (maps || !is_map(rule));
         self.extra = actual.difference(&self.target.rules).filter(goes).cloned().collect();
     }
 

@@ -214,9 +214,12 @@ impl View<'_> {
     fn may_add(&self, rule: &Rule) -> Result<(), Wait> {
         match rule {
             Rule::Encoding(_) if self.device.facts.wrong_encoding => self.may_encode(),
-            Rule::Encoding(_) | Rule::Session(_) | Rule::Sink(_) | Rule::Instruction(_) | Rule::Filter(_) => {
-                Ok(())
-            }
+            Rule::Encoding(_)
+            | Rule::Session(_)
+            | Rule::DtaMap(_)
+            | Rule::Sink(_)
+            | Rule::Instruction(_)
+            | Rule::Filter(_) => Ok(()),
             Rule::Forwarding => self.may_forward(),
             Rule::Source(_) => self.may_insert(0),
             Rule::Watch(watch) if watch.mode.embeds() => self.may_insert(watch.bits),

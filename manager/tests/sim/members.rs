@@ -2,9 +2,10 @@
 //! until it measures nothing. Its cables stay, and so do its sinks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use manager::compile::DomainSettings;
-use manager::device::{NodeId, Rule};
+use manager::device::{DtaMap, NodeId, Rule};
 use manager::inventory::{Device, DriverOptions, Host, Inventory, Origin};
 use manager::reconcile::{DeviceStatus, Phase};
 
@@ -29,7 +30,8 @@ fn measures_nothing(rule: &Rule) -> bool {
 
 impl Run {
     pub(super) fn domain(&self) -> DomainSettings {
-        DomainSettings { encoding: self.encoding, ..DomainSettings::default() }
+        let map = DtaMap { collectors: vec!["a".to_owned()], text: self.encoding.dscp.to_string() };
+        DomainSettings { encoding: self.encoding, dta_map: Some(Arc::new(map)), ..DomainSettings::default() }
     }
 
     pub(super) fn device(node: NodeId) -> Device {

@@ -305,7 +305,9 @@ impl Run {
 
     fn capabilities(&self) -> BTreeMap<NodeId, Capabilities> {
         let of = |(node, switch): (&NodeId, &super::net::Switch)| {
-            let can = Capabilities { joint_roles: false, restart: switch.restart, ..Capabilities::default() };
+            let default = Capabilities::default();
+            let dta = node % 2 == 1;
+            let can = Capabilities { joint_roles: false, restart: switch.restart, dta, ..default };
             (*node, can)
         };
         self.net.switches.iter().map(of).collect()

@@ -118,7 +118,7 @@ impl Reporters {
     pub(super) fn account(&self, fabric: &Fabric) -> Reported {
         let mut reported = Reported::default();
         for (node, dta) in &self.0 {
-            let Some(view) = fabric.switch(*node).and_then(|switch| dta.view(fabric.now(), switch)) else {
+            let Some(view) = fabric.switch(*node).map(|switch| dta.view(fabric.now(), switch)) else {
                 continue;
             };
             reported.reports += view.reports;

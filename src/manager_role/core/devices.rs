@@ -126,6 +126,7 @@ impl Core {
             dscp: domain.encoding.dscp,
             l4_checksum: domain.encoding.l4_checksum.word().to_owned(),
             collectors: domain.collectors.iter().map(|one| one.address.to_string()).collect(),
+            dta_collectors: domain.dta_map.as_ref().map(|map| map.collectors.clone()).unwrap_or_default(),
             devices: self.manager.phases().count(),
             in_sync: self.in_sync(),
             longest_path: compiler.longest_path(),

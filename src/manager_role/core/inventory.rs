@@ -78,6 +78,23 @@ impl Core {
         self.count_lease_keepers();
         self.save_devices();
         self.join_facts(now);
+        self.set_dta_map(now);
+    }
+
+    /// Takes over the map of DTA collectors, which may have changed under the same name.
+    fn set_dta_map(&mut self, now: u64) {
+        match self.settings.collector_map() {
+            Ok(map) => {
+                let before = &self.manager.compiler().settings().dta_map;
+                if let Some(map) = map.as_ref().filter(|map| before.as_ref() != Some(map)) {
+                    let collectors = map.collectors.join(", ");
+                    self.note(now, "file", "dta_map", &collectors, "are the DTA collectors now");
+                }
+                self.manager.set_dta_map(map, now);
+            }
+            // It was read a moment ago, when the file was checked.
+            Err(error) => tracing::warn!(error, "[manager] dta_map: devices keep the map that they have"),
+        }
     }
 
     /// A device that leaves has another node id in the inventory now: two drivers must not drive it.

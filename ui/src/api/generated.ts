@@ -324,6 +324,8 @@ export type Domain = {
   devices: number;
   /** DSCP that marks packets with INT. */
   dscp: number;
+  /** DTA collectors of the map that devices get; empty: they have their own. */
+  dta_collectors: Array<string>;
   /** Names of hosts, for `at.between` of intents: the first thousand. */
   hosts: Array<string>;
   /** Number of those that have what they should have. */
@@ -1417,6 +1419,10 @@ export type Rule = {
   collector: string;
   kind: "session";
 } | {
+  kind: "dta_map";
+  /** The map, as `hopwise map` writes it. */
+  map: unknown;
+} | {
   kind: "sink";
   /** Its number. */
   port: number;
@@ -1745,6 +1751,8 @@ export type Switch = {
 export type SwitchCapabilities = {
   /** Instruction bits that it can fill. */
   bits: number;
+  /** It reports by DTA to the collectors of a map that its manager hands out. */
+  dta: boolean;
   /** Entries of its filter table. */
   filter_entries: number;
   /** It can measure one packet of N. */
@@ -1769,12 +1777,16 @@ export type SwitchCounters = {
 
 /** DTA reports of a switch. */
 export type SwitchDta = {
+  /** Unacknowledged reports, and entries that waited for a full batch, when a map with fewer collectors arrived: they are lost. */
+  abandoned: number;
   /** Collectors. */
   collectors: Array<ReporterCollector>;
   /** Control messages processed. */
   controls: number;
   /** Control messages that are malformed, for another reporter, or from an unknown peer. */
   controls_refused: number;
+  /** Collectors of the map that the manager handed out; null: there is none, and the switch has its own collectors or waits for a map. */
+  map: Array<string> | null;
   /** Reports by mapping, as `[[switch.dta.report]]`. */
   mappings: Array<SwitchDtaMapping>;
   /** Reports originated, without retransmissions. */

@@ -127,12 +127,15 @@ function role({ acting, copy }: Domain): string {
 
 function domainRows(domain: Domain): Row[] {
   const collectors = domain.collectors.join(', ') || 'as each device is configured';
+  const dta: Row[] =
+    domain.dta_collectors.length === 0 ? [] : [['DTA collectors', domain.dta_collectors.join(', ')]];
   return [
     ['In sync', `${domain.in_sync} of ${domain.devices}`],
     ['This manager', role(domain)],
     ['INT', domain.stopped ? 'stopped by hand' : 'as the intents say'],
     ['Mark', `DSCP ${domain.dscp}, L4 checksum ${domain.l4_checksum}`],
     ['Collectors', `${collectors}; change [manager] collectors in the configuration, and restart`],
+    ...dta,
     ['Longest path', plural(domain.longest_path, 'link')],
     ...domain.contradictions.map((text): Row => ['Contradiction', text]),
     ...domain.suggestions.map((text): Row => ['Suggested link', text]),

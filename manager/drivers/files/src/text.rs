@@ -61,6 +61,7 @@ fn entry(rule: &Rule) -> String {
     match rule {
         Rule::Encoding(_) => text.push_str("encoding"),
         Rule::Session(_) => text.push_str("session"),
+        Rule::DtaMap(_) => text.push_str("dta_map"),
         Rule::Watch(watch) => {
             text.push_str("watch");
             let _ = write_key(&mut text, &watch.key);
@@ -94,6 +95,8 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
             write!(out, "encoding dscp={} l4_checksum={}", encoding.dscp, encoding.l4_checksum.word())
         }
         Rule::Session(collector) => write!(out, "session collector={collector}"),
+        // For people: devices that are configured by files get none.
+        Rule::DtaMap(map) => write!(out, "dta_map collectors={}", map.collectors.join(",")),
         Rule::Sink(port) => write!(out, "sink port={port}"),
         Rule::Instruction(bit) => write!(out, "instruction bit={bit} # {}", instruction::name(*bit)),
         Rule::Filter(filter) => {

@@ -346,6 +346,7 @@ fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, S
         filter_entries: 0,
         filters: BTreeSet::<FilterAlgorithm>::new(),
         sampling: settings.sampling,
+        dta: false,
         sink: true,
         joint_roles: settings.joint_roles,
         l4_checksum,

@@ -287,6 +287,7 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
             .map(|(algorithm, _)| algorithm)
             .collect(),
         sampling: false,
+        dta: false,
         sink: has(Kind::Sink),
         joint_roles: !has(Kind::Source),
         l4_checksum: [map.l4_checksum()].into(),

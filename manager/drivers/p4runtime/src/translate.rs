@@ -95,6 +95,7 @@ impl Program {
                 }
                 self.entries(Kind::Session, &Given::Session(*collector))
             }
+            Rule::DtaMap(_) => Err("the program does not report by DTA".to_owned()),
             Rule::Sink(port) => self.entries(Kind::Sink, &Given::Port(*port)),
             Rule::Source(port) => self.entries(Kind::Source, &Given::Port(*port)),
             Rule::Forwarding => self.forwarding(),
