@@ -1,16 +1,19 @@
-//! Whether a manager on standby takes over: the devices are the store of the lease.
+//! Who acts: the devices are the store of the lease.
 //!
 //! The manager that acts renews its lease on every device. A device tells how long ago that was, by its own clock. When enough devices
 //! have heard nothing for the time of a lease, the one on standby takes a higher term and claims them. Safety does not depend
 //! on this decision, nor on a clock: devices refuse the lower election, whoever is right. The decision only says who acts.
+//!
+//! A manager that took over may fail when it has claimed a few devices. The one that goes on with the others claims them again when they
+//! have heard nothing for the time of a lease, likewise with a higher term.
 
 use std::collections::BTreeMap;
 
 use crate::device::{Election, NodeId};
 
-/// A manager on standby.
+/// What a manager hears of the lease.
 #[derive(Clone, Debug)]
-pub struct Standby {
+pub struct Lease {
     /// Time of a lease, ns.
     lease: u64,
     seen: BTreeMap<NodeId, Seen>,
@@ -21,25 +24,27 @@ pub struct Standby {
 /// What a device has told.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
+    /// It was claimed with this election.
+    election: Election,
     /// The acting manager renewed its lease this long before, ns.
     silence: u64,
     /// When the device told that.
     at: u64,
 }
 
-impl Standby {
-    /// A manager on standby, which has heard from no device yet.
+impl Lease {
+    /// Of a manager that has heard from no device yet. `lease`: the time of a lease, ns.
     pub fn new(lease: u64) -> Self {
         Self { lease, seen: BTreeMap::new(), highest: Election::default() }
     }
 
     /// A device tells: it was claimed with `election`, and the lease was renewed `silence` ns ago.
     pub fn observe(&mut self, node: NodeId, election: Election, silence: u64, now: u64) {
-        self.seen.insert(node, Seen { silence, at: now });
+        self.seen.insert(node, Seen { election, silence, at: now });
         self.highest = self.highest.max(election);
     }
 
-    /// Waits anew: another manager acts.
+    /// Waits anew: who acts has changed.
     pub fn restart(&mut self) {
         self.seen.clear();
     }
@@ -51,12 +56,24 @@ impl Standby {
     /// two devices that lost one of them still gets a manager, and one that reaches few devices does not take over from one that reaches
     /// many.
     pub fn term(&self, devices: usize, now: u64) -> Option<u64> {
-        let lately = self.seen.values().filter(|seen| now.saturating_sub(seen.at) < self.lease);
         let (mut silent, mut held) = (0, 0);
-        for seen in lately {
+        for seen in self.seen.values().filter(|seen| self.is_recent(seen, now)) {
             if seen.silence >= self.lease { silent += 1 } else { held += 1 }
         }
         (silent > 0 && silent * 2 >= devices && silent > held).then(|| self.highest.term.saturating_add(1))
+    }
+
+    /// The term with which a manager that acts with the term `own` claims devices again that a newer one has claimed and left; `None`:
+    /// there are none, or the newer one renews its lease, or one of them has not told lately that it does not.
+    pub fn reclaim(&self, own: u64, now: u64) -> Option<u64> {
+        let mut newer = self.seen.values().filter(|seen| seen.election.term > own).peekable();
+        newer.peek()?;
+        let is_left = |seen: &Seen| self.is_recent(seen, now) && seen.silence >= self.lease;
+        newer.all(is_left).then(|| self.highest.term.saturating_add(1))
+    }
+
+    fn is_recent(&self, seen: &Seen, now: u64) -> bool {
+        now.saturating_sub(seen.at) < self.lease
     }
 }
 
@@ -72,11 +89,11 @@ mod tests {
 
     /// The decision at time 1000 of one to whom the devices told these silences at these times.
     fn decided(devices: usize, told: &[(u64, u64)]) -> Option<u64> {
-        let mut standby = Standby::new(LEASE);
+        let mut lease = Lease::new(LEASE);
         for (node, (silence, at)) in (1..).zip(told) {
-            standby.observe(node, election(node.into()), *silence, *at);
+            lease.observe(node, election(node.into()), *silence, *at);
         }
-        standby.term(devices, 1000)
+        lease.term(devices, 1000)
     }
 
     #[test]
@@ -95,12 +112,32 @@ mod tests {
     fn what_a_device_told_long_ago_is_no_evidence() {
         assert_eq!(decided(1, &[(500, 900)]), None);
         assert_eq!(decided(1, &[(500, 901)]), Some(2));
-        let mut standby = Standby::new(LEASE);
-        standby.observe(1, election(7), 500, 1000);
-        standby.restart();
-        assert_eq!(standby.term(1, 1000), None);
-        standby.observe(1, election(2), 500, 1000);
+        let mut lease = Lease::new(LEASE);
+        lease.observe(1, election(7), 500, 1000);
+        lease.restart();
+        assert_eq!(lease.term(1, 1000), None);
+        lease.observe(1, election(2), 500, 1000);
         // Above every election that it has ever seen.
-        assert_eq!(standby.term(1, 1000), Some(8));
+        assert_eq!(lease.term(1, 1000), Some(8));
+    }
+
+    #[test]
+    fn devices_that_a_newer_manager_has_left_are_claimed_again() {
+        // By device: the term of its election, the silence and when it told.
+        let decided = |told: &[(u64, u64, u64)]| {
+            let mut lease = Lease::new(LEASE);
+            for (node, (term, silence, at)) in (1..).zip(told) {
+                lease.observe(node, election(*term), *silence, *at);
+            }
+            lease.reclaim(5, 1000)
+        };
+        // Only this manager has claimed them.
+        assert_eq!([decided(&[]), decided(&[(5, 0, 1000), (4, 500, 1000)])], [None, None]);
+        assert_eq!(decided(&[(5, 0, 1000), (7, 100, 1000)]), Some(8));
+        // The newer one acts, at least on one.
+        assert_eq!(decided(&[(7, 99, 1000)]), None);
+        assert_eq!(decided(&[(7, 500, 1000), (9, 5, 1000)]), None);
+        // One of them has not told lately.
+        assert_eq!(decided(&[(7, 500, 1000), (7, 500, 900)]), None);
     }
 }

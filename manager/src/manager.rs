@@ -139,6 +139,11 @@ impl Manager {
         self.reconciler.set_term(term, now);
     }
 
+    /// The term with which it acts; `None`: it does not.
+    pub fn term(&self) -> Option<u64> {
+        self.reconciler.term()
+    }
+
     /// Adds an intent or replaces the one of its name, and applies it. `now` is in ns since 1970.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use manager::{
     driver::{Facts, Message},
     intent::Intent,
     inventory::Inventory,
-    lease::Standby,
+    lease::Lease,
     reconcile::{Notice, Phase},
     verify::{Arrivals, IntentCounters, Verifier},
 };
@@ -53,8 +53,8 @@ pub(crate) struct Core {
     manager: Manager,
     /// The encoding that the journal has from this run.
     encoding: Option<u64>,
-    /// Set if it takes over from another manager, and how many devices can tell when.
-    standby: Option<(Standby, usize)>,
+    /// What devices say of the lease, and how many can.
+    lease: (Lease, usize),
     /// The other manager, whose intents it copies while it is on standby.
     peer: Option<standby::Peer>,
     /// When this manager started.
@@ -209,7 +209,7 @@ impl Core {
         let mut core = Self {
             manager: Manager::new(core_settings),
             encoding: None,
-            standby: None,
+            lease: (Lease::new(u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX)), 0),
             peer: settings.peer.clone().map(standby::Peer::new),
             started: now,
             inventory,
@@ -255,10 +255,8 @@ impl Core {
         self.ask_for_openings()?;
         self.restore(now)?;
         self.set_file(all, now);
+        self.count_lease_keepers();
         if self.settings.standby {
-            let lease = u64::try_from(self.settings.lease.as_nanos()).unwrap_or(u64::MAX);
-            self.standby = Some((Standby::new(lease), 0));
-            self.count_lease_keepers();
             tracing::info!(
                 "on standby: acts when the devices have received no lease renewal for the time of a lease"
             );
@@ -372,11 +370,7 @@ impl Core {
             }
             Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now),
             Message::Lease(_, election, _) if is_of_the_future(election, now) => {}
-            Message::Lease(node, election, silence) => {
-                if let Some((standby, _)) = self.standby.as_mut().filter(|_| !self.manager.is_acting()) {
-                    standby.observe(node, election, silence, now);
-                }
-            }
+            Message::Lease(node, election, silence) => self.lease.0.observe(node, election, silence, now),
             Message::Event(node, event) => self.manager.event(node, event, now),
             Message::Reported(node, reported) => self.add_reported(node, reported, now),
             Message::Matched(node, packets) => self.add_matched(node, &packets, now),
@@ -428,20 +422,28 @@ impl Core {
         }
     }
 
-    /// Acts from now on, if no other manager does.
+    /// Acts from now on, if no other manager does; also on devices that another one has claimed and left.
     fn take_over(&mut self, now: u64) {
-        let Some((standby, devices)) = self.standby.as_mut().filter(|_| !self.manager.is_acting()) else {
-            return;
+        let (lease, devices) = &self.lease;
+        let above = match self.manager.term() {
+            Some(own) => lease.reclaim(own, now),
+            None if self.settings.standby => lease.term(*devices, now),
+            None => None,
         };
-        let Some(above) = standby.term(*devices, now) else { return };
-        standby.restart();
+        let Some(above) = above else { return };
+        self.lease.0.restart();
+        let acted = self.manager.is_acting();
         match self.journal.next_term(now, above) {
             Ok(term) => {
-                tracing::warn!(
-                    "the devices have received no lease renewal for the time of a lease; this manager acts"
-                );
+                let text = match acted {
+                    true => "another manager has claimed devices and left them; this one claims all again",
+                    false => {
+                        "the devices have received no lease renewal for the time of a lease; this manager acts"
+                    }
+                };
+                tracing::warn!("{text}");
                 let copy = self.copy_text(now).map(|copy| format!("; {copy}")).unwrap_or_default();
-                self.note(now, "manager", "take over", "", &format!("no other manager acts{copy}"));
+                self.note(now, "manager", "take over", "", &format!("{text}{copy}"));
                 self.manager.set_term(Some(term), now);
             }
             Err(error) => tracing::error!(%error, "cannot take over; free space for [manager] state"),
@@ -477,9 +479,7 @@ impl Core {
                 self.note(now, "manager", Phase::Applying.word(), &device, &text);
             }
             Notice::Superseded(node) => {
-                if let Some((standby, _)) = &mut self.standby {
-                    standby.restart();
-                }
+                self.lease.0.restart();
                 let device = names(node);
                 tracing::warn!(device, "another manager has claimed the device; this one no longer acts");
                 self.note(now, "manager", "superseded", &device, "another manager acts");

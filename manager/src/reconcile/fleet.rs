@@ -57,6 +57,11 @@ impl Reconciler {
         self.dirty = true;
     }
 
+    /// The term with which this manager acts.
+    pub fn term(&self) -> Option<u64> {
+        self.election.map(|election| election.term)
+    }
+
     /// Whether this manager acts.
     pub fn is_acting(&self) -> bool {
         self.election.is_some()

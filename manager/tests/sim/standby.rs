@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use manager::device::NodeId;
+use manager::device::{Election, NodeId};
 use manager::intent::Intent;
-use manager::lease::Standby;
+use manager::lease::Lease;
 
 use super::MS;
-use super::run::{Event, Run};
+use super::run::{Acting, Event, Run};
 
 /// What a manager on standby knows.
 pub(crate) struct OnStandby {
-    pub(super) lease: Standby,
+    pub(super) lease: Lease,
     /// The intents that the manager that acts had when it was last asked.
     copied: BTreeMap<String, Intent>,
     /// When the lease is renewed, switches are asked, and intents are copied again.
@@ -20,7 +20,7 @@ pub(crate) struct OnStandby {
 
 impl Default for OnStandby {
     fn default() -> Self {
-        Self { lease: Standby::new(LEASE), copied: BTreeMap::new(), next: 0 }
+        Self { lease: Lease::new(LEASE), copied: BTreeMap::new(), next: 0 }
     }
 }
 
@@ -34,6 +34,7 @@ impl Run {
             self.standby.next = self.now + INTERVAL;
             self.renew_and_ask();
         }
+        self.claim_again();
         let devices = self.net.switches.len();
         let Some(term) = self.standby.lease.term(devices, self.now) else { return };
         self.stats.take_overs.0 += 1;
@@ -44,7 +45,7 @@ impl Run {
         }
         self.standby.lease.restart();
         // As the program: what a new standby has not heard of yet has a lower term all the same.
-        let term = term.max(self.now / 1_000);
+        let term = term.max(self.now / 1_000).max(self.term + 1);
         self.term = self.term.max(term);
         // What was added since is lost; what was removed since is there again.
         self.intents.clone_from(&self.standby.copied);
@@ -70,16 +71,38 @@ impl Run {
         }
     }
 
-    /// A manager that failed soon after it took over may have claimed a few switches. The older one, which goes on with the others, cannot
-    /// know that nobody comes back: a person restarts it, as its message says.
-    pub(super) fn restart_below_a_claim(&mut self) {
-        let newest = self.managers.iter().filter(|one| one.manager.is_acting()).map(|one| one.term).max();
-        let claimed = self.net.switches.values().map(|switch| switch.highest.term).max().unwrap_or(0);
-        if self.faults.standby && newest.is_some_and(|newest| newest < claimed) {
-            self.stats.restarted += 1;
-            self.managers.clear();
-            self.term = self.term.max(claimed) + 1;
-            self.start_manager(self.term);
+    /// A manager that acts claims again what another one has claimed and left: no person does. It decides from then on.
+    fn claim_again(&mut self) {
+        let now = self.now;
+        let above = |one: &Acting| one.lease.reclaim(one.manager.term()?, now);
+        let found = self.managers.iter().enumerate().filter(|(_, one)| now >= one.cut_off);
+        let Some((index, above)) = found.filter_map(|(index, one)| Some((index, above(one)?))).next() else {
+            return;
+        };
+        let mut one = self.managers.remove(index);
+        one.lease.restart();
+        // Terms are times: no two are equal.
+        one.term = above.max(now / 1_000).max(self.term + 1);
+        one.manager.set_term(Some(one.term), now);
+        self.term = self.term.max(one.term);
+        let names: Vec<String> = one.manager.intents().map(str::to_owned).collect();
+        let intents = names.into_iter().filter_map(|name| {
+            let intent = one.manager.intent(&name)?.intent;
+            Some((name, intent))
+        });
+        self.intents = intents.collect();
+        self.encoding = one.manager.compiler().settings().encoding;
+        self.managers.push(one);
+        self.stats.claimed_again += 1;
+        self.update();
+    }
+
+    /// A switch tells whoever asks of the lease.
+    pub(super) fn hear(&mut self, node: NodeId, election: Election, silence: u64) {
+        let now = self.now;
+        self.standby.lease.observe(node, election, silence, now);
+        for one in self.managers.iter_mut().filter(|one| now >= one.cut_off) {
+            one.lease.observe(node, election, silence, now);
         }
     }
 
@@ -99,5 +122,5 @@ impl Run {
     }
 }
 
-const LEASE: u64 = 250 * MS;
+pub(super) const LEASE: u64 = 250 * MS;
 const INTERVAL: u64 = 50 * MS;

@@ -211,10 +211,7 @@ impl Core {
         let keeps = |(node, driver): &(&NodeId, &Driver)| {
             matches!(driver, Driver::Hopwise(_)) && !self.leaving.contains_key(node)
         };
-        let count = self.drivers.iter().filter(keeps).count();
-        if let Some((_, devices)) = &mut self.standby {
-            *devices = count;
-        }
+        self.lease.1 = self.drivers.iter().filter(keeps).count();
     }
 
     /// The inventory of the file, with the devices that leave: nothing is known to be behind their ports.
