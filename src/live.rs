@@ -5,7 +5,7 @@
 //! only if its text can be queued for a client whose filter it passes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -16,6 +16,7 @@ use collector::{
     Batch, Event,
     event::{FirstValues, Kind},
 };
+use detect::Match;
 use settings::values::Secret;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
@@ -80,10 +81,26 @@ struct Follower {
     rules: BTreeSet<String>,
     queue: Option<mpsc::Sender<RuleOn>>,
     missed: u64,
+    /// Whose events are counted.
+    counted: Vec<Counted>,
+}
+
+/// The events of some flows.
+#[derive(Debug)]
+struct Counted {
+    name: String,
+    flows: Vec<Match>,
+    events: u64,
 }
 
 impl Follower {
     fn publish(&mut self, batch: &Batch, rules: &[String]) {
+        if !self.counted.is_empty() {
+            for flow in batch.events().filter_map(|(event, _)| event.flow) {
+                let is_of = |one: &&mut Counted| one.flows.iter().any(|flows| flows.matches(&flow));
+                self.counted.iter_mut().filter(is_of).for_each(|one| one.events += 1);
+            }
+        }
         let Some(queue) = self.queue.as_ref().filter(|_| !self.rules.is_empty()) else { return };
         for (event, _) in batch.events().filter(|(event, _)| event.kind == Kind::RuleOn) {
             let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
@@ -224,6 +241,29 @@ impl Hub {
         lock(&self.follower).rules = rules;
     }
 
+    /// Counts the events of these flows from now on, by name. Returns those of the names that were counted before. Names that have more flows
+    /// than there is room for are not counted.
+    pub(crate) fn counted_events<'a>(
+        &self,
+        wanted: impl Iterator<Item = (&'a str, &'a [Match])>,
+    ) -> BTreeMap<String, u64> {
+        let follower = &mut *lock(&self.follower);
+        let mut old = std::mem::take(&mut follower.counted);
+        let mut room = MAX_COUNTED_FLOWS;
+        for (name, flows) in wanted {
+            let Some(left) = room.checked_sub(flows.len()) else { continue };
+            room = left;
+            let known = old.iter_mut().find(|one| one.name == name && one.flows == flows);
+            follower.counted.push(match known {
+                Some(known) => {
+                    Counted { flows: std::mem::take(&mut known.flows), name: name.to_owned(), ..*known }
+                }
+                None => Counted { name: name.to_owned(), flows: flows.to_vec(), events: 0 },
+            });
+        }
+        follower.counted.iter().map(|one| (one.name.clone(), one.events)).collect()
+    }
+
     /// Rules that became true and found the queue full since the last call.
     pub(crate) fn take_missed_rules(&self) -> u64 {
         std::mem::take(&mut lock(&self.follower).missed)
@@ -274,6 +314,9 @@ impl Hub {
     }
 }
 
+/// Flows whose events are counted, of all names together: each event is compared with each.
+const MAX_COUNTED_FLOWS: usize = 1024;
+
 fn as_json(
     event: &Event,
     path: (&[u32], Option<FirstValues<'_>>),
@@ -315,6 +358,26 @@ mod tests {
         let mut batch = Batch::with_capacity(16);
         events.iter().for_each(|event| batch.event(event, &[7, u32::MAX]));
         batch
+    }
+
+    #[test]
+    fn events_of_flows_are_counted_by_name_within_bounds() {
+        let hub = Hub::new(0, 1, ReasonNames::default());
+        let to = |port: &str| Match { dst_port: port.parse().unwrap(), ..Match::default() };
+        let flow = |port| FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, port)), 17);
+        let of = |port| Event { flow: Some(flow(port)), ..event(Kind::RuleOn, 7) };
+        let (web, all, many) = ([to("80")], [Match::default()], vec![Match::default(); 1024]);
+        let counted = |names: &[(&str, &[Match])]| {
+            let counts = hub.counted_events(names.iter().copied());
+            names.iter().map(|(name, _)| counts.get(*name).copied()).collect::<Vec<_>>()
+        };
+        assert_eq!(counted(&[("web", &web)]), [Some(0)]);
+        hub.publish(&batch(&[of(80), of(81), event(Kind::RuleOn, 7)]), &[]);
+        assert_eq!(counted(&[("web", &web), ("all", &all), ("many", &many)]), [Some(1), Some(0), None]);
+        hub.publish(&batch(&[of(80), of(81)]), &[]);
+        assert_eq!(counted(&[("web", &web), ("all", &all)]), [Some(2), Some(2)]);
+        // Other flows count anew.
+        assert_eq!(counted(&[("web", &all)]), [Some(0)]);
     }
 
     #[test]

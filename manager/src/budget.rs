@@ -1,18 +1,130 @@
-//! Keeps the reports of an intent at or under its budget: coarser at once, finer in small steps.
+//! Keeps the reports and events of intents and of collectors at or under their budgets: coarser at once, finer in small steps.
 //!
-//! Every interval, the [`Controller`] compares the rate of reports with the budget. Above it, it raises the threshold in proportion, at
-//! least twofold. Well below it, it lowers the threshold by an eighth, but at most by a sixteenth of the bounds: the rate must not grow by
-//! more than the room in one step. It never leaves the bounds of the operator. While a threshold is in force, no suppressed value differs
-//! from the last reported one by more than it: that is what [`Move`] states.
+//! Every interval, the [`Controller`] of an intent compares rates with budgets: its own, and those of the collectors that its devices report to
+//! ([`Budgets`]). The one that is exceeded most decides. Above it, the controller raises the threshold in proportion, at least twofold. Well
+//! below it, it lowers the threshold by an eighth, but at most by a sixteenth of the bounds: the rate must not grow by more than the room in
+//! one step. It never leaves the bounds of the operator. While a threshold is in force, no suppressed value differs from the last reported one
+//! by more than it: that is what [`Move`] states.
 //!
-//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that.
+//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that. A threshold that is not of a
+//! filter at the sinks reduces events and not reports: then too many reports lower the share at once.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
+
+/// What is limited, per second. Nothing: no budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Reports at most.
+    pub reports: Option<u64>,
+    /// Events at most.
+    pub events: Option<u64>,
+}
+
+impl Budget {
+    /// Whether it limits nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The rates with their limits. `collector`: of which they are.
+    pub fn loads(&self, rates: Rates, collector: Option<SocketAddr>) -> impl Iterator<Item = Load> {
+        let all = [(Unit::Reports, rates.reports, self.reports), (Unit::Events, rates.events, self.events)];
+        all.into_iter()
+            .filter_map(move |(unit, rate, budget)| Some(Load { rate, budget: budget?, unit, collector }))
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let both = [(self.reports, Unit::Reports), (self.events, Unit::Events)];
+        let given = both.iter().filter_map(|(most, unit)| Some(format!("{} {}", (*most)?, unit.word())));
+        f.write_str(&given.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl std::str::FromStr for Budget {
+    type Err = ();
+
+    /// `2000 reports/s`, `50 events/s`, or both with a comma between.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut budget = Self::default();
+        for part in text.split(',') {
+            let (number, unit) = part.trim().split_once(' ').ok_or(())?;
+            let most = match unit.trim_start() {
+                "reports/s" => &mut budget.reports,
+                "events/s" => &mut budget.events,
+                _ => return Err(()),
+            };
+            let number = number.parse().ok().filter(|number| *number > 0).ok_or(())?;
+            if most.replace(number).is_some() {
+                return Err(());
+            }
+        }
+        Ok(budget)
+    }
+}
+
+/// What a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Reports of the data plane.
+    Reports,
+    /// Events of the collector.
+    Events,
+}
+
+impl Unit {
+    /// The word in a budget.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Reports => "reports/s",
+            Self::Events => "events/s",
+        }
+    }
+}
+
+/// Rates, per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Of reports.
+    pub reports: f64,
+    /// Of events; 0 where they are not known.
+    pub events: f64,
+}
+
+/// A rate with its limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Per second.
+    pub rate: f64,
+    /// At most, per second.
+    pub budget: u64,
+    /// What is counted.
+    pub unit: Unit,
+    /// Of all intents that report to this collector; `None`: of the intent itself.
+    pub collector: Option<SocketAddr>,
+}
+
+impl Load {
+    /// How many times the budget the rate is.
+    fn excess(&self) -> f64 {
+        self.rate / (self.budget as f64).max(1.0)
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} {}", self.rate, self.unit.word())?;
+        self.collector.map_or(Ok(()), |collector| write!(f, " at the collector {collector}"))
+    }
+}
 
 /// What is controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Threshold of the filter, in the metric's unit.
+    /// Threshold, in the metric's unit; 0 where there is none to move.
     pub threshold: u64,
     /// One packet of this many is measured.
     pub sample: u32,
@@ -35,16 +147,20 @@ pub struct Bounds {
     pub finest: Detail,
     /// Coarsest detail.
     pub coarsest: Detail,
+    /// The threshold is that of a filter at the sinks: a higher one reduces reports, and not only events.
+    pub filters: bool,
 }
 
 /// Why the detail was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// More reports than the budget.
+    /// More than the budget.
     Above,
     /// Room for more.
     Room,
-    /// More reports than the budget, at the coarsest detail: the operator must raise the budget or widen the bounds.
+    /// There was one, and none applies any more.
+    NoBudget,
+    /// More than the budget, at the coarsest detail: the operator must raise the budget or widen the bounds.
     AtBound,
 }
 
@@ -55,10 +171,8 @@ pub struct Move {
     pub at: u64,
     /// Why.
     pub reason: Reason,
-    /// Reports per second that caused it.
-    pub rate: f64,
-    /// The budget, reports per second.
-    pub budget: u64,
+    /// What caused it; the last one that there was, if none applies any more.
+    pub load: Load,
     /// Before.
     pub from: Detail,
     /// After.
@@ -67,24 +181,26 @@ pub struct Move {
 
 impl fmt::Display for Move {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rate, budget, from, to, .. } = self;
+        let Self { load, from, to, .. } = self;
+        let budget = load.budget;
         match self.reason {
             Reason::AtBound => write!(
                 f,
-                "{rate:.0} reports/s exceed the budget of {budget} at the coarsest detail allowed ({to}); raise the budget or the bounds"
+                "{load} exceed the budget of {budget} at the coarsest detail allowed ({to}); raise the budget or the bounds"
             ),
-            Reason::Above | Reason::Room => {
-                let why = if self.reason == Reason::Above { "exceed" } else { "leave room in" };
-                write!(f, "{rate:.0} reports/s {why} the budget of {budget}: ")?;
-                if from.threshold != to.threshold {
-                    write!(
-                        f,
-                        "threshold {} → {}: suppressed values differ by at most this",
-                        from.threshold, to.threshold
-                    )
-                } else {
-                    write!(f, "1 in {} → 1 in {} packets", from.sample, to.sample)
+            Reason::Above | Reason::Room | Reason::NoBudget => {
+                match self.reason {
+                    Reason::Above => write!(f, "{load} exceed the budget of {budget}: ")?,
+                    Reason::NoBudget => f.write_str("no budget applies any more: ")?,
+                    _ => write!(f, "{load} leave room in the budget of {budget}: ")?,
                 }
+                let threshold = (from.threshold != to.threshold).then(|| {
+                    let (from, to) = (from.threshold, to.threshold);
+                    format!("threshold {from} → {to}: suppressed values differ by at most this")
+                });
+                let sample = (from.sample != to.sample)
+                    .then(|| format!("1 in {} → 1 in {} packets", from.sample, to.sample));
+                f.write_str(&threshold.into_iter().chain(sample).collect::<Vec<_>>().join("; "))
             }
         }
     }
@@ -102,17 +218,18 @@ const GREATEST_STEP: f64 = 8.0;
 /// The controller of one intent.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    budget: u64,
     bounds: Bounds,
     detail: Detail,
     last: Option<u64>,
+    /// What decided last.
+    load: Option<Load>,
     at_bound: bool,
 }
 
 impl Controller {
-    /// A controller at the finest detail. `budget` is in reports per second.
-    pub fn new(budget: u64, bounds: Bounds) -> Self {
-        Self { budget, bounds, detail: bounds.finest, last: None, at_bound: false }
+    /// A controller at the finest detail.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, detail: bounds.finest, last: None, load: None, at_bound: false }
     }
 
     /// The detail in force.
@@ -120,22 +237,35 @@ impl Controller {
         self.detail
     }
 
+    /// Whether nothing is coarser than the operator asked for.
+    pub fn is_finest(&self) -> bool {
+        self.detail == self.bounds.finest
+    }
+
     /// A change could not be made.
     pub fn undo(&mut self, step: &Move) {
         self.detail = step.from;
     }
 
-    /// Takes the current rate of reports, per second; returns a change to make.
-    pub fn observe(&mut self, rate: f64, now: u64) -> Option<Move> {
+    /// No budget applies any more: returns the change to what the operator asked for.
+    pub fn release(&mut self, now: u64) -> Option<Move> {
+        let (from, to) = (self.detail, self.bounds.finest);
+        let load = self.load.filter(|_| from != to)?;
+        (self.detail, self.at_bound) = (to, false);
+        Some(Move { at: now, reason: Reason::NoBudget, load, from, to })
+    }
+
+    /// Takes the current rates with their budgets; returns a change to make.
+    pub fn observe(&mut self, loads: impl IntoIterator<Item = Load>, now: u64) -> Option<Move> {
         if self.last.is_some_and(|last| now < last.saturating_add(INTERVAL)) {
             return None;
         }
-        self.last = Some(now);
-        let budget = self.budget as f64;
+        let load = loads.into_iter().max_by(|one, other| one.excess().total_cmp(&other.excess()))?;
+        (self.last, self.load) = (Some(now), Some(load));
         let from = self.detail;
-        let (reason, to) = if rate > budget {
-            (Reason::Above, self.coarser(rate / budget.max(1.0)))
-        } else if rate < budget * ROOM as f64 / 100.0 {
+        let (reason, to) = if load.excess() > 1.0 {
+            (Reason::Above, self.coarser(&load))
+        } else if load.excess() * 100.0 < ROOM as f64 {
             (Reason::Room, self.finer())
         } else {
             return None;
@@ -148,15 +278,16 @@ impl Controller {
         self.at_bound = stuck;
         self.detail = to;
         let reason = if stuck { Reason::AtBound } else { reason };
-        Some(Move { at: now, reason, rate, budget: self.budget, from, to })
+        Some(Move { at: now, reason, load, from, to })
     }
 
-    /// `excess`: how many times the budget the rate is. Few reports pass a threshold that is that much higher.
-    fn coarser(&self, excess: f64) -> Detail {
+    /// Few changes pass a threshold that is as many times higher as the rate exceeds the budget.
+    fn coarser(&self, load: &Load) -> Detail {
         let Detail { threshold, sample } = self.detail;
         let most = self.bounds.coarsest;
-        if threshold < most.threshold {
-            let times = excess.ceil().clamp(2.0, GREATEST_STEP) as u64;
+        let helps = self.bounds.filters || load.unit == Unit::Events;
+        if helps && threshold < most.threshold {
+            let times = load.excess().ceil().clamp(2.0, GREATEST_STEP) as u64;
             let raised = threshold.saturating_mul(times).max(threshold.saturating_add(1));
             Detail { threshold: raised.min(most.threshold), sample }
         } else {
@@ -179,6 +310,110 @@ impl Controller {
     }
 }
 
+/// An intent that can become coarser, with what is known of it now.
+#[derive(Clone, Debug)]
+pub struct Kept<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Within which bounds.
+    pub bounds: Bounds,
+    /// Its own budget.
+    pub budget: Budget,
+    /// Its rates; `None`: not known, and its own budget does not decide now.
+    pub rates: Option<Rates>,
+    /// Collectors that its devices report to.
+    pub collectors: Vec<SocketAddr>,
+}
+
+/// The budgets of all intents and collectors.
+#[derive(Clone, Debug, Default)]
+pub struct Budgets {
+    controllers: BTreeMap<String, Controller>,
+    /// Collectors over their budgets whose intents cannot become coarser.
+    stuck: BTreeSet<SocketAddr>,
+}
+
+impl Budgets {
+    /// The detail of an intent; `None`: the one that was asked for.
+    pub fn detail(&self, name: &str) -> Option<Detail> {
+        self.controllers.get(name).map(Controller::detail)
+    }
+
+    /// As [`Budgets::detail`], if it is coarser than what was asked for.
+    pub fn coarser(&self, name: &str) -> Option<Detail> {
+        self.controllers.get(name).filter(|controller| !controller.is_finest()).map(Controller::detail)
+    }
+
+    /// Forgets an intent.
+    pub fn forget(&mut self, name: &str) {
+        self.controllers.remove(name);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A change could not be made.
+    pub fn undo(&mut self, name: &str, step: &Move) {
+        if let Some(controller) = self.controllers.get_mut(name) {
+            controller.undo(step);
+        }
+    }
+
+    /// Takes the rates of intents and collectors. Returns the changes to make, by intent, and the loads of collectors over their budgets of
+    /// which no intent that reports there can become coarser: each once, until there is room again.
+    pub fn observe(
+        &mut self,
+        intents: &[Kept<'_>],
+        collectors: &BTreeMap<SocketAddr, (Budget, Rates)>,
+        now: u64,
+    ) -> (Vec<(String, Move)>, Vec<Load>) {
+        let mut moves = Vec::new();
+        for kept in intents {
+            let own = kept.rates.into_iter().flat_map(|rates| kept.budget.loads(rates, None));
+            let at = kept.collectors.iter().filter_map(|at| Some((at, collectors.get(at)?)));
+            let shared = at.flat_map(|(at, (budget, rates))| budget.loads(*rates, Some(*at)));
+            let loads: Vec<Load> = own.chain(shared).collect();
+            let step = if !loads.is_empty() {
+                let start = || Controller::new(kept.bounds);
+                let controller = self.controllers.entry(kept.name.to_owned()).or_insert_with(start);
+                controller.observe(loads, now)
+            } else if kept.budget.is_empty() {
+                // Its devices report elsewhere now.
+                self.controllers.get_mut(kept.name).and_then(|controller| controller.release(now))
+            } else {
+                None
+            };
+            moves.extend(step.map(|step| (kept.name.to_owned(), step)));
+        }
+        (moves, self.stuck(intents, collectors))
+    }
+
+    fn stuck(
+        &mut self,
+        intents: &[Kept<'_>],
+        collectors: &BTreeMap<SocketAddr, (Budget, Rates)>,
+    ) -> Vec<Load> {
+        let can = |kept: &&Kept<'_>| self.detail(kept.name) != Some(kept.bounds.coarsest);
+        let able: BTreeSet<SocketAddr> =
+            intents.iter().filter(can).flat_map(|kept| kept.collectors.iter().copied()).collect();
+        let mut stuck = Vec::new();
+        for (at, (budget, rates)) in collectors {
+            let loads = budget.loads(*rates, Some(*at));
+            let Some(load) = loads.max_by(|one, other| one.excess().total_cmp(&other.excess())) else {
+                continue;
+            };
+            if load.excess() * 100.0 < ROOM as f64 {
+                self.stuck.remove(at);
+            } else if load.excess() > 1.0 && !able.contains(at) && self.stuck.insert(*at) {
+                stuck.push(load);
+            }
+        }
+        stuck
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,18 +422,23 @@ mod tests {
     const BOUNDS: Bounds = Bounds {
         finest: Detail { threshold: 1_000, sample: 1 },
         coarsest: Detail { threshold: 64_000, sample: 8 },
+        filters: true,
     };
+
+    fn reports(rate: f64) -> [Load; 1] {
+        [Load { rate, budget: 1000, unit: Unit::Reports, collector: None }]
+    }
 
     #[test]
     fn detail_falls_in_proportion_above_and_grows_by_steps_below() {
-        let mut controller = Controller::new(1000, BOUNDS);
+        let mut controller = Controller::new(BOUNDS);
         let text = |change: Option<Move>| change.map(|change| change.to_string());
         let first = "5000 reports/s exceed the budget of 1000: threshold 1000 → 5000: suppressed values differ by at most this";
-        assert_eq!(text(controller.observe(5000.0, 0)).as_deref(), Some(first));
-        assert_eq!(controller.observe(5000.0, INTERVAL / 2), None);
+        assert_eq!(text(controller.observe(reports(5000.0), 0)).as_deref(), Some(first));
+        assert_eq!(controller.observe(reports(5000.0), INTERVAL / 2), None);
         let mut details = Vec::new();
         for second in 1..10 {
-            let change = controller.observe(5000.0, second * INTERVAL);
+            let change = controller.observe(reports(5000.0), second * INTERVAL);
             details.push((controller.detail().threshold, controller.detail().sample));
             if second == 6 {
                 assert_eq!(change.map(|change| change.reason), Some(Reason::AtBound));
@@ -219,8 +459,8 @@ mod tests {
             (64_000, 8),
         ];
         assert_eq!(details, expected);
-        assert_eq!(controller.observe(800.0, 20 * INTERVAL), None);
-        controller.observe(100.0, 30 * INTERVAL);
+        assert_eq!(controller.observe(reports(800.0), 20 * INTERVAL), None);
+        controller.observe(reports(100.0), 30 * INTERVAL);
         assert_eq!(controller.detail(), Detail { threshold: 64_000, sample: 5 });
     }
 
@@ -230,14 +470,14 @@ mod tests {
         for seed in 0..50 {
             let mut rng = Rng(seed);
             let load = 2_000.0 + rng.below(20_000) as f64;
-            let mut controller = Controller::new(1000, BOUNDS);
+            let mut controller = Controller::new(BOUNDS);
             let mut above = 0;
             for second in 0..300 {
                 let Detail { threshold, sample } = controller.detail();
                 assert!((1_000..=64_000).contains(&threshold) && (1..=8).contains(&sample));
                 let rate = load * (-(threshold as f64) / 15_000.0).exp() / f64::from(sample);
                 above += u32::from(second > 20 && rate > 1000.0);
-                controller.observe(rate, second * INTERVAL);
+                controller.observe(reports(rate), second * INTERVAL);
             }
             assert!(above < 60, "seed {seed}: above the budget in {above} of 280 seconds");
         }
@@ -245,10 +485,164 @@ mod tests {
 
     #[test]
     fn quiet_flows_return_to_the_finest_detail() {
-        let mut controller = Controller::new(1000, BOUNDS);
+        let mut controller = Controller::new(BOUNDS);
         for second in 0..60 {
-            controller.observe(if second < 10 { 9e9 } else { 0.0 }, second * INTERVAL);
+            controller.observe(reports(if second < 10 { 9e9 } else { 0.0 }), second * INTERVAL);
         }
         assert_eq!(controller.detail(), BOUNDS.finest);
+    }
+
+    /// An intent that no budget concerns any more is measured as it was asked for.
+    #[test]
+    fn an_intent_is_fine_again_when_its_devices_report_elsewhere() {
+        let collectors = BTreeMap::from([(
+            at(1),
+            (Budget { reports: Some(100), events: None }, Rates { reports: 900.0, events: 0.0 }),
+        )]);
+        let kept = |last| Kept {
+            name: "a",
+            bounds: BOUNDS,
+            budget: Budget::default(),
+            rates: Some(Rates::default()),
+            collectors: vec![at(last)],
+        };
+        let mut budgets = Budgets::default();
+        let mut observe = |last, second| {
+            let (moves, stuck) = budgets.observe(&[kept(last)], &collectors, second * INTERVAL);
+            assert_eq!(stuck.len(), usize::from(last == 2 && second == 1));
+            moves.iter().map(|(name, step)| format!("{name}: {step}")).collect::<Vec<_>>()
+        };
+        assert_eq!(observe(1, 0).len(), 1);
+        let text =
+            "a: no budget applies any more: threshold 8000 → 1000: suppressed values differ by at most this";
+        assert_eq!(observe(2, 1), [text]);
+        assert_eq!(observe(2, 2), Vec::<String>::new());
+        assert_eq!(budgets.coarser("a"), None);
+    }
+
+    /// What is written is read again; anything else is refused.
+    #[test]
+    fn a_budget_is_written_as_rates() {
+        let budget = |text: &str| text.parse::<Budget>();
+        let both = Budget { reports: Some(2000), events: Some(50) };
+        assert_eq!(budget("2000 reports/s, 50 events/s"), Ok(both));
+        assert_eq!(budget("50 events/s,2000  reports/s"), Ok(both));
+        assert_eq!(both.to_string(), "2000 reports/s, 50 events/s");
+        assert_eq!(budget("7 events/s"), Ok(Budget { events: Some(7), ..Budget::default() }));
+        for wrong in
+            ["", "2000", "0 events/s", "5 reports", "1 events/s, 2 events/s", "1 events/s,", "-1 events/s"]
+        {
+            assert_eq!(budget(wrong), Err(()), "{wrong}");
+        }
+    }
+
+    /// A threshold of the collector does not reduce reports, and a filter's reduces both.
+    #[test]
+    fn events_raise_the_threshold_and_reports_lower_the_share() {
+        let load = |unit, rate| Load { rate, budget: 10, unit, collector: None };
+        for (filters, unit, expected) in [
+            (false, Unit::Reports, Detail { threshold: 1_000, sample: 2 }),
+            (false, Unit::Events, Detail { threshold: 2_000, sample: 1 }),
+            (true, Unit::Reports, Detail { threshold: 2_000, sample: 1 }),
+        ] {
+            let mut controller = Controller::new(Bounds { filters, ..BOUNDS });
+            let other = if unit == Unit::Events { Unit::Reports } else { Unit::Events };
+            let step = controller.observe([load(other, 5.0), load(unit, 15.0)], 0).unwrap();
+            assert_eq!((step.to, controller.detail(), step.load.unit), (expected, expected, unit));
+            // Room is only where both have room.
+            assert_eq!(controller.observe([load(other, 8.0), load(unit, 1.0)], INTERVAL), None);
+            assert!(controller.observe([load(other, 1.0), load(unit, 1.0)], 2 * INTERVAL).is_some());
+        }
+    }
+
+    fn at(last: u8) -> SocketAddr {
+        ([192, 0, 2, last], 9555).into()
+    }
+
+    /// Reports and events of an intent with this detail: values change exponentially, and every fourth change is an event.
+    fn simulated(load: f64, bounds: Bounds, detail: Option<Detail>) -> Rates {
+        let Detail { threshold, sample } = detail.unwrap_or(bounds.finest);
+        let measured = load / f64::from(sample);
+        let changes = measured * (-(threshold as f64) / 15_000.0).exp();
+        Rates { reports: if bounds.filters { changes } else { measured }, events: changes / 4.0 }
+    }
+
+    /// Intents of random loads share two collectors. Each collector stays at its budget in the long run, so does each intent; what reports to a
+    /// collector without a budget, and within its own, stays as fine as it was asked for; when the load ends, all are fine again.
+    #[test]
+    fn collectors_and_intents_are_kept_at_their_budgets() {
+        for seed in 0..40 {
+            let mut rng = Rng(seed);
+            let both = Budget { reports: Some(3_000), events: Some(500) };
+            let of = |index: usize, rng: &mut Rng| {
+                let budget = Budget { reports: (index == 0).then_some(400), events: None };
+                let bounds = Bounds { filters: index != 1, ..BOUNDS };
+                (
+                    format!("i{index}"),
+                    bounds,
+                    budget,
+                    at(1 + u8::from(index > 3)),
+                    500.0 + rng.below(8_000) as f64,
+                )
+            };
+            let intents: Vec<_> = (0..6).map(|index| of(index, &mut rng)).collect();
+            let (mut budgets, mut above, mut own) = (Budgets::default(), 0, 0);
+            for second in 0..500 {
+                let rates = |(name, bounds, _, _, load): &(String, Bounds, Budget, SocketAddr, f64)| {
+                    simulated(if second < 300 { *load } else { 0.0 }, *bounds, budgets.detail(name))
+                };
+                let mut sums =
+                    BTreeMap::from([(at(1), (both, Rates::default())), (at(2), Default::default())]);
+                for intent in &intents {
+                    let (_, sum) = sums.get_mut(&intent.3).unwrap();
+                    let more = rates(intent);
+                    *sum = Rates { reports: sum.reports + more.reports, events: sum.events + more.events };
+                }
+                let kept: Vec<Kept<'_>> = (intents.iter())
+                    .map(|intent| Kept {
+                        name: &intent.0,
+                        bounds: intent.1,
+                        budget: intent.2,
+                        rates: Some(rates(intent)),
+                        collectors: vec![intent.3],
+                    })
+                    .collect();
+                let (_, Rates { reports, events }) = sums[&at(1)];
+                if (30..300).contains(&second) {
+                    above += u32::from(reports > 3_000.0 || events > 500.0);
+                    own += u32::from(kept[0].rates.unwrap().reports > 400.0);
+                }
+                let (moves, stuck) = budgets.observe(&kept, &sums, second * INTERVAL);
+                assert_eq!(stuck, []);
+                assert!(moves.iter().all(|(name, _)| name < &"i4".to_owned()), "{moves:?}");
+                for (_, step) in moves {
+                    let Detail { threshold, sample } = step.to;
+                    assert!((1_000..=64_000).contains(&threshold) && (1..=8).contains(&sample));
+                }
+            }
+            assert!(above < 60 && own < 60, "seed {seed}: {above} and {own} of 270 seconds above the budget");
+            assert!(intents.iter().all(|(name, ..)| budgets.coarser(name).is_none()), "seed {seed}");
+        }
+    }
+
+    /// It is said once that nothing can be done, and again after there was room.
+    #[test]
+    fn a_collector_that_nothing_can_relieve_is_told_once() {
+        let budget = Budget { reports: Some(100), events: None };
+        let mut budgets = Budgets::default();
+        let mut second = 0;
+        let mut observe = |reports| {
+            second += 1;
+            let collectors = BTreeMap::from([(at(1), (budget, Rates { reports, events: 0.0 }))]);
+            budgets
+                .observe(&[], &collectors, second * INTERVAL)
+                .1
+                .iter()
+                .map(Load::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(observe(500.0), ["500 reports/s at the collector 192.0.2.1:9555"]);
+        let told: Vec<usize> = [500.0, 90.0, 500.0, 50.0, 500.0].map(|rate| observe(rate).len()).into();
+        assert_eq!(told, [0, 0, 0, 0, 1]);
     }
 }

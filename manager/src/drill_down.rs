@@ -166,7 +166,7 @@ impl DrillDown {
             sample: 1,
             at: At { edges: at, between: None },
             tell: Tell::default(),
-            budget: None,
+            budget: crate::budget::Budget::default(),
             until: None,
             priority: intent.priority,
         })

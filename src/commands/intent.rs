@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use manager::budget::Budget;
 use serde_json::{Map, Value, json};
 use settings::{read, setting::Setting};
 
@@ -247,9 +248,9 @@ struct Written {
     )]
     then_for: String,
 
-    /// Reports per second at most, kept by raising the threshold
-    #[arg(long, help_heading = "Reports and events", value_name = "REPORTS/S", value_parser = clap::value_parser!(u64).range(1..))]
-    budget: Option<u64>,
+    /// Reports per second at most, or rates such as "2000 reports/s, 50 events/s": kept by raising the threshold
+    #[arg(long, help_heading = "Reports and events", value_name = "RATES", value_parser = budget)]
+    budget: Option<Budget>,
 
     /// When it ends: a duration such as 2h, or a time such as 2026-11-24T08:00:00Z
     #[arg(long, allow_hyphen_values = true)]
@@ -266,6 +267,11 @@ fn threshold(text: &str) -> Result<(String, String), String> {
         return Err(format!("{value} has no unit; write {metric}={value}us or {metric}={value}ms"));
     }
     Ok((metric.to_owned(), value.to_owned()))
+}
+
+fn budget(text: &str) -> Result<Budget, String> {
+    let written = if text.parse::<u64>().is_ok() { format!("{text} reports/s") } else { text.to_owned() };
+    written.parse().map_err(|()| "write reports per second, or \"2000 reports/s, 50 events/s\"".to_owned())
 }
 
 impl Written {
@@ -309,7 +315,7 @@ impl Written {
             put("tell", Value::Object(tell));
         }
         if let Some(budget) = self.budget {
-            put("budget", json!(format!("{budget} reports/s")));
+            put("budget", json!(budget.to_string()));
         }
         if let Some(until) = &self.until {
             put("until", json!(until));
@@ -652,6 +658,14 @@ mod tests {
         assert_eq!(intent.tell.rule.as_deref(), Some("hops>2"));
         let then = intent.tell.then.unwrap();
         assert_eq!((then.scope.word(), then.length), ("this flow", 60_000_000_000));
+        let budget = |text: &str| {
+            let line = Line::try_parse_from(["intent", "add", "all", "--budget", text]).ok()?;
+            let Command::Add(add) = line.args.command else { panic!() };
+            add.intent.to_json()["budget"].as_str().map(str::to_owned)
+        };
+        assert_eq!(budget("2000").as_deref(), Some("2000 reports/s"));
+        assert_eq!(budget("9 events/s").as_deref(), Some("9 events/s"));
+        assert_eq!(budget("9 apples"), None);
         let Line { args } = Line::parse_from(["intent", "add", "all"]);
         let Command::Add(add) = args.command else { panic!() };
         assert_eq!(

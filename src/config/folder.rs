@@ -40,7 +40,7 @@ pub(super) fn intents(
             }
         };
         for intent in intent::read(&text, &shown, now).unwrap_or_default() {
-            if let Err(message) = supported(&intent, collects) {
+            if let Err((_, message)) = supported(&intent, collects) {
                 problems.push(format!("{shown}: `{}`: {message}", intent.name));
             }
             if let Some((_, place)) = names.iter().find(|(name, _)| *name == intent.name) {

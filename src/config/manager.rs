@@ -10,7 +10,7 @@ use manager::{
     device::{DtaMap, Encoding, L4Checksum},
     drill_down::Limits,
     flows::FlowKey,
-    intent::{self, Intent},
+    intent::{self, BudgetSetting, Intent},
     inventory::{self, Device, Inventory, InventorySettings},
     reconcile::Timing,
 };
@@ -113,6 +113,9 @@ section! {
         pub(crate) capacity: u32 = 1,
         /// The device that it is connected to; nearer devices prefer it. Not set: not known.
         pub(crate) at: Option<String> = None,
+        /// What all intents may cause there, as `budget` of an intent. All that report there and can become coarser do. Events are known of the
+        /// collector of this process. Not set: unlimited.
+        pub(crate) budget: Option<BudgetSetting> = None,
     }
 }
 
@@ -156,7 +159,8 @@ impl ManagerSettings {
         };
         let collector = |entry: &CollectorEntry| {
             let at = entry.at.as_deref().and_then(|name| inventory.node(name).ok());
-            Some(Collector { address: entry.address?, capacity: entry.capacity.max(1), at })
+            let budget = entry.budget.as_ref().map(|budget| budget.0).unwrap_or_default();
+            Some(Collector { address: entry.address?, capacity: entry.capacity.max(1), at, budget })
         };
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         CoreSettings {
@@ -203,23 +207,44 @@ pub(crate) fn check(
         }
         return asked;
     };
-    check_manager(manager, &inventory, root, reader);
+    let mut refuse = |path: &[&str], message: String| reader.refuse(span_of(root, path), message);
+    check_collectors(manager, &inventory, collects, &mut refuse);
+    check_manager(manager, &inventory, root, &mut refuse);
     asked
 }
 
-fn check_manager(manager: &ManagerSettings, inventory: &Inventory, root: &Node<'_>, reader: &mut Reader<'_>) {
-    let mut refuse = |path: &[&str], message: String| reader.refuse(span_of(root, path), message);
-    if !(1..=63).contains(&manager.dscp) {
-        refuse(&["manager", "dscp"], "write a number from 1 to 63".to_owned());
-    }
+fn check_collectors(
+    manager: &ManagerSettings,
+    inventory: &Inventory,
+    collects: bool,
+    refuse: &mut impl FnMut(&[&str], String),
+) {
     for (index, entry) in manager.collectors.iter().enumerate() {
-        let path = ["manager", "collectors", &index.to_string()];
+        let index = index.to_string();
+        let path = ["manager", "collectors", &index];
         if entry.address.is_none_or(|address| address.port() == 0 || address.ip().is_unspecified()) {
             refuse(&path, "where is it? Add address = \"192.0.2.9:9555\" or the like".to_owned());
         }
         if let Some(Err(error)) = entry.at.as_deref().map(|name| inventory.node(name)) {
             refuse(&path, error.to_string());
         }
+        if !collects && entry.budget.as_ref().is_some_and(|budget| budget.0.events.is_some()) {
+            refuse(&["manager", "collectors", &index, "budget"], NO_EVENTS.to_owned());
+        }
+    }
+}
+
+/// Where events cannot be limited.
+const NO_EVENTS: &str = "events are counted by a collector in the manager's process, and there is none; run the manager in the collector's process, or write the budget in reports/s";
+
+fn check_manager(
+    manager: &ManagerSettings,
+    inventory: &Inventory,
+    root: &Node<'_>,
+    refuse: &mut impl FnMut(&[&str], String),
+) {
+    if !(1..=63).contains(&manager.dscp) {
+        refuse(&["manager", "dscp"], "write a number from 1 to 63".to_owned());
     }
     if let Err(message) = manager.collector_map() {
         refuse(&["manager", "dta_map"], message);
@@ -259,7 +284,7 @@ fn check_manager(manager: &ManagerSettings, inventory: &Inventory, root: &Node<'
     if let Some(Err(message)) = manager.peer.as_deref().map(|peer| check_peer(peer, manager)) {
         refuse(&["manager", "peer"], message);
     }
-    check_devices(manager, inventory, root, &mut refuse);
+    check_devices(manager, inventory, root, refuse);
 }
 
 /// Checks that the other manager can be followed.
@@ -405,8 +430,8 @@ pub(crate) fn check_intents(
 ) -> Vec<Intent> {
     let checked = intent::checked(intents, root, reader, nic::time::now());
     for (index, intent) in checked.iter().enumerate() {
-        if let Err(message) = supported(intent, collects) {
-            reader.refuse(span_of(root, &["intents", &index.to_string(), "tell"]), message);
+        if let Err((key, message)) = supported(intent, collects) {
+            reader.refuse(span_of(root, &["intents", &index.to_string(), key]), message);
         }
     }
     checked
@@ -415,22 +440,21 @@ pub(crate) fn check_intents(
 /// Refuses what cannot be executed.
 ///
 /// # Errors
-/// A sentence that says what to do.
-pub(crate) fn supported(intent: &Intent, collects: bool) -> Result<(), String> {
+/// A key of the intent, and a sentence that says what to do.
+pub(crate) fn supported(intent: &Intent, collects: bool) -> Result<(), (&'static str, String)> {
+    if intent.budget.events.is_some() && !collects {
+        return Err(("budget", NO_EVENTS.to_owned()));
+    }
     if !asks(intent) {
         return Ok(());
     }
     if !collects {
-        return Err(
-            "a rule, or thresholds without a filter, are evaluated by a collector in the manager's process, and there is none; run the manager in the collector's process, or remove them"
-                .to_owned(),
-        );
+        let message = "a rule, or thresholds without a filter, are evaluated by a collector in the manager's process, and there is none; run the manager in the collector's process, or remove them";
+        return Err(("tell", message.to_owned()));
     }
     if !intent.flows.dscp.is_empty() {
-        return Err(
-            "reports do not say which DSCP a flow has, so that a rule or thresholds cannot be for some; remove `dscp`, or `tell`"
-                .to_owned(),
-        );
+        let message = "reports do not say which DSCP a flow has, so that a rule or thresholds cannot be for some; remove `dscp`, or `tell`";
+        return Err(("tell", message.to_owned()));
     }
     Ok(())
 }

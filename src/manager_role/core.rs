@@ -1,5 +1,6 @@
 //! The state of the manager's thread: the core, its drivers, its journal, and what the API asks.
 
+mod budgets;
 mod devices;
 mod drill_down;
 mod intents;
@@ -9,7 +10,7 @@ mod silence;
 mod standby;
 mod tell;
 
-pub(super) use self::tell::key_of;
+pub(super) use self::{budgets::Totals, tell::key_of};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +21,6 @@ use std::{
 
 use manager::{
     Manager, ManagerSettings as CoreSettings,
-    budget::Controller,
     compile::Refusal,
     device::{Answer, Command, Election, Encoding, NodeId, PortId},
     driver::{Facts, Message},
@@ -75,8 +75,8 @@ pub(crate) struct Core {
     journal: Journal,
     intents: BTreeMap<String, Held>,
     verifier: Verifier,
-    /// Those of intents with a budget.
-    controllers: BTreeMap<String, Controller>,
+    /// Budgets of intents and collectors.
+    keeping: budgets::Keeping,
     /// What the collector knew of the flows of an intent when they were first counted: no evidence that it works.
     baselines: BTreeMap<String, IntentCounters>,
     /// What each device has reported, and whether the reports arrive.
@@ -223,7 +223,7 @@ impl Core {
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
             baselines: BTreeMap::new(),
-            controllers: BTreeMap::new(),
+            keeping: budgets::Keeping::default(),
             reported: BTreeMap::new(),
             reporters: Verifier::default(),
             listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
@@ -319,7 +319,7 @@ impl Core {
             self.verifier = Verifier::default();
             self.matching = matched::Matching::default();
             self.baselines.clear();
-            self.controllers.clear();
+            self.keeping = budgets::Keeping::default();
             self.asking.is_due = true;
             for (name, held) in &self.intents {
                 if stop {

@@ -15,6 +15,7 @@ use manager::{
 };
 use wire::FlowKey;
 
+use super::core::Totals;
 use crate::{monitor::Monitor, worker::slice};
 
 /// An intent whose flows are counted.
@@ -28,6 +29,8 @@ pub(super) struct Watched {
     pub(super) bits: Bits,
     /// How they are measured.
     pub(super) mode: Mode,
+    /// It has a budget of events: they are counted.
+    pub(super) events: bool,
 }
 
 /// A flow, as far as it is counted.
@@ -299,6 +302,16 @@ pub(super) fn subtract(counters: &mut IntentCounters, baseline: &IntentCounters)
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+/// What the collector has counted in all, and the events of intents with a budget of events.
+pub(super) fn totals(monitor: &Monitor, watched: &[Watched]) -> Totals {
+    let budgeted = watched.iter().filter(|watched| watched.events);
+    Totals {
+        reports: monitor.total(|stats| stats.reports),
+        events: monitor.total(|stats| stats.events.iter().sum()),
+        of_intents: monitor.hub().counted_events(budgeted.map(|one| (one.name.as_str(), &*one.flows))),
+    }
+}
+
 /// Comparisons of a flow with an entry in one count.
 const COMPARISONS: usize = 20_000_000;
 /// Flows in one count.
@@ -391,6 +404,7 @@ mod tests {
             flows: vec![dport("80"), dport("443")],
             bits: 0xb100,
             mode: Mode::Md,
+            events: false,
         };
         let flows = [
             flow(80, &[(11, 0xb100), (12, 0xa000)], true),

@@ -263,7 +263,8 @@ async fn count(own: Handle, monitor: Arc<Monitor>, collectors: BTreeSet<IpAddr>)
             continue;
         }
         let counted = count::count(&monitor, &watched).await;
-        own.requests.own(|core, now| core.observe(counted, now)).await;
+        let totals = count::totals(&monitor, &watched);
+        own.requests.own(|core, now| core.observe(counted, totals, now)).await;
     }
 }
 

@@ -458,7 +458,7 @@ fn a_budget_is_kept_by_raising_the_threshold() {
     // What the operator wrote stays as it is.
     let view = fabric.manager.get("/api/v1/intents/web");
     assert_eq!(view["intent"]["tell"]["thresholds"], json!({"hop_latency": 10}));
-    assert!(view["text"].as_str().unwrap().contains("by its budget"), "{view:#}");
+    assert!(view["text"].as_str().unwrap().contains(" by a budget"), "{view:#}");
 }
 
 /// An intent with a sample works, and a budget makes it coarser where there is no threshold.
@@ -500,7 +500,7 @@ fn a_share_of_the_packets_is_measured() {
     fabric.manager.wait("/api/v1/intents/web", "a share", |view| {
         fabric.deliver();
         let text = view["text"].as_str().unwrap();
-        text.contains("; 1 in ") && text.contains("its budget")
+        text.contains("; 1 in ") && text.contains(" packets by a budget")
     });
 }
 

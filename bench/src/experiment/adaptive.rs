@@ -9,7 +9,7 @@ use dataplane::{
 };
 use detect::{Algorithm, Detector, Match, Metric};
 use manager::{
-    budget::{Controller, INTERVAL, Move, Reason},
+    budget::{Budget, Controller, INTERVAL, Move, Rates, Reason},
     intent::Intent,
 };
 use wire::FlowKey;
@@ -279,7 +279,11 @@ fn play(scene: Scene, control: Control) -> Result<Run, CliError> {
         let rate = std::mem::take(&mut reader.arrived);
         reader.run.rates.push(rate);
         reader.run.thresholds.push(reader.threshold_at(now));
-        let change = controller.as_mut().and_then(|controller| controller.observe(rate as f64, now));
+        let change = controller.as_mut().and_then(|controller| {
+            let rates = Rates { reports: rate as f64, events: 0.0 };
+            let budget = Budget { reports: Some(scene.budget), events: None };
+            controller.observe(budget.loads(rates, None), now)
+        });
         if let Some(change) = change.filter(|change| change.from != change.to) {
             set_threshold(&mut fabric, change.to.threshold)?;
             reader.moved(change);
@@ -296,8 +300,8 @@ fn controller(budget: u64) -> Result<Controller, CliError> {
          tell = {{ filter = \"per_hop\", thresholds = {{ queue_occupancy = {FINEST} }} }} }}"
     );
     let bounds = manager::intent::read_one(&table, 0).map(|intent: Intent| intent.bounds());
-    let (budget, bounds) = (bounds.map_err(CliError::new)?).ok_or_else(|| CliError::new("no budget"))?;
-    Ok(Controller::new(budget, bounds))
+    let bounds = (bounds.map_err(CliError::new)?).ok_or_else(|| CliError::new("no bounds"))?;
+    Ok(Controller::new(bounds))
 }
 
 fn set_threshold(fabric: &mut Fabric, threshold: u64) -> Result<(), CliError> {
@@ -647,12 +651,13 @@ fn move_table(adaptive: &Run) -> Table {
         let reason = match change.reason {
             Reason::Above => "above the budget",
             Reason::Room => "room",
+            Reason::NoBudget => "no budget any more",
             Reason::AtBound => "above, at the bound",
         };
         vec![
             (change.at / INTERVAL).into(),
             reason.into(),
-            Cell::Figure(change.rate, 0),
+            Cell::Figure(change.load.rate, 0),
             change.from.threshold.into(),
             change.to.threshold.into(),
         ]

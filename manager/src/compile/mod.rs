@@ -27,6 +27,7 @@ pub use self::refusal::{Note, Refusal};
 
 use self::check::Placed;
 use self::closure::{Closure, Entries};
+use crate::budget::Budget;
 use crate::device::{
     Capabilities, DtaMap, Encoding, Filter, FilterAlgorithm, Mode, NodeId, Restart, Rule, Rules, Watch,
 };
@@ -44,6 +45,8 @@ pub struct Collector {
     pub capacity: u32,
     /// The device that it is connected to: nearer reporters prefer it.
     pub at: Option<NodeId>,
+    /// What all that reports to it may cause there.
+    pub budget: Budget,
 }
 
 /// What holds for the whole domain.

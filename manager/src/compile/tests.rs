@@ -31,7 +31,12 @@ type Able = BTreeMap<NodeId, Capabilities>;
 
 fn compiler(capabilities: &Able) -> Compiler {
     let inventory = inventory::read(NETWORK, "i.toml").unwrap();
-    let collectors = vec![Collector { address: "192.0.2.1:32766".parse().unwrap(), capacity: 1, at: None }];
+    let collectors = vec![Collector {
+        address: "192.0.2.1:32766".parse().unwrap(),
+        capacity: 1,
+        at: None,
+        budget: Budget::default(),
+    }];
     Compiler::new(&inventory, capabilities, DomainSettings { collectors, ..DomainSettings::default() })
 }
 
@@ -333,6 +338,7 @@ fn collectors_share_the_reporters_by_distance_and_capacity() {
         address: (IpAddr::from([192, 0, 2, last]), 32766).into(),
         capacity,
         at,
+        budget: Budget::default(),
     };
     let of = |collectors: Vec<Collector>| {
         let settings = DomainSettings { collectors, ..DomainSettings::default() };
@@ -366,6 +372,7 @@ fn a_collector_that_goes_away_leaves_its_reporters_to_the_nearest_of_the_others(
         address: (IpAddr::from([192, 0, 2, last]), 32766).into(),
         capacity,
         at: Some(at),
+        budget: Budget::default(),
     };
     let sessions = |collectors: &[Collector]| -> Vec<(NodeId, Option<u8>)> {
         let settings = DomainSettings { collectors: collectors.to_vec(), ..DomainSettings::default() };

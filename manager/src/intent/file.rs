@@ -10,6 +10,7 @@ use settings::values::{self, Protocol};
 use settings::{choice, section};
 
 use super::{At, Intent, IntentError, MAX_INTENTS, Scope, Tell, Then, Until, time};
+use crate::budget::Budget;
 use crate::device::{FilterAlgorithm, Mode};
 use crate::flows::Flows;
 
@@ -41,8 +42,9 @@ section! {
         pub(crate) at: AtSettings = AtSettings::default(),
         /// What is reported.
         pub(crate) tell: TellSettings = TellSettings::default(),
-        /// Reports per second at most, as `"2000 reports/s"`: kept by raising the threshold of its filter. Not set: unlimited.
-        pub(crate) budget: Option<Budget> = None,
+        /// Reports and events per second at most, as `"2000 reports/s"`, `"50 events/s"` or both with a comma between: kept by raising its threshold,
+        /// and by measuring fewer packets if `tell.coarsest` has a `sample`. Not set: unlimited.
+        pub(crate) budget: Option<BudgetSetting> = None,
         /// When it ends: a duration from now on, or a time as `"2026-11-24T08:00:00Z"`. Not set: never.
         pub(crate) until: Option<UntilSetting> = None,
         /// Of intents for the same flow, the one with the greatest number decides the mode.
@@ -237,10 +239,10 @@ impl<T: Setting> Setting for Several<T> {
 
 /// Declares a value that is read from one text.
 macro_rules! written {
-    ($(#[doc = $doc:literal])+ $name:ident($inner:ty): $kind:literal, $parse:expr, $show:expr) => {
+    ($(#[doc = $doc:literal])+ $visible:vis $name:ident($inner:ty): $kind:literal, $parse:expr, $show:expr) => {
         $(#[doc = $doc])+
         #[derive(Clone, Debug, PartialEq)]
-        struct $name($inner);
+        $visible struct $name($visible $inner);
 
         impl Setting for $name {
             const KIND: &'static str = $kind;
@@ -287,10 +289,10 @@ written! {
     |n| format!("1 in {n}")
 }
 written! {
-    /// A rate of reports.
-    Budget(u64): "a rate above 0 such as \"2000 reports/s\"",
-    |text| text.strip_suffix("reports/s")?.trim_end().parse().ok().filter(|n| *n > 0),
-    |n| format!("{n} reports/s")
+    /// What is limited, per second.
+    pub BudgetSetting(Budget): "rates above 0: \"2000 reports/s\", \"50 events/s\", or both as \"2000 reports/s, 50 events/s\"",
+    |text| text.parse().ok(),
+    Budget::to_string
 }
 written! {
     /// An end.
@@ -430,7 +432,7 @@ fn key_of(error: &IntentError) -> &'static str {
         IntentError::Flows(_) => "match",
         IntentError::NoSample => "sample",
         IntentError::Expired => "until",
-        IntentError::NoBudget | IntentError::BudgetWithoutBounds => "budget",
+        IntentError::BudgetWithoutBounds | IntentError::EventBudgetWithoutBounds => "budget",
         _ => "tell",
     }
 }
@@ -488,7 +490,7 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
                 length: u64::try_from(then.r#for.as_nanos()).unwrap_or(u64::MAX),
             }),
         },
-        budget: settings.budget.as_ref().map(|budget| budget.0),
+        budget: settings.budget.as_ref().map(|budget| budget.0).unwrap_or_default(),
         until: settings.until.as_ref().map(|until| until.0),
         priority: settings.priority,
     }

@@ -10,11 +10,11 @@ use std::fmt;
 
 use detect::{Metric, RuleSet};
 
-pub use self::file::{IntentSettings, chapters, checked, read, read_one, read_settings};
+pub use self::file::{BudgetSetting, IntentSettings, chapters, checked, read, read_one, read_settings};
 pub use self::time::text as time_text;
 pub use crate::instruction::amount_text;
 
-use crate::budget::{Bounds, Detail};
+use crate::budget::{Bounds, Budget, Detail};
 use crate::device::{FilterAlgorithm, Mode};
 use crate::flows::{FlowKey, Flows, FlowsError};
 use crate::instruction::{self, Bits};
@@ -130,8 +130,8 @@ pub struct Intent {
     pub at: At,
     /// What is reported.
     pub tell: Tell,
-    /// Reports per second at most; the budget controller keeps to it.
-    pub budget: Option<u64>,
+    /// Reports and events per second at most; the budget controller keeps to it.
+    pub budget: Budget,
     /// When it ends.
     pub until: Option<Until>,
     /// Of overlapping intents, the one with the greatest number decides the mode.
@@ -149,7 +149,7 @@ impl Default for Intent {
             sample: 1,
             at: At::default(),
             tell: Tell::default(),
-            budget: None,
+            budget: Budget::default(),
             until: None,
             priority: 100,
         }
@@ -181,10 +181,10 @@ pub enum IntentError {
     ThenTooShort,
     /// The end lies in the past.
     Expired,
-    /// A budget of 0.
-    NoBudget,
     /// A budget without anything that could become coarser.
     BudgetWithoutBounds,
+    /// A budget of events without anything that could become coarser.
+    EventBudgetWithoutBounds,
     /// The budget may not make the sample coarser than it is.
     CoarsestSample(u32),
     /// A greatest threshold below the threshold, or without one.
@@ -220,6 +220,9 @@ impl fmt::Display for IntentError {
             Self::BudgetWithoutBounds => f.write_str(
                 "a budget is kept by raising a threshold or by measuring fewer packets; add a filter per_hop or per_flow with a threshold above 0, or coarsest = { sample = \"1 in 64\" }, or remove it",
             ),
+            Self::EventBudgetWithoutBounds => f.write_str(
+                "a budget of events is kept by raising a threshold or by measuring fewer packets; add exactly one threshold above 0, or coarsest = { sample = \"1 in 64\" }, or remove it",
+            ),
             Self::CoarsestSample(sample) => write!(
                 f,
                 "the coarsest sample is not below the share that is measured anyway; write more than \"1 in {sample}\", or remove it"
@@ -227,7 +230,6 @@ impl fmt::Display for IntentError {
             Self::Coarsest(metric) => {
                 write!(f, "the greatest threshold of {metric} is not above its threshold; raise it, or remove it")
             }
-            Self::NoBudget => f.write_str("a budget of 0 reports nothing; remove the intent instead"),
         }
     }
 }
@@ -249,9 +251,6 @@ impl Intent {
         self.entries().map_err(IntentError::Flows)?;
         if self.sample == 0 {
             return Err(IntentError::NoSample);
-        }
-        if self.budget == Some(0) {
-            return Err(IntentError::NoBudget);
         }
         if self.until.is_some_and(|until| until.end(now) <= now) {
             return Err(IntentError::Expired);
@@ -277,8 +276,14 @@ impl Intent {
         if coarsest_sample.is_some_and(|most| most <= self.sample) {
             return Err(IntentError::CoarsestSample(self.sample));
         }
-        if self.budget.is_some() && coarsest_sample.is_none() && self.compared().is_none() {
-            return Err(IntentError::BudgetWithoutBounds);
+        if coarsest_sample.is_none() {
+            let compared = self.compared().is_some();
+            if self.budget.reports.is_some() && !(compared && filter.is_some()) {
+                return Err(IntentError::BudgetWithoutBounds);
+            }
+            if self.budget.events.is_some() && !compared {
+                return Err(IntentError::EventBudgetWithoutBounds);
+            }
         }
         if filter.is_some() && self.mode == Some(Mode::Sf) {
             return Err(IntentError::FilterOfSf);
@@ -299,14 +304,18 @@ impl Intent {
         Ok(())
     }
 
-    /// Its budget, and the bounds within which it moves thresholds and sample; `None`: it has no budget.
-    pub fn bounds(&self) -> Option<(u64, Bounds)> {
+    /// The bounds within which budgets move its threshold and its sample; `None`: nothing can become coarser.
+    pub fn bounds(&self) -> Option<Bounds> {
+        if self.compared().is_none() && self.tell.coarsest_sample.is_none() {
+            return None;
+        }
         let (least, most) = self.compared().map_or((0, 0), |(metric, least)| {
             let most = self.tell.coarsest.get(&metric).copied();
             (least, most.unwrap_or(least.saturating_mul(COARSER)))
         });
         let coarsest = Detail { threshold: most, sample: self.tell.coarsest_sample.unwrap_or(self.sample) };
-        Some((self.budget?, Bounds { finest: Detail { threshold: least, sample: self.sample }, coarsest }))
+        let finest = Detail { threshold: least, sample: self.sample };
+        Some(Bounds { finest, coarsest, filters: self.tell.filter.is_some() })
     }
 
     /// This intent with another detail, which nothing changes any more.
@@ -319,21 +328,18 @@ impl Intent {
         intent.sample = detail.sample;
         intent.tell.coarsest.clear();
         intent.tell.coarsest_sample = None;
-        intent.budget = None;
+        intent.budget = Budget::default();
         intent
     }
 
-    /// What its filter compares, and the threshold, if that can be raised.
+    /// The only threshold, if it can be raised: that of a filter, or that of the collector.
     fn compared(&self) -> Option<(Metric, u64)> {
-        self.tell
-            .filter
-            .filter(|filter| matches!(filter, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow))?;
-        self.tell
-            .thresholds
-            .iter()
-            .next()
-            .map(|(metric, least)| (*metric, *least))
-            .filter(|(_, least)| *least > 0)
+        let compares = match self.tell.filter {
+            None => self.tell.thresholds.len() == 1,
+            Some(filter) => matches!(filter, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow),
+        };
+        let first = self.tell.thresholds.iter().next().filter(|_| compares);
+        first.map(|(metric, least)| (*metric, *least)).filter(|(_, least)| *least > 0)
     }
 
     /// Whether devices must be able to sample for it.

@@ -42,7 +42,7 @@ fn an_intent_is_read_whole() {
             filter: Some(FilterAlgorithm::PerHop),
             ..Tell::default()
         },
-        budget: Some(2000),
+        budget: Budget { reports: Some(2000), events: None },
         until: Some(Until::After(2 * HOUR)),
         priority: 7,
     };
@@ -137,7 +137,7 @@ fn the_reference_has_all_tables() {
 /// What is shown is read again as the same intent: the manager stores intents in this form.
 #[test]
 fn an_intent_is_shown_as_it_is_written() {
-    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms", sample = "1 in 100" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s", until = "2h", priority = 7 }"#;
+    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms", sample = "1 in 100" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s, 9 events/s", until = "2h", priority = 7 }"#;
     let text = format!("intents = [{table}]");
     let mut reader = settings::read::Reader::new(&text);
     let root = reader.parse().unwrap();
@@ -171,7 +171,7 @@ fn a_budget_moves_threshold_and_sample_within_bounds() {
     };
     let bounds = |tell: &str| {
         let intent = intent(tell).unwrap();
-        let (_, Bounds { coarsest: Detail { threshold, sample }, .. }) = intent.bounds()?;
+        let Bounds { coarsest: Detail { threshold, sample }, .. } = intent.bounds()?;
         let moved = intent.with_detail(Detail { threshold, sample });
         assert_eq!((moved.check(0), moved.sample), (Ok(()), sample));
         assert_eq!(moved.tell.thresholds.values().next().copied().unwrap_or(0), threshold);
@@ -192,4 +192,12 @@ fn a_budget_moves_threshold_and_sample_within_bounds() {
         let error = intent(tell).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
+    // Of events, the threshold may be the collector's.
+    let events = |tell: &str| {
+        let table = "{ name = \"a\", watch = [\"hop_latency\"], budget = \"10 events/s\", tell = { TELL } }";
+        read_one(&table.replace("TELL", tell), 0).map(|intent| intent.bounds().map(|bounds| bounds.filters))
+    };
+    assert_eq!(events("thresholds = { hop_latency = \"1us\" }"), Ok(Some(false)));
+    assert_eq!(events(filter), Ok(Some(true)));
+    assert!(events("rule = \"hops > 2\"").unwrap_err().contains("add exactly one threshold above 0"));
 }

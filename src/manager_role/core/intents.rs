@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use detect::Metric;
 use manager::{
     IntentStatus,
-    budget::{Controller, Detail},
+    budget::Detail,
     compile::InForce,
     device::{Mode, NodeId},
     intent::{self, At, Intent, Until},
@@ -22,7 +22,7 @@ use super::{
         journal::Kept,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
-    Core, Error, Held, Installed, Origin, Wanted,
+    Core, Error, Held, Installed, Origin, Totals, Wanted,
 };
 use crate::config::{Settings, manager::supported};
 use terminal::units;
@@ -91,7 +91,7 @@ impl Core {
     pub(super) fn forget(&mut self, name: &str) {
         self.verifier.remove(name);
         self.baselines.remove(name);
-        self.controllers.remove(name);
+        self.keeping.forget(name);
         self.drills.forget(name);
         self.matching.forget(name);
     }
@@ -145,7 +145,7 @@ impl Core {
             let outcome = self.manager.compiler().outcome(name)?;
             Some(Measuring {
                 flows: matches(&held.intent)?,
-                sample: self.sample_of(name, held),
+                sample: self.sample_of(held),
                 mode: outcome.mode,
                 rank: (held.intent.priority, Reverse(name.clone())),
                 filters: held.intent.tell.filter.is_some(),
@@ -177,7 +177,7 @@ impl Core {
         let (rule, others) = rules.split_first().unwrap_or((&own, &[]));
         let cost = plan::cost(rule.mode, rule.bits, rule.sample, links, None, expected.rate());
         let fewer = intent.tell.filter.is_some()
-            || intent.budget.is_some()
+            || !intent.budget.is_empty()
             || intent.at != At::default()
             || matches!(rule.mode, Mode::Mx | Mode::Postcard);
         let cost = Some(CostView::new(rule, cost, expected.text(fewer)));
@@ -267,7 +267,7 @@ impl Core {
             whole: true,
             mode: outcome.mode,
             bits: outcome.bits,
-            sample: self.sample_of(name, held),
+            sample: self.sample_of(held),
         });
         let rules = match overlap {
             Some(overlap) if outcome.is_some() => &overlap.rules,
@@ -312,12 +312,9 @@ impl Core {
         if let Some(reason) = self.asking.left_out(name) {
             text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
         }
-        if let Some(controller) = self.controllers.get(name) {
+        if let Some(detail) = self.keeping.coarser(name) {
             let compared = self.intents.get(name).and_then(|held| held.intent.tell.thresholds.keys().next());
-            text.push_str(&format!(
-                "; {}, by its budget",
-                detail_text(compared.copied(), controller.detail())
-            ));
+            text.push_str(&format!("; {} by a budget", detail_text(compared.copied(), detail)));
         }
         let drill_downs = self.drill_downs_of(name);
         if !drill_downs.is_empty() {
@@ -424,13 +421,24 @@ impl Core {
             let outcome = self.manager.compiler().outcome(name)?;
             let entries = held.intent.entries().ok()?;
             let flows = entries.iter().map(manager::flows::FlowKey::to_match).collect();
-            Some(count::Watched { name: name.clone(), flows, bits: outcome.bits, mode: outcome.mode })
+            Some(count::Watched {
+                name: name.clone(),
+                flows,
+                bits: outcome.bits,
+                mode: outcome.mode,
+                events: held.intent.budget.events.is_some(),
+            })
         };
         self.intents.iter().filter_map(watched).collect()
     }
 
     /// What was counted for each intent.
-    pub(in crate::manager_role) fn observe(&mut self, counted: BTreeMap<String, IntentCounters>, now: u64) {
+    pub(in crate::manager_role) fn observe(
+        &mut self,
+        counted: BTreeMap<String, IntentCounters>,
+        totals: Totals,
+        now: u64,
+    ) {
         for (name, mut counters) in counted {
             if self.intents.contains_key(&name) {
                 let baseline = self.baselines.entry(name.clone()).or_insert_with(|| counters.clone());
@@ -444,48 +452,7 @@ impl Core {
                 self.verifier.observe(&name, counters, now);
             }
         }
-        self.keep_budgets(now);
-    }
-
-    /// Keeps intents to their budgets, by the reports of the last moment.
-    pub(super) fn keep_budgets(&mut self, now: u64) {
-        let mut moved = Vec::new();
-        for (name, held) in &self.intents {
-            let Some((budget, bounds)) = held.intent.bounds() else { continue };
-            let names = |node| self.manager.inventory().name(node);
-            let rate = match self.verifier.state(name, names, now) {
-                Some(State::Seen(figures) | State::Complete(figures)) => figures.rate,
-                Some(State::Installed) => 0.0,
-                _ => continue,
-            };
-            let controller =
-                self.controllers.entry(name.clone()).or_insert_with(|| Controller::new(budget, bounds));
-            if let Some(step) = controller.observe(rate, now) {
-                moved.push((name.clone(), held.intent.with_detail(step.to), step));
-            }
-        }
-        if !moved.is_empty() {
-            // Sampling may change.
-            self.changed = now;
-            self.matching.renew();
-        }
-        for (name, intent, step) in moved {
-            let refused =
-                (step.from != step.to).then(|| self.manager.add_intent(intent, now).err()).flatten();
-            let Some(refusal) = refused else {
-                self.note(now, "manager", "budget", &name, &step.to_string());
-                continue;
-            };
-            if let Some(controller) = self.controllers.get_mut(&name) {
-                controller.undo(&step);
-            }
-            tracing::warn!(intent = name, reason = %refusal, "the budget cannot change the detail");
-        }
-    }
-
-    /// The share of packets that is measured for an intent now: its budget may have changed it.
-    pub(super) fn sample_of(&self, name: &str, held: &Held) -> u32 {
-        self.controllers.get(name).map_or(held.intent.sample, |controller| controller.detail().sample).max(1)
+        self.keep_budgets(totals, now);
     }
 
     /// Forgets intents whose time is over, which the core has removed.
@@ -540,7 +507,7 @@ pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, Str
         );
     }
     let intent = intent::read_one(&settings::json::inline(body), now)?;
-    supported(&intent, collects).map(|()| intent)
+    supported(&intent, collects).map(|()| intent).map_err(|(_, message)| message)
 }
 
 /// A detail, with the threshold in the unit of its metric.

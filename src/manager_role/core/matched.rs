@@ -110,7 +110,7 @@ impl Core {
         }
         let source = |(node, packets): (&NodeId, &u64)| {
             let last_report = reported.get(node).and_then(|source| source.last_report);
-            (*node, SourceCounters { packets: *packets, sample: self.sample_of(name, held), last_report })
+            (*node, SourceCounters { packets: *packets, sample: self.sample_of(held), last_report })
         };
         packets.iter().map(source).collect()
     }

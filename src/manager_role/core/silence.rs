@@ -6,7 +6,7 @@ use std::{
 };
 
 use manager::{
-    device::{NodeId, Rule},
+    device::NodeId,
     driver::Reported,
     verify::{Arrivals, EdgeCounters, Evidence, IntentCounters, SILENCE, Silence, State},
 };
@@ -17,7 +17,7 @@ use crate::config::values::Listen;
 /// What a device counts of its reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
-    reported: Reported,
+    pub(super) reported: Reported,
     /// When it last had another packet to report, ns; `None`: not since the manager began.
     advanced: Option<u64>,
     /// When it last had sent another datagram, likewise.
@@ -66,12 +66,8 @@ impl Core {
 
     /// Whether a device sends its reports to the collector of this process.
     pub(super) fn reports_here(&self, node: NodeId) -> bool {
-        let rules = self.manager.compiler().desired().get(&node);
-        let session = rules.into_iter().flat_map(|rules| rules.iter()).find_map(|rule| match rule {
-            Rule::Session(to) => Some(*to),
-            _ => None,
-        });
-        session.is_some_and(|to| self.listens.iter().any(|listen| arrives(listen, to, &self.local)))
+        self.session(node)
+            .is_some_and(|to| self.listens.iter().any(|listen| arrives(listen, to, &self.local)))
     }
 
     /// The sentence about a device whose reports do not arrive.
@@ -148,7 +144,7 @@ fn idle_text(names: Vec<String>, ended: bool) -> Option<String> {
 }
 
 /// Whether reports to an address arrive at a listener. Another collector may have the same port: `local` are addresses of this host.
-fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>) -> bool {
+pub(super) fn arrives(listen: &Listen, to: SocketAddr, local: &BTreeSet<IpAddr>) -> bool {
     match listen {
         Listen::Udp(address) if !address.ip().is_unspecified() => *address == to,
         Listen::Udp(address) => address.port() == to.port() && local.contains(&to.ip()),

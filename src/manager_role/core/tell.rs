@@ -85,7 +85,8 @@ impl Core {
     /// The intents in force that ask something, with their flows.
     fn all_asking(&self) -> Vec<(&Intent, Vec<Match>)> {
         let compiler = self.manager.compiler();
-        let asking = self.intents.values().map(|held| &held.intent).filter(|intent| asks(intent));
+        let intents = self.intents.values().map(|held| self.keeping.in_force(held));
+        let asking = intents.filter(|intent| asks(intent));
         let in_force = asking.filter(|intent| compiler.outcome(&intent.name).is_some());
         in_force.filter_map(|intent| Some((intent, matches(&compiler.flows(intent).ok()?)))).collect()
     }
