@@ -6,7 +6,8 @@
 //! one step. It never leaves the bounds of the operator. While a threshold is in force, no suppressed value differs from the last reported one
 //! by more than it: that is what [`Move`] states.
 //!
-//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that. A threshold that is not of a
+//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that. No greater share is tried that
+//! would exceed the budget at once: 1 in 2 stays as long as every packet would be too much. A threshold that is not of a
 //! filter at the sinks reduces events and not reports: then too many reports lower the share at once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,6 +213,9 @@ pub const INTERVAL: u64 = 1_000_000_000;
 /// There is room below this share of the budget, percent. The gap keeps the controller from oscillating around the budget.
 const ROOM: u64 = 70;
 
+/// A greater share of packets is tried if it is expected to use this share of the budget at most, percent. The gap is for rates that vary.
+const FILL: u64 = 90;
+
 /// How many times higher the threshold becomes at most in one step: a rate of one second may be an exception.
 const GREATEST_STEP: f64 = 8.0;
 
@@ -266,7 +270,7 @@ impl Controller {
         let (reason, to) = if load.excess() > 1.0 {
             (Reason::Above, self.coarser(&load))
         } else if load.excess() * 100.0 < ROOM as f64 {
-            (Reason::Room, self.finer())
+            (Reason::Room, self.finer(&load))
         } else {
             return None;
         };
@@ -295,13 +299,16 @@ impl Controller {
         }
     }
 
-    fn finer(&self) -> Detail {
+    fn finer(&self, load: &Load) -> Detail {
         let Detail { threshold, sample } = self.detail;
         let least = self.bounds.finest;
         if sample > least.sample {
             // An equal step in the share of packets, not in N.
             let finer = u64::from(sample) * 16 / (u64::from(sample) + 16);
-            Detail { threshold, sample: (finer as u32).clamp(least.sample, sample - 1) }
+            let finer = (finer as u32).clamp(least.sample, sample - 1);
+            // Reports and events are in proportion to this share, and from 1 in 2 to every packet it is twofold.
+            let fits = (f64::from(sample) * load.excess() * 100.0 / FILL as f64).ceil() as u32;
+            Detail { threshold, sample: finer.max(fits).min(sample) }
         } else {
             let most = self.bounds.coarsest.threshold.saturating_sub(least.threshold) / 16;
             let step = most.min(threshold / 8).max(1);
@@ -490,6 +497,56 @@ mod tests {
             controller.observe(reports(if second < 10 { 9e9 } else { 0.0 }), second * INTERVAL);
         }
         assert_eq!(controller.detail(), BOUNDS.finest);
+    }
+
+    /// Seconds of a constant load at which nothing but the share of packets can change: how often it does after half a minute, and the least
+    /// and the greatest rate then. Rates vary by this share, as the one of a second does.
+    fn sampled(controller: &mut Controller, load: f64, start: u64, varying: f64) -> (u32, f64, f64) {
+        let mut rng = Rng(start);
+        let (mut changes, mut least, mut most) = (0, f64::MAX, 0.0_f64);
+        for second in 0..130 {
+            let share = load / f64::from(controller.detail().sample);
+            let rate = share * (1.0 + varying * (rng.below(2_001) as f64 / 1_000.0 - 1.0));
+            if second >= 30 {
+                (least, most) = (least.min(rate), most.max(rate));
+            }
+            let moved = controller.observe(reports(rate), (start + second) * INTERVAL);
+            changes += u32::from(second >= 30 && moved.is_some());
+        }
+        (changes, least, most)
+    }
+
+    const SAMPLED: Bounds = Bounds {
+        finest: Detail { threshold: 0, sample: 1 },
+        coarsest: Detail { threshold: 0, sample: 64 },
+        filters: false,
+    };
+
+    /// A budget that only fewer packets keep: under a constant load, the share is constant, the budget is used, and it is not exceeded. Where rates vary,
+    /// one of them may still show room after half a minute.
+    #[test]
+    fn a_share_of_packets_is_constant_under_a_constant_load() {
+        for (load, varying) in (1..300).flat_map(|tens| [0.0, 0.05].map(|varying| (tens * 97, varying))) {
+            let mut controller = Controller::new(SAMPLED);
+            let load = f64::from(load);
+            let (changes, least, most) = sampled(&mut controller, load, 0, varying);
+            let used = if load > 900.0 { 420.0 } else { load * (1.0 - varying) };
+            let context = format!("{load} reports/s: {changes} changes, {least} to {most} reports/s");
+            assert!(changes <= u32::from(varying > 0.0) && most <= 1_000.0 && least >= used, "{context}");
+        }
+    }
+
+    /// The share follows a load that changes, up and down, and every packet is measured again when there is room.
+    #[test]
+    fn a_share_of_packets_follows_the_load() {
+        let mut controller = Controller::new(SAMPLED);
+        let mut samples = Vec::new();
+        for (index, load) in [800.0, 1_300.0, 40_000.0, 1_300.0, 6_000.0, 880.0].into_iter().enumerate() {
+            let (changes, least, most) = sampled(&mut controller, load, 1_000 * index as u64, 0.0);
+            assert!(changes == 0 && (600.0..=1_000.0).contains(&least) && most == least, "{load}: {least}");
+            samples.push(controller.detail().sample);
+        }
+        assert_eq!(samples, [1, 2, 45, 2, 8, 1]);
     }
 
     /// An intent that no budget concerns any more is measured as it was asked for.
