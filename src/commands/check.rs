@@ -10,7 +10,7 @@ use settings::setting::Setting;
 use store::Store;
 
 use crate::{
-    config::{Settings, build, sections::XdpMode, values::Listen},
+    config::{Settings, build, manager::ManagerSettings, sections::XdpMode, values::Listen},
     export_role, kernel,
 };
 use terminal::CliError;
@@ -100,6 +100,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
+    warnings.extend(settings.manager.as_ref().and_then(ManagerSettings::idle_collectors));
     let api = &settings.api;
     if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
         warnings.push(format!(
@@ -247,6 +248,22 @@ mod tests {
         let settings = Settings::parse(file, "h.toml").unwrap();
         let expected = "there is no interface `no-such-nic` here now (`ip link` lists those there are); it is used when it appears";
         assert_eq!(warnings(&settings), [expected]);
+    }
+
+    #[test]
+    fn a_collector_that_others_are_preferred_to_is_a_warning() {
+        let found = |collectors: &str| {
+            let file = format!(
+                "collector.enabled = false\n[manager]\ncollectors = [{collectors}]\n[[inventory.devices]]\nname = \"a\"\nnode = 1\naddress = \"127.0.0.1:1\"\nports = 2\n"
+            );
+            warnings(&Settings::parse(&file, "h.toml").unwrap_or_else(|error| panic!("{error}")))
+        };
+        let (placed, other) = ("{ address = \"192.0.2.1:1\", at = \"a\" }", "{ address = \"192.0.2.2:1\" }");
+        let expected = "192.0.2.2:1 has no `at` in [manager] collectors, and gets only devices without a way to the others; write `at` for all of them or for none";
+        assert_eq!(found(&format!("{placed}, {other}")), [expected]);
+        for fine in [format!("{other}, {other}"), placed.to_owned()] {
+            assert_eq!(found(&fine), Vec::<String>::new());
+        }
     }
 
     #[test]

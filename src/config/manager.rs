@@ -111,7 +111,7 @@ section! {
         pub(crate) address: Option<SocketAddr> = None,
         /// Its share of the devices, relative to the others'.
         pub(crate) capacity: u32 = 1,
-        /// The device that it is connected to; nearer devices prefer it. Not set: not known.
+        /// The device that it is connected to; nearer devices prefer it. Not set: not known, and devices with a way to another one prefer that.
         pub(crate) at: Option<String> = None,
         /// What all intents may cause there, as `budget` of an intent. All that report there and can become coarser do. Events are known of the
         /// collector of this process. Not set: unlimited.
@@ -148,6 +148,18 @@ impl ManagerSettings {
         let map = load_map(file).map_err(|error| error.to_string())?;
         let map = dta_map(&map).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(Some(Arc::new(map)))
+    }
+
+    /// A warning if collectors without a place stand beside others with one.
+    pub(crate) fn idle_collectors(&self) -> Option<String> {
+        let (placed, others): (Vec<_>, Vec<_>) = self.collectors.iter().partition(|entry| entry.at.is_some());
+        let others = others.iter().filter_map(|entry| Some(entry.address?.to_string()));
+        let others = others.collect::<Vec<_>>().join(" and ");
+        (!placed.is_empty() && !others.is_empty()).then(|| {
+            format!(
+                "{others} has no `at` in [manager] collectors, and gets only devices without a way to the others; write `at` for all of them or for none"
+            )
+        })
     }
 
     /// The settings of the core, without the map of DTA collectors. `inventory`: in which the collectors' devices are.

@@ -175,10 +175,10 @@ impl Network {
         sessions
     }
 
-    /// Links from each device to a collector; 0 for all if its place is not known.
+    /// Links from each device to a collector; none if its place is not known.
     fn distances(&self, collector: &Collector) -> BTreeMap<NodeId, u32> {
         let Some(at) = collector.at.filter(|at| self.topology.devices.contains_key(at)) else {
-            return self.topology.devices.keys().map(|node| (*node, 0)).collect();
+            return BTreeMap::new();
         };
         let mut distances = BTreeMap::from([(at, 0)]);
         let mut open = VecDeque::from([(at, 0)]);

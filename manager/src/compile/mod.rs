@@ -43,7 +43,7 @@ pub struct Collector {
     pub address: SocketAddr,
     /// Its share of the reporters, relative to the others'; at least 1.
     pub capacity: u32,
-    /// The device that it is connected to: nearer reporters prefer it.
+    /// The device that it is connected to: nearer reporters prefer it. `None`: it is the last choice.
     pub at: Option<NodeId>,
     /// What all that reports to it may cause there.
     pub budget: Budget,

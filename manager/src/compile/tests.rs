@@ -354,6 +354,8 @@ fn collectors_share_the_reporters_by_distance_and_capacity() {
     };
     assert_eq!(of(vec![collector(1, 1, Some(1)), collector(2, 1, Some(2))]), "121");
     assert_eq!(of(vec![collector(1, 2, None), collector(2, 1, None)]), "121");
+    // One whose place is not known is the last choice.
+    assert_eq!(of(vec![collector(1, 9, None), collector(2, 1, Some(3))]), "222");
 }
 /// Two racks of two leaves below a spine each, and the spines connected.
 #[test]
