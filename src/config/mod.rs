@@ -93,6 +93,7 @@ impl Settings {
                 let named = || sections::NodeEntry::named(device.name.clone());
                 settings.nodes.entry(device.node).or_insert_with(named);
             }
+            settings.add_profiles();
         }
         reader.finish(file).map(|()| settings)
     }

@@ -43,7 +43,7 @@ section! {
         pub(crate) metadata: bool = true,
         /// Greatest priority of an entry that the device takes.
         pub(crate) max_priority: u32 = 0xff_ffff,
-        /// Profile for the reports in a collector's `[profiles]`: dialect, and the units that differ.
+        /// What a collector in the manager's process reads the reports with: `dialect`, `timestamp_unit`, `latency_unit`, `queue_unit`; those that differ.
         pub(crate) profile: BTreeMap<String, String> = BTreeMap::new(),
         /// Reports go to a collector.
         pub(crate) session: Vec<RowSettings> = Vec::new(),
@@ -380,6 +380,11 @@ impl Map {
     /// The entries of a kind of rule.
     pub(crate) fn rows(&self, kind: Kind) -> &[RowSettings] {
         self.settings.rows(kind)
+    }
+
+    /// What a collector's `[profiles]` needs to read the reports: dialect, and the units that differ.
+    pub fn profile(&self) -> &BTreeMap<String, String> {
+        &self.settings.profile
     }
 
     /// How the program encodes INT; `None`: it has no INT in packets.
