@@ -14,7 +14,7 @@ use crate::tls;
 section! {
     /// How the driver `gnmi` drives the device of `[inventory]` with this name.
     pub(crate) struct GnmiSettings("[manager.gnmi.NAME]") {
-        /// File with the path map: the objects that rules become, and where ports are described.
+        /// The path map, which says which objects rules become, and where ports are described: `sonic-tam` (a template), or a file.
         pub(crate) map: Option<PathBuf> = None,
         /// Name of the user. Not set: none is sent.
         pub(crate) user: Option<String> = None,
@@ -29,6 +29,29 @@ section! {
     }
 }
 
+/// The path map of that name, or of a file.
+///
+/// # Errors
+/// There is none, or it is wrong.
+pub(crate) fn path_map(name: &Path) -> Result<PathMap, String> {
+    let written = name.display().to_string();
+    if let Some(text) = gnmi::shipped(&written) {
+        return PathMap::read(text, &written).map_err(|error| error.to_string());
+    }
+    let names = gnmi::SHIPPED.map(|(name, _)| name).join(", ");
+    if written.is_empty() {
+        return Err(format!(
+            "which objects do rules become? Write map = \"{names}\", or a file with a path map"
+        ));
+    }
+    if !written.contains(['/', '.']) {
+        return Err(format!("there is no path map `{written}`; write {names}, or a file with a path map"));
+    }
+    let text =
+        read::file(name).map_err(|error| format!("cannot read {written}: {error}; correct the name"))?;
+    PathMap::read(&text, &written).map_err(|error| error.to_string())
+}
+
 impl GnmiSettings {
     /// What the driver needs to know. Files are read.
     ///
@@ -39,16 +62,7 @@ impl GnmiSettings {
             read::file(file)
                 .map_err(|error| format!("cannot read {}: {error}; correct the name", file.display()))
         };
-        let file = self.map.as_deref().ok_or_else(|| {
-            (
-                "map",
-                "which objects do rules become? Add map = \"/etc/hopwise/sonic-tam.toml\" or the like"
-                    .to_owned(),
-            )
-        })?;
-        let map = text(file).map_err(|error| ("map", error))?;
-        let map =
-            PathMap::read(&map, &file.display().to_string()).map_err(|error| ("map", error.to_string()))?;
+        let map = path_map(self.map.as_deref().unwrap_or(Path::new(""))).map_err(|error| ("map", error))?;
         let password = self.password_file.as_deref().map(text).transpose();
         let password = password.map_err(|error| ("password_file", error))?;
         let user = match (&self.user, password) {

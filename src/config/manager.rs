@@ -18,7 +18,7 @@ use manager::{
 use rustls::ClientConfig;
 
 use super::{
-    dta::load_map, gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks,
+    dta::load_map, files::FilesSettings, gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks,
     switch::L4ChecksumSetting,
 };
 use crate::{
@@ -73,6 +73,8 @@ section! {
         /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
         /// reload, and shown as its intents.
         pub(crate) intents: Option<PathBuf> = None,
+        /// Devices with the driver `files` that read another form than text, by name.
+        [live] pub(crate) files: BTreeMap<String, FilesSettings> = BTreeMap::new(),
         /// Devices with the driver `gnmi`, by name.
         [live] pub(crate) gnmi: BTreeMap<String, GnmiSettings> = BTreeMap::new(),
         /// Devices with the driver `p4runtime`, by name.
@@ -328,6 +330,7 @@ fn check_devices(
         let checked = match device.driver.as_str() {
             "gnmi" => gnmi(manager, device),
             "p4runtime" => p4runtime(manager, device),
+            "files" => files(manager, device),
             _ => driver(device).and_then(|()| secure(device, manager)).map_err(|message| ("", message)),
         };
         match checked {
@@ -336,20 +339,22 @@ fn check_devices(
             Err((key, message)) => refuse(&["manager", &device.driver, &device.name, key], message),
         }
     }
-    for name in manager.gnmi.keys() {
-        if !inventory.devices().any(|device| device.name == *name && device.driver == "gnmi") {
+    let tables = (manager.gnmi.keys().map(|name| ("gnmi", name)))
+        .chain(manager.p4runtime.keys().map(|name| ("p4runtime", name)))
+        .chain(manager.files.keys().map(|name| ("files", name)));
+    for (driver, name) in tables {
+        if !inventory.devices().any(|device| device.name == *name && device.driver == driver) {
             let message =
-                format!("[inventory] has no device `{name}` with driver = \"gnmi\"; correct the name");
-            refuse(&["manager", "gnmi", name], message);
+                format!("[inventory] has no device `{name}` with driver = \"{driver}\"; correct the name");
+            refuse(&["manager", driver, name], message);
         }
     }
-    for name in manager.p4runtime.keys() {
-        if !inventory.devices().any(|device| device.name == *name && device.driver == "p4runtime") {
-            let message =
-                format!("[inventory] has no device `{name}` with driver = \"p4runtime\"; correct the name");
-            refuse(&["manager", "p4runtime", name], message);
-        }
-    }
+}
+
+/// Checks the settings of a device with the driver `files`: a key, and what is wrong with it.
+fn files(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
+    driver(device).map_err(|message| ("", message))?;
+    manager.files.get(&device.name).map_or(Ok(()), |settings| settings.format(device).map(drop))
 }
 
 /// The index of a device in the file, as a step of a path.

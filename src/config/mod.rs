@@ -5,6 +5,7 @@ pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod dta;
 pub(crate) mod export;
+pub(crate) mod files;
 pub(crate) mod filter;
 mod folder;
 pub(crate) mod gnmi;

@@ -67,14 +67,7 @@ impl Driver {
             return (Self::Local(local.clone(), Arc::new(tell)), can);
         }
         if device.driver == "files" {
-            let (node, name) = (device.node, device.name.clone());
-            let settings = files::Settings {
-                node,
-                name,
-                directory: device.address.clone().into(),
-                confirm: confirm(device),
-            };
-            return (Self::Files(files::Driver::start(settings, tell)), files::capabilities());
+            return Self::files(device, settings, tell);
         }
         if device.driver == "gnmi" {
             return Self::gnmi(device, settings, tell);
@@ -102,6 +95,29 @@ impl Driver {
         if let Self::Hopwise(driver) = self {
             driver.renew();
         }
+    }
+
+    fn files(
+        device: &Device,
+        settings: &ManagerSettings,
+        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+    ) -> (Self, Capabilities) {
+        let (format, can) = match settings.files.get(&device.name).map(|form| form.format(device)).transpose()
+        {
+            Ok(Some((format, can))) => (Some(format), can),
+            Ok(None) => (None, files::capabilities()),
+            Err((key, why)) => {
+                return (Self::Unusable(format!("`{key}`: {why}"), Arc::new(tell)), Capabilities::default());
+            }
+        };
+        let settings = files::Settings {
+            node: device.node,
+            name: device.name.clone(),
+            directory: device.address.clone().into(),
+            confirm: confirm(device),
+            format,
+        };
+        (Self::Files(files::Driver::start(settings, tell)), can)
     }
 
     fn gnmi(

@@ -310,7 +310,8 @@ fn is_same_way(before: (&Device, &ManagerSettings), after: (&Device, &ManagerSet
     let way = |(device, settings): (&Device, &ManagerSettings)| {
         let Device { name, driver, address, options, .. } = device.clone();
         let (gnmi, p4runtime) = (settings.gnmi.get(&name).cloned(), settings.p4runtime.get(&name).cloned());
-        (name, driver, address, options, gnmi, p4runtime)
+        let files = settings.files.get(&name).cloned();
+        (name, driver, address, options, gnmi, p4runtime, files)
     };
     way(before) == way(after)
 }
@@ -341,6 +342,11 @@ mod tests {
         assert!(!same(&moved, &settings));
         let other = ManagerSettings {
             gnmi: BTreeMap::from([("a".to_owned(), Default::default())]),
+            ..ManagerSettings::default()
+        };
+        assert!(!same(&old, &other));
+        let other = ManagerSettings {
+            files: BTreeMap::from([("a".to_owned(), Default::default())]),
             ..ManagerSettings::default()
         };
         assert!(!same(&old, &other));

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use manager::device::{Answer, Change, Election, Etag, Request, State};
+use manager::device::{Answer, Change, Election, Etag, Request, Rules, State};
 use sha2::{Digest, Sha256};
 
-use crate::settings::{Confirm, Settings};
+use crate::settings::{Confirm, Rendered, Settings};
 use crate::text::{self, Content};
 
 /// The file that the manager writes.
@@ -91,8 +91,10 @@ impl Directory {
             Request::Claim(election) => {
                 self.claimed = election;
                 // What the device has is what it should have, until the first change.
-                let content = files.desired.or(files.applied).unwrap_or_default();
-                self.write(&content, election)?;
+                let Files { desired, applied, .. } = files;
+                let content = desired.or_else(|| applied.clone()).unwrap_or_default();
+                let rendered = self.rendered(applied.as_ref(), &content).unwrap_or_default();
+                self.write(&content, rendered, election)?;
                 Ok(Answer::Claimed)
             }
             Request::Read if files.election > self.claimed => Ok(Answer::NotPrimary(files.election)),
@@ -107,15 +109,29 @@ impl Directory {
                 let Some(desired) = files.desired.filter(|_| is_current && is_confirmed) else {
                     return Ok(Answer::Stale);
                 };
-                match changed(desired, changes) {
-                    Ok(content) => {
-                        self.write(&content, election)?;
+                let before = match self.settings.confirm {
+                    Confirm::Applied => files.applied,
+                    Confirm::Written => Some(desired.clone()),
+                };
+                let content = changed(desired, changes);
+                let rendered =
+                    content.and_then(|content| Ok((self.rendered(before.as_ref(), &content)?, content)));
+                match rendered {
+                    Ok((rendered, content)) => {
+                        self.write(&content, rendered, election)?;
                         Ok(Answer::Applied)
                     }
                     Err(reason) => Ok(Answer::Refused(reason)),
                 }
             }
         }
+    }
+
+    /// The files of the device's own form.
+    fn rendered(&self, before: Option<&Content>, after: &Content) -> Result<Rendered, String> {
+        let Some(format) = &self.settings.format else { return Ok(Rendered::new()) };
+        let nothing = Rules::new();
+        format.render(before.map_or(&nothing, |before| &before.rules), &after.rules)
     }
 
     fn state(&self, files: Files) -> Answer {
@@ -159,9 +175,9 @@ impl Directory {
         })
     }
 
-    /// Replaces what the device should have: on return, it survives a power failure.
-    fn write(&mut self, content: &Content, election: Election) -> io::Result<()> {
-        let (lines, Settings { name, node, directory, confirm }) = (content.lines(), &self.settings);
+    /// Replaces what the device should have: on return, it survives a power failure. Whoever sees a new `desired.txt` finds the other files new.
+    fn write(&mut self, content: &Content, rendered: Rendered, election: Election) -> io::Result<()> {
+        let (lines, Settings { name, node, directory, confirm, .. }) = (content.lines(), &self.settings);
         let version = hex(&Sha256::digest(&lines));
         let order = match confirm {
             Confirm::Applied => {
@@ -173,11 +189,13 @@ impl Directory {
         let text = format!(
             "# Rules of {name} (node {node}), written by the manager of hopwise. {order}\n{ELECTION}{term}.{epoch}\n# version {version}\n\n{lines}"
         );
-        let (begun, file) = (directory.join(".desired.begun"), directory.join(DESIRED));
-        let mut out = File::create(&begun)?;
-        out.write_all(text.as_bytes())?;
-        out.sync_all()?;
-        fs::rename(&begun, &file)?;
+        for (file, text) in rendered.iter().map(|(file, text)| (*file, text)).chain([(DESIRED, &text)]) {
+            let begun = directory.join(".desired.begun");
+            let mut out = File::create(&begun)?;
+            out.write_all(text.as_bytes())?;
+            out.sync_all()?;
+            fs::rename(&begun, directory.join(file))?;
+        }
         // The name, too, must be on disk.
         File::open(directory)?.sync_all()?;
         self.seen = self.files()?.etag;

@@ -5,6 +5,8 @@
 //!   device: without it, or while it differs from `desired.txt`, the device is unconfirmed, and the manager takes no step that
 //!   depends on this one.
 //!
+//! A [`Format`] adds files in the form that the device reads, written before `desired.txt`.
+//!
 //! With [`Confirm::Written`], what is written counts as what the device has. Then the order of steps is not guaranteed.
 #![forbid(unsafe_code)]
 
@@ -21,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time;
 
 pub use self::directory::{APPLIED, DESIRED, Directory};
-pub use self::settings::{Confirm, Settings};
+pub use self::settings::{Confirm, Format, Rendered, Settings};
 pub use self::text::{Content, line, rule};
 
 /// What a device behind files is taken to be able to do: all that a hopwise switch can, and that its rules survive a restart.

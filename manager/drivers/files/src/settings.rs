@@ -1,8 +1,10 @@
 //! Where the files of a device are, and what they say about it.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use manager::device::NodeId;
+use manager::device::{NodeId, Rules};
 
 /// When a device has what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +28,7 @@ impl Confirm {
 }
 
 /// Where a device's files are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Its node id.
     pub node: NodeId,
@@ -36,4 +38,36 @@ pub struct Settings {
     pub directory: PathBuf,
     /// When it has what was written.
     pub confirm: Confirm,
+    /// Other forms of the rules, in files beside `desired.txt`.
+    pub format: Option<Format>,
+}
+
+/// Another form of what a device should have: files by name, from the rules that it has and those that it should have.
+#[derive(Clone)]
+pub struct Format(Arc<Render>);
+
+type Render = dyn Fn(&Rules, &Rules) -> Result<Rendered, String> + Send + Sync;
+
+/// Files: their names and what is in them.
+pub type Rendered = Vec<(&'static str, String)>;
+
+impl Format {
+    /// A form that `render` makes; an error is a sentence about what it cannot express.
+    pub fn new(render: impl Fn(&Rules, &Rules) -> Result<Rendered, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(render))
+    }
+
+    /// The files.
+    ///
+    /// # Errors
+    /// What the form cannot express.
+    pub fn render(&self, before: &Rules, after: &Rules) -> Result<Rendered, String> {
+        (self.0)(before, after)
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Format")
+    }
 }

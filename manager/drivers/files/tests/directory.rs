@@ -27,7 +27,7 @@ impl Temp {
     }
 
     fn settings(&self, confirm: Confirm) -> Settings {
-        Settings { node: 11, name: "leaf1".to_owned(), directory: self.0.clone(), confirm }
+        Settings { node: 11, name: "leaf1".to_owned(), directory: self.0.clone(), confirm, format: None }
     }
 
     fn read(&self, name: &str) -> String {

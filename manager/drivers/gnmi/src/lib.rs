@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod config_db;
 mod driver;
 mod facts;
 mod map;
@@ -20,6 +21,6 @@ mod tree;
 pub use self::client::Peer;
 pub use self::driver::{Driver, Settings};
 pub use self::facts::facts;
-pub use self::map::PathMap;
+pub use self::map::{PathMap, SHIPPED, shipped};
 pub use self::objects::{Entry, Found};
 pub use self::tree::Tree;

@@ -165,6 +165,14 @@ pub struct PathMap {
     capabilities: Capabilities,
 }
 
+/// The maps that the program has, as templates.
+pub const SHIPPED: [(&str, &str); 1] = [("sonic-tam", include_str!("../maps/sonic-tam.toml"))];
+
+/// A map that the program has, by its name.
+pub fn shipped(name: &str) -> Option<&'static str> {
+    SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+}
+
 impl PathMap {
     /// Reads a map; `file` is its name in messages.
     ///

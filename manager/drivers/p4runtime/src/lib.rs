@@ -7,6 +7,7 @@
 
 pub mod binary;
 pub mod client;
+pub mod commands;
 pub mod driver;
 pub mod entry;
 pub mod map;

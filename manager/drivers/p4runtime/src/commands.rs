@@ -1,0 +1,127 @@
+//! Entries as commands of BMv2's `simple_switch_CLI`, for switches that somebody else configures.
+//!
+//! The program has no command that removes an entry by its key, so that the commands empty the tables of the map first. While they run, the
+//! switch has no sinks: run them while its ports are down, or while no packet of the domain carries INT.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use manager::device::Rules;
+
+use crate::entry::{Bytes, Content, Entry, Field, Key};
+use crate::map::Map;
+use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preamble};
+use crate::program::{Form, Local, Program, Row};
+
+/// The commands that give a switch these rules, and nothing else in the tables of the map.
+///
+/// # Errors
+/// The map does not fit the program, or cannot express a rule: one sentence.
+pub fn commands(map: &Map, info: &P4Info, local: &Local, rules: &Rules) -> Result<String, String> {
+    let program = Program::new(map, info, local)
+        .map_err(|problems| format!("the map does not fit the program: {}", problems.join("; ")))?;
+    let (mut out, mut seen) = (String::new(), BTreeSet::new());
+    // The last kinds first: what inserts INT goes before what removes it.
+    for row in program.rows.iter().rev() {
+        if let Some(line) = emptied(row, info).filter(|line| seen.insert(line.clone())) {
+            out.push_str(&line);
+        }
+    }
+    let mut entries = BTreeSet::new();
+    for rule in rules {
+        for entry in program.encode(rule)? {
+            let line = command(&entry, info)?;
+            // Several rules may be one entry.
+            if entries.insert(entry) {
+                out.push_str(&line);
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn emptied(row: &Row, info: &P4Info) -> Option<String> {
+    let Form::Table { table, default, .. } = &row.form else { return None };
+    let name = &preamble(info.tables.iter().map(|table| &table.preamble), *table)?.name;
+    Some(format!("{} {name}\n", if *default { "table_reset_default" } else { "table_clear" }))
+}
+
+fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
+    let mut line = String::new();
+    let unknown = || "an entry is of no table of the program; please report it".to_owned();
+    match (&entry.key, &entry.content) {
+        (Key::Clone(session), Content::Clone { replicas, truncate, .. }) => {
+            if *truncate != 0 || replicas.len() != 1 {
+                return Err(format!(
+                    "simple_switch_CLI cannot truncate copies, or send them to several ports: clone session {session}; remove `truncate` from the map"
+                ));
+            }
+            let port = replicas.iter().find_map(|(port, _)| port.number()).unwrap_or_default();
+            let _ = writeln!(line, "mirroring_add {session} {port}");
+        }
+        (Key::Default(table), Content::Action(action, params)) => {
+            let (table, action) = of(info, *table, *action).ok_or_else(unknown)?;
+            let _ = write!(line, "table_set_default {} {}", name(&table.preamble), name(&action.preamble));
+            write_params(&mut line, action, params);
+            line.push('\n');
+        }
+        (Key::Table { table, priority, fields }, Content::Action(action, params)) => {
+            let (table, action) = of(info, *table, *action).ok_or_else(unknown)?;
+            let _ = write!(line, "table_add {} {}", name(&table.preamble), name(&action.preamble));
+            for field in &table.match_fields {
+                let _ = write!(line, " {}", written(field, fields.get(&field.id)));
+            }
+            line.push_str(" =>");
+            write_params(&mut line, action, params);
+            // BMv2's first entry is that with the least number, P4Runtime's that with the greatest.
+            if *priority != 0 {
+                let _ = write!(line, " {}", i32::MAX - priority);
+            }
+            line.push('\n');
+        }
+        _ => return Err(unknown()),
+    }
+    Ok(line)
+}
+
+fn of(info: &P4Info, table: u32, action: u32) -> Option<(&P4Table, &P4Action)> {
+    let has = |preamble: &Option<Preamble>, id| preamble.as_ref().is_some_and(|preamble| preamble.id == id);
+    let table = info.tables.iter().find(|one| has(&one.preamble, table))?;
+    Some((table, info.actions.iter().find(|one| has(&one.preamble, action))?))
+}
+
+fn preamble<'a>(mut all: impl Iterator<Item = &'a Option<Preamble>>, id: u32) -> Option<&'a Preamble> {
+    all.find_map(|preamble| preamble.as_ref().filter(|preamble| preamble.id == id))
+}
+
+fn name(preamble: &Option<Preamble>) -> &str {
+    preamble.as_ref().map_or("", |preamble| preamble.name.as_str())
+}
+
+fn write_params(line: &mut String, action: &P4Action, params: &std::collections::BTreeMap<u32, Bytes>) {
+    for param in &action.params {
+        let _ = write!(line, " {}", params.get(&param.id).map_or_else(|| "0".to_owned(), hex));
+    }
+}
+
+/// A field of a key; one that is left out matches everything.
+fn written(declared: &P4MatchField, field: Option<&Field>) -> String {
+    let width = u32::try_from(declared.bitwidth).unwrap_or(128).clamp(1, 128);
+    let most = u128::MAX >> (128 - width);
+    let all = format!("{most:#x}");
+    match field {
+        Some(Field::Exact(value)) => hex(value),
+        // BMv2 has optional fields as ternary ones.
+        Some(Field::Optional(value)) => format!("{}&&&{all}", hex(value)),
+        Some(Field::Ternary(value, mask)) => format!("{}&&&{}", hex(value), hex(mask)),
+        Some(Field::Lpm(value, length)) => format!("{}/{length}", hex(value)),
+        Some(Field::Range(low, high)) => format!("{}->{}", hex(low), hex(high)),
+        None if declared.match_type == i32::from(MatchType::Lpm) => "0x0/0".to_owned(),
+        None if declared.match_type == i32::from(MatchType::Range) => format!("0x0->{all}"),
+        None => "0x0&&&0x0".to_owned(),
+    }
+}
+
+fn hex(value: &Bytes) -> String {
+    value.number().map_or_else(|| format!("0x{value}"), |number| format!("{number:#x}"))
+}
