@@ -22,6 +22,10 @@ section! {
         pub(crate) password_file: Option<PathBuf> = None,
         /// File with the certificates that sign the device's, PEM. Not set: the connection is not encrypted.
         pub(crate) ca: Option<PathBuf> = None,
+        /// File with the certificate of this client, PEM, for devices that ask for one. Not set: it has none.
+        pub(crate) certificate: Option<PathBuf> = None,
+        /// File with its key, PEM.
+        pub(crate) key: Option<PathBuf> = None,
         /// Send user and password without encryption, too: whoever reads the network can configure the device.
         pub(crate) unencrypted: bool = false,
         /// The name in the device's certificate. Not set: the host of its address.
@@ -81,16 +85,43 @@ impl GnmiSettings {
             return Err(("ca", message.to_owned()));
         }
         let ca = self.ca.as_deref().map(text).transpose().map_err(|error| ("ca", error))?;
+        let identity = self.identity(text)?;
         let peer = Peer {
             address: device.address.clone(),
             user,
             ca: ca.map(String::into_bytes),
+            identity,
             name: self.name.clone(),
         };
         gnmi::client::Client::check(&peer).map_err(|error| ("ca", error))?;
         Ok(DriverSettings { node: device.node, peer, map: Arc::new(map) })
     }
+
+    /// Certificate and key of this client.
+    fn identity(&self, text: impl Fn(&Path) -> Result<String, String>) -> Result<Option<Pair>, Wrong> {
+        match (&self.certificate, &self.key) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) if self.ca.is_none() => {
+                let message =
+                    "a certificate is shown over TLS only; add `ca`, or remove `certificate` and `key`";
+                Err(("certificate", message.to_owned()))
+            }
+            (Some(certificate), Some(key)) => {
+                let certificate = text(certificate).map_err(|error| ("certificate", error))?;
+                let key = text(key).map_err(|error| ("key", error))?;
+                Ok(Some((certificate.into_bytes(), key.into_bytes())))
+            }
+            _ => {
+                Err(("certificate", "`certificate` and `key` belong together; add the other one".to_owned()))
+            }
+        }
+    }
 }
+
+/// A certificate and its key, PEM.
+type Pair = (Vec<u8>, Vec<u8>);
+/// A key of the settings, and what is wrong with it.
+type Wrong = (&'static str, String);
 
 #[cfg(test)]
 mod tests {
@@ -122,6 +153,21 @@ mod tests {
         assert_eq!(read(&allowed, "192.0.2.13:9339"), Ok(()));
         let anonymous = GnmiSettings { user: None, password_file: None, ..settings };
         assert_eq!(read(&anonymous, "192.0.2.13:9339"), Ok(()));
+        let tls = |name: &str| {
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join(format!("manager/drivers/p4runtime/tests/tls/{name}.pem"))
+        };
+        let certified = |certificate, key| GnmiSettings {
+            ca: Some(tls("ca")),
+            certificate: Some(tls(certificate)),
+            key: Some(tls(key)),
+            ..anonymous.clone()
+        };
+        let right = certified("client", "client-key");
+        assert_eq!(read(&right, "192.0.2.13:9339"), Ok(()));
+        assert_eq!(read(&GnmiSettings { key: None, ..right.clone() }, "192.0.2.13:9339"), Err("certificate"));
+        assert_eq!(read(&GnmiSettings { ca: None, ..right }, "192.0.2.13:9339"), Err("certificate"));
+        assert_eq!(read(&certified("client", "nothing"), "192.0.2.13:9339"), Err("key"));
         std::fs::remove_file(password).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use tokio::time;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::AsciiMetadataValue;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
@@ -37,13 +37,15 @@ pub struct Peer {
     pub user: Option<(String, String)>,
     /// Certificates of those who may sign the device's, PEM; `None`: no TLS.
     pub ca: Option<Vec<u8>>,
+    /// Certificate and key of this client, PEM: for devices that ask for them.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The name in the device's certificate; `None`: that of the address.
     pub name: Option<String>,
 }
 
 impl std::fmt::Debug for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the password.
+        // Without password and key.
         f.debug_struct("Peer")
             .field("address", &self.address)
             .field("name", &self.name)
@@ -72,6 +74,10 @@ impl From<Status> for Failure {
         };
         match status.code() {
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Self::Unreachable(text),
+            // The connection ended during the call: a server says only then that it misses a certificate.
+            Code::Unknown if std::error::Error::source(&status).is_some() => Self::Unreachable(format!(
+                "{text}; correct `ca`, `certificate` and `key` if the device asks for them"
+            )),
             Code::Unauthenticated => Self::Unreachable(format!("{text}; correct user and password")),
             Code::PermissionDenied => Self::Denied(text),
             Code::NotFound => Self::NotFound,
@@ -216,8 +222,13 @@ fn endpoint(peer: &Peer) -> Result<Endpoint, String> {
     if let Some(name) = &peer.name {
         tls = tls.domain_name(name);
     }
-    let failed = |error| format!("the certificates cannot be used: {error}; correct `ca`");
-    endpoint.tls_config(tls).map_err(failed)
+    if let Some((certificate, key)) = &peer.identity {
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    let keys = if peer.identity.is_some() { "`ca`, `certificate` or `key`" } else { "`ca`" };
+    endpoint
+        .tls_config(tls)
+        .map_err(|error| format!("the certificates cannot be used: {error}; correct {keys}"))
 }
 
 type User = (AsciiMetadataValue, AsciiMetadataValue);

@@ -17,6 +17,7 @@ use manager::flows::FlowKey;
 use serde_json::json;
 use support::{Conduct, Server};
 use tokio::runtime::Runtime;
+use tonic::transport::{Certificate, Identity as TlsIdentity, ServerTlsConfig};
 
 const TAM: &str = include_str!("../maps/sonic-tam.toml");
 
@@ -50,9 +51,7 @@ struct Bench {
 
 impl Bench {
     fn new(conduct: Conduct) -> Self {
-        // The driver and the server run while a test waits.
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.expect("a runtime");
+        let runtime = runtime();
         let (server, address) = runtime.block_on(Server::start());
         server.device().conduct = conduct;
         let interfaces = json!({"openconfig-interfaces:interface": [
@@ -68,14 +67,50 @@ impl Bench {
     }
 
     fn driver(&self, text: &str) -> Talk {
-        let (tell, messages) = channel();
         let user = Some(("admin".to_owned(), "secret".to_owned()));
-        let peer = Peer { address: self.address.to_string(), user, ..Peer::default() };
+        self.drive(Peer { user, ..Peer::default() }, text)
+    }
+
+    fn drive(&self, peer: Peer, text: &str) -> Talk {
+        let (tell, messages) = channel();
+        let peer = Peer { address: self.address.to_string(), ..peer };
         let _guard = self.runtime.enter();
         let tell = move |message| _ = tell.send(message);
         let driver =
             Driver::start(Settings { node: 7, peer, map: map(text) }, tell).expect("a valid address");
         Talk { driver, messages, events: Vec::new(), next: 0 }
+    }
+}
+
+/// The driver and the server run while a test waits.
+fn runtime() -> Runtime {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.expect("a runtime")
+}
+
+#[test]
+fn a_device_that_asks_for_a_certificate_gets_the_one_of_the_manager() {
+    let pem = |name: &str| {
+        let file = format!("{}/../p4runtime/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(file).expect("a certificate or a key")
+    };
+    let (runtime, own) = (runtime(), TlsIdentity::from_pem(pem("server"), pem("server-key")));
+    let tls = ServerTlsConfig::new().identity(own).client_ca_root(Certificate::from_pem(pem("ca")));
+    let (server, address) =
+        runtime.block_on(Server::start_with(|server| server.tls_config(tls).expect("good certificates")));
+    let bench = Bench { runtime, server, address };
+    let peer = |identity| Peer {
+        ca: Some(pem("ca")),
+        name: Some("switch.test".to_owned()),
+        identity,
+        ..Peer::default()
+    };
+    let identity = Some((pem("client"), pem("client-key")));
+    let mut talk = bench.drive(peer(identity.clone()), TAM);
+    assert_eq!(talk.ask(Request::Claim(election(1))), Answer::Claimed);
+    for wrong in [peer(None), Peer { name: Some("other.test".to_owned()), ..peer(identity) }] {
+        let answer = bench.drive(wrong, TAM).ask(Request::Claim(election(2)));
+        assert!(matches!(answer, Answer::Unreachable(_)), "{answer:?}");
     }
 }
 

@@ -223,6 +223,7 @@ fn users_and_certificates_are_checked() {
         user: user(password),
         ca: Some(std::fs::read(file(ca)).unwrap()),
         name: Some("switch.test".to_owned()),
+        identity: None,
     };
     let mut talk = Talk::new(peer("ca.pem", "secret"));
     assert_eq!(talk.ask(Request::Claim(ELECTION)), Answer::Claimed);

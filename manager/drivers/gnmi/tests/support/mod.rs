@@ -62,10 +62,17 @@ pub(crate) struct Server(Arc<Mutex<Device>>);
 impl Server {
     /// Starts a server on a free port of this machine.
     pub(crate) async fn start() -> (Self, SocketAddr) {
+        Self::start_with(|server| server).await
+    }
+
+    /// The same with a changed transport.
+    pub(crate) async fn start_with(
+        change: impl FnOnce(tonic::transport::Server) -> tonic::transport::Server,
+    ) -> (Self, SocketAddr) {
         let server = Self::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
-        let serving = tonic::transport::Server::builder()
+        let serving = change(tonic::transport::Server::builder())
             .serve_with_incoming(server.clone(), TcpIncoming::from(listener));
         tokio::spawn(serving);
         (server, address)
