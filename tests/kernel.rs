@@ -23,7 +23,8 @@ use nic::bpf::{LoadOptions, Object, Ring};
 use testkit::datagrams::{self, pick};
 use testkit::reports::{Log, Node, START, Sent, config, node};
 use testkit::rng::Rng;
-use wire::{Decoder, Dialect, Flags, FlowKey, Report};
+use wire::int::Mode;
+use wire::{Annotations, Decoder, Dialect, Flags, FlowKey, Report};
 use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 
 const SIZES: Sizes =
@@ -71,12 +72,23 @@ fn has_postcard(payload: &[u8], profile: &wire::Profile) -> bool {
         // Some declare that they are the postcard of one node.
         let declared =
             report.version == wire::Version::V05 || report.ds_id == wire::report::v20::POSTCARD_DOMAIN;
-        let alone = report.has_metadata() && report.hop_count() == 1;
-        if read.is_ok() && (declared || alone) {
+        if read.is_ok() && (declared || is_postcard(&report)) {
             return true;
         }
     }
     false
+}
+
+/// Whether a report has one node's own record only, which is not the whole path of a packet with INT.
+fn is_postcard(report: &Report<'_>) -> bool {
+    let is_path = report.int.is_some_and(|int| {
+        let exceeded = wire::int::Flags::HOPS_EXCEEDED.0 | wire::int::Flags::MTU_EXCEEDED.0;
+        int.mode == Mode::Md && int.flags.0 & exceeded == 0
+    });
+    report.has_metadata()
+        && report.hop_count() == 1
+        && !is_path
+        && !report.annotations.contains(Annotations::MERGED)
 }
 
 fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<FlowKey> {

@@ -1,5 +1,6 @@
 //! Datagrams other than the common report: read by the full decoder, report by report.
 
+use wire::int::Mode;
 use wire::report::PacketDigest;
 use wire::{Annotations, Decoder, Items, Report};
 
@@ -124,8 +125,12 @@ impl Inner {
         }
         let (mut readings, ends, units) = self.read(report, *envelope.units);
         let hops = ReadHops { readings: &readings, ends, units };
-        let postcard =
-            report.has_metadata() && readings.len() == 1 && !report.annotations.contains(Annotations::MERGED);
+        // A sink that is also the source adds no record to the packet: its own is the whole path.
+        let is_path = report.int.is_some_and(|int| int.mode == Mode::Md) && head.signals.bits() == 0;
+        let postcard = report.has_metadata()
+            && readings.len() == 1
+            && !is_path
+            && !report.annotations.contains(Annotations::MERGED);
         let incomplete = report.annotations.contains(Annotations::INCOMPLETE) && report.int.is_none();
         let nameless = readings.iter().all(|reading| reading.node == ABSENT);
         if !head.about.has_flow {

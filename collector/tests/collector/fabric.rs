@@ -151,6 +151,15 @@ fn paths_of_postcards_are_those_that_packets_took() {
     }
 }
 
+/// Some flows stay within one leaf, which is then source and sink: their path is that node.
+#[test]
+fn paths_of_int_are_those_that_packets_took() {
+    let checker = run(Mode::Md21, Channel::default());
+    assert_eq!(checker.reported.paths, checker.paths);
+    assert!(checker.paths.values().any(|paths| paths.iter().any(|path| path.len() == 1)));
+    assert_eq!(checker.collector.stats().postcards.received, 0);
+}
+
 #[test]
 fn lost_late_and_repeated_postcards_make_no_path_that_no_packet_took() {
     let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };

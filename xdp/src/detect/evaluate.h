@@ -51,9 +51,11 @@ static inline_always u32 is_whole(const struct report *r)
            (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_HAS_REASON);
 }
 
+/* A node that is source and sink adds no record to the packet: its own is the whole path, not a postcard. */
 static inline_always u32 is_postcard(const struct report *r)
 {
-    return r->marks & REPORT_REPORTER_HOP && r->hop_count == 1 && !(r->marks & REPORT_MERGED);
+    return r->marks & REPORT_REPORTER_HOP && r->hop_count == 1 && !(r->marks & REPORT_MERGED) &&
+           (r->marks & (REPORT_MD | REPORT_HOP_LIMIT | REPORT_MTU)) != REPORT_MD;
 }
 
 /* E and M as stored in a flow. */

@@ -187,7 +187,7 @@ enum sf_found {
 /* INT and IOAM found. */
 struct found {
     u32 int_version; /* 0: none; 5, 10, 20 */
-    u32 int_flags;   /* REPORT_HOP_LIMIT, REPORT_MTU */
+    u32 int_flags;   /* REPORT_MD, REPORT_HOP_LIMIT, REPORT_MTU */
     u32 stack;       /* its records, the most recent hop first */
     u32 stack_count;
     u32 sf;              /* enum sf_found */

@@ -154,7 +154,7 @@ int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 type
     /* Words after the last record are the source's own, if the domain allows any; a known domain has a limit. */
     if (left != known && (known || !domain))
         return REFUSE(PARTIAL_HOP);
-    flags = (header[0] & 4 ? REPORT_HOP_LIMIT : 0) | (header[0] & 2 ? REPORT_MTU : 0);
+    flags = REPORT_MD | (header[0] & 4 ? REPORT_HOP_LIMIT : 0) | (header[0] & 2 ? REPORT_MTU : 0);
     found_int(s, 20, flags, at + INT_LEN_2, count);
     return 0;
 }
@@ -186,7 +186,7 @@ int read_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
     count = record ? data / record : 0;
     if (count * record != data)
         return REFUSE(PARTIAL_HOP);
-    flags = (header[0] & 1 ? REPORT_HOP_LIMIT : 0) | (header[1] & 0x80 ? REPORT_MTU : 0);
+    flags = REPORT_MD | (header[0] & 1 ? REPORT_HOP_LIMIT : 0) | (header[1] & 0x80 ? REPORT_MTU : 0);
     found_int(s, 10, flags, at + INT_LEN_1, count);
     return 0;
 }
@@ -224,7 +224,7 @@ int read_05(struct scratch *s, u32 at, u32 end, u32 tail)
     if (!fits)
         return REFUSE(BAD_INT_LENGTH);
     layout_05(&s->int_layout, bitmap);
-    found_int(s, 5, header[0] & 1 ? REPORT_HOP_LIMIT : 0, at + INT_LEN_1, total);
+    found_int(s, 5, REPORT_MD | (header[0] & 1 ? REPORT_HOP_LIMIT : 0), at + INT_LEN_1, total);
     return rest;
 }
 

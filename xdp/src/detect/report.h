@@ -54,6 +54,7 @@ enum report_marks {
     REPORT_MTU = 128,         /* M */
     REPORT_UNDECIDED = 256,   /* more than this form can hold: user space decides */
     REPORT_IMPLAUSIBLE = 512, /* a hop has an implausible latency: user space counts it */
+    REPORT_MD = 1024,         /* the packet carries INT with a stack, which may be empty */
 };
 
 struct report {

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use wire::frame::PartialHeaders;
+use wire::int::Mode;
 use wire::ioam::Ioam;
 use wire::report::v20::POSTCARD_DOMAIN;
 use wire::{Annotations, Decoder, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
@@ -87,6 +88,7 @@ const HOP_LIMIT: u32 = 64;
 const MTU: u32 = 128;
 pub(crate) const UNDECIDED: u32 = 256;
 const IMPLAUSIBLE: u32 = 512;
+const MD: u32 = 1024;
 
 /// Maximum number of hops of a report in normal form.
 const MAX_HOPS: usize = 16;
@@ -164,6 +166,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.version == Version::V05 || report.ds_id == POSTCARD_DOMAIN, POSTCARD)
         | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
         | mark(signals.contains(wire::int::Flags::MTU_EXCEEDED), MTU)
+        | mark(report.int.is_some_and(|int| int.mode == Mode::Md && int.sf.is_none()), MD)
         | mark(undecided, UNDECIDED);
     // The kernel does not decode SF-INT, but passes it to user space.
     let marks = if sf { marks & !(OWN_HOP | MERGED) } else { marks };
