@@ -101,6 +101,9 @@ pub(crate) trait Kernel: Send {
     /// Removes a flow.
     fn forget_flow(&mut self, key: &FlowKey);
 
+    /// Removes path, latency and reported values of a flow, with its next report.
+    fn forget_path(&mut self, key: &FlowKey);
+
     /// Slots for keys of nodes of a metric.
     fn keys(&self, metric: Metric) -> u32;
 

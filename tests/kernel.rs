@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 mod kernel {
     pub(crate) mod model;
+    mod modes;
 }
 
 use kernel::model::*;
 
 use collector::config::Clocks;
-use collector::{Collector, Config, Datagram, Event, FlowView, Profile, Run, StreamId};
+use collector::{Collector, Config, Datagram, Event, FlowView, Kind, Profile, Removed, Run, StreamId};
 use detect::threshold::MAX_OVERRIDES;
 use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
 use nic::bpf::{LoadOptions, Object, Ring};
@@ -53,13 +54,14 @@ fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId,
     Some((StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source }, peek.seq))
 }
 
-/// The flows of a datagram's valid reports, and the number of hops in each.
-fn reports(payload: &[u8], profile: &wire::Profile) -> Vec<(Option<FlowKey>, usize)> {
+/// The flows of a datagram's valid reports, the number of hops in each, and whether it is one record of SF-INT.
+fn reports(payload: &[u8], profile: &wire::Profile) -> Vec<(Option<FlowKey>, usize, bool)> {
     let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
     let (mut reports, mut found) = (decoder.reports(payload), Vec::new());
     while let Some(read) = reports.read(&mut report) {
         if read.is_ok() {
-            found.push((report.flow, report.hop_count()));
+            let is_sf = report.int.is_some_and(|int| int.sf.is_some());
+            found.push((report.flow, report.hop_count(), is_sf));
         }
     }
     found
@@ -92,7 +94,7 @@ fn is_postcard(report: &Report<'_>) -> bool {
 }
 
 fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<FlowKey> {
-    reports(payload, profile).into_iter().filter_map(|(flow, _)| flow).collect()
+    reports(payload, profile).into_iter().filter_map(|(flow, ..)| flow).collect()
 }
 
 fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {

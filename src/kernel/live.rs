@@ -169,7 +169,7 @@ impl Kernel for Live {
         };
         copy.hops.clear();
         let wide = |value: u32| if value == u32::MAX { u64::MAX } else { value.into() };
-        copy.hops.extend(flow.hops.iter().take(flow.states.into()).map(|hop| SuppressedHop {
+        copy.hops.extend(flow.hops.iter().take(flow.path_length.into()).map(|hop| SuppressedHop {
             node: hop.node,
             link: hop.link,
             level_2: hop.level_2,
@@ -183,6 +183,10 @@ impl Kernel for Live {
 
     fn forget_flow(&mut self, key: &FlowKey) {
         self.tables.forget_flow(key);
+    }
+
+    fn forget_path(&mut self, key: &FlowKey) {
+        self.tables.forget_path(key);
     }
 
     fn keys(&self, metric: Metric) -> u32 {

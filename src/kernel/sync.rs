@@ -206,6 +206,7 @@ impl<K: Kernel> KernelSync<K> {
         let input = *self.removals.get_or_insert_with(|| worker.track_removals());
         worker.drain_removed(input, &mut |removed| match removed {
             Removed::Flow(key) => kernel.forget_flow(&key),
+            Removed::Path(key) => kernel.forget_path(&key),
             Removed::Key { metric, node, part } => kernel.forget_key(metric, node, part),
             Removed::Overflow => *compare_next = true,
         });

@@ -103,6 +103,12 @@ impl Kernel for Fake {
         }
     }
 
+    fn forget_path(&mut self, key: &FlowKey) {
+        for flow in self.tables().flows.iter_mut().flatten().filter(|flow| flow.key == *key) {
+            flow.hops.clear();
+        }
+    }
+
     fn keys(&self, metric: Metric) -> u32 {
         if metric == Metric::QueueOccupancy { 4 } else { 0 }
     }
@@ -495,6 +501,30 @@ fn too_much_forgotten_at_once_compares_everything() {
     setup.poll(START + 9 * SECOND);
     setup.poll(START + 11 * SECOND);
     assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 0);
+}
+
+#[test]
+fn the_path_of_a_flow_whose_int_has_ended_is_forgotten_but_not_its_reports() {
+    use testkit::reports::{Sent, flow, node};
+    let mut setup = Setup::new();
+    setup.poll(START);
+    let (key, int) = (flow(1, false), Sent::default());
+    let postcard = Sent { hops: vec![node(2)], ..Sent::default() };
+    let mut give = |payload: &[u8], received| {
+        let datagram = Datagram { payload, source: [1; 16], src_port: 1, listener: 0, received };
+        setup.bench.collector.handle(&[datagram], &mut setup.bench.collected);
+    };
+    give(&int.v10(), START);
+    let mut copy = FlowCopy { key, reports: 5, hops: vec![SuppressedHop::NOTHING; 3], ..FlowCopy::default() };
+    setup.kernel.tables().flows = vec![Some(copy.clone())];
+    (1..=70).for_each(|at| give(&postcard.postcard(), START + at * SECOND / 5));
+    setup.poll(START + 14 * SECOND);
+    copy.hops.clear();
+    let tables = setup.kernel.tables();
+    let kept = tables.flows[0].as_ref().map(|flow| (flow.key, flow.reports, &flow.hops));
+    assert_eq!(kept, Some((copy.key, copy.reports, &copy.hops)));
+    drop(tables);
+    assert_eq!(setup.bench.collector.flow(&key).map(|flow| flow.path_length), Some(0));
 }
 
 #[test]

@@ -106,6 +106,8 @@ pub(crate) struct Model {
     pub(crate) applied: BTreeMap<StreamId, u32>,
     /// Flows that had a path of more hops than the kernel stores: all their reports are passed to user space.
     pub(crate) long: BTreeSet<String>,
+    /// Flows of which no report with INT has come since a postcard: the next one is passed to user space.
+    pub(crate) postcards: BTreeSet<String>,
     pub(crate) up: u64,
     pub(crate) spare: u64,
     /// Some datagrams may be passed to user space for a reason that the collector does not show.
@@ -117,16 +119,19 @@ impl Model {
     pub(crate) fn new(test: &str, config: Config, sizes: Sizes) -> Option<Self> {
         let kernel = Kernel::new(test, sizes)?;
         kernel.configure(&config);
+        let mut few = Collector::new(config.clone());
+        few.track_removals(64);
         Some(Self {
             kernel,
             all: Collector::new(config.clone()),
-            few: Collector::new(config.clone()),
+            few,
             collected: Log::default(),
             reported: Log::default(),
             config,
             streams: BTreeMap::new(),
             applied: BTreeMap::new(),
             long: BTreeSet::new(),
+            postcards: BTreeSet::new(),
             up: 0,
             spare: 0,
             spare_allowed: false,
@@ -163,20 +168,26 @@ impl Model {
             Datagram { payload, source: mapped, src_port: 40_000, listener: 0, received: self.now };
         let profile = self.profile(source);
         let flows = flows(payload, &profile);
+        let continues = self.continues_after_postcards(payload, &profile);
         let state = hidden(&self.all, &flows);
         let before = self.collected.events.len();
         let implausible = self.all.stats().implausible_latencies;
         self.all.handle(&[datagram], &mut self.collected);
         let change = self.collected.events.len() > before
             || hidden(&self.all, &flows) != state
-            || self.all.stats().implausible_latencies > implausible;
+            || self.all.stats().implausible_latencies > implausible
+            || continues;
         let odd = self.number(&datagram, &profile);
         // Postcards are always passed: the collector assembles them.
         let postcard = has_postcard(payload, &profile);
         let mut spare = self.spare_allowed || postcard;
-        for (key, hops) in reports(payload, &profile) {
+        // The kernel has no path of a flow whose path is not by INT.
+        let pathless =
+            state.iter().flatten().any(|([.., by_postcards], nodes, _)| *by_postcards || *nodes == 0);
+        spare |= pathless;
+        for (key, hops, is_sf) in reports(payload, &profile) {
             let key = key.map(|key| key.to_string());
-            if hops > xdp::FLOW_HOPS {
+            if hops > xdp::FLOW_HOPS || is_sf {
                 spare = true;
                 self.long.extend(key.clone());
             }
@@ -194,9 +205,52 @@ impl Model {
         }
         let Some((why, count, latest, payload)) = up else { return };
         self.up += 1;
-        self.spare += u64::from(!(change || odd || postcard));
+        self.spare += u64::from(!(change || odd || postcard || pathless));
         self.catch_up(&datagram, &profile, (why, count, latest));
         self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.reported);
+        self.forget();
+    }
+
+    /// Advances time.
+    pub(crate) fn pass(&mut self, nanos: u64) {
+        self.now += nanos;
+        self.all.tick(self.now, &mut self.collected);
+        self.few.tick(self.now, &mut self.reported);
+        self.forget();
+    }
+
+    /// Removes from the kernel what the collector removed.
+    fn forget(&mut self) {
+        let tables = &self.kernel.tables;
+        self.few.drain_removed(|removed| {
+            match removed {
+                Removed::Flow(key) => tables.forget_flow(&key),
+                Removed::Path(key) => tables.forget_path(&key),
+                Removed::Key { metric, node, part } => tables.forget_metric(metric, node, part),
+                Removed::Overflow => panic!("more than fit"),
+            };
+        });
+    }
+
+    /// Whether the datagram has the first report with INT of a flow after postcards.
+    fn continues_after_postcards(&mut self, payload: &[u8], profile: &wire::Profile) -> bool {
+        let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
+        let (mut reports, mut continues) = (decoder.reports(payload), false);
+        while let Some(read) = reports.read(&mut report) {
+            let has = |flag| report.flags.contains(flag);
+            let partial = has(Flags::DROP)
+                || has(Flags::INTERMEDIATE)
+                || has(Flags::QUEUE) && !has(Flags::FLOW)
+                || report.drop_reason.is_some()
+                || report.hop_count() == 0;
+            let Some(flow) = report.flow.filter(|_| read.is_ok() && !partial) else { continue };
+            if is_postcard(&report) {
+                self.postcards.insert(flow.to_string());
+            } else {
+                continues |= self.postcards.remove(&flow.to_string());
+            }
+        }
+        continues
     }
 
     /// Passes the numbers before a datagram to the second collector.
@@ -232,7 +286,9 @@ impl Model {
 
     /// Checks that every datagram is counted once, in the kernel or in the collector that received it, and that both report the same.
     pub(crate) fn finish(&self) {
-        let events = |log: &Log| log.events.clone();
+        // A key that has had one value expires earlier: the second collector receives fewer values.
+        let stays = |event: &&Event| event.kind != Kind::Expired;
+        let events = |log: &Log| log.events.iter().filter(stays).copied().collect::<Vec<_>>();
         same_events(&events(&self.reported), &events(&self.collected));
         let (few, all) = (self.few.stats(), self.all.stats());
         let kernel = self.kernel.tables.counters().unwrap();
@@ -243,6 +299,14 @@ impl Model {
         assert_eq!(sum(|c| c.flow_reports, few.flow_reports), all.flow_reports);
         assert_eq!(sum(|c| c.node_reports, few.node_reports), all.node_reports);
         assert_eq!(few.implausible_latencies, all.implausible_latencies);
+        assert_eq!(few.postcards, all.postcards);
+        let paths = |collector: &Collector| {
+            let path = |flow: FlowView<'_>| {
+                (flow.row.flow.to_string(), (flow.path_basis, flow.path().collect::<Vec<_>>()))
+            };
+            collector.flows().map(path).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(paths(&self.few), paths(&self.all));
         let both = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
         assert_eq!(both(&kernel.refused, &few.refused), all.refused);
         assert_eq!(both(&kernel.refused_datagrams, &few.refused_datagrams), all.refused_datagrams);

@@ -203,6 +203,7 @@ impl Inner {
             profile: head.about.profile,
             received: envelope.received,
             origin: head.about.origin,
+            aggregated: true,
         };
         self.postcards.add_pending(slot, &postcard, &mut self.state, out);
     }

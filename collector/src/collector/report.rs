@@ -175,6 +175,7 @@ impl Inner {
             profile: head.about.profile,
             received: envelope.received,
             origin: head.about.origin,
+            aggregated: false,
         };
         self.postcards.add_pending(slot, &postcard, &mut self.state, out);
     }

@@ -10,7 +10,8 @@
 //! - E or M bits that differ from the flow's, also when they are cleared;
 //! - rules that become true or false, and after a swap of the detection the first report of each flow for which one
 //!   is true;
-//! - a postcard, which is joined with others;
+//! - a postcard, which is joined with others, and the first report with INT of its flow after it; reports with hops of a flow
+//!   that it knows and whose path is not by INT;
 //! - an implausible hop latency, which is counted;
 //! - dropped packets.
 //!
@@ -36,8 +37,8 @@
 //!   them, except that a round may move a value into the next interval;
 //! - which flow is evicted when the table is full, since the activity of suppressed flows is updated once per round.
 //!
-//! The filter must also remove the flows and keys that the collector removes by expiry or eviction, so that the next report
-//! is a change in both: [`Collector::drain_removed`].
+//! The filter must also remove the flows, paths and keys that the collector removes, because they expired or were evicted or
+//! INT has ended, so that the next report is a change in both: [`Collector::drain_removed`].
 
 use super::Collector;
 use crate::event::{Nanos, Output};
@@ -47,8 +48,8 @@ use crate::state::suppressed::{SuppressedFlow, SuppressedKey};
 use crate::stream::StreamId;
 
 impl Collector {
-    /// Applies the values that a filter aggregated for a flow, without events. `false`: the flow is not known here, and the
-    /// filter must remove it. The only output is the rollup of a finished minute of the flow. Costs about as much as a report.
+    /// Applies the values that a filter aggregated for a flow, without events. `false`: the flow is not known here, or its path
+    /// is not by INT, and the filter must remove it. The only output is the rollup of a finished minute of the flow. Costs about as much as a report.
     pub fn apply_suppressed(&mut self, suppressed: &SuppressedFlow<'_>, out: &mut dyn Output) -> bool {
         let hash = suppressed.key.hash(self.inner.seed);
         self.inner.state.apply_suppressed(suppressed, hash, out)

@@ -64,9 +64,12 @@ impl Settling<'_> {
             EventContext { ts, origin: first.origin, key: flow.key, has_flow: true, profile: first.profile };
         let head = Head { about, basis, ..Head::none() };
         state.refresh_if_due(slot, *out);
+        if state.flows.parts(slot).0.has_path_by_int() {
+            state.end_int(slot);
+        }
         let (flow, _, states) = state.flows.parts(slot);
-        let known = if flow.path_length == 0 { &[] } else { &*states };
-        let same = usize::from(flow.path_length) == postcards.len()
+        let known = if flow.path_length() == 0 { &[] } else { &*states };
+        let same = usize::from(flow.path_length()) == postcards.len()
             && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node);
         if !same {
             state.set_path(slot, &head, hops, *out);

@@ -6,7 +6,7 @@ use super::packets::{
     agree_on_path, is_ambiguous, is_loop, mark_shared, move_duplicates, sort, sort_by_packet,
 };
 use crate::config::PostcardConfig;
-use crate::decode::{ABSENT, MAX_HOPS};
+use crate::decode::{ABSENT, EventContext, MAX_HOPS};
 use crate::event::{Basis, Nanos, Output};
 use crate::hash::fold;
 use crate::state::State;
@@ -16,6 +16,10 @@ use crate::stats::{Partial, Unjoinable};
 
 /// Maximum number of pending postcards of one flow; beyond it the older half is settled, complete or not.
 const MAX_PER_FLOW: usize = 256;
+
+/// A path of INT is forgotten if for this time only postcards came, at least [`UNPROVEN`] of them, and proved no path.
+const FORGOTTEN: Nanos = 10_000_000_000;
+const UNPROVEN: u32 = 64;
 
 /// Maximum number of flows settled per tick.
 const FLOWS_PER_TICK: usize = 4096;
@@ -78,16 +82,17 @@ impl Postcards {
     }
 
     fn add(&mut self, postcard: &Postcard, settling: &mut Settling<'_>) -> Result<(), Unjoinable> {
-        let (slot, state) = (settling.slot, &mut *settling.state);
-        let matched = MatchedBy::of(postcard, self.is_linked())
-            .filter(|_| !state.postcards.is_disabled())
-            .ok_or(Unjoinable::NoOrder)?;
-        let (flow, ..) = state.flows.parts(slot);
-        if flow.path_length > 0 && flow.flags.order() == Basis::Measured {
+        let slot = settling.slot;
+        if settling.state.postcards.is_disabled() {
+            return Err(Unjoinable::NoOrder);
+        }
+        settling.state.postcards.reserve_flow(slot);
+        let has_ended = self.ends_int(postcard, settling);
+        let matched = MatchedBy::of(postcard, self.is_linked()).ok_or(Unjoinable::NoOrder)?;
+        if !has_ended {
             return Err(Unjoinable::Int);
         }
-        let pending = &mut state.postcards;
-        pending.reserve_flow(slot);
+        let pending = &mut settling.state.postcards;
         let by_signature = matched == MatchedBy::Signature;
         if by_signature && pending.of_packet(slot, postcard.signature).any(|other| postcard.repeats(other)) {
             return Err(Unjoinable::Duplicate);
@@ -108,6 +113,33 @@ impl Postcards {
             self.settle_early(postcard.signature, settling);
         }
         Ok(())
+    }
+
+    /// Whether the flow of a postcard has no path by INT, or has had no report of INT for the time in which the postcards of one packet
+    /// arrive: then its packets carry INT no longer. If no path follows from them, the one of INT is forgotten.
+    fn ends_int(&self, postcard: &Postcard, settling: &mut Settling<'_>) -> bool {
+        let Settling { slot, ref mut state, ref mut out, .. } = *settling;
+        let (flow, ..) = state.flows.parts(slot);
+        let is_first = !flow.has_postcards();
+        flow.note_postcards(true);
+        if !flow.has_path_by_int() {
+            return true;
+        }
+        let key = flow.key;
+        let pending = state.postcards.flow_mut(slot);
+        if is_first {
+            (pending.since, pending.alone, pending.confirmations) = (postcard.received, 0, 0);
+        }
+        pending.alone = pending.alone.saturating_add(1);
+        let (silence, alone) = (postcard.received.saturating_sub(pending.since), pending.alone);
+        if is_first && postcard.aggregated {
+            state.forget_filtered_path(slot);
+        }
+        if silence >= FORGOTTEN && alone >= UNPROVEN {
+            let Postcard { received: ts, origin, profile, .. } = *postcard;
+            state.forget_path(slot, &EventContext { ts, origin, key, has_flow: true, profile }, *out);
+        }
+        silence >= self.config.timeout
     }
 
     /// If no postcard can be added, settles the flows that have waited longest.
@@ -341,12 +373,13 @@ impl Postcards {
     fn confirm(&self, postcards: &[Postcard], settling: &mut Settling<'_>) -> Result<(), Partial> {
         let Settling { slot, ref mut state, .. } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
-        if flow.path_length > 0 && flow.flags.order() == Basis::Measured {
+        let pending = state.postcards.flow_mut(slot);
+        let is_old = |postcard: &Postcard| postcard.received < pending.since;
+        if flow.has_path_by_int() && (!flow.has_postcards() || postcards.iter().any(is_old)) {
             return Err(Partial::Int);
         }
-        let known = if flow.path_length == 0 { &[] } else { &*states };
-        let pending = state.postcards.flow_mut(slot);
-        if is_path(known, flow.path_length, postcards) {
+        let known = if flow.path_length() == 0 { &[] } else { &*states };
+        if is_path(known, flow.path_length(), postcards) {
             pending.confirmations = 0;
             return Ok(());
         }

@@ -70,7 +70,7 @@ impl State {
             let about = flow.about(now);
             let mut emitter = self.detection.emitter(&about, 0, out);
             let mut event = emitter.event(Kind::Expired, Metric::FlowPath);
-            event.value = Some(u64::from(flow.path_length));
+            event.value = Some(u64::from(flow.path_length()));
             emitter.emit(event, &self.scratch.path);
         }
         self.remove(slot, now, out);

@@ -124,7 +124,7 @@ impl Flow {
         for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
             if now.has(flag) && !self.flags.has(flag) {
                 let mut event = emitter.event(kind, Metric::FlowPath);
-                event.value = Some(u64::from(self.path_length));
+                event.value = Some(u64::from(self.path_length()));
                 emitter.emit(event, &[]);
             }
             self.flags.set(flag, now.has(flag));

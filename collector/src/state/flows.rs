@@ -27,7 +27,8 @@ pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     /// Number of stored hops, which may be fewer than the path has.
     pub(crate) hops: u16,
-    pub(crate) path_length: u16,
+    /// Number of nodes of its path; with [`POSTCARDS`].
+    length: u16,
     /// The run of its hop states: size class and position.
     class: u8,
     pub(crate) flags: Flags,
@@ -52,6 +53,11 @@ pub(crate) struct Flow {
 }
 
 const _: () = assert!(size_of::<Flow>() == 128);
+
+/// Of [`Flow::length`]: the latest report that tells about the path is a postcard, not one with INT. A bit of the length, so
+/// that one comparison finds that the path of a report with INT is the flow's.
+const POSTCARDS: u16 = 1 << 15;
+const _: () = assert!(MAX_HOPS < POSTCARDS as usize);
 
 /// The part of a flow that few reports access.
 #[derive(Clone, Debug)]
@@ -170,6 +176,42 @@ impl Flow {
     fn summary(&self) -> FlowSummary {
         let latency = (self.latency != NO_VALUE).then_some(self.latency);
         FlowSummary::new(self.key, latency, self.last_seen, self.reports)
+    }
+
+    /// Number of nodes of its path, which may be more than are stored; 0: it has none.
+    #[inline]
+    pub(crate) fn path_length(&self) -> u16 {
+        self.length & !POSTCARDS
+    }
+
+    /// Whether its path has this length, and no postcard came since packets with INT carried it.
+    #[inline(always)]
+    pub(crate) fn is_path_by_int(&self, length: usize) -> bool {
+        usize::from(self.length) == length
+    }
+
+    /// Whether it has a path that packets with INT carried.
+    pub(crate) fn has_path_by_int(&self) -> bool {
+        self.path_length() > 0 && self.flags.order() == Basis::Measured
+    }
+
+    /// Whether postcards came since the latest report with INT.
+    pub(crate) fn has_postcards(&self) -> bool {
+        self.length & POSTCARDS != 0
+    }
+
+    /// Records that a postcard came, or a report with INT.
+    pub(crate) fn note_postcards(&mut self, came: bool) {
+        self.length = self.path_length() | if came { POSTCARDS } else { 0 };
+    }
+
+    /// Replaces the length and the basis of the order of its path. Returns the previous length.
+    pub(crate) fn set_path(&mut self, length: u16, order: Basis) -> u16 {
+        let previous = self.path_length();
+        self.length = length;
+        self.note_postcards(order != Basis::Measured);
+        self.flags.set_order(order);
+        previous
     }
 
     fn place(&self) -> Run {
@@ -292,7 +334,7 @@ impl Flows {
         let entry = Flow {
             key,
             hops: 0,
-            path_length: 0,
+            length: 0,
             run: start,
             class,
             flags: Flags::default(),

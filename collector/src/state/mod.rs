@@ -206,7 +206,7 @@ impl State {
         };
         self.counts.flow_reports += 1;
         let (flow, _, states) = self.flows.parts(slot);
-        let same = hops.count() == usize::from(flow.path_length)
+        let same = hops.count() == usize::from(flow.path_length())
             && states.iter().zip(hops.records(0)).all(|(state, record)| state.node == hops.node(record));
         if same && hops.count() > 0 {
             self.update(slot, head, hops, out);

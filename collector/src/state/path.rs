@@ -5,8 +5,9 @@ use detect::{HopValues, Metric};
 use super::State;
 use super::flows::{Flags, Marks};
 use super::hops::{HopState, PacketValues};
-use crate::decode::{ABSENT, Head, Hops, MAX_HOPS};
-use crate::event::{Kind, Output};
+use super::removals::Removed;
+use crate::decode::{ABSENT, EventContext, Head, Hops, MAX_HOPS, NO_VALUE};
+use crate::event::{Basis, Kind, Output};
 
 /// Temporary memory for one report at a time.
 #[derive(Debug)]
@@ -47,10 +48,51 @@ impl State {
         self.store_path(slot, head, hops, out);
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
-        let previous = std::mem::replace(&mut flow.path_length, self.scratch.path.len() as u16);
+        let previous = flow.set_path(self.scratch.path.len() as u16, head.basis);
         flow.flags.set(Flags::LOOP, looped.is_some());
-        flow.flags.set_order(head.basis);
         self.emit_path(head, previous, looped, out);
+    }
+
+    /// A report with INT has come that may be the first one after postcards. If the flow's path is not by INT, its values were
+    /// measured in another way: those of the report are reported, as those of a new flow.
+    pub(super) fn begin_int(&mut self, slot: u32) {
+        let (flow, cold, states) = self.flows.parts(slot);
+        flow.note_postcards(false);
+        if !flow.has_path_by_int() {
+            states.iter_mut().for_each(|state| state.last_reported = ABSENT);
+            (flow.latency, cold.last_reported) = (NO_VALUE, NO_VALUE);
+            flow.set_deadband(cold, 0);
+            flow.flags.set_order(Basis::Measured);
+        }
+    }
+
+    /// The path of the flow in `slot` by INT is no longer valid, nor is the latency that INT measured.
+    pub(crate) fn end_int(&mut self, slot: u32) {
+        let (flow, ..) = self.flows.parts(slot);
+        (flow.latency, flow.basis) = (NO_VALUE, Basis::Measured);
+        self.forget_filtered_path(slot);
+    }
+
+    /// A filter forgets its copy of the path of the flow in `slot`.
+    pub(crate) fn forget_filtered_path(&mut self, slot: u32) {
+        if let Some(removals) = &mut self.removals {
+            removals.push(Removed::Path(self.flows.parts(slot).0.key));
+        }
+    }
+
+    /// Forgets the path of the flow in `slot`, and what follows from it: its packets carry INT no longer, and nothing else shows
+    /// their path.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn forget_path(&mut self, slot: u32, about: &EventContext, out: &mut dyn Output) {
+        self.leave_topology(slot);
+        self.flows.resize_path(slot, 0);
+        let (flow, ..) = self.flows.parts(slot);
+        flow.apply_rules(0, &mut self.detection.emitter(about, 0, out));
+        flow.set_path(0, Basis::Measured);
+        flow.flags.set(Flags::LOOP, false);
+        flow.marks.set(Marks::UNTRIED, true);
+        self.end_int(slot);
     }
 
     /// Stores the nodes of `hops` as the path of the flow in `slot`, as far as they fit.
@@ -128,7 +170,7 @@ impl State {
     pub(super) fn add_hop_without_path(&mut self, slot: u32, node: u32) {
         let (flow, _, states) = self.flows.parts(slot);
         let known = states.iter().any(|state| state.node == node);
-        if !known && flow.path_length == 0 && states.len() < MAX_HOPS {
+        if !known && flow.path_length() == 0 && states.len() < MAX_HOPS {
             self.append_hop(slot, node);
         }
     }
@@ -151,7 +193,7 @@ impl State {
         let path = &mut self.scratch.path;
         path.clear();
         // Without a path, its states are those of nodes that sent postcards.
-        let on_path = if flow.path_length == 0 { &[] } else { &*states };
+        let on_path = if flow.path_length() == 0 { &[] } else { &*states };
         path.extend(on_path.iter().map(|state| state.node));
         true
     }

@@ -30,6 +30,8 @@ pub(crate) struct Postcard {
     pub(crate) profile: u8,
     pub(crate) received: Nanos,
     pub(crate) origin: Origin,
+    /// It came in an aggregate, which no filter has seen.
+    pub(crate) aggregated: bool,
 }
 
 impl Postcard {
@@ -66,10 +68,14 @@ pub(crate) struct PendingFlow {
     pub(crate) confirmations: u8,
     /// Hash of the candidate path.
     pub(crate) candidate: u64,
+    /// While the flow's path is by INT: when the first postcard after the latest report with INT came, and how many came since.
+    pub(crate) since: Nanos,
+    pub(crate) alone: u32,
 }
 
 impl PendingFlow {
-    const NONE: Self = Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0 };
+    const NONE: Self =
+        Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0, since: 0, alone: 0 };
 }
 
 /// See the module documentation. All memory is reserved at the start.

@@ -8,6 +8,8 @@ use wire::FlowKey;
 pub enum Removed {
     /// A flow.
     Flow(FlowKey),
+    /// Path, latency and reported values of a flow: its packets carry INT no longer, or postcards came past the filter.
+    Path(FlowKey),
     /// A key of a node.
     Key {
         /// The metric of its values.

@@ -16,7 +16,7 @@ pub struct SuppressedFlow<'a> {
     pub key: FlowKey,
     /// Reports suppressed since the filter last reported the flow. With 0 nothing is applied.
     pub reports: u64,
-    /// Latest flow latency, ns; `None` when none was usable.
+    /// Latest flow latency, ns; `None` when none was usable. Applied, as all values are, if the flow's path is by INT.
     pub latency: Option<u64>,
     /// Basis of the latest latency; `None` leaves it unchanged.
     pub basis: Option<Basis>,
@@ -73,7 +73,7 @@ pub struct SuppressedKey {
 }
 
 impl State {
-    /// Applies the values that a filter aggregated for a flow. `false`: there is no such flow.
+    /// Applies the values that a filter aggregated for a flow. `false`: there is no such flow, or its path is not by INT.
     pub(crate) fn apply_suppressed(
         &mut self,
         suppressed: &SuppressedFlow<'_>,
@@ -97,6 +97,9 @@ impl State {
         self.refresh_if_due(slot, out);
         let (flow, cold, stored) = self.flows.hot_parts(slot);
         let cold = cold.get();
+        if !flow.has_path_by_int() {
+            return suppressed.hops.is_empty();
+        }
         if let Some(latency) = suppressed.latency {
             flow.latency = latency;
             flow.sum = flow.sum.saturating_add(latency);

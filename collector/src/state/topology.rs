@@ -149,10 +149,10 @@ impl Topology {
     /// Counts a flow with these hops. `first`: this is the first attempt with this path.
     fn enter(&mut self, flow: &mut Flow, states: &[HopState], first: bool) {
         if !flow.marks.has(Marks::NETWORK) {
-            let entered = self.enter_network(flow.path_length > 0, states, first);
+            let entered = self.enter_network(flow.path_length() > 0, states, first);
             flow.marks.set(Marks::NETWORK, entered);
         }
-        if flow.path_length > 0 && !flow.marks.has(Marks::PATH) {
+        if flow.path_length() > 0 && !flow.marks.has(Marks::PATH) {
             let entered = self.enter_path(states);
             flow.marks.set(Marks::PATH, entered);
             if first && !entered {
@@ -222,7 +222,7 @@ impl Topology {
     /// Removes a flow with these hops from the counts.
     fn leave(&mut self, flow: &mut Flow, states: &[HopState]) {
         if flow.marks.has(Marks::NETWORK) {
-            if flow.path_length > 0 {
+            if flow.path_length() > 0 {
                 self.leave_links(states);
             }
             self.leave_nodes(states);
@@ -258,7 +258,7 @@ impl Topology {
                 node.last_seen = node.last_seen.max(flow.last_seen);
             }
         }
-        if flow.path_length == 0 {
+        if flow.path_length() == 0 {
             return;
         }
         for (at, ends) in states.windows(2).enumerate().filter_map(|(at, pair)| Some((at, link(pair)?))) {
@@ -364,7 +364,7 @@ impl State {
         if reports == 0 || flow.marks.has(Marks::UNTRIED) {
             return 0;
         }
-        if !flow.marks.has(Marks::NETWORK) || flow.path_length > 0 && !flow.marks.has(Marks::PATH) {
+        if !flow.marks.has(Marks::NETWORK) || flow.path_length() > 0 && !flow.marks.has(Marks::PATH) {
             topology.enter(flow, stored.states, false);
         }
         cold.accounted = flow.reports as u32;

@@ -40,7 +40,7 @@ impl State {
         let (mut latency, mut complete) = (0_u64, true);
         let mut records = hops.records(0);
         let whole = stored.states.len() == count && count > 0;
-        let mut same = usize::from(flow.path_length) == count && whole;
+        let mut same = flow.is_path_by_int(count) && whole;
         if same {
             for (state, values) in stored.iter_mut() {
                 let Some(record) = records.next() else { break };
@@ -115,9 +115,12 @@ impl State {
         self.evaluate_rules(slot, head, latency, out);
     }
 
-    /// Continues with a report if its path has changed or is truncated.
+    /// Continues with a report if its path has changed or is truncated, or postcards came before it.
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
+        if head.whole_path {
+            self.begin_int(slot);
+        }
         self.scratch.values.clear();
         // Of the hops that were applied already.
         self.scratch.values.extend(hops.records(0).take(sum.hops).map(|record| hops.read(record).values()));
@@ -172,7 +175,7 @@ impl State {
         out: &mut dyn Output,
     ) -> bool {
         let (flow, _, stored) = self.flows.hot_parts(slot);
-        if usize::from(flow.path_length) != hops.count() {
+        if usize::from(flow.path_length()) != hops.count() {
             return false;
         }
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);

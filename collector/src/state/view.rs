@@ -111,7 +111,7 @@ impl State {
         let (flow, cold, states) = self.flows.get(slot)?;
         Some(FlowView {
             row: flow.row(cold),
-            path_length: flow.path_length,
+            path_length: flow.path_length(),
             truncated: flow.flags.has(Flags::TRUNCATED),
             looped: flow.flags.has(Flags::LOOP),
             hop_limit: flow.flags.has(Flags::HOP_LIMIT),

@@ -4,7 +4,7 @@
 use collector::config::PostcardConfig;
 use collector::event::Basis;
 use collector::stats::{Partial, Unjoinable};
-use collector::{Clocks, Collector, Config, Datagram, Output, Profile, Rollup};
+use collector::{Clocks, Collector, Config, Datagram, Output, Profile, Removed, Rollup};
 use testkit::reports::{Log, START, Sent, config, flow};
 use wire::aggregate::{
     HEADER_LEN, Header, Kind, LONG_POSTCARD_LEN, PacketFields, Postcard, Summary, SummaryMetric,
@@ -254,6 +254,23 @@ fn an_id_stands_for_the_flow_that_is_known_to_have_it() {
     server.postcards(Kind::Agg, &[postcard(4, id, 0, 10), postcard(4, id, 0, 11)]);
     assert_eq!(server.collector.flow(&key).unwrap().row.reports, reports + 2);
     assert_eq!(server.collector.stats().postcards.resolved, 2);
+}
+
+/// A filter of reports does not see aggregates: it is told that it must pass on the next report with INT.
+#[test]
+fn the_first_postcard_in_an_aggregate_after_int_makes_a_filter_forget_the_path() {
+    let (mut server, key) = (Server::free(), flow(1, false));
+    server.collector.track_removals(4);
+    let mut removed = Vec::new();
+    let packet = PacketFields { hop_limit: Some(64), ..PacketFields::default() };
+    for _ in 0..2 {
+        server.report(&Sent::default().v10());
+        for _ in 0..2 {
+            server.long_postcards(Kind::Agg, &[(postcard(4, key.flow_id(), 0, 10), packet)]);
+        }
+        server.collector.drain_removed(|one| removed.push(one));
+    }
+    assert_eq!(removed, [Removed::Path(key), Removed::Path(key)]);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests may panic")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use collector::event::Nanos;
+use collector::event::{Basis, Nanos};
 use collector::{
     Collector, Config, Datagram, Event, FlowRow, FlowView, HopView, Kind, Removed, Rollup, Run, SeriesView,
     StreamId, SuppressedFlow, SuppressedHop, SuppressedKey,
@@ -40,6 +40,8 @@ struct Model {
     /// Number of values of each key, and of suppressed ones.
     values: BTreeMap<(Metric, u32, u32), u64>,
     keys: BTreeMap<(Metric, u32, u32), SuppressedKey>,
+    /// Flows of which no report with INT has come since a postcard.
+    postcards: BTreeSet<FlowKey>,
     counted: Counters,
     given_up: u64,
     /// How long the filter's values may wait; 0: until just before the second ends.
@@ -61,6 +63,7 @@ impl Model {
             suppressed: BTreeMap::new(),
             values: BTreeMap::new(),
             keys: BTreeMap::new(),
+            postcards: BTreeSet::new(),
             counted: Counters::default(),
             given_up: 0,
             round,
@@ -99,6 +102,7 @@ impl Model {
         // Postcards of one node are joined with those of others, whether or not their values changed.
         let mut change = has_postcard(payload);
         change |= self.collected.events.len() > reported || hidden(&self.all, &flows) != state;
+        change |= self.continues_after_postcards(payload) || self.lacks_path_by_int(&flows);
         change |= self.all.stats().unadmitted_total() > 0;
         let keys = kept_keys(&self.all, &mut self.values);
         let suppressed_seq = self.number(&datagram, change);
@@ -115,6 +119,25 @@ impl Model {
             *reports += 1;
             collected.extend(nodes);
         }
+    }
+
+    /// Whether the datagram has the first report with INT of a flow after postcards.
+    fn continues_after_postcards(&mut self, payload: &[u8]) -> bool {
+        let mut continues = false;
+        for (flow, is_postcard) in whole_reports(payload) {
+            if is_postcard {
+                self.postcards.insert(flow);
+            } else {
+                continues |= self.postcards.remove(&flow);
+            }
+        }
+        continues
+    }
+
+    /// Whether one of these flows with hops is known, and its path is not by INT.
+    fn lacks_path_by_int(&self, flows: &[(FlowKey, Vec<Option<u32>>)]) -> bool {
+        let lacks = |flow: FlowView<'_>| flow.path_length == 0 || flow.path_basis != Basis::Measured;
+        flows.iter().any(|(key, nodes)| !nodes.is_empty() && self.all.flow(key).is_some_and(lacks))
     }
 
     /// The filter's step for the datagram's sequence number. `true`: it is the expected one.
@@ -213,11 +236,33 @@ fn has_postcard(payload: &[u8]) -> bool {
     let (mut decoder, mut report) = (Decoder::new(wire::Profile::default()), Report::EMPTY);
     let mut reports = decoder.reports(payload);
     while let Some(read) = reports.read(&mut report) {
-        if read.is_ok() && report.has_metadata() && report.int.is_none() && report.hop_count() == 1 {
+        if read.is_ok() && is_postcard(&report) {
             return true;
         }
     }
     false
+}
+
+fn is_postcard(report: &Report<'_>) -> bool {
+    report.has_metadata() && report.int.is_none() && report.hop_count() == 1
+}
+
+/// The flows of the datagram's valid reports of whole paths and of postcards, and whether they are postcards.
+fn whole_reports(payload: &[u8]) -> Vec<(FlowKey, bool)> {
+    let (mut decoder, mut report) = (Decoder::new(wire::Profile::default()), Report::EMPTY);
+    let (mut reports, mut found) = (decoder.reports(payload), Vec::new());
+    while let Some(read) = reports.read(&mut report) {
+        let partial = report.flags.contains(wire::Flags::DROP)
+            || report.drop_reason.is_some()
+            || report.flags.contains(wire::Flags::INTERMEDIATE)
+            || report.flags.contains(wire::Flags::QUEUE) && !report.flags.contains(wire::Flags::FLOW);
+        if let (Ok(()), Some(flow), false) = (read, report.flow, partial)
+            && report.hop_count() > 0
+        {
+            found.push((flow, is_postcard(&report)));
+        }
+    }
+    found
 }
 
 /// State of a flow that affects later events but does not itself cause an event when it changes.

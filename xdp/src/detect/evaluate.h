@@ -307,8 +307,11 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     thresholds_in_use(flow, &key, &d->thresholds);
     if (flow->flags & (FLOW_PENDING | FLOW_ALWAYS))
         return TO_USER_PENDING;
-    /* The collector assembles postcards. */
-    if (!part && is_postcard(r))
+    /* The collector assembles postcards, and must know whether reports with INT still come. */
+    if (!part && (is_postcard(r) || flow->flags & FLOW_POSTCARD))
+        return TO_USER_CHANGE;
+    /* The collector may have a path of postcards. */
+    if (r->hop_count && !flow->path_length)
         return TO_USER_CHANGE;
     if (!part) {
         change = is_path(flow, r, d->flow) ? examine_path(flow, r, d) : TO_USER_CHANGE;
@@ -432,7 +435,8 @@ noinline int move_hop(struct flow_hop *state, u32 node, u32 at, u32 old)
 /* Changes the path of a flow, and keeps the state of nodes that stay on it. */
 static noinline int set_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
-    u32 looped = 0, old = flow->states;
+    /* Values of postcards are not compared with those of INT. */
+    u32 looped = 0, old = flow->path_length ? flow->states : 0;
     struct far_hops *far = far_at(d->flow);
 
     if (!far)
@@ -506,6 +510,7 @@ static noinline int commit_postcard(struct flow *flow, const struct report *r, s
 
     if (!far)
         return 0;
+    flow->flags |= FLOW_POSTCARD;
     commit_nodes(r, d);
     for (int i = 0; i < FLOW_HOPS; i++) {
         if (i >= (int)states)
@@ -557,6 +562,17 @@ static inline_always u32 flow_enter(const struct report *r, const struct key *ke
     return index;
 }
 
+/* User space has removed the flow's path, and values that it reported with it. */
+static inline_always void flow_restart(struct flow *flow, u32 version)
+{
+    flow->path_length = flow->states = flow->basis = 0;
+    flow->flags &= FLOW_ALWAYS;
+    flow->reported = flow->latest = NO_VALUE;
+    flow->rules = 0;
+    flow->level_2 = 0;
+    __sync_lock_test_and_set(&flow->version, version);
+}
+
 /* Stores the values of a report that is passed to user space. */
 noinline int commit(const struct report *r, struct eval_ctx *d)
 {
@@ -577,6 +593,8 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
     flow = index == NO_FLOW ? 0 : flow_at(index);
     if (!flow)
         return commit_nodes(r, d);
+    if (!*(volatile u32 *)&flow->version)
+        flow_restart(flow, d->serial);
     if (r->marks & REPORT_UNDECIDED || r->hop_count > MAX_HOPS) {
         flow->flags |= FLOW_ALWAYS;
         return commit_nodes(r, d);
@@ -584,6 +602,8 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
     part = !is_whole(r) || !r->hop_count;
     if (!part && is_postcard(r))
         return commit_postcard(flow, r, d);
+    if (!part)
+        flow->flags &= ~FLOW_POSTCARD;
     if (!part || (r->hop_count && is_path(flow, r, d->flow)))
         return commit_path(flow, r, d);
     return commit_nodes(r, d);

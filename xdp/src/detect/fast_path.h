@@ -209,7 +209,7 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
     version = *(volatile u32 *)&flow->version;
     /* E is the lowest bit of one byte, M the highest of the next. */
     if (!version || flow->context != c->generation || flow->path_length != hops ||
-        (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_PENDING | FLOW_ALWAYS)) !=
+        (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_POSTCARD | FLOW_PENDING | FLOW_ALWAYS)) !=
             ((data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1))
         return OTHERWISE;
     deadband = flow->hop_threshold < MAX_THRESHOLD ? flow->hop_threshold : MAX_THRESHOLD;

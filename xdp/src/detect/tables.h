@@ -43,6 +43,7 @@ enum flow_flags {
     FLOW_HOP_LIMIT = 1, /* E and M of the latest report */
     FLOW_MTU = 2,
     FLOW_LOOP = 4,     /* the path visits a node twice */
+    FLOW_POSTCARD = 8, /* a postcard came after the latest report with INT: the next one is passed on */
     FLOW_PENDING = 16, /* the next report is passed on: rules in user space have changed */
     FLOW_ALWAYS = 32   /* its state does not fit into an entry: each report is passed on */
 };
@@ -66,8 +67,8 @@ struct thresholds {
  * access to memory. Further hops are in far_hops, at the same index.
  */
 struct flow {
-    u64 key[5]; /* struct flow_key, and two bytes of 0 */
-    u32 version;
+    u64 key[5];  /* struct flow_key, and two bytes of 0 */
+    u32 version; /* 0: user space has removed the path; under the lock: it is being changed */
     u32 context; /* the generation for which the thresholds and rules below are valid */
     u8 path_length;
     u8 states; /* hops stored: those of the path, or of nodes that sent postcards */

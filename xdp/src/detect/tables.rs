@@ -351,16 +351,20 @@ impl Tables {
 
     /// Removes a flow; `false` if it was not there.
     pub fn forget_flow(&self, key: &FlowKey) -> bool {
+        self.slot_of(key).is_some_and(|slot| self.clear_tag(slot))
+    }
+
+    /// Removes path, latency and reported values of a flow, with its next report; `false` if it was not there.
+    pub fn forget_path(&self, key: &FlowKey) -> bool {
+        let version = self.slot_of(key).and_then(|slot| self.flows.half(slot, flow::VERSION));
+        version.is_some_and(|version| version.swap(0, AcqRel) != 0)
+    }
+
+    fn slot_of(&self, key: &FlowKey) -> Option<usize> {
         let words = key_words(key);
         let buckets = self.seed().flow_buckets(&words, self.sizes.flow_buckets() as usize);
-        for bucket in buckets {
-            for slot in bucket * WAYS..(bucket + 1) * WAYS {
-                if self.tag(slot).is_some_and(|tag| tag != 0) && self.key_at(slot) == Some(words) {
-                    return self.clear_tag(slot);
-                }
-            }
-        }
-        false
+        let mut slots = buckets.into_iter().flat_map(|bucket| bucket * WAYS..(bucket + 1) * WAYS);
+        slots.find(|slot| self.tag(*slot).is_some_and(|tag| tag != 0) && self.key_at(*slot) == Some(words))
     }
 
     fn clear_tag(&self, slot: usize) -> bool {
