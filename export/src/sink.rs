@@ -4,6 +4,7 @@
 pub mod alertmanager;
 pub mod clickhouse;
 pub mod influxdb;
+pub mod kafka;
 pub mod opensearch;
 pub mod redis;
 pub mod remote_write;

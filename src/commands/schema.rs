@@ -9,7 +9,7 @@ use std::{
 use crate::{config::Settings, export_role};
 use terminal::CliError;
 
-/// Show or make the tables that an export needs
+/// Show or make the tables or topics that an export needs
 ///
 /// Every statement can be executed again. Columns are only added between versions.
 #[derive(clap::Args, Debug)]
@@ -53,12 +53,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Show(_) => {
             for statement in &statements {
-                let text = String::from_utf8_lossy(&statement.body);
-                let text = match statement.target.as_str() {
-                    "/" => format!("{text};\n"),
-                    target => format!("{} {target}\n{text}\n", statement.method),
-                };
-                writeln!(out, "{text}").map_err(CliError::output)?;
+                write!(out, "{}", statement.text()).map_err(CliError::output)?;
             }
         }
         Command::Apply(_) => {

@@ -12,6 +12,7 @@ use export::{
         alertmanager::{self, Alertmanager},
         clickhouse::ClickHouse,
         influxdb::{self, InfluxDb},
+        kafka::{self, Kafka},
         opensearch::{self, OpenSearch},
         redis::{self, Redis},
         remote_write::{self, RemoteWrite},
@@ -31,7 +32,8 @@ section! {
         /// The system that receives.
         pub(crate) kind: Option<ExportKind> = None,
         /// Its address: `http://HOST:PORT` or `https://HOST:PORT`; of Redis `redis://HOST:PORT` or, with TLS, `rediss://HOST:PORT`, and the
-        /// number of a database behind it (`/1`); of syslog `tcp://HOST:PORT` or `tls://HOST:PORT`.
+        /// number of a database behind it (`/1`); of syslog and Kafka `tcp://HOST:PORT` or `tls://HOST:PORT`, for
+        /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`.
         pub(crate) url: String = String::new(),
         /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`. Of `flows`, the latest state of each is sent. Empty:
         /// all but `flows`, which is only with Redis one of them; with `remote_write` the rollups, with `webhook`, `alertmanager` and `syslog` the
@@ -42,7 +44,7 @@ section! {
         /// ClickHouse and InfluxDB 1: the database.
         pub(crate) database: String = "hopwise".to_owned(),
         /// What names begin with: of tables (ClickHouse; default nothing), measurements (InfluxDB; default `hopwise_`), data streams
-        /// (OpenSearch), metrics (remote write) and keys (Redis; a collector has its own; all three default `hopwise`).
+        /// (OpenSearch), metrics (remote write), topics (Kafka) and keys (Redis; a collector has its own); these four default `hopwise`.
         pub(crate) prefix: Option<String> = None,
         /// InfluxDB 2: the organisation. With it and `bucket`, version 2 of its API is used.
         pub(crate) organisation: Option<String> = None,
@@ -66,6 +68,16 @@ section! {
         pub(crate) max_len: u64 = 1_000_000,
         /// Redis: how long after its last change a flow is removed; 0: never.
         pub(crate) expire: Duration = Duration::from_secs(3600),
+        /// Kafka: the form of a message.
+        pub(crate) format: ExportFormat = ExportFormat::Protobuf,
+        /// Kafka: how messages are compressed.
+        pub(crate) compression: ExportCompression = ExportCompression::Lz4,
+        /// Kafka: the key of a message is its flow, else its node, so that these stay in order. Without keys, messages are spread evenly.
+        pub(crate) keys: bool = true,
+        /// Kafka: partitions of the topics that `hopwise schema apply` makes; 0: as many as the server makes by default.
+        pub(crate) partitions: u32 = 0,
+        /// Kafka: how user and password are sent.
+        pub(crate) mechanism: Mechanism = Mechanism::ScramSha512,
         /// Syslog: the facility, 0 to 23; 16 is `local0`.
         pub(crate) facility: u8 = 16,
         /// Syslog: what identifies the structured data: a name, `@` and the number of your enterprise at IANA. 32473 is that of examples.
@@ -100,7 +112,7 @@ section! {
 
 choice! {
     /// A system that receives.
-    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\" or \"syslog\"") {
+    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\", \"syslog\" or \"kafka\"") {
         /// ClickHouse, by HTTP.
         ClickHouse = "clickhouse",
         /// InfluxDB, and what takes its line protocol.
@@ -117,6 +129,51 @@ choice! {
         Redis = "redis",
         /// Syslog over TCP or TLS.
         Syslog = "syslog",
+        /// Kafka.
+        Kafka = "kafka",
+    }
+}
+
+choice! {
+    /// The form of a message.
+    pub(crate) enum ExportFormat("\"protobuf\" or \"json\"") {
+        /// A message of `record.proto`.
+        Protobuf = "protobuf",
+        /// A JSON object.
+        Json = "json",
+    }
+}
+
+choice! {
+    /// How messages are compressed.
+    pub(crate) enum ExportCompression("\"lz4\" or \"none\"") {
+        /// LZ4.
+        Lz4 = "lz4",
+        /// Not at all.
+        None = "none",
+    }
+}
+
+choice! {
+    /// How user and password are sent (SASL).
+    pub(crate) enum Mechanism("\"plain\", \"scram-sha-256\" or \"scram-sha-512\"") {
+        /// As they are: PLAIN.
+        Plain = "plain",
+        /// Only a proof that they are known: SCRAM-SHA-256.
+        ScramSha256 = "scram-sha-256",
+        /// SCRAM-SHA-512.
+        ScramSha512 = "scram-sha-512",
+    }
+}
+
+impl Mechanism {
+    /// Its name at IANA.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
     }
 }
 
@@ -142,6 +199,40 @@ pub(crate) enum Sink {
     Redis(Redis),
     /// Messages.
     Syslog(Syslog),
+    /// Messages with keys.
+    Kafka(Kafka),
+}
+
+/// What makes something that a system lacks.
+#[derive(Debug)]
+pub(crate) enum Statement {
+    /// A request of HTTP.
+    Http(Request),
+    /// A topic of Kafka.
+    Topic {
+        /// Its stream.
+        stream: Stream,
+        /// Its partitions; 0: as the server likes.
+        partitions: u32,
+        /// Kafka's own command that makes it.
+        command: String,
+    },
+}
+
+impl Statement {
+    /// As a person reads it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Topic { command, .. } => format!("{command}\n"),
+            Self::Http(request) => {
+                let text = String::from_utf8_lossy(&request.body);
+                match request.target.as_str() {
+                    "/" => format!("{text};\n\n"),
+                    target => format!("{} {target}\n{text}\n\n", request.method),
+                }
+            }
+        }
+    }
 }
 
 impl ExportSettings {
@@ -200,7 +291,24 @@ impl ExportSettings {
             ExportKind::Alertmanager => Ok(Sink::Http(Box::new(self.alertmanager()?))),
             ExportKind::Redis => Ok(Sink::Redis(self.redis()?)),
             ExportKind::Syslog => Ok(Sink::Syslog(self.syslog()?)),
+            ExportKind::Kafka => Ok(Sink::Kafka(self.kafka()?)),
         }
+    }
+
+    fn kafka(&self) -> Result<Kafka, Wrong> {
+        let options = kafka::Options {
+            prefix: self.prefix.clone().unwrap_or(kafka::Options::default().prefix),
+            format: match self.format {
+                ExportFormat::Protobuf => kafka::Format::Protobuf,
+                ExportFormat::Json => kafka::Format::Json,
+            },
+            compression: match self.compression {
+                ExportCompression::Lz4 => kafka::Compression::Lz4,
+                ExportCompression::None => kafka::Compression::None,
+            },
+            keys: self.keys,
+        };
+        Kafka::new(&options).map_err(|error| ("prefix", error))
     }
 
     fn redis(&self) -> Result<Redis, Wrong> {
@@ -287,16 +395,14 @@ impl ExportSettings {
         OpenSearch::new(&options).map_err(|error| ("prefix", error))
     }
 
-    /// The requests that make what the system lacks, in order.
+    /// What makes what the system lacks, in order.
     ///
     /// # Errors
     /// A key and what is wrong with it.
-    pub(crate) fn schema(&self) -> Result<Vec<Request>, Wrong> {
-        let statement = |text: String| Request {
-            method: "POST",
-            target: "/".to_owned(),
-            body: text.into_bytes(),
-            ..Request::default()
+    pub(crate) fn schema(&self) -> Result<Vec<Statement>, Wrong> {
+        let statement = |text: String| {
+            let (target, body) = ("/".to_owned(), text.into_bytes());
+            Statement::Http(Request { method: "POST", target, body, ..Request::default() })
         };
         self.sink()?;
         let streams = self.streams()?;
@@ -306,7 +412,16 @@ impl ExportSettings {
             }
             Some(ExportKind::OpenSearch) => {
                 let sink = self.opensearch()?;
-                Ok(streams.into_iter().map(|stream| sink.template(stream)).collect())
+                Ok(streams.into_iter().map(|stream| Statement::Http(sink.template(stream))).collect())
+            }
+            Some(ExportKind::Kafka) => {
+                let (sink, partitions) = (self.kafka()?, self.partitions);
+                let topic = |stream| Statement::Topic {
+                    stream,
+                    partitions,
+                    command: sink.statement(stream, partitions),
+                };
+                Ok(streams.into_iter().map(topic).collect())
             }
             _ => Ok(Vec::new()),
         }

@@ -38,6 +38,13 @@ impl From<Failure> for Outcome {
     }
 }
 
+impl Failure {
+    pub(super) fn words(self) -> String {
+        let (Self::Passing(words) | Self::Denied(words)) = self;
+        words
+    }
+}
+
 impl Answered {
     pub(super) fn done(outcome: Outcome) -> Self {
         Self::Done { outcome, left_out: 0 }

@@ -64,6 +64,15 @@ impl Link {
         Answered::Done { outcome, left_out }
     }
 
+    pub(super) async fn execute(&mut self, request: sink::Request) -> Result<(), String> {
+        let answer = self.client.send(&Arc::new(request)).await?;
+        let response = answer.response();
+        match response.status {
+            200..=299 => Ok(()),
+            _ => Err(format!("the server refuses: {}", sink::said(&response))),
+        }
+    }
+
     pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
         let answer = self.client.send(&Arc::new(self.sink.probe(streams))).await?;
         self.sink.probed(streams, &answer.response())

@@ -1,12 +1,14 @@
 //! The way to one system: what is sent for some records, and what the answer means.
 
+use std::time::Duration;
+
 use export::{Outcome, record::Stream, sink::Batch};
 
 use super::{
     answered::{Answered, Failure},
-    http, redis, syslog,
+    http, kafka, redis, syslog,
 };
-use crate::config::export::{Destination, Sink};
+use crate::config::export::{Destination, Sink, Statement};
 
 /// Its steps for some records: `begin`, then `send` and `answered`, which may want to send again.
 #[derive(Debug)]
@@ -14,15 +16,17 @@ pub(super) enum Link {
     Http(http::Link),
     Redis(Box<redis::Link>),
     Syslog(syslog::Link),
+    Kafka(Box<kafka::Link>),
 }
 
 impl Link {
     /// No connection is made yet.
-    pub(super) fn new(sink: Sink, destination: Destination) -> Self {
+    pub(super) fn new(sink: Sink, destination: Destination, timeout: Duration) -> Self {
         match sink {
             Sink::Http(sink) => Self::Http(http::Link::new(sink, destination)),
             Sink::Redis(sink) => Self::Redis(Box::new(redis::Link::new(sink, destination))),
             Sink::Syslog(sink) => Self::Syslog(syslog::Link::new(sink, destination)),
+            Sink::Kafka(sink) => Self::Kafka(Box::new(kafka::Link::new(sink, destination, timeout))),
         }
     }
 
@@ -32,6 +36,7 @@ impl Link {
             Self::Http(link) => link.begin(batch),
             Self::Redis(link) => link.begin(batch),
             Self::Syslog(link) => link.begin(batch),
+            Self::Kafka(link) => link.begin(batch),
         }
     }
 
@@ -41,6 +46,7 @@ impl Link {
             Self::Http(link) => Ok(link.send().await?),
             Self::Redis(link) => link.send().await,
             Self::Syslog(link) => Ok(link.send().await?),
+            Self::Kafka(link) => link.send().await,
         }
     }
 
@@ -50,6 +56,7 @@ impl Link {
             Self::Http(link) => link.answered(batch),
             Self::Redis(link) => link.answered(batch),
             Self::Syslog(_) => Answered::done(Outcome::DONE),
+            Self::Kafka(link) => link.answered(),
         }
     }
 
@@ -59,6 +66,18 @@ impl Link {
             Self::Http(link) => link.probe(streams).await,
             Self::Redis(link) => link.probe().await,
             Self::Syslog(link) => link.probe().await,
+            Self::Kafka(link) => link.probe(streams).await,
+        }
+    }
+
+    /// Makes what the system lacks.
+    pub(super) async fn execute(&mut self, statement: Statement) -> Result<(), String> {
+        match (self, statement) {
+            (Self::Http(link), Statement::Http(request)) => link.execute(request).await,
+            (Self::Kafka(link), Statement::Topic { stream, partitions, .. }) => {
+                link.make(stream, partitions).await
+            }
+            _ => Err("this system needs nothing".to_owned()),
         }
     }
 }

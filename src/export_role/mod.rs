@@ -3,6 +3,7 @@
 mod answered;
 mod files;
 mod http;
+mod kafka;
 mod link;
 mod records;
 mod redis;
@@ -19,15 +20,18 @@ use std::{
     time::Duration,
 };
 
-use export::{Ledger, record::Stream, sink};
+use export::{Ledger, record::Stream};
 use tokio::{
     runtime::{self, Runtime},
     sync::watch,
 };
 
-use self::{http::Client, link::Link, worker::Exporter};
+use self::{link::Link, worker::Exporter};
 use crate::{
-    config::{Settings, export::ExportSettings},
+    config::{
+        Settings,
+        export::{ExportSettings, Statement},
+    },
     control::Control,
 };
 use terminal::CliError;
@@ -152,7 +156,7 @@ fn exporters(
             state: Mutex::default(),
         };
         let sink = export.sink().map_err(wrong)?;
-        let link = Link::new(sink, destination.clone());
+        let link = Link::new(sink, destination.clone(), export.timeout);
         Exporter::new(link, export, directory, (gauge, range)).map_err(CliError::new)
     };
     streams.into_iter().map(one).collect()
@@ -182,9 +186,8 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
     let (sink, streams) = (export.sink().map_err(wrong)?, export.streams().map_err(wrong)?);
     let destination = export.destination().map_err(wrong)?;
     let authority = destination.authority.clone();
-    let mut link = Link::new(sink, destination);
-    let probed = tokio::time::timeout(PROBE, link.probe(&streams)).await;
-    probed.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))?;
+    let mut link = Link::new(sink, destination, export.timeout);
+    in_time(link.probe(&streams)).await?;
     Ok(authority)
 }
 
@@ -192,23 +195,20 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
 ///
 /// # Errors
 /// One was refused.
-pub(crate) fn execute(export: &ExportSettings, statements: Vec<sink::Request>) -> Result<(), CliError> {
+pub(crate) fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<(), CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("{key}: {message}"));
-    let mut client = Client::new(export.destination().map_err(wrong)?);
+    let destination = export.destination().map_err(wrong)?;
+    let mut link = Link::new(export.sink().map_err(wrong)?, destination, export.timeout);
     let runtime = runtime()?;
     for statement in statements {
-        let answer = runtime.block_on(ask(&mut client, &Arc::new(statement))).map_err(CliError::new)?;
-        let response = answer.response();
-        if !(200..=299).contains(&response.status) {
-            return Err(CliError::new(format!("the server refuses: {}", sink::said(&response))));
-        }
+        runtime.block_on(in_time(link.execute(statement))).map_err(CliError::new)?;
     }
     Ok(())
 }
 
-async fn ask(client: &mut Client, request: &Arc<sink::Request>) -> Result<http::Answer, String> {
-    let answer = tokio::time::timeout(PROBE, client.send(request)).await;
-    answer.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
+async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let answered = tokio::time::timeout(PROBE, asked).await;
+    answered.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
 }
 
 /// Time limit of a probe.

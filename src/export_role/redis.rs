@@ -76,10 +76,7 @@ impl Link {
     }
 
     pub(super) async fn probe(&self) -> Result<(), String> {
-        match connect(&self.sink, &self.destination).await {
-            Ok(_) => Ok(()),
-            Err(Failure::Passing(words) | Failure::Denied(words)) => Err(words),
-        }
+        connect(&self.sink, &self.destination).await.map(drop).map_err(Failure::words)
     }
 }
 

@@ -52,6 +52,12 @@ impl Process {
         process
     }
 
+    /// Sends it a signal.
+    pub(super) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Kills it.
     pub(super) fn kill(mut self) {
         self.0.kill().unwrap();

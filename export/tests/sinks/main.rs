@@ -4,6 +4,7 @@
 
 mod alertmanager;
 mod influxdb;
+mod kafka;
 mod opensearch;
 mod redis;
 mod remote_write;

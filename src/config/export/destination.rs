@@ -5,13 +5,13 @@ use std::{fmt, path::Path, sync::Arc};
 use rustls::ClientConfig;
 use settings::read;
 
-use super::{ExportKind, ExportSettings, Wrong};
+use super::{ExportKind, ExportSettings, Mechanism, Wrong};
 use crate::tls;
 
 /// Where requests go, and with what.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    /// `host:port`.
+    /// `host:port`; of Kafka several, with commas between them.
     pub(crate) authority: String,
     /// What the path of the URL puts before the sink's.
     pub(crate) path: String,
@@ -21,6 +21,8 @@ pub(crate) struct Destination {
     pub(crate) schemes: (&'static str, &'static str),
     /// Who we are.
     pub(crate) login: Option<Login>,
+    /// How Kafka is told.
+    pub(crate) mechanism: Mechanism,
 }
 
 /// What a system is told to know who we are.
@@ -71,6 +73,7 @@ impl ExportSettings {
         match self.kind {
             Some(ExportKind::Redis) => [("redis://", 6379), ("rediss://", 6379)],
             Some(ExportKind::Syslog) => [("tcp://", 514), ("tls://", 6514)],
+            Some(ExportKind::Kafka) => [("tcp://", 9092), ("tls://", 9093)],
             _ => [("http://", 80), ("https://", 443)],
         }
     }
@@ -108,15 +111,25 @@ impl ExportSettings {
             ));
         }
         let path = if self.kind == Some(ExportKind::Webhook) { "" } else { path };
-        if self.kind == Some(ExportKind::Syslog) && !path.is_empty() {
-            return Err(("url", format!("leave {path:?} out: syslog has no path")));
+        if matches!(self.kind, Some(ExportKind::Syslog | ExportKind::Kafka)) && !path.is_empty() {
+            return Err(("url", format!("leave {path:?} out: there are no paths there")));
+        }
+        if authority.contains(',') && self.kind != Some(ExportKind::Kafka) {
+            return Err(("url", "write one host; only Kafka has several".to_owned()));
         }
         let port = if is_secure { secure_port } else { port };
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
+        let with_port = |host: &str| match host.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
+            _ => format!("{host}:{port}"),
+        };
+        let authority = authority.split(',').map(with_port).collect::<Vec<_>>().join(",");
         let tls = if is_secure { Some(self.tls(secure)?) } else { None };
         let login = self.login()?;
-        if login.is_some() && tls.is_none() && !self.unencrypted && !tls::is_loopback(&authority) {
+        if login.is_some()
+            && tls.is_none()
+            && !self.unencrypted
+            && !authority.split(',').all(tls::is_loopback)
+        {
             return Err((
                 "url",
                 format!(
@@ -124,7 +137,14 @@ impl ExportSettings {
                 ),
             ));
         }
-        Ok(Destination { authority, path: path.to_owned(), tls, schemes: (plain, secure), login })
+        Ok(Destination {
+            authority,
+            path: path.to_owned(),
+            tls,
+            schemes: (plain, secure),
+            login,
+            mechanism: self.mechanism,
+        })
     }
 
     fn tls(&self, secure: &str) -> Result<Arc<ClientConfig>, Wrong> {
@@ -149,7 +169,7 @@ impl ExportSettings {
             (Some(_), ..) | (_, Some(_), _) | (_, _, Some(_)) if self.kind == Some(ExportKind::Syslog) => {
                 Err(("user", "syslog has no credentials; leave `user`, `password_file` and `token_file` out, or use tls:// with `certificate`".to_owned()))
             }
-            (None, None, Some(file)) if !is_redis => {
+            (None, None, Some(file)) if !is_redis && self.kind != Some(ExportKind::Kafka) => {
                 // InfluxDB 2 has a scheme of its own.
                 let scheme = if self.kind == Some(ExportKind::InfluxDb) { "Token" } else { "Bearer" };
                 Ok(Some(Login::Token(scheme, first_line("token_file", file)?)))
@@ -161,6 +181,9 @@ impl ExportSettings {
                 Ok(Some(Login::Password(None, first_line("password_file", file)?)))
             }
             _ if is_redis => Err(("user", "write `password_file`, and `user` if it is not the default one".to_owned())),
+            _ if self.kind == Some(ExportKind::Kafka) => {
+                Err(("user", "write both `user` and `password_file`, or none of them".to_owned()))
+            }
             _ => {
                 Err(("user", "write `user` and `password_file`, or `token_file`, or none of them".to_owned()))
             }

@@ -1,0 +1,613 @@
+//! Kafka: each record is a message of the topic of its stream, `hopwise.events.v1` and so on.
+//!
+//! * <https://kafka.apache.org/documentation/#messageformat> (record batches, version 2), <https://kafka.apache.org/protocol.html>
+//!
+//! The value is a record as protobuf, or as a JSON object: one message is one record, without a length before it. The key is the flow as
+//! text, else the node, else the address of the reporter; the partition of a key is that which other producers choose for it (murmur2).
+//! The time is that of the event, in ms. Headers are `id`, `schema` (the name of the protobuf message) and `collector`.
+//!
+//! A batch goes out as an [`Exchange`]: its records are spread over partitions and cut into chunks of less than 900 kB, since a broker
+//! refuses more than 1 MB. Of each partition one chunk is in flight, and nothing after a chunk that failed is sent before it: the order
+//! of a key is kept. Chunks have sequence numbers ([`Producer`]), so a broker recognises a chunk that it has; only a restart of the
+//! process makes doubles, which have the same header `id`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write as _;
+
+use super::Batch;
+use super::text::address;
+use crate::outcome::Outcome;
+use crate::record::{Record, Schema as _, Stream};
+use crate::{json, protobuf};
+
+pub mod protocol;
+pub mod scram;
+
+use protocol::{Produced, ProducerId};
+
+/// How records are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What names of topics begin with, before a `.`.
+    pub prefix: String,
+    /// The form of the values.
+    pub format: Format,
+    /// How chunks are compressed.
+    pub compression: Compression,
+    /// Whether messages have a key. Without one, they are spread evenly, and in no order.
+    pub keys: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (format, compression) = (Format::Protobuf, Compression::Lz4);
+        Self { prefix: "hopwise".to_owned(), format, compression, keys: true }
+    }
+}
+
+/// The form of values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A message of `record.proto`.
+    Protobuf,
+    /// A JSON object.
+    Json,
+}
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4 frames.
+    Lz4,
+}
+
+/// Writes messages.
+#[derive(Debug)]
+pub struct Kafka {
+    options: Options,
+}
+
+/// Of a topic that is not there.
+pub const NO_TOPIC: i16 = 3;
+/// The most bytes of messages in a chunk, before compression.
+const CHUNK: usize = 900_000;
+/// What a message needs besides its key, value and headers, at most.
+const OVERHEAD: usize = 32;
+
+impl Kafka {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let prefix = &options.prefix;
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        match (1..=200).contains(&prefix.len()) && prefix.bytes().all(is_part) {
+            true => Ok(Self { options: options.clone() }),
+            false => Err(format!("`prefix` is {prefix:?}; use 1 to 200 letters, digits, `.`, `_` and `-`")),
+        }
+    }
+
+    /// The topic of a stream.
+    pub fn topic(&self, stream: Stream) -> String {
+        format!("{}.{}.v1", self.options.prefix, stream.name())
+    }
+
+    /// What the topic of a stream is made with, besides what the server does by default.
+    pub fn settings(stream: Stream) -> &'static [(&'static str, &'static str)] {
+        match stream {
+            // Of each flow its latest state.
+            Stream::Flows => &[("cleanup.policy", "compact")],
+            _ => &[],
+        }
+    }
+
+    /// The command of Kafka that makes the topic of a stream.
+    pub fn statement(&self, stream: Stream, partitions: u32) -> String {
+        let mut text = format!("kafka-topics.sh --create --if-not-exists --topic {}", self.topic(stream));
+        if partitions > 0 {
+            text.push_str(&format!(" --partitions {partitions}"));
+        }
+        for (name, value) in Self::settings(stream) {
+            text.push_str(&format!(" --config {name}={value}"));
+        }
+        text
+    }
+
+    /// The messages of these records. `None`: there are none.
+    pub fn begin(&self, batch: &Batch<'_>) -> Option<Exchange> {
+        if batch.records.is_empty() {
+            return None;
+        }
+        let schema = format!("hopwise.v1.{}", batch.stream.message());
+        let mut bytes = Vec::with_capacity(256 * batch.records.len());
+        let (mut messages, mut scratch) = (Vec::with_capacity(batch.records.len()), Vec::new());
+        let mut text = String::new();
+        for record in batch.records {
+            let start = bytes.len();
+            scratch.clear();
+            if self.options.keys {
+                write_key(record, &mut scratch);
+                part(Some(&scratch), &mut bytes);
+            } else {
+                // Only chooses the partition.
+                scratch.extend(record.id().to_be_bytes());
+                part(None, &mut bytes);
+            }
+            let hash = murmur2(&scratch);
+            match self.options.format {
+                Format::Protobuf => {
+                    scratch.clear();
+                    protobuf::write(record, batch.collector, &mut scratch);
+                    part(Some(&scratch), &mut bytes);
+                }
+                Format::Json => {
+                    text.clear();
+                    json::write(record, batch.collector, &mut text);
+                    part(Some(text.as_bytes()), &mut bytes);
+                }
+            }
+            signed(3, &mut bytes);
+            scratch.clear();
+            _ = write!(scratch, "{:016x}", record.id());
+            for (name, value) in [
+                ("id", &scratch[..]),
+                ("schema", schema.as_bytes()),
+                ("collector", batch.collector.as_bytes()),
+            ] {
+                part(Some(name.as_bytes()), &mut bytes);
+                part(Some(value), &mut bytes);
+            }
+            let ms = i64::try_from(record.ts() / 1_000_000).unwrap_or(i64::MAX);
+            messages.push(Message { start, end: bytes.len(), ms, hash, id: record.id() });
+        }
+        Some(Exchange {
+            compression: self.options.compression,
+            bytes,
+            messages,
+            chunks: BTreeMap::new(),
+            rejected: Vec::new(),
+            again: Vec::new(),
+            denied: false,
+            words: String::new(),
+        })
+    }
+}
+
+/// A message without what depends on its batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Message {
+    /// Key, value and headers.
+    start: usize,
+    end: usize,
+    ms: i64,
+    /// Of the key.
+    hash: u32,
+    id: u64,
+}
+
+/// The messages of a batch, and what became of them so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    compression: Compression,
+    bytes: Vec<u8>,
+    /// In the order of the records.
+    messages: Vec<Message>,
+    /// What is to be sent, by partition: indices of records.
+    chunks: BTreeMap<i32, VecDeque<Vec<usize>>>,
+    rejected: Vec<(usize, String)>,
+    again: Vec<usize>,
+    denied: bool,
+    /// The last reason to try again.
+    words: String,
+}
+
+impl Exchange {
+    /// Spreads the messages over so many partitions.
+    pub fn spread(&mut self, partitions: usize) {
+        let mut sizes: BTreeMap<i32, usize> = BTreeMap::new();
+        self.chunks.clear();
+        for (index, message) in self.messages.iter().enumerate() {
+            let partition = (message.hash & 0x7fff_ffff) as usize % partitions.max(1);
+            let partition = i32::try_from(partition).unwrap_or(0);
+            let len = message.end - message.start + OVERHEAD;
+            let (size, chunks) =
+                (sizes.entry(partition).or_default(), self.chunks.entry(partition).or_default());
+            match chunks.back_mut() {
+                Some(chunk) if *size + len <= CHUNK => {
+                    chunk.push(index);
+                    *size += len;
+                }
+                _ => {
+                    chunks.push_back(vec![index]);
+                    *size = len;
+                }
+            }
+        }
+    }
+
+    /// The partitions that have something to send.
+    pub fn partitions(&self) -> Vec<i32> {
+        self.chunks.keys().copied().collect()
+    }
+
+    /// Identifies the chunk that a partition sends next: repeated, it is the same.
+    pub fn fingerprint(&self, partition: i32) -> u64 {
+        let chunk = self.chunks.get(&partition).and_then(VecDeque::front);
+        let ids = chunk.into_iter().flatten().filter_map(|index| self.messages.get(*index));
+        // FNV-1a over whole numbers.
+        ids.fold(0xcbf2_9ce4_8422_2325, |hash: u64, message| {
+            (hash ^ message.id).wrapping_mul(0x0100_0000_01b3).rotate_left(23)
+        })
+    }
+
+    /// How many messages it has.
+    pub fn count(&self, partition: i32) -> usize {
+        self.chunks.get(&partition).and_then(VecDeque::front).map_or(0, Vec::len)
+    }
+
+    /// Appends it as a record batch.
+    pub fn write(&self, partition: i32, producer: Option<(ProducerId, i32)>, out: &mut Vec<u8>) {
+        let chunk = self.chunks.get(&partition).and_then(VecDeque::front).map_or(&[][..], Vec::as_slice);
+        let messages: Vec<&Message> = chunk.iter().filter_map(|index| self.messages.get(*index)).collect();
+        let first = messages.first().map_or(0, |message| message.ms);
+        let latest = messages.iter().map(|message| message.ms).max().unwrap_or(0);
+        let mut records = Vec::new();
+        for (offset, message) in messages.iter().enumerate() {
+            let tail = self.bytes.get(message.start..message.end).unwrap_or_default();
+            let mut head = [0; OVERHEAD];
+            let len = {
+                let mut head = &mut head[..];
+                let all = head.len();
+                // Attributes, time and offset since the first one.
+                _ = head.write_all(&[0]);
+                signed_into(message.ms - first, &mut head);
+                signed_into(offset as i64, &mut head);
+                all - head.len()
+            };
+            signed((len + tail.len()) as i64, &mut records);
+            records.extend_from_slice(&head[..len]);
+            records.extend_from_slice(tail);
+        }
+        let start = out.len();
+        out.extend(0_i64.to_be_bytes()); // First offset: the broker's matter.
+        out.extend([0; 4]); // Length.
+        out.extend((-1_i32).to_be_bytes()); // Epoch of the leader.
+        out.push(2); // Version.
+        out.extend([0; 4]); // CRC.
+        let (compressed, code) = match self.compression {
+            Compression::None => (records, 0_i16),
+            Compression::Lz4 => match lz4(&records) {
+                Some(compressed) => (compressed, 3),
+                None => (records, 0),
+            },
+        };
+        out.extend(code.to_be_bytes());
+        out.extend((messages.len().saturating_sub(1) as i32).to_be_bytes());
+        out.extend(first.to_be_bytes());
+        out.extend(latest.to_be_bytes());
+        let (id, epoch, sequence) =
+            producer.map_or((-1, -1, -1), |(producer, sequence)| (producer.id, producer.epoch, sequence));
+        out.extend(id.to_be_bytes());
+        out.extend(epoch.to_be_bytes());
+        out.extend(sequence.to_be_bytes());
+        out.extend((messages.len() as i32).to_be_bytes());
+        out.extend_from_slice(&compressed);
+        let len = (out.len() - start - 12) as u32;
+        out[start + 8..start + 12].copy_from_slice(&len.to_be_bytes());
+        let crc = wire::crc::crc_32c(&out[start + 21..]);
+        out[start + 17..start + 21].copy_from_slice(&crc.to_be_bytes());
+    }
+
+    /// The chunk of this partition has an answer.
+    pub fn produced(&mut self, topic: &str, produced: &Produced) -> Verdict {
+        let Produced { partition, error, words } = produced;
+        let said = match words.is_empty() {
+            true => name(*error).to_owned(),
+            false => format!("{}: {words}", name(*error)),
+        };
+        match kind(*error) {
+            Kind::Stored => {
+                self.advance(*partition);
+                Verdict::Stored
+            }
+            Kind::Refused => {
+                self.refused(*partition, &said);
+                Verdict::NotStored
+            }
+            Kind::Denied => {
+                self.failed(*partition, &format!("{said}; allow this user to write to topic {topic}"));
+                self.denied = true;
+                Verdict::NotStored
+            }
+            Kind::Moved => {
+                self.failed(*partition, &said);
+                Verdict::Moved
+            }
+            Kind::Forgotten => {
+                self.failed(*partition, &said);
+                Verdict::Forgotten
+            }
+            Kind::Passing => {
+                self.failed(*partition, &said);
+                Verdict::Unknown
+            }
+        }
+    }
+
+    fn advance(&mut self, partition: i32) {
+        if let Some(chunks) = self.chunks.get_mut(&partition) {
+            chunks.pop_front();
+            if chunks.is_empty() {
+                self.chunks.remove(&partition);
+            }
+        }
+    }
+
+    /// A chunk that the server will never take: it becomes two, a single message is rejected.
+    fn refused(&mut self, partition: i32, words: &str) {
+        let Some(mut chunk) = self.chunks.get_mut(&partition).and_then(VecDeque::pop_front) else { return };
+        if chunk.len() < 2 {
+            self.rejected.extend(chunk.pop().map(|index| (index, words.to_owned())));
+        } else if let Some(chunks) = self.chunks.get_mut(&partition) {
+            let second = chunk.split_off(chunk.len() / 2);
+            chunks.push_front(second);
+            chunks.push_front(chunk);
+        }
+        if self.chunks.get(&partition).is_some_and(VecDeque::is_empty) {
+            self.chunks.remove(&partition);
+        }
+    }
+
+    /// Nothing more of this partition is sent now: it would overtake what failed.
+    pub fn failed(&mut self, partition: i32, words: &str) {
+        self.again.extend(self.chunks.remove(&partition).into_iter().flatten().flatten());
+        words.clone_into(&mut self.words);
+    }
+
+    /// What became of the records.
+    pub fn outcome(&mut self) -> Outcome {
+        for partition in self.partitions() {
+            self.failed(partition, "it was not sent");
+        }
+        let (rejected, mut again) = (std::mem::take(&mut self.rejected), std::mem::take(&mut self.again));
+        again.sort_unstable();
+        let words = std::mem::take(&mut self.words);
+        if again.len() == self.messages.len() {
+            return match self.denied {
+                true => Outcome::Unauthorised { words },
+                false => Outcome::Failed { words, retry_after: None },
+            };
+        }
+        Outcome::Settled { rejected, again, retry_after: None }
+    }
+}
+
+/// What an answer means for the sequence of a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The chunk is stored.
+    Stored,
+    /// It is not, and will not be as it is.
+    NotStored,
+    /// It may be stored.
+    Unknown,
+    /// Likewise, and another broker leads the partition.
+    Moved,
+    /// The broker does not know this producer any more: it needs another number.
+    Forgotten,
+}
+
+/// Sequence numbers of chunks. A chunk that may have been stored keeps its number until it is known.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Producer {
+    id: Option<ProducerId>,
+    sequences: BTreeMap<i32, Sequence>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sequence {
+    /// Of the next chunk.
+    next: i32,
+    /// What may have been sent with it.
+    pending: Option<u64>,
+}
+
+impl Producer {
+    /// The number; `None`: ask for one.
+    pub fn id(&self) -> Option<ProducerId> {
+        self.id
+    }
+
+    /// A new number: all sequences begin again.
+    pub fn begin(&mut self, id: ProducerId) {
+        *self = Self { id: Some(id), sequences: BTreeMap::new() };
+    }
+
+    /// The number of use no more.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The sequence number of a chunk that is sent now. `None`: another chunk may have been stored with it, so the producer needs a new
+    /// number first.
+    pub fn sequence(&mut self, partition: i32, fingerprint: u64) -> Option<i32> {
+        let sequence = self.sequences.entry(partition).or_default();
+        if sequence.pending.is_some_and(|pending| pending != fingerprint) {
+            return None;
+        }
+        sequence.pending = Some(fingerprint);
+        Some(sequence.next)
+    }
+
+    /// A chunk of so many messages has an answer.
+    pub fn answered(&mut self, partition: i32, count: usize, verdict: Verdict) {
+        match verdict {
+            Verdict::Stored => {
+                let count = i32::try_from(count).unwrap_or(0);
+                let sequence = self.sequences.entry(partition).or_default();
+                // After the largest number comes 0.
+                let next = (i64::from(sequence.next) + i64::from(count)) & i64::from(i32::MAX);
+                *sequence = Sequence { next: i32::try_from(next).unwrap_or(0), pending: None };
+            }
+            Verdict::NotStored => self.sequences.entry(partition).or_default().pending = None,
+            Verdict::Unknown | Verdict::Moved => {}
+            Verdict::Forgotten => self.forget(),
+        }
+    }
+}
+
+/// What to do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Stored,
+    Refused,
+    Denied,
+    Moved,
+    Forgotten,
+    Passing,
+}
+
+fn kind(error: i16) -> Kind {
+    match error {
+        // 46: it has this sequence number already.
+        0 | 46 => Kind::Stored,
+        10 | 18 | 32 | 44 | 87 => Kind::Refused,
+        29 | 31 | 53 | 58 => Kind::Denied,
+        3 | 5 | 6 | 8 | 9 | 13 | 56 | 72 | 74 | 75 | 100 => Kind::Moved,
+        45 | 47 | 49 | 59 | 90 => Kind::Forgotten,
+        _ => Kind::Passing,
+    }
+}
+
+/// The name of an error.
+pub fn name(error: i16) -> &'static str {
+    match error {
+        0 => "no error",
+        2 => "CORRUPT_MESSAGE",
+        3 => "UNKNOWN_TOPIC_OR_PARTITION",
+        5 => "LEADER_NOT_AVAILABLE",
+        6 => "NOT_LEADER_OR_FOLLOWER",
+        7 => "REQUEST_TIMED_OUT",
+        10 => "MESSAGE_TOO_LARGE",
+        17 => "INVALID_TOPIC_EXCEPTION",
+        18 => "RECORD_LIST_TOO_LARGE",
+        19 => "NOT_ENOUGH_REPLICAS",
+        20 => "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        29 => "TOPIC_AUTHORIZATION_FAILED",
+        36 => "TOPIC_ALREADY_EXISTS",
+        37 => "INVALID_PARTITIONS",
+        41 => "NOT_CONTROLLER",
+        31 => "CLUSTER_AUTHORIZATION_FAILED",
+        32 => "INVALID_TIMESTAMP",
+        44 => "POLICY_VIOLATION",
+        45 => "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        47 => "INVALID_PRODUCER_EPOCH",
+        56 => "KAFKA_STORAGE_ERROR",
+        58 => "SASL_AUTHENTICATION_FAILED",
+        59 => "UNKNOWN_PRODUCER_ID",
+        76 => "UNSUPPORTED_COMPRESSION_TYPE",
+        87 => "INVALID_RECORD",
+        _ => "an error of Kafka without a name here",
+    }
+}
+
+/// The key as text: flow, else node, else the address of the reporter.
+fn write_key(record: &Record, out: &mut Vec<u8>) {
+    match (record.flow(), record.node(), record) {
+        (Some(flow), ..) => _ = write!(out, "{flow}"),
+        (None, Some(node), _) => _ = write!(out, "{node}"),
+        (None, None, Record::Loss(loss)) => _ = write!(out, "{}", address(&loss.source)),
+        (None, None, _) => {}
+    }
+}
+
+/// Bytes with their length before them; `None`: null.
+fn part(bytes: Option<&[u8]>, out: &mut Vec<u8>) {
+    signed(bytes.map_or(-1, |bytes| bytes.len() as i64), out);
+    out.extend_from_slice(bytes.unwrap_or_default());
+}
+
+/// A number as a varint, zigzag.
+fn signed(value: i64, out: &mut Vec<u8>) {
+    protobuf::varint(((value << 1) ^ (value >> 63)) as u64, out);
+}
+
+/// Likewise, where there is room for ten bytes.
+fn signed_into(value: i64, out: &mut &mut [u8]) {
+    let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+    while rest > 0x7f {
+        _ = out.write_all(&[rest as u8 | 0x80]);
+        rest >>= 7;
+    }
+    _ = out.write_all(&[rest as u8]);
+}
+
+fn lz4(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::with_capacity(bytes.len() / 2));
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok()
+}
+
+/// The hash by which Kafka's own producer chooses the partition of a key.
+fn murmur2(bytes: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    let mut hash = 0x9747_b28c ^ bytes.len() as u32;
+    let (words, rest) = bytes.as_chunks::<4>();
+    for word in words {
+        let mixed = u32::from_le_bytes(*word).wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ (mixed ^ mixed >> 24).wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        let last = rest.iter().rev().fold(0, |last, byte| last << 8 | u32::from(*byte));
+        hash = (hash ^ last).wrapping_mul(M);
+    }
+    hash = (hash ^ hash >> 13).wrapping_mul(M);
+    hash ^ hash >> 15
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of Kafka's own test of its hash.
+    #[test]
+    fn a_key_has_the_partition_of_other_producers() {
+        let cases: [(&[u8], i32); 6] = [
+            (b"21", -973_932_308),
+            (b"foobar", -790_332_482),
+            (b"a-little-bit-long-string", -985_981_536),
+            (b"a-little-bit-longer-string", -1_486_304_829),
+            (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            (b"abc", 479_470_107),
+        ];
+        for (key, hash) in cases {
+            assert_eq!(murmur2(key) as i32, hash, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_keeps_its_number_until_it_is_known_to_be_stored() {
+        let mut producer = Producer::default();
+        producer.begin(ProducerId { id: 7, epoch: 0 });
+        assert_eq!(producer.sequence(0, 11), Some(0));
+        producer.answered(0, 3, Verdict::Unknown);
+        assert_eq!(
+            producer.sequence(0, 12),
+            None,
+            "another chunk may not have the number of one that is unknown"
+        );
+        assert_eq!(producer.sequence(0, 11), Some(0));
+        producer.answered(0, 3, Verdict::Stored);
+        assert_eq!(producer.sequence(0, 12), Some(3));
+        producer.answered(0, 1, Verdict::NotStored);
+        assert_eq!((producer.sequence(0, 13), producer.sequence(1, 13)), (Some(3), Some(0)));
+        producer.sequences.insert(2, Sequence { next: i32::MAX - 1, pending: None });
+        producer.answered(2, 3, Verdict::Stored);
+        assert_eq!(producer.sequence(2, 1), Some(1));
+        producer.answered(0, 1, Verdict::Forgotten);
+        assert_eq!(producer, Producer::default());
+    }
+}

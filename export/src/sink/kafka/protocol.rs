@@ -1,0 +1,416 @@
+//! Requests of Kafka's protocol, and its answers. Each is a frame: four bytes of its length, then a number that the answer repeats.
+//!
+//! <https://kafka.apache.org/protocol.html>. The versions are those that Kafka 1.0 to 4 share, before flexible ones.
+
+use std::collections::BTreeMap;
+
+use crate::sink::words as line;
+
+/// Bytes that are no answer to the request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Malformed(
+    /// What is wrong with them.
+    pub &'static str,
+);
+
+/// A kind of request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Api {
+    /// Stores records.
+    Produce = 0,
+    /// Tells where partitions are.
+    Metadata = 3,
+    /// Begins a login.
+    SaslHandshake = 17,
+    /// Tells which requests there are.
+    ApiVersions = 18,
+    /// Makes topics.
+    CreateTopics = 19,
+    /// Gives a producer a number.
+    InitProducerId = 22,
+    /// A step of a login.
+    SaslAuthenticate = 36,
+}
+
+impl Api {
+    const ALL: [Self; 7] = [
+        Self::Produce,
+        Self::Metadata,
+        Self::SaslHandshake,
+        Self::ApiVersions,
+        Self::CreateTopics,
+        Self::InitProducerId,
+        Self::SaslAuthenticate,
+    ];
+
+    /// The versions that are read and written here.
+    fn ours(self) -> (i16, i16) {
+        match self {
+            Self::Produce => (3, 8),
+            Self::Metadata | Self::CreateTopics => (4, 4),
+            Self::SaslHandshake => (1, 1),
+            Self::ApiVersions | Self::SaslAuthenticate => (0, 0),
+            Self::InitProducerId => (0, 1),
+        }
+    }
+}
+
+/// The version of each request that both sides know.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Versions(BTreeMap<i16, i16>);
+
+impl Versions {
+    /// Of a request; `None`: the server has none that we have.
+    pub fn of(&self, api: Api) -> Option<i16> {
+        self.0.get(&(api as i16)).copied()
+    }
+}
+
+/// Where the partitions of a topic are.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Topology {
+    /// Brokers by their number: `host:port`.
+    pub brokers: BTreeMap<i32, String>,
+    /// What the server says of the topic: 0 if it is there.
+    pub error: i16,
+    /// For each partition the number of its leader, -1: there is none now.
+    pub leaders: Vec<i32>,
+}
+
+/// What became of the records of a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Produced {
+    /// Its number.
+    pub partition: i32,
+    /// 0: they are stored.
+    pub error: i16,
+    /// The server's words, if it has any.
+    pub words: String,
+}
+
+/// A number for a producer, so that a broker recognises repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProducerId {
+    /// The number.
+    pub id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+}
+
+/// The longest answer. Those to a sink are short; a topic may have thousands of partitions.
+pub const MAX_ANSWER: usize = 16 << 20;
+/// More partitions of a topic are not used.
+const MAX_PARTITIONS: usize = 100_000;
+
+/// A request with its length before it.
+fn frame(api: Api, version: i16, correlation: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    out.extend((api as i16).to_be_bytes());
+    out.extend(version.to_be_bytes());
+    out.extend(correlation.to_be_bytes());
+    text("hopwise", &mut out);
+    body(&mut out);
+    let len = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
+    out[..4].copy_from_slice(&len.to_be_bytes());
+    out
+}
+
+fn text(text: &str, out: &mut Vec<u8>) {
+    out.extend((text.len().min(i16::MAX as usize) as i16).to_be_bytes());
+    out.extend_from_slice(&text.as_bytes()[..text.len().min(i16::MAX as usize)]);
+}
+
+/// Asks which requests there are.
+pub fn api_versions(correlation: i32) -> Vec<u8> {
+    frame(Api::ApiVersions, 0, correlation, |_| {})
+}
+
+/// Asks where the partitions of a topic are. The topic is not made by it.
+pub fn metadata(correlation: i32, topic: &str) -> Vec<u8> {
+    frame(Api::Metadata, 4, correlation, |out| {
+        out.extend(1_i32.to_be_bytes());
+        text(topic, out);
+        out.push(0);
+    })
+}
+
+/// Makes a topic with so many partitions (0: as many as the server has by default), and these settings.
+pub fn create_topic(
+    correlation: i32,
+    timeout_ms: i32,
+    topic: &str,
+    partitions: u32,
+    settings: &[(&str, &str)],
+) -> Vec<u8> {
+    frame(Api::CreateTopics, 4, correlation, |out| {
+        out.extend(1_i32.to_be_bytes());
+        text(topic, out);
+        let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
+        out.extend((if partitions == 0 { -1 } else { partitions }).to_be_bytes());
+        // As many replicas as the server makes by default, where it likes.
+        out.extend((-1_i16).to_be_bytes());
+        out.extend(0_i32.to_be_bytes());
+        out.extend((settings.len() as i32).to_be_bytes());
+        for (name, value) in settings {
+            text(name, out);
+            text(value, out);
+        }
+        out.extend(timeout_ms.to_be_bytes());
+        out.push(0);
+    })
+}
+
+/// Begins a login by this mechanism.
+pub fn sasl_handshake(correlation: i32, mechanism: &str) -> Vec<u8> {
+    frame(Api::SaslHandshake, 1, correlation, |out| text(mechanism, out))
+}
+
+/// A step of it.
+pub fn sasl_authenticate(correlation: i32, message: &[u8]) -> Vec<u8> {
+    frame(Api::SaslAuthenticate, 0, correlation, |out| {
+        out.extend((message.len() as i32).to_be_bytes());
+        out.extend_from_slice(message);
+    })
+}
+
+/// Asks for a number.
+pub fn init_producer_id(correlation: i32, version: i16) -> Vec<u8> {
+    frame(Api::InitProducerId, version, correlation, |out| {
+        // No transactions, so their time does not matter.
+        out.extend((-1_i16).to_be_bytes());
+        out.extend(60_000_i32.to_be_bytes());
+    })
+}
+
+/// Stores records of partitions of a topic; the answer comes when all in-sync replicas have them. `write` appends those of a partition.
+pub fn produce(
+    (correlation, version): (i32, i16),
+    timeout_ms: i32,
+    topic: &str,
+    partitions: &[i32],
+    mut write: impl FnMut(i32, &mut Vec<u8>),
+) -> Vec<u8> {
+    frame(Api::Produce, version, correlation, |out| {
+        out.extend((-1_i16).to_be_bytes());
+        out.extend((-1_i16).to_be_bytes());
+        out.extend(timeout_ms.to_be_bytes());
+        out.extend(1_i32.to_be_bytes());
+        text(topic, out);
+        out.extend((partitions.len() as i32).to_be_bytes());
+        for partition in partitions {
+            out.extend(partition.to_be_bytes());
+            let at = out.len();
+            out.extend([0; 4]);
+            write(*partition, out);
+            let len = (out.len() - at - 4) as u32;
+            out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+        }
+    })
+}
+
+/// The number that an answer repeats, and its body.
+///
+/// # Errors
+/// It is too short.
+pub fn answer(frame: &[u8]) -> Result<(i32, &[u8]), Malformed> {
+    let mut reader = Reader(frame);
+    Ok((reader.i32()?, reader.0))
+}
+
+/// Reads the body of an answer to [`api_versions`].
+///
+/// # Errors
+/// It is none.
+pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
+    let mut reader = Reader(body);
+    if reader.i16()? != 0 {
+        return Err(Malformed("it does not say which versions it has"));
+    }
+    let mut versions = BTreeMap::new();
+    for _ in 0..reader.len(6)? {
+        let (key, lowest, highest) = (reader.i16()?, reader.i16()?, reader.i16()?);
+        let ours = Api::ALL.into_iter().find(|api| *api as i16 == key).map(Api::ours);
+        let Some((first, last)) = ours else { continue };
+        if lowest.max(first) <= highest.min(last) {
+            versions.insert(key, highest.min(last));
+        }
+    }
+    Ok(Versions(versions))
+}
+
+/// Reads the body of an answer to [`metadata`].
+///
+/// # Errors
+/// It is none.
+pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
+    let mut reader = Reader(body);
+    reader.i32()?;
+    let mut topology = Topology { error: super::NO_TOPIC, ..Topology::default() };
+    for _ in 0..reader.len(10)? {
+        let (node, host, port) = (reader.i32()?, reader.text()?.unwrap_or_default(), reader.i32()?);
+        reader.text()?;
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        topology.brokers.insert(node, format!("{host}:{port}"));
+    }
+    reader.text()?;
+    reader.i32()?;
+    for _ in 0..reader.len(9)? {
+        let (error, name) = (reader.i16()?, reader.text()?);
+        reader.i8()?;
+        let mut leaders = BTreeMap::new();
+        for _ in 0..reader.len(18)? {
+            let (_, index, leader) = (reader.i16()?, reader.i32()?, reader.i32()?);
+            for _ in 0..2 {
+                for _ in 0..reader.len(4)? {
+                    reader.i32()?;
+                }
+            }
+            leaders.insert(index, leader);
+        }
+        if name.as_deref() == Some(topic) {
+            topology.error = error;
+            let is_whole = leaders.keys().copied().eq(0..leaders.len() as i32);
+            if !is_whole || leaders.len() > MAX_PARTITIONS {
+                return Err(Malformed("partitions that are not numbered from 0 on"));
+            }
+            topology.leaders = leaders.into_values().collect();
+        }
+    }
+    Ok(topology)
+}
+
+/// Reads the body of an answer to [`create_topic`]: what the error is, and the server's words.
+///
+/// # Errors
+/// It is none.
+pub fn read_create_topic(body: &[u8]) -> Result<(i16, String), Malformed> {
+    let mut reader = Reader(body);
+    reader.i32()?;
+    if reader.len(6)? != 1 {
+        return Err(Malformed("it is not about one topic"));
+    }
+    reader.text()?;
+    Ok((reader.i16()?, reader.text()?.unwrap_or_default()))
+}
+
+/// Reads the body of an answer to [`sasl_handshake`]: whether the mechanism is there, else those that are.
+///
+/// # Errors
+/// It is none.
+pub fn read_sasl_handshake(body: &[u8]) -> Result<Result<(), Vec<String>>, Malformed> {
+    let mut reader = Reader(body);
+    let error = reader.i16()?;
+    let mut mechanisms = Vec::new();
+    for _ in 0..reader.len(2)? {
+        mechanisms.push(reader.text()?.unwrap_or_default());
+    }
+    Ok(if error == 0 { Ok(()) } else { Err(mechanisms) })
+}
+
+/// Reads the body of an answer to [`sasl_authenticate`]: the server's message, or why it refuses.
+///
+/// # Errors
+/// It is none.
+pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Malformed> {
+    let mut reader = Reader(body);
+    let (error, words) = (reader.i16()?, reader.text()?.unwrap_or_default());
+    let len = reader.i32()?;
+    let message = reader.take(usize::try_from(len.max(0)).unwrap_or(usize::MAX))?.to_vec();
+    Ok(match error {
+        0 => Ok(message),
+        error if words.is_empty() => Err(super::name(error).to_owned()),
+        _ => Err(words),
+    })
+}
+
+/// Reads the body of an answer to [`init_producer_id`]: the number, or what the error is.
+///
+/// # Errors
+/// It is none.
+pub fn read_producer_id(body: &[u8]) -> Result<Result<ProducerId, i16>, Malformed> {
+    let mut reader = Reader(body);
+    reader.i32()?;
+    let (error, id, epoch) = (reader.i16()?, reader.i64()?, reader.i16()?);
+    Ok(if error == 0 { Ok(ProducerId { id, epoch }) } else { Err(error) })
+}
+
+/// Reads the body of an answer to [`produce`] of this version.
+///
+/// # Errors
+/// It is none.
+pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malformed> {
+    let mut reader = Reader(body);
+    let mut all = Vec::new();
+    for _ in 0..reader.len(6)? {
+        reader.text()?;
+        for _ in 0..reader.len(22)? {
+            let (partition, error) = (reader.i32()?, reader.i16()?);
+            // Offset and time.
+            reader.take(16)?;
+            if version >= 5 {
+                reader.i64()?;
+            }
+            let mut words = String::new();
+            if version >= 8 {
+                for _ in 0..reader.len(6)? {
+                    reader.i32()?;
+                    words = reader.text()?.filter(|_| words.is_empty()).unwrap_or(words);
+                }
+                words = reader.text()?.unwrap_or(words);
+            }
+            all.push(Produced { partition, error, words });
+        }
+    }
+    reader.i32()?;
+    Ok(all)
+}
+
+/// Reads numbers in network order, and texts.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    fn i8(&mut self) -> Result<i8, Malformed> {
+        self.array().map(i8::from_be_bytes)
+    }
+
+    fn i16(&mut self) -> Result<i16, Malformed> {
+        self.array().map(i16::from_be_bytes)
+    }
+
+    fn i32(&mut self) -> Result<i32, Malformed> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    fn i64(&mut self) -> Result<i64, Malformed> {
+        self.array().map(i64::from_be_bytes)
+    }
+
+    /// A text on one line, and not too long; `None`: null.
+    fn text(&mut self) -> Result<Option<String>, Malformed> {
+        match usize::try_from(self.i16()?) {
+            Ok(len) => self.take(len).map(|bytes| Some(line(bytes))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The length of an array whose items have so many bytes at least. Null is empty.
+    fn len(&mut self, least: usize) -> Result<usize, Malformed> {
+        match usize::try_from(self.i32()?) {
+            Ok(len) if len.saturating_mul(least) <= self.0.len() => Ok(len),
+            Ok(_) => Err(Malformed("more items than bytes")),
+            Err(_) => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A login by SCRAM (RFC 5802, RFC 7677), without channel binding: neither side sends the password, and each proves that it knows it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256, Sha512};
+
+/// The hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hash {
+    /// SCRAM-SHA-256.
+    Sha256,
+    /// SCRAM-SHA-512.
+    Sha512,
+}
+
+impl Hash {
+    /// The name of the mechanism.
+    pub fn mechanism(self) -> &'static str {
+        match self {
+            Self::Sha256 => "SCRAM-SHA-256",
+            Self::Sha512 => "SCRAM-SHA-512",
+        }
+    }
+
+    fn mac(self, key: &[u8], message: &[u8]) -> Vec<u8> {
+        macro_rules! mac {
+            ($digest:ty) => {
+                // A key of any length is one.
+                Hmac::<$digest>::new_from_slice(key).map_or_else(
+                    |_| Vec::new(),
+                    |mut mac| {
+                        mac.update(message);
+                        mac.finalize().into_bytes().to_vec()
+                    },
+                )
+            };
+        }
+        match self {
+            Self::Sha256 => mac!(Sha256),
+            Self::Sha512 => mac!(Sha512),
+        }
+    }
+
+    fn of(self, message: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Sha256 => Sha256::digest(message).to_vec(),
+            Self::Sha512 => Sha512::digest(message).to_vec(),
+        }
+    }
+
+    /// `Hi` of RFC 5802: PBKDF2 with one block.
+    fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+        let mut last = self.mac(password, &[salt, &[0, 0, 0, 1]].concat());
+        let mut all = last.clone();
+        for _ in 1..iterations {
+            last = self.mac(password, &last);
+            all.iter_mut().zip(&last).for_each(|(byte, other)| *byte ^= other);
+        }
+        all
+    }
+}
+
+/// The client's side of a login.
+pub struct Login<'a> {
+    hash: Hash,
+    password: &'a str,
+    nonce: String,
+    first: String,
+    /// What the server has to prove.
+    proof: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Login<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("hash", &self.hash).finish_non_exhaustive()
+    }
+}
+
+/// Fewer are not safe (RFC 7677), more are not worth the time.
+const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=200_000;
+
+impl<'a> Login<'a> {
+    /// Of this user; the nonce is new for each login, without a comma.
+    pub fn new(hash: Hash, user: &str, password: &'a str, nonce: &str) -> Self {
+        let user = user.replace('=', "=3D").replace(',', "=2C");
+        let first = format!("n={user},r={nonce}");
+        Self { hash, password, nonce: nonce.to_owned(), first, proof: None }
+    }
+
+    /// The first message.
+    pub fn first(&self) -> Vec<u8> {
+        format!("n,,{}", self.first).into_bytes()
+    }
+
+    /// The last message, by the server's answer to the first one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn last(&mut self, answer: &[u8]) -> Result<Vec<u8>, &'static str> {
+        let answer = std::str::from_utf8(answer).map_err(|_| "it is not text")?;
+        let mut parts = answer.split(',');
+        let mut part = |name: &str| parts.next().and_then(|part| part.strip_prefix(name));
+        let (nonce, salt, iterations) = (part("r="), part("s="), part("i="));
+        let nonce = nonce.filter(|nonce| nonce.len() > self.nonce.len() && nonce.starts_with(&self.nonce));
+        let nonce = nonce.ok_or("it has not the nonce of this login")?;
+        let salt = salt.and_then(|salt| STANDARD.decode(salt).ok()).ok_or("it has no salt")?;
+        let iterations = iterations.and_then(|number| number.parse().ok()).ok_or("it has no iterations")?;
+        if !ITERATIONS.contains(&iterations) {
+            return Err("its iterations are not 4096 to 200000");
+        }
+        let salted = self.hash.salted(self.password.as_bytes(), &salt, iterations);
+        let key = self.hash.mac(&salted, b"Client Key");
+        let bare = format!("c=biws,r={nonce}");
+        let signed = format!("{},{answer},{bare}", self.first);
+        let signature = self.hash.mac(&self.hash.of(&key), signed.as_bytes());
+        let proof: Vec<u8> = key.iter().zip(&signature).map(|(byte, other)| byte ^ other).collect();
+        let server = self.hash.mac(&salted, b"Server Key");
+        self.proof = Some(self.hash.mac(&server, signed.as_bytes()));
+        Ok(format!("{bare},p={}", STANDARD.encode(proof)).into_bytes())
+    }
+
+    /// Whether the server knows the password, too, by its answer to the last message.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn verify(&self, answer: &[u8]) -> Result<(), &'static str> {
+        let proof = std::str::from_utf8(answer).ok().and_then(|answer| answer.strip_prefix("v="));
+        let proof = proof.and_then(|proof| STANDARD.decode(proof.split(',').next().unwrap_or_default()).ok());
+        match proof.is_some() && proof == self.proof {
+            true => Ok(()),
+            false => Err("the server does not know the password"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7677, section 3.
+    #[test]
+    fn a_login_is_that_of_the_standard() {
+        let mut login = Login::new(Hash::Sha256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO");
+        assert_eq!(login.first(), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+        let nonce = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+        let answer = format!("{nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096");
+        let last = format!("c=biws,{nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+        assert_eq!(login.last(answer.as_bytes()), Ok(last.into_bytes()));
+        assert_eq!(login.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Ok(()));
+        assert!(login.verify(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").is_err());
+        assert!(login.verify(b"").is_err());
+    }
+
+    #[test]
+    fn what_a_server_must_not_answer_is_refused() {
+        for (answer, wrong) in [
+            ("r=other,s=W22Z,i=4096", "it has not the nonce of this login"),
+            ("r=abc,s=W22Z,i=4096", "it has not the nonce of this login"),
+            ("r=abcd,s=,,i=4096", "it has no iterations"),
+            ("r=abcd,i=4096", "it has no salt"),
+            ("r=abcd,s=W22Z,i=1", "its iterations are not 4096 to 200000"),
+            ("r=abcd,s=W22Z,i=4000000000", "its iterations are not 4096 to 200000"),
+        ] {
+            let mut login = Login::new(Hash::Sha512, "a,b=", "", "abc");
+            assert!(login.verify(b"").is_err());
+            assert_eq!(login.first(), b"n,,n=a=2Cb=3D,r=abc");
+            assert_eq!(login.last(answer.as_bytes()), Err(wrong), "{answer}");
+            assert!(login.verify(b"v=").is_err());
+        }
+    }
+}
