@@ -192,14 +192,14 @@ fn each_record_arrives_whatever_the_server_and_the_kernel_do() {
 }
 
 /// ClickHouse's engine behind our HTTP front; `None` where there is none.
-struct ClickHouse {
+pub(super) struct ClickHouse {
     child: Child,
     address: String,
     _directory: TempDir,
 }
 
 impl ClickHouse {
-    fn start(secret: &str) -> Option<Self> {
+    pub(super) fn start(secret: &str) -> Option<Self> {
         // A virtual environment with `chdb`, as scripts/sink-servers makes it, or the system's Python.
         let python = std::env::var_os("HOPWISE_CHDB_PYTHON").map_or_else(
             || {
@@ -230,7 +230,12 @@ impl ClickHouse {
         Some(Self { child, address, _directory: directory })
     }
 
-    fn query(&self, sql: &str) -> String {
+    /// Where it takes HTTP.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address.parse().unwrap()
+    }
+
+    pub(super) fn query(&self, sql: &str) -> String {
         let sql = format!("{sql} FORMAT TabSeparated");
         let mut stream = TcpStream::connect(&self.address).unwrap();
         // "hopwise:correct horse".

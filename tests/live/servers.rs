@@ -10,8 +10,9 @@ use std::{
 };
 
 use rustls::{
-    ServerConfig,
+    RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -74,12 +75,27 @@ impl Drop for Process {
 
 /// Takes connections with TLS, with a certificate of `tests/tls`, and passes their bytes on to a server without. Returns its address.
 pub(super) fn front(certificate: &str, to: SocketAddr) -> SocketAddr {
+    front_for(None, certificate, to)
+}
+
+/// Likewise, for clients with a certificate of an authority.
+pub(super) fn front_for(clients: Option<&str>, certificate: &str, to: SocketAddr) -> SocketAddr {
     let file = |end: &str| tls::file(&format!("{certificate}.{end}"));
     let chain = vec![CertificateDer::from_pem_file(file("pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let config = match clients {
+        None => config.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_file(tls::file(authority)).unwrap()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            config.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let config = config.with_single_cert(chain, key).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();

@@ -115,7 +115,7 @@ impl InfluxDb {
                 }
             }
             Api::V2 { org, bucket } => {
-                needed("org", org)?;
+                needed("organisation", org)?;
                 needed("bucket", bucket)?;
                 target.push_str("/api/v2/write?org=");
                 target.push_str(&escape(org));
@@ -304,10 +304,10 @@ impl HttpSink for InfluxDb {
             400 if words.contains("requires points") => Ok(()),
             401 | 403 => Err(unauthorised(response, ", and let them write there")),
             404 if words.contains("not found") && !words.contains("page not found") => Err(format!(
-                "{words}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `org` or `bucket`"
+                "{words}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `organisation` or `bucket`"
             )),
             404 => Err(format!(
-                "the server has no such API ({}); correct `url`, or `version`: 1 for InfluxDB 1, 2 for later ones",
+                "the server has no such API ({}); correct `url`, or write `organisation` and `bucket` for InfluxDB 2 and later, neither for InfluxDB 1",
                 said(response)
             )),
             _ => Err(format!("the server does not take points: {}", said(response))),

@@ -192,11 +192,11 @@ fn the_probe_says_what_to_do() {
     assert_eq!(said(400, r#"{"code":"invalid","message":"writing requires points"}"#), "");
     assert_eq!(
         said(404, r#"{"error":"database not found: \"hopwise\""}"#),
-        r#"{"error":"database not found: \"hopwise\""}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `org` or `bucket`"#
+        r#"{"error":"database not found: \"hopwise\""}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `organisation` or `bucket`"#
     );
     assert_eq!(
         said(404, "404 page not found"),
-        "the server has no such API (HTTP 404: 404 page not found); correct `url`, or `version`: 1 for InfluxDB 1, 2 for later ones"
+        "the server has no such API (HTTP 404: 404 page not found); correct `url`, or write `organisation` and `bucket` for InfluxDB 2 and later, neither for InfluxDB 1"
     );
     assert_eq!(
         said(401, "unauthorized"),
