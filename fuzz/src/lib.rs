@@ -5,12 +5,14 @@ mod bytes;
 mod drivers;
 mod dta;
 mod intents;
+mod sinks;
 mod stages;
 
 pub use bytes::{aggregate, headers, lldp, packet, reports};
 pub use drivers::{path_map, pipeline_map, rules_file};
 pub use dta::{dta, memory, roce};
 pub use intents::intents;
+pub use sinks::{sink_http, sink_kafka, sink_redis, sink_scram};
 pub use stages::{collect, rule, switch};
 
 use wire::{Dialect, Profile};

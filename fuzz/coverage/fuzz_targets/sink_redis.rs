@@ -1,0 +1,4 @@
+//! `fuzz::sink_redis`, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::sink_redis(input));
