@@ -67,6 +67,8 @@ pub struct IntentCounters {
     pub missing: BTreeMap<NodeId, Bits>,
     /// Reports whose path was complete.
     pub complete: u64,
+    /// Flows that have been reported for a while, and still are, without a complete path.
+    pub without_path: u64,
 }
 
 /// The state of an intent.
@@ -108,6 +110,8 @@ pub struct Figures {
     pub age: u64,
     /// Devices that never filled bits that were asked for.
     pub missing: BTreeMap<NodeId, Bits>,
+    /// Flows without a complete path.
+    pub without_path: u64,
 }
 
 /// An edge whose reports are missing.
@@ -339,10 +343,16 @@ impl Verifier {
         let Some(last) = record.edges.values().filter_map(|edge| edge.last_report).max() else {
             return Some(State::Installed);
         };
-        let IntentCounters { flows, missing, complete, .. } = &record.counters;
+        let IntentCounters { flows, missing, complete, without_path, .. } = &record.counters;
         let age = now.saturating_sub(last);
-        let figures = Figures { flows: *flows, rate: record.rate, age, missing: missing.clone() };
-        let is_complete = missing.is_empty() && *complete > 0;
+        let figures = Figures {
+            flows: *flows,
+            rate: record.rate,
+            age,
+            missing: missing.clone(),
+            without_path: *without_path,
+        };
+        let is_complete = missing.is_empty() && *complete > 0 && *without_path == 0;
         Some(if is_complete { State::Complete(figures) } else { State::Seen(figures) })
     }
 }
@@ -384,10 +394,14 @@ mod tests {
         verifier.observe("a", counted(0, 0, 7), S);
         assert_eq!(state(&verifier, S), State::Installed);
         verifier.observe("a", counted(20, 1, 8), 2 * S);
-        let figures = Figures { flows: 3, rate: 1.0, age: 0, missing: BTreeMap::new() };
+        let figures = Figures { flows: 3, rate: 1.0, age: 0, missing: BTreeMap::new(), without_path: 0 };
         assert_eq!(state(&verifier, 2 * S), State::Seen(figures.clone()));
         verifier.observe("a", counted(60, 41, 48), 4 * S);
-        assert_eq!(state(&verifier, 5 * S), State::Complete(Figures { rate: 20.0, age: S, ..figures }));
+        let figures = Figures { rate: 20.0, age: S, ..figures };
+        assert_eq!(state(&verifier, 5 * S), State::Complete(figures.clone()));
+        // Another flow has no path.
+        verifier.observe("a", IntentCounters { without_path: 1, ..counted(80, 61, 68) }, 5 * S);
+        assert_eq!(state(&verifier, 6 * S), State::Seen(Figures { without_path: 1, ..figures }));
     }
 
     #[test]

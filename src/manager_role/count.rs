@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use collector::{Collector, FlowRow};
+use collector::{Collector, FlowRow, FlowView};
 use detect::Match;
 use manager::{
     device::{Mode, NodeId},
@@ -43,6 +43,24 @@ struct Counted {
     nodes: Vec<(NodeId, Bits)>,
     /// It has a path, and all of it is known.
     complete: bool,
+    /// It has none although it has been reported for [`SETTLED`], and still is.
+    without_path: bool,
+}
+
+impl Counted {
+    fn new(view: &FlowView<'_>, now: u64) -> Self {
+        let FlowRow { flow, reports, first_seen, last_seen, .. } = view.row;
+        let known = |node: u32| node != u32::MAX;
+        let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
+        let complete = view.path_length > 0 && !view.truncated && view.path().all(known);
+        let without_path = !complete && is_settled(first_seen, last_seen, now);
+        Self { flow, reports, last_seen, nodes: hops.collect(), complete, without_path }
+    }
+}
+
+/// Whether a flow has been reported for [`SETTLED`], and within this time.
+fn is_settled(first_seen: u64, last_seen: u64, now: u64) -> bool {
+    last_seen >= first_seen.saturating_add(SETTLED) && now <= last_seen.saturating_add(SETTLED)
 }
 
 /// Datagrams with reports of a node that arrived, and that the network lost.
@@ -225,20 +243,10 @@ async fn all_flows(monitor: &Monitor, most: usize) -> Option<(Vec<FlowRow>, bool
 pub(super) async fn count(monitor: &Monitor, watched: &[Watched]) -> BTreeMap<String, IntentCounters> {
     let entries: usize = watched.iter().map(|watched| watched.flows.len()).sum();
     let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
-    let mut flows = Vec::new();
-    let step = |collector: &Collector, first: u32| {
+    let (mut flows, now) = (Vec::new(), nic::time::now());
+    let step = move |collector: &Collector, first: u32| {
         let mut part = Vec::new();
-        let next = slice::visit_flows(collector, first, |view| {
-            let known = |node: u32| node != u32::MAX;
-            let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
-            part.push(Counted {
-                flow: view.row.flow,
-                reports: view.row.reports,
-                last_seen: view.row.last_seen,
-                nodes: hops.collect(),
-                complete: view.path_length > 0 && !view.truncated && view.path().all(known),
-            });
-        });
+        let next = slice::visit_flows(collector, first, |view| part.push(Counted::new(&view, now)));
         (part, next)
     };
     // A collector that is too busy to answer is asked again in a second.
@@ -273,6 +281,7 @@ fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
     for flow in flows.iter().filter(matches) {
         counters.flows += 1;
         counters.complete += if flow.complete { flow.reports } else { 0 };
+        counters.without_path += u64::from(flow.without_path);
         // The sink is the last node of the path.
         if let Some((node, _)) = flow.nodes.last() {
             counters.edges.entry(*node).or_default().reports += flow.reports;
@@ -302,6 +311,8 @@ pub(super) fn subtract(counters: &mut IntentCounters, baseline: &IntentCounters)
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Time in which reports of a flow give its path, ns: not all do, and those of one node must be joined.
+const SETTLED: u64 = 10_000_000_000;
 /// What the collector has counted in all, and the events of intents with a budget of events.
 pub(super) fn totals(monitor: &Monitor, watched: &[Watched]) -> Totals {
     let budgeted = watched.iter().filter(|watched| watched.events);
@@ -325,7 +336,14 @@ mod tests {
 
     fn flow(dport: u16, nodes: &[(NodeId, Bits)], complete: bool) -> Counted {
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
-        Counted { flow, reports: 10, last_seen: u64::from(dport), nodes: nodes.to_vec(), complete }
+        Counted {
+            flow,
+            reports: 10,
+            last_seen: u64::from(dport),
+            nodes: nodes.to_vec(),
+            complete,
+            without_path: !complete,
+        }
     }
 
     #[test]
@@ -397,6 +415,14 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_missed_after_ten_seconds_and_while_reports_arrive() {
+        let settled = |first, last, now| is_settled(first * SETTLED, last * SETTLED, now * SETTLED);
+        assert!(settled(1, 2, 2) && settled(1, 9, 10));
+        assert!(!settled(2, 2, 3), "one report");
+        assert!(!settled(1, 2, 4), "it has ended");
+    }
+
+    #[test]
     fn flows_are_counted_for_their_intents() {
         let dport = |dport: &str| Match { dst_port: dport.parse().unwrap(), ..Match::default() };
         let watched = Watched {
@@ -412,7 +438,7 @@ mod tests {
             flow(22, &[(14, 0)], true),
         ];
         let counted = of(&watched, &flows);
-        assert_eq!((counted.flows, counted.complete), (2, 10));
+        assert_eq!((counted.flows, counted.complete, counted.without_path), (2, 10, 1));
         let edges: Vec<_> = counted.edges.iter().map(|(node, edge)| (*node, edge.reports)).collect();
         assert_eq!(edges, [(12, 10), (13, 10)]);
         let last = |node, time| (node, SourceCounters { packets: 0, sample: 0, last_report: Some(time) });

@@ -371,11 +371,11 @@ impl Core {
                 units::counted(devices as u64, "device")
             ),
             State::Seen(figures) if figures.missing.is_empty() => {
-                format!(
-                    "{}, {:.0} reports/s; no path is complete yet",
-                    units::counted(figures.flows, "flow"),
-                    figures.rate
-                )
+                let paths = match figures.without_path {
+                    0 => "no path is complete yet".to_owned(),
+                    count => format!("{} without a complete path", units::counted(count, "flow")),
+                };
+                format!("{}, {:.0} reports/s; {paths}", units::counted(figures.flows, "flow"), figures.rate)
             }
             State::Seen(figures) => verify::missing_text(&figures.missing, names),
             State::Complete(figures) => format!(
