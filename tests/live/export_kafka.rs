@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Instant,
 };
 
 use super::{
@@ -13,15 +14,20 @@ use super::{
 };
 use crate::support::{
     TempDir, hopwise,
-    server::{Server, report},
+    server::{Server, TIMEOUT, report},
     skipped, tls,
 };
 
-/// A broker that is its own controller: a port without encryption, and one with TLS and logins.
+/// Brokers that are their own controllers. Each has a port without encryption, and one with TLS and logins.
 struct Kafka {
+    brokers: Vec<Broker>,
+}
+
+struct Broker {
     process: Option<Process>,
     plain: u16,
     secure: u16,
+    control: u16,
     directory: TempDir,
 }
 
@@ -45,65 +51,92 @@ fn java(jars: &Path) -> Command {
     command
 }
 
-impl Kafka {
-    fn start() -> Option<Self> {
-        let jars = jars()?;
-        let (directory, plain, secure) = (TempDir::new(), free_port(), free_port());
+impl Broker {
+    fn new() -> Self {
+        let [plain, secure, control] = [free_port(), free_port(), free_port()];
+        Self { process: None, plain, secure, control, directory: TempDir::new() }
+    }
+
+    /// Writes its configuration, and what a broker needs before its first start.
+    fn prepare(&self, jars: &Path, id: usize, voters: &str, replicas: usize) {
+        let directory = &self.directory;
         let pem =
             ["server.key", "server.pem"].map(|name| fs::read_to_string(tls::file(name)).unwrap()).concat();
         fs::write(directory.join("server.pem"), pem).unwrap();
+        let Self { plain, secure, control, .. } = self;
         let text = format!(
-            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{control}\n\
+            "process.roles=broker,controller\nnode.id={id}\ncontroller.quorum.voters={voters}\n\
              listeners=PLAIN://127.0.0.1:{plain},SECURE://127.0.0.1:{secure},CONTROL://127.0.0.1:{control}\n\
              advertised.listeners=PLAIN://127.0.0.1:{plain},SECURE://127.0.0.1:{secure}\n\
              listener.security.protocol.map=PLAIN:PLAINTEXT,SECURE:SASL_SSL,CONTROL:PLAINTEXT\n\
              inter.broker.listener.name=PLAIN\ncontroller.listener.names=CONTROL\nlog.dirs={data}\n\
              auto.create.topics.enable=false\noffsets.topic.replication.factor=1\nnum.partitions=3\n\
+             default.replication.factor={replicas}\nmin.insync.replicas={least}\n\
              ssl.keystore.type=PEM\nssl.keystore.location={pem}\nsasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512\n\
              listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_hopwise=\"correct horse\";\n\
              listener.name.secure.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;\n",
-            control = free_port(),
             data = directory.join("data").display(),
+            least = replicas.min(2),
             pem = directory.join("server.pem").display(),
         );
         fs::write(directory.join("server.properties"), text).unwrap();
-        let output = java(&jars)
+        let output = java(jars)
             .args(["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c"])
             .arg(directory.join("server.properties"))
             .args(["--add-scram", "SCRAM-SHA-512=[name=hopwise,password=correct horse]"])
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
-        let mut kafka = Self { process: None, plain, secure, directory };
-        kafka.run();
+    }
+
+    fn spawn(&mut self) {
+        let mut command = java(&jars().unwrap());
+        command.arg("kafka.Kafka").arg(self.directory.join("server.properties"));
+        self.process = Some(Process::spawn(&mut command, &self.directory));
+    }
+
+    fn wait(&mut self) {
+        self.process.as_mut().unwrap().wait(&self.directory, self.plain);
+    }
+
+    fn kill(&mut self) {
+        self.process.take().unwrap().kill();
+    }
+}
+
+impl Kafka {
+    fn start(brokers: usize) -> Option<Self> {
+        let jars = jars()?;
+        let mut brokers: Vec<Broker> = (0..brokers).map(|_| Broker::new()).collect();
+        let voter = |(index, broker): (usize, &Broker)| format!("{}@127.0.0.1:{}", index + 1, broker.control);
+        let voters = brokers.iter().enumerate().map(voter).collect::<Vec<_>>().join(",");
+        for (index, broker) in brokers.iter().enumerate() {
+            broker.prepare(&jars, index + 1, &voters, brokers.len());
+        }
+        // None is ready before most are.
+        brokers.iter_mut().for_each(Broker::spawn);
+        brokers.iter_mut().for_each(Broker::wait);
+        let kafka = Self { brokers };
+        let all = format!(" {} brokers:", kafka.brokers.len());
+        let start = Instant::now();
+        while !kafka.kcat(&["-L"]).contains(&all) {
+            assert!(start.elapsed() < TIMEOUT, "never{all}");
+        }
         Some(kafka)
     }
 
-    fn run(&mut self) {
-        let mut command = java(&jars().unwrap());
-        command.arg("kafka.Kafka").arg(self.directory.join("server.properties"));
-        self.process = Some(Process::start(&mut command, &self.directory, self.plain));
+    /// What kcat says of it.
+    fn kcat(&self, arguments: &[&str]) -> String {
+        let brokers = self.brokers.iter().filter(|broker| broker.process.is_some());
+        let list = brokers.map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>().join(",");
+        let output = Command::new("kcat").args(["-b", &list]).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// The messages of a topic in this form of kcat, by Kafka's own order in each partition.
     fn messages(&self, topic: &str, format: &str) -> Vec<String> {
-        let output = Command::new("kcat")
-            .args([
-                "-b",
-                &format!("127.0.0.1:{}", self.plain),
-                "-C",
-                "-t",
-                topic,
-                "-o",
-                "beginning",
-                "-e",
-                "-q",
-            ])
-            .args(["-f", format])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+        let text = self.kcat(&["-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", format]);
+        text.lines().map(str::to_owned).collect()
     }
 }
 
@@ -146,9 +179,9 @@ fn sorted(lines: impl IntoIterator<Item = String>) -> Vec<String> {
 
 #[test]
 fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
-    let Some(mut kafka) = Kafka::start() else { return };
+    let Some(mut kafka) = Kafka::start(1) else { return };
     let directory = TempDir::new();
-    let url = format!("tcp://127.0.0.1:{}", kafka.plain);
+    let url = format!("tcp://127.0.0.1:{}", kafka.brokers[0].plain);
     let config = export(&url, "format = \"json\"\nstreams = [\"events\", \"flows\"]\ntimeout = \"2s\"\n");
     let (code, said) = check(&directory, &config);
     let missing = "export bus: Kafka has no topic hopwise.events.v1; `hopwise schema apply` makes it";
@@ -158,7 +191,7 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
     assert_eq!(schema(&directory, "show", &config), shown);
     assert_eq!(schema(&directory, "apply", &config), "2 statement(s) executed\n");
     assert_eq!(schema(&directory, "apply", &config), "2 statement(s) executed\n", "again: nothing changes");
-    let here = format!("export bus: 127.0.0.1:{} has what is needed", kafka.plain);
+    let here = format!("export bus: 127.0.0.1:{} has what is needed", kafka.brokers[0].plain);
     assert_eq!(check(&directory, &config), (Some(0), here));
 
     let server = Server::start(&config);
@@ -169,19 +202,20 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
     server.settled(150);
     drain(&server);
     // A broker that is silent for longer than the time limit: what it gets twice, it keeps once.
-    kafka.process.as_ref().unwrap().signal("-STOP");
+    kafka.brokers[0].process.as_ref().unwrap().signal("-STOP");
     server.send(reports(150));
     server.settled(300);
     let view = exported(&server, "failing", |view| view["last_error"].is_string());
     let error = view["last_error"].as_str().unwrap().to_owned();
     assert!(error.contains("answer in time"), "{error}");
-    kafka.process.as_ref().unwrap().signal("-CONT");
+    kafka.brokers[0].process.as_ref().unwrap().signal("-CONT");
     drain(&server);
-    kafka.process.take().unwrap().kill();
+    kafka.brokers[0].kill();
     server.send(reports(300));
     server.settled(450);
     exported(&server, "failing again", |view| view["last_error"].is_string());
-    kafka.run();
+    kafka.brokers[0].spawn();
+    kafka.brokers[0].wait();
     drain(&server);
 
     let messages = kafka.messages("hopwise.events.v1", "%s\n");
@@ -216,12 +250,12 @@ fn secured(kafka: &Kafka, scheme: &str, ca: &str, (password, extra): (&Path, &st
         "ca = {:?}\nuser = \"hopwise\"\npassword_file = {password:?}\nstreams = [\"events\"]\n{extra}",
         tls::file(ca)
     );
-    export(&format!("{scheme}://127.0.0.1:{}", kafka.secure), &keys)
+    export(&format!("{scheme}://127.0.0.1:{}", kafka.brokers[0].secure), &keys)
 }
 
 /// What `check --connect` says of each thing that is wrong.
 fn each_has_a_sentence(kafka: &Kafka, directory: &TempDir, right: &Path, wrong: &Path) {
-    let address = format!("127.0.0.1:{}", kafka.secure);
+    let address = format!("127.0.0.1:{}", kafka.brokers[0].secure);
     let said = |scheme: &str, ca: &str, login: (&Path, &str)| {
         let (code, said) = check(directory, &secured(kafka, scheme, ca, login));
         assert_eq!(code, Some(1), "{said}");
@@ -253,7 +287,7 @@ fn each_has_a_sentence(kafka: &Kafka, directory: &TempDir, right: &Path, wrong: 
 
 #[test]
 fn kafka_with_tls_and_logins() {
-    let Some(kafka) = Kafka::start() else { return };
+    let Some(kafka) = Kafka::start(1) else { return };
     let directory = TempDir::new();
     let (right, wrong) = (directory.join("right"), directory.join("wrong"));
     fs::write(&right, "correct horse\n").unwrap();
@@ -263,7 +297,7 @@ fn kafka_with_tls_and_logins() {
     assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
     for mechanism in ["mechanism = \"plain\"\n", SCRAM] {
         let config = secured(&kafka, "tls", "ca.pem", (&right, mechanism));
-        let here = format!("export bus: 127.0.0.1:{} has what is needed", kafka.secure);
+        let here = format!("export bus: 127.0.0.1:{} has what is needed", kafka.brokers[0].secure);
         assert_eq!(check(&directory, &config), (Some(0), here));
     }
     let server = Server::start(&config);
@@ -280,4 +314,35 @@ fn kafka_with_tls_and_logins() {
         format!("{ts}|{key}|id={id},schema=hopwise.v1.Event,collector={}", host.trim())
     });
     assert_eq!(sorted(messages), sorted(expected));
+}
+
+#[test]
+fn kafka_goes_on_without_a_broker() {
+    let Some(mut kafka) = Kafka::start(3) else { return };
+    let directory = TempDir::new();
+    let list = kafka.brokers.iter().map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>();
+    let extra = "format = \"json\"\nstreams = [\"events\"]\ntimeout = \"5s\"\n";
+    let config = export(&format!("tcp://{}", list.join(",")), extra);
+    assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
+    let server = Server::start(&config);
+    let reports = |from: u32| {
+        (from..from + 150).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000]))
+    };
+    server.send(reports(0));
+    server.settled(150);
+    drain(&server);
+    // One is lost, then it returns and another one is lost: each leads a partition.
+    for (index, from) in [(1, 150), (0, 300)] {
+        kafka.brokers[index].kill();
+        server.send(reports(from));
+        server.settled(u64::from(from) + 150);
+        drain(&server);
+        kafka.brokers[index].spawn();
+        kafka.brokers[index].wait();
+    }
+    let messages = kafka.messages("hopwise.events.v1", "%s\n");
+    let there = sorted(messages.iter().map(|message| columns(message)));
+    assert_eq!(there, sorted(own(&server, ROWS).lines().map(str::to_owned)));
+    let view = exported(&server, "settled", |view| view["waiting"] == 0);
+    assert_eq!((&view["rejected"], &view["expired"]), (&0.into(), &0.into()));
 }

@@ -40,17 +40,27 @@ pub(super) struct Process(Child);
 impl Process {
     /// Starts it, and waits until `port` is open.
     pub(super) fn start(command: &mut Command, directory: &TempDir, port: u16) -> Self {
+        let mut process = Self::spawn(command, directory);
+        process.wait(directory, port);
+        process
+    }
+
+    /// Starts it.
+    pub(super) fn spawn(command: &mut Command, directory: &TempDir) -> Self {
         let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        let mut process = Self(command.current_dir(directory.join("")).spawn().unwrap());
+        Self(command.current_dir(directory.join("")).spawn().unwrap())
+    }
+
+    /// Waits until `port` is open.
+    pub(super) fn wait(&mut self, directory: &TempDir, port: u16) {
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = process.0.try_wait().unwrap();
+            let ended = self.0.try_wait().unwrap();
             let log = || std::fs::read_to_string(directory.join("log")).unwrap_or_default();
             assert!(ended.is_none() && start.elapsed() < TIMEOUT, "no server: {ended:?}\n{}", log());
             thread::yield_now();
         }
-        process
     }
 
     /// Sends it a signal.
