@@ -100,7 +100,8 @@ fn a_sender_waits_until_half_of_its_loads_are_processed() {
                 std::thread::yield_now();
             }
             let queued = lock(&receiver.0.inner).lanes[0].loads.len();
-            assert!(queued == 4 || sending.is_finished(), "{queued}");
+            // It runs again while the last ones are taken, and may wait again before all of them are.
+            assert!(queued > 2 || sending.is_finished(), "{queued}");
             taken += (0..queued).map(|_| next(&receiver).len()).sum::<usize>();
         }
         assert_eq!((taken, sending.join().unwrap()), (20, 0));
