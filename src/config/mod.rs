@@ -12,6 +12,7 @@ pub(crate) mod gnmi;
 pub(crate) mod manager;
 pub(crate) mod memory;
 pub(crate) mod p4runtime;
+mod profiles;
 pub(crate) mod renamed;
 pub(crate) mod reporter;
 pub(crate) mod sections;

@@ -10,7 +10,7 @@ mod silence;
 mod standby;
 mod tell;
 
-pub(super) use self::{budgets::Totals, tell::key_of};
+pub(super) use self::tell::key_of;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -15,7 +15,6 @@ use manager::{
 };
 use wire::FlowKey;
 
-use super::core::Totals;
 use crate::{monitor::Monitor, worker::slice};
 
 /// An intent whose flows are counted.
@@ -313,6 +312,18 @@ pub(super) fn subtract(counters: &mut IntentCounters, baseline: &IntentCounters)
 const SECOND: Duration = Duration::from_secs(1);
 /// Time in which reports of a flow give its path, ns: not all do, and those of one node must be joined.
 const SETTLED: u64 = 10_000_000_000;
+
+/// What the collector of this process has counted since its start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Totals {
+    /// Reports.
+    pub(super) reports: u64,
+    /// Events.
+    pub(super) events: u64,
+    /// Events of flows of intents with a budget of events.
+    pub(super) of_intents: BTreeMap<String, u64>,
+}
+
 /// What the collector has counted in all, and the events of intents with a budget of events.
 pub(super) fn totals(monitor: &Monitor, watched: &[Watched]) -> Totals {
     let budgeted = watched.iter().filter(|watched| watched.events);

@@ -13,20 +13,10 @@ use manager::{
 };
 
 use super::{
+    super::count::Totals,
     Core, Held,
     silence::{Counted, arrives},
 };
-
-/// What the collector of this process has counted since its start.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::manager_role) struct Totals {
-    /// Reports.
-    pub(in crate::manager_role) reports: u64,
-    /// Events.
-    pub(in crate::manager_role) events: u64,
-    /// Events of flows of intents with a budget of events.
-    pub(in crate::manager_role) of_intents: BTreeMap<String, u64>,
-}
 
 /// The budgets, and the rates that they are compared with.
 #[derive(Debug, Default)]

@@ -22,7 +22,7 @@ use super::{
         journal::Kept,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
-    Core, Error, Held, Installed, Origin, Totals, Wanted,
+    Core, Error, Held, Installed, Origin, Wanted,
 };
 use crate::config::{Settings, manager::supported};
 use terminal::units;
@@ -436,7 +436,7 @@ impl Core {
     pub(in crate::manager_role) fn observe(
         &mut self,
         counted: BTreeMap<String, IntentCounters>,
-        totals: Totals,
+        totals: count::Totals,
         now: u64,
     ) {
         for (name, mut counters) in counted {
