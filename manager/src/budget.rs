@@ -1,14 +1,14 @@
 //! Keeps the reports and events of intents and of collectors at or under their budgets: coarser at once, finer in small steps.
 //!
-//! Every interval, the [`Controller`] of an intent compares rates with budgets: its own, and those of the collectors that its devices report to
-//! ([`Budgets`]). The one that is exceeded most decides. Above it, the controller raises the threshold in proportion, at least twofold. Well
-//! below it, it lowers the threshold by an eighth, but at most by a sixteenth of the bounds: the rate must not grow by more than the room in
-//! one step. It never leaves the bounds of the operator. While a threshold is in force, no suppressed value differs from the last reported one
-//! by more than it: that is what [`Move`] states.
+//! Every interval, the [`Controller`] of an intent compares rates with budgets: its own, and those of the collectors that its devices
+//! report to ([`Budgets`]). The one that is exceeded most decides, of those that a coarser detail can keep. Above it, the controller raises
+//! the threshold in proportion, at least twofold. Well below it, it lowers the threshold by an eighth, but at most by a sixteenth of the
+//! bounds: the rate must not grow by more than the room in one step. It never leaves the bounds of the operator. While a threshold is in
+//! force, no suppressed value differs from the last reported one by more than it: that is what [`Move`] states.
 //!
-//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that. No greater share is tried that
-//! would exceed the budget at once: 1 in 2 stays as long as every packet would be too much. A threshold that is not of a
-//! filter at the sinks reduces events and not reports: then too many reports lower the share at once.
+//! At the coarsest threshold, it also halves the share of packets that are measured, where the bounds allow that. No greater share is tried
+//! that would exceed the budget at once: 1 in 2 stays as long as every packet would be too much. A threshold that is not of a filter at the
+//! sinks reduces events and not reports: then too many reports lower the share at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -187,7 +187,7 @@ impl fmt::Display for Move {
         match self.reason {
             Reason::AtBound => write!(
                 f,
-                "{load} exceed the budget of {budget} at the coarsest detail allowed ({to}); raise the budget or the bounds"
+                "{load} exceed the budget of {budget}, and no coarser detail is allowed that reduces them ({to}); raise the budget or the bounds"
             ),
             Reason::Above | Reason::Room | Reason::NoBudget => {
                 match self.reason {
@@ -264,25 +264,39 @@ impl Controller {
         if self.last.is_some_and(|last| now < last.saturating_add(INTERVAL)) {
             return None;
         }
-        let load = loads.into_iter().max_by(|one, other| one.excess().total_cmp(&other.excess()))?;
+        let loads: Vec<Load> = loads.into_iter().collect();
+        let greatest = |applies: &dyn Fn(&Load) -> bool| {
+            let loads = loads.iter().filter(|load| applies(load));
+            loads.max_by(|one, other| one.excess().total_cmp(&other.excess())).copied()
+        };
+        let load = greatest(&|_| true)?;
         (self.last, self.load) = (Some(now), Some(load));
         let from = self.detail;
-        let (reason, to) = if load.excess() > 1.0 {
-            (Reason::Above, self.coarser(&load))
-        } else if load.excess() * 100.0 < ROOM as f64 {
-            (Reason::Room, self.finer(&load))
-        } else {
-            return None;
+        // What nothing can relieve does not decide about the rest.
+        let relieved = greatest(&|load| load.excess() > 1.0 && self.coarser(load) != from);
+        let room = greatest(&|load| self.is_raised_by_finer(load))
+            .filter(|load| load.excess() * 100.0 < ROOM as f64);
+        let (reason, cause, to) = match (relieved, room) {
+            (Some(load), _) => (Reason::Above, load, self.coarser(&load)),
+            (None, Some(load)) => (Reason::Room, load, self.finer(&load)),
+            (None, None) if load.excess() > 1.0 => (Reason::AtBound, load, from),
+            (None, None) => return None,
         };
-        let stuck = reason == Reason::Above && to == from;
-        // Reported once, not every second.
-        if to == from && (!stuck || std::mem::replace(&mut self.at_bound, true)) {
-            return None;
-        }
-        self.at_bound = stuck;
+        let is_told = match reason {
+            // Reported once, not every second.
+            Reason::AtBound => std::mem::replace(&mut self.at_bound, true),
+            _ => {
+                self.at_bound &= load.excess() > 1.0;
+                to == from
+            }
+        };
         self.detail = to;
-        let reason = if stuck { Reason::AtBound } else { reason };
-        Some(Move { at: now, reason, load, from, to })
+        (!is_told).then_some(Move { at: now, reason, load: cause, from, to })
+    }
+
+    /// Whether the next finer detail may raise a rate: the threshold of the collector does not concern reports.
+    fn is_raised_by_finer(&self, load: &Load) -> bool {
+        self.bounds.filters || load.unit == Unit::Events || self.detail.sample > self.bounds.finest.sample
     }
 
     /// Few changes pass a threshold that is as many times higher as the rate exceeds the budget.
@@ -606,10 +620,37 @@ mod tests {
             let other = if unit == Unit::Events { Unit::Reports } else { Unit::Events };
             let step = controller.observe([load(other, 5.0), load(unit, 15.0)], 0).unwrap();
             assert_eq!((step.to, controller.detail(), step.load.unit), (expected, expected, unit));
-            // Room is only where both have room.
-            assert_eq!(controller.observe([load(other, 8.0), load(unit, 1.0)], INTERVAL), None);
+            // Room is only where both have room, but reports do not become more by a threshold of the collector.
+            let step = controller.observe([load(other, 8.0), load(unit, 1.0)], INTERVAL);
+            let lower = Detail { threshold: 1_750, sample: 1 };
+            let lower = (!filters && unit == Unit::Events).then_some(lower);
+            assert_eq!(step.map(|step| step.to), lower);
             assert!(controller.observe([load(other, 1.0), load(unit, 1.0)], 2 * INTERVAL).is_some());
         }
+    }
+
+    /// What nothing can relieve does not keep the rest from being kept, and is reported once.
+    #[test]
+    fn a_budget_that_cannot_be_kept_leaves_the_others_alone() {
+        let coarsest = Detail { threshold: 64_000, sample: 1 };
+        let mut controller = Controller::new(Bounds { filters: false, coarsest, ..BOUNDS });
+        let load = |unit, rate| Load { rate, budget: 10, unit, collector: None };
+        let mut observe = |second, events| {
+            let loads = [load(Unit::Reports, 900.0), load(Unit::Events, events)];
+            controller.observe(loads, second * INTERVAL).map(|step| step.to_string()).unwrap_or_default()
+        };
+        let hidden = "suppressed values differ by at most this";
+        assert_eq!(
+            observe(0, 15.0),
+            format!("15 events/s exceed the budget of 10: threshold 1000 → 2000: {hidden}")
+        );
+        let stuck = "900 reports/s exceed the budget of 10, and no coarser detail is allowed that reduces them (threshold 2000); raise the budget or the bounds";
+        assert_eq!([observe(1, 8.0), observe(2, 8.0)], [stuck, ""]);
+        assert_eq!(
+            observe(3, 1.0),
+            format!("1 events/s leave room in the budget of 10: threshold 2000 → 1750: {hidden}")
+        );
+        assert_eq!(observe(4, 8.0), "");
     }
 
     fn at(last: u8) -> SocketAddr {

@@ -1,5 +1,7 @@
 //! A manager, a collector and three switches as processes: what an operator writes becomes reports, and a killed switch is filled again.
 
+mod budgets;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -78,7 +80,7 @@ fn manager(files: &TempDir, links: bool) -> String {
     };
     format!(
         "[api]\nlisten = \"127.0.0.1:8100\"\n[store]\ndir = \"{}\"\n[collector]\nlisten = [\"udp://*:9555\"]\n\
-         [manager]\ncollectors = [{{ address = \"127.0.0.9:9555\" }}]\ndrain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\nca = {:?}\n\
+         [manager]\n{COLLECTORS}drain = \"200ms\"\ncalm = \"100ms\"\nstate = \"{}\"\nca = {:?}\n\
          drill_downs = {{ at_once = 1 }}\n\
          {}{}{}{}",
         files.join("store").display(),
@@ -90,6 +92,8 @@ fn manager(files: &TempDir, links: bool) -> String {
         if links { LINKS } else { "" }
     )
 }
+
+const COLLECTORS: &str = "collectors = [{ address = \"127.0.0.9:9555\" }]\n";
 
 const LINKS: &str = "[[inventory.links]]\nbetween = [\"s1:2\", \"s2:1\"]\n\
                      [[inventory.links]]\nbetween = [\"s2:2\", \"s3:1\"]\n";
@@ -121,7 +125,11 @@ impl Fabric {
         };
         let text = |index: usize| format!("{}{}", switch(index), if index == 0 { first } else { "" });
         let switches = NAMES.iter().enumerate().map(|(index, name)| start(name, &text(index))).collect();
-        let text = manager(&files, links_in_file).replace("[manager]\n", &format!("[manager]\n{more}"));
+        let mut text = manager(&files, links_in_file);
+        if more.contains("collectors =") {
+            text = text.replace(COLLECTORS, "");
+        }
+        let text = text.replace("[manager]\n", &format!("[manager]\n{more}"));
         let manager = start("manager", &text);
         Some(Self { sender, receiver, manager, switches, files, fabric, _hosts: hosts })
     }
@@ -433,75 +441,6 @@ fn a_map_of_dta_collectors_is_handed_out_and_grows() {
     let (status, answer) = fabric.manager.ask("POST", "/api/v1/config/reload", "");
     assert!(status == 400 && answer.to_string().contains("is no map of collectors"), "{status} {answer}");
     assert_eq!(given(0), (json!(["a", "b"]), Some(2)));
-}
-
-/// More reports than the budget raise the threshold at the switches.
-#[test]
-fn a_budget_is_kept_by_raising_the_threshold() {
-    let Some(fabric) = Fabric::start() else { return };
-    fabric.wait_for_devices("in sync", in_sync);
-    let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md",
-                        "tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}, "budget": "2 reports/s"});
-    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
-    let threshold = || fabric.first_rule(2, "filter", "threshold");
-    let begun = Instant::now();
-    while threshold().is_none_or(|threshold| threshold < 40) {
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
-    }
-    let history = fabric.manager.get("/api/v1/domain/history?subject=web");
-    let moves: Vec<_> =
-        history["history"].as_array().unwrap().iter().filter(|entry| entry["action"] == "budget").collect();
-    assert!(
-        !moves.is_empty() && moves[0]["text"].as_str().unwrap().contains("exceed the budget of 2"),
-        "{history:#}"
-    );
-    // What the operator wrote stays as it is.
-    let view = fabric.manager.get("/api/v1/intents/web");
-    assert_eq!(view["intent"]["tell"]["thresholds"], json!({"hop_latency": 10}));
-    assert!(view["text"].as_str().unwrap().contains(" by a budget"), "{view:#}");
-}
-
-/// An intent with a sample works, and a budget makes it coarser where there is no threshold.
-#[test]
-fn a_share_of_the_packets_is_measured() {
-    let Some(fabric) = Fabric::start() else { return };
-    fabric.wait_for_devices("in sync", in_sync);
-    let put = |rest: Value| {
-        let mut intent =
-            json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
-        intent.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-        let answer = fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string());
-        assert_eq!(answer.0, 200, "{answer:?}");
-    };
-    put(json!({"sample": "1 in 4"}));
-    fabric.wait_for_intent("complete");
-    let counted = || {
-        fabric.deliver();
-        let counters = fabric.switches[0].get("/api/v1/switch/int");
-        let count = |key: &str| counters["matched"][0][key].as_u64().unwrap_or(0);
-        (count("packets"), count("measured"))
-    };
-    let begun = Instant::now();
-    let (packets, measured) = loop {
-        let counted = counted();
-        if counted.0 >= 200 {
-            break counted;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "{counted:?}");
-    };
-    assert!((packets / 6..packets / 3).contains(&measured), "{measured} of {packets}");
-
-    put(json!({"budget": "1 reports/s", "tell": {"coarsest": {"sample": "1 in 16"}}}));
-    let sample = || fabric.first_rule(0, "watch", "sample");
-    let begun = Instant::now();
-    while sample().is_none_or(|sample| sample < 8) {
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
-    }
-    fabric.manager.wait("/api/v1/intents/web", "a share", |view| {
-        fabric.deliver();
-        let text = view["text"].as_str().unwrap();
-        text.contains("; 1 in ") && text.contains(" packets by a budget")
-    });
 }
 
 /// The rules of intents for the same flow, and for others, are evaluated by themselves, and come and go with their intents.
