@@ -83,6 +83,8 @@ section! {
         pub(crate) namespace: Option<String> = None,
         /// Token for the API of the devices, with the role `operate`.
         pub(crate) token: Option<Secret> = None,
+        /// Send `token` and `peer_token` without encryption, too, to other hosts: whoever reads the network can configure the devices.
+        pub(crate) unencrypted: bool = false,
         /// PEM file with the authorities of devices whose address begins with `https://`; those of the system are not trusted.
         pub(crate) ca: Option<PathBuf> = None,
         /// PEM file with the certificate that the manager shows to devices with `[api] tls.client_ca`, and the authorities between.
@@ -307,6 +309,12 @@ fn check_peer(peer: &str, manager: &ManagerSettings) -> Result<(), String> {
         return Err("only a manager on standby copies from another one; add standby = true".to_owned());
     }
     let (is_secure, authority) = tls::authority(peer);
+    let key = manager.peer_token.as_ref().map(|_| "peer_token");
+    if let Some(key) = key.or(manager.token.as_ref().map(|_| "token")).filter(|_| !is_secure)
+        && is_read_by_others(peer, manager)
+    {
+        return Err(in_the_clear("it", key));
+    }
     if is_secure && manager.ca.is_none() {
         let message = "it has TLS; add ca = \"ca.pem\" to [manager], with the authority of its certificate";
         return Err(message.to_owned());
@@ -368,11 +376,15 @@ fn index_of(root: &Node<'_>, name: &str) -> String {
     index.map(|index| index.to_string()).unwrap_or_default()
 }
 
-/// Checks that a device with TLS can be trusted.
+/// Checks that a device with TLS can be trusted, and that nobody else reads the token on its way to one without.
 fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
     let Device { name, driver, address, .. } = device;
-    if driver != "hopwise" || !address.starts_with("https://") {
+    if driver != "hopwise" {
         return Ok(());
+    }
+    if !address.starts_with("https://") {
+        let is_read = manager.token.is_some() && is_read_by_others(address, manager);
+        return if is_read { Err(in_the_clear(&format!("`{name}`"), "token")) } else { Ok(()) };
     }
     if manager.ca.is_none() {
         return Err(format!(
@@ -383,6 +395,17 @@ fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
     let named = tls::server_name(authority).is_some()
         && authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     if named { Ok(()) } else { Err(format!("write the address of `{name}` like https://10.9.0.11:8080")) }
+}
+
+/// Whether what is sent there without TLS crosses a network that others may read.
+fn is_read_by_others(address: &str, manager: &ManagerSettings) -> bool {
+    !manager.unencrypted && !address.is_empty() && !tls::is_loopback(tls::authority(address).1)
+}
+
+fn in_the_clear(to: &str, key: &str) -> String {
+    format!(
+        "{to} would get `{key}` of [manager] without encryption; write its address like https://10.9.0.11:8080, or unencrypted = true in [manager] if nobody else reads this network"
+    )
 }
 
 /// Checks the settings of a device with the driver `gnmi`: a key, and what is wrong with it.
