@@ -366,7 +366,9 @@ pub fn missing_text(missing: &BTreeMap<NodeId, Bits>, names: impl Fn(NodeId) -> 
     let each = missing
         .iter()
         .map(|(node, bits)| format!("{} never filled {}", names(*node), instruction::names(*bits)));
-    each.collect::<Vec<_>>().join("; ")
+    let rate = missing.values().any(|bits| bits & instruction::bit(7) != 0);
+    let rate = rate.then(|| "a device knows its link utilization only if it knows the rate of the link: set `rate` of [[switch.ports]] on a hopwise switch".to_owned());
+    each.chain(rate).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -424,6 +426,14 @@ mod tests {
         let State::Silent(silent) = state(&verifier, 20 * S) else { panic!() };
         let expected = "leaf3 installed it 19 s ago, 10000 packets matched, the last report arrived 9 s ago (loss budget: 0 lost in the network; leaf3 has sent 1 datagrams since then)";
         assert_eq!(silent[0].to_string(), expected);
+    }
+
+    #[test]
+    fn a_device_that_does_not_know_the_rate_of_its_links_is_named() {
+        let text = |missing: [(NodeId, Bits); 1]| missing_text(&missing.into(), |node| format!("leaf{node}"));
+        let expected = "leaf3 never filled tx_utilization; a device knows its link utilization only if it knows the rate of the link: set `rate` of [[switch.ports]] on a hopwise switch";
+        assert_eq!(text([(3, 0x0100)]), expected);
+        assert_eq!(text([(4, 0x2000)]), "leaf4 never filled hop_latency");
     }
 
     #[test]
