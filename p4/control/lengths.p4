@@ -33,7 +33,7 @@ control Lengths(inout headers_t hdr, inout local_t local, in bit<6> was) {
                 fold(sum);
                 hdr.udp.checksum = sum[15:0] == 0xffff ? 16w0xffff : sum[15:0] ^ 0xffff;
             }
-        } else {
+        } else if (hdr.tcp.isValid()) {
             sum = (bit<32>)(hdr.tcp.checksum ^ 0xffff) + lengths + local.sum;
             fold(sum);
             hdr.tcp.checksum = sum[15:0] ^ 0xffff;
@@ -48,14 +48,15 @@ control Lengths(inout headers_t hdr, inout local_t local, in bit<6> was) {
 /// that the original checksum is correct with the inserted bytes (INT data plane specification 2.1, section 5.7.1, bit 15).
 control LeaveChecksum(inout headers_t hdr, in bit<16> original) {
     apply {
-        bit<16> updated = hdr.udp.isValid() ? hdr.udp.checksum : hdr.tcp.checksum;
+        bit<16> updated = 0;
+        if (hdr.udp.isValid()) { updated = hdr.udp.checksum; } else if (hdr.tcp.isValid()) { updated = hdr.tcp.checksum; }
         // A packet without a checksum needs no complement.
         if (hdr.record.complement.isValid() && (hdr.tcp.isValid() || original != 0)) {
             bit<32> sum = (bit<32>)updated + (bit<32>)(original ^ 0xffff);
             hdr.record.complement.value = (sum & 0xffff) + (sum >> 16);
         }
-        hdr.udp.checksum = original;
-        hdr.tcp.checksum = original;
+        if (hdr.udp.isValid()) { hdr.udp.checksum = original; }
+        if (hdr.tcp.isValid()) { hdr.tcp.checksum = original; }
     }
 }
 

@@ -7,6 +7,11 @@
 #ifndef WATCHLIST_P4
 #define WATCHLIST_P4
 
+/// What a program can do with a flow.
+#ifndef WATCH_ACTIONS
+#define WATCH_ACTIONS watch_md_21; watch_md_10; watch_mx_21; watch_postcard; watch_nothing;
+#endif
+
 control Watchlist(inout headers_t hdr, inout local_t local) {
     /// INT-MD 2.1. `words`: of the items of `instructions`.
     @name("watch_md_21") @id(0x01000001)
@@ -39,6 +44,13 @@ control Watchlist(inout headers_t hdr, inout local_t local) {
         local.watch.mode = WATCH_POSTCARD;
     }
 
+    /// SF-INT: a packet carries the record of one node.
+    @name("watch_sf") @id(0x01000017)
+    action watch_sf(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<5> words) {
+        watch_md_21(remaining_hops, instructions, words, 0);
+        local.watch.mode = WATCH_SF;
+    }
+
     @name("watch_nothing") @id(0x01000003)
     action watch_nothing() {
         local.watch.mode = WATCH_NOTHING;
@@ -55,7 +67,7 @@ control Watchlist(inout headers_t hdr, inout local_t local) {
             local.src_port : range @name("l4_sport");
             local.dst_port : range @name("l4_dport");
         }
-        actions = { watch_md_21; watch_md_10; watch_mx_21; watch_postcard; watch_nothing; }
+        actions = { WATCH_ACTIONS }
         const default_action = watch_nothing();
         size = WATCHLIST_SIZE;
     }
@@ -70,7 +82,7 @@ control Watchlist(inout headers_t hdr, inout local_t local) {
             local.src_port : range @name("l4_sport");
             local.dst_port : range @name("l4_dport");
         }
-        actions = { watch_md_21; watch_md_10; watch_mx_21; watch_postcard; watch_nothing; }
+        actions = { WATCH_ACTIONS }
         const default_action = watch_nothing();
         size = WATCHLIST_SIZE;
     }

@@ -12,6 +12,7 @@ use crate::program::{
     Action, Algorithm, Calculation, Checksum, Input, MatchKind, Next, Node, ParseState, ParserOp, Pipeline,
     Primitive, Program, Standard, Table, Transition, Value,
 };
+use crate::table::{Installed, Key};
 
 /// Why a program or an entry is refused: in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +201,25 @@ fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result
     Ok(arrays)
 }
 
+/// An entry that is part of a table of exact matches.
+fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
+    let key = |key: &Json| match key["match_type"].as_str() {
+        Some("exact") => hex(&key["key"]).map(Key::Exact),
+        other => wrong(format_args!("table {table} has a constant entry of match kind {other:?}")),
+    };
+    let does = &json["action_entry"];
+    let action = number(does, "action_id")?;
+    if !actions.contains(&action) {
+        return wrong(format_args!("table {table} has a constant entry with an action that it has not"));
+    }
+    Ok(Installed {
+        keys: list(json, "match_key")?.iter().map(key).collect::<Result<_>>()?,
+        priority: 0,
+        action,
+        parameters: list(does, "action_data")?.iter().map(hex).collect::<Result<_>>()?,
+    })
+}
+
 impl Names {
     fn header(&self, name: &Json) -> Result<usize> {
         let found = name.as_str().and_then(|name| self.headers.get(name));
@@ -384,8 +404,8 @@ impl Names {
         };
         let ids: Vec<usize> =
             list(json, "action_ids")?.iter().filter_map(Json::as_u64).map(|id| id as usize).collect();
-        if ids.iter().any(|id| *id >= actions.len()) || !list(json, "entries")?.is_empty() {
-            return wrong(format_args!("table {name} has constant entries, or actions that do not exist"));
+        if ids.iter().any(|id| *id >= actions.len()) {
+            return wrong(format_args!("table {name} has actions that do not exist"));
         }
         let default = &json["default_entry"];
         let data = list(default, "action_data")?.iter().map(hex).collect::<Result<_>>()?;
@@ -397,7 +417,9 @@ impl Names {
         };
         let keys = list(json, "key")?.iter().map(key).collect::<Result<_>>()?;
         let default = (number(default, "action_id")?, data);
-        Ok(Table { name, keys, actions: ids, default, size: number(json, "max_size")?, next })
+        let entries =
+            list(json, "entries")?.iter().map(|entry| constant(&name, entry, &ids)).collect::<Result<_>>()?;
+        Ok(Table { name, keys, actions: ids, default, size: number(json, "max_size")?, next, entries })
     }
 
     /// Bits of a field of fixed length.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::expression::Expression;
 use crate::field::{Field, VALID};
 use crate::packet::Header;
+use crate::table::Installed;
 
 #[derive(Clone, Debug)]
 pub(crate) enum ParserOp {
@@ -79,6 +80,8 @@ pub(crate) struct Table {
     pub(crate) default: (usize, Vec<u128>),
     pub(crate) size: usize,
     pub(crate) next: Next,
+    /// Entries that are part of the program.
+    pub(crate) entries: Vec<Installed>,
 }
 
 /// What follows a table.

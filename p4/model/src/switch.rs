@@ -73,7 +73,7 @@ impl Switch {
     pub fn new(program: impl Into<Arc<Program>>) -> Self {
         let program = program.into();
         Self {
-            entries: program.tables.iter().map(|_| Vec::new()).collect(),
+            entries: program.tables.iter().map(|table| table.entries.clone()).collect(),
             defaults: program.tables.iter().map(|table| table.default.clone()).collect(),
             registers: program.registers.iter().map(|(_, size, _)| vec![0; *size]).collect(),
             counters: program.counters.iter().map(|(_, size)| vec![0; *size]).collect(),
@@ -150,6 +150,22 @@ impl Switch {
         let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
         let found = self.program.counters.iter().position(|(full, _)| named(full))?;
         Some(&self.counters[found])
+    }
+
+    fn register(&self, name: &str) -> Option<usize> {
+        let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
+        self.program.registers.iter().position(|(full, ..)| named(full))
+    }
+
+    /// The cells of an array of registers.
+    pub fn registers(&self, name: &str) -> Option<&[u128]> {
+        Some(&self.registers[self.register(name)?])
+    }
+
+    /// The same, to change them, as a control plane does.
+    pub fn registers_mut(&mut self, name: &str) -> Option<&mut [u128]> {
+        let found = self.register(name)?;
+        Some(&mut self.registers[found])
     }
 
     /// Processes a packet. Returns what is sent: the packet first, then its copies.

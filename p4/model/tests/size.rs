@@ -47,7 +47,7 @@ fn row(folder: &Path, name: &str) -> String {
 fn the_readme_has_the_sizes_of_the_programs() {
     let root = std::env::current_dir().unwrap().join("..");
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    for name in ["int", "aggregator", "dta_translator"] {
+    for name in ["int", "sf", "aggregator", "dta_translator"] {
         let row = row(&root.join("v1model"), name);
         assert!(readme.lines().any(|line| line.starts_with(&row)), "p4/README.md lacks {row}");
     }

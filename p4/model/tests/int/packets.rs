@@ -199,7 +199,7 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
 }
 
 /// Whether what the switch in Rust refuses lies behind another header than UDP or TCP, or in a tunnel.
-fn is_refused_elsewhere(frame: &[u8]) -> bool {
+pub(crate) fn is_refused_elsewhere(frame: &[u8]) -> bool {
     let Some((at, v6)) = ip(frame) else { return false };
     let (proto, head) = if v6 { (6, 40) } else { (9, usize::from(frame[at] & 15) * 4) };
     let port = frame.get(at + head + 2..at + head + 4).unwrap_or_default();
