@@ -22,7 +22,7 @@ use super::sections::ProfileSettings;
 section! {
     /// How the driver `p4runtime` drives the device of `[inventory]` with this name.
     pub(crate) struct P4RuntimeSettings("[manager.p4runtime.NAME]") {
-        /// The pipeline map of the device's program: `hopwise-int`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
+        /// The pipeline map of the device's program: `hopwise-int`, `hopwise-sf`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
         pub(crate) map: String = String::new(),
         /// Number of the device in P4Runtime.
         pub(crate) device_id: u64 = 1,
@@ -34,10 +34,10 @@ section! {
         pub(crate) restart: Option<P4Restart> = None,
         /// The program that is loaded if the device has none. A program that it has is never replaced.
         pub(crate) load: Option<P4LoadSettings> = None,
-        /// Its routes, of a program that forwards by routes of the map (`hopwise-int`). A restarted device gets them when its ports to hosts
+        /// Its routes, of a program that forwards by routes of the map (`hopwise-int`, `hopwise-sf`). A restarted device gets them when its ports to hosts
         /// remove INT. None: another controller installs them.
         pub(crate) routes: Vec<P4RouteSettings> = Vec::new(),
-        /// The MTUs of its ports, of a program whose map has them (`hopwise-int`).
+        /// The MTUs of its ports, of a program whose map has them (`hopwise-int`, `hopwise-sf`).
         pub(crate) mtus: Vec<P4MtuSettings> = Vec::new(),
         /// TLS. Not set: the connection is not encrypted.
         pub(crate) tls: Option<P4TlsSettings> = None,
@@ -85,7 +85,7 @@ section! {
 section! {
     /// A program, as the compiler made it.
     pub(crate) struct P4LoadSettings("[manager.p4runtime.NAME.load]") {
-        /// A program that hopwise has: `hopwise-int`, for BMv2. Not set: that of the two files.
+        /// A program that hopwise has: `hopwise-int` or `hopwise-sf`, for BMv2. Not set: that of the two files.
         pub(crate) program: Option<String> = None,
         /// Its P4Info, text or binary (`p4c --p4runtime-files x.txtpb` or `x.bin`).
         pub(crate) p4info: Option<PathBuf> = None,
@@ -241,7 +241,9 @@ impl P4LoadSettings {
                 );
             }
             let unknown = || {
-                format!("there is no program `{program}`; write \"hopwise-int\", or `p4info` and `config`")
+                format!(
+                    "there is no program `{program}`; write \"hopwise-int\" or \"hopwise-sf\", or `p4info` and `config`"
+                )
             };
             let (p4info, config) = map::program(program).ok_or_else(unknown)?;
             return Ok((p4runtime::program::info(p4info.to_owned().into_bytes())?, config.to_vec()));

@@ -424,8 +424,9 @@ impl MapSettings {
 }
 
 /// The maps that the program has.
-pub const SHIPPED: [(&str, &str); 4] = [
+pub const SHIPPED: [(&str, &str); 5] = [
     ("hopwise-int", include_str!("../maps/hopwise-int.toml")),
+    ("hopwise-sf", include_str!("../maps/hopwise-sf.toml")),
     ("onos-int", include_str!("../maps/onos-int.toml")),
     ("geant-int", include_str!("../maps/geant-int.toml")),
     ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
@@ -438,9 +439,19 @@ pub fn shipped(name: &str) -> Option<&'static str> {
 
 /// A program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
 pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
-    let info = include_str!("../../../../p4/v1model/int.p4info.txtpb");
-    let config = include_bytes!("../../../../p4/v1model/int.json");
-    (name == "hopwise-int").then_some((info, config))
+    let int: (&str, &[u8]) = (
+        include_str!("../../../../p4/v1model/int.p4info.txtpb"),
+        include_bytes!("../../../../p4/v1model/int.json"),
+    );
+    let sf: (&str, &[u8]) = (
+        include_str!("../../../../p4/v1model/sf.p4info.txtpb"),
+        include_bytes!("../../../../p4/v1model/sf.json"),
+    );
+    match name {
+        "hopwise-int" => Some(int),
+        "hopwise-sf" => Some(sf),
+        _ => None,
+    }
 }
 
 /// Reads a map; `file` is its name in messages.

@@ -17,12 +17,18 @@ pub struct Included {
 }
 
 /// All of them.
-pub const INCLUDED: [Included; 3] = [
+pub const INCLUDED: [Included; 4] = [
     Included {
         name: "int",
         about: "INT-MD 1.0 and 2.1, INT-MX and postcards: source, transit and sink; reports of paths, drops and queues",
         map: Some("hopwise-int"),
         text: include_str!("../../../../p4/v1model/int.p4info.txtpb"),
+    },
+    Included {
+        name: "sf",
+        about: "SF-INT, INT of constant size: source, transit with the nine rules, and sink; reports of records",
+        map: Some("hopwise-sf"),
+        text: include_str!("../../../../p4/v1model/sf.p4info.txtpb"),
     },
     Included {
         name: "aggregator",

@@ -98,7 +98,8 @@ fn rules(map: &str) -> Rules {
             rules.insert(Rule::Encoding(Encoding { dscp, l4_checksum }));
             rules.extend([1, 2, 3].map(Rule::Sink));
             rules.extend([0, 2].map(Rule::Instruction));
-            rules.extend([Rule::Source(1), watch(Mode::Md)]);
+            let is_sf = program(map).capabilities().modes.contains(&Mode::Sf);
+            rules.extend([Rule::Source(1), watch(if is_sf { Mode::Sf } else { Mode::Md })]);
         }
         None => rules.extend([watch(Mode::Postcard)]),
     }

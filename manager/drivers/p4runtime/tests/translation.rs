@@ -41,7 +41,8 @@ fn rules(program: &Program) -> Rules {
         rules.extend([1, 2, 3].map(Rule::Sink));
         rules.extend([0, 2].map(Rule::Instruction));
         rules.insert(Rule::Source(1));
-        rules.insert(watch(one, Mode::Md, 0xa000));
+        let is_sf = program.capabilities().modes.contains(&Mode::Sf);
+        rules.insert(watch(one, if is_sf { Mode::Sf } else { Mode::Md }, 0xa000));
     } else {
         rules.insert(watch(one, Mode::Postcard, 0xa000));
         let ranges = key(None, Some("10.1.2.0/24"), (1024, 65535), (80, 443));
