@@ -108,6 +108,8 @@ fn config(start: u64) -> Config {
         switch,
         watchlist: Watchlist::from(Watch::new(Match::default())),
         channel: Channel { loss: 20, duplication: 5, reordering: 20, ..Channel::default() },
+        // Hop limits give the order of postcards.
+        routed: true,
         ..Config::default()
     }
 }
