@@ -134,6 +134,7 @@ table_add IntEgress.watchlist.watchlist_v4 IntEgress.watchlist.watch_nothing 0x0
 table_add IntEgress.edges.sink_port IntEgress.edges.to_edge 0x1 =>
 table_add IntEgress.entrance.border_port IntEgress.entrance.from_border 0x1 =>
 table_set_default IntEgress.node IntEgress.set_node 0x7 0xfc00 0x0
+table_add IntEgress.filter.filter_v4 IntEgress.filter.filter_per_hop 0x0&&&0x0 0xa010000&&&0xffff0000 0x0&&&0x0 0x0->0xffff 0x0->0xffff => 0x2 0x3 0x40 2147483629
 table_add IntEgress.edges.port_mtu IntEgress.edges.set_mtu 0x2 => 0x85c
 table_add IntIngress.route_v4 IntIngress.next_hop 0xa000100/24 => 0x1 0x20000000011 0x20000000012
 table_add IntIngress.route_v4 IntIngress.next_hop 0x0/0 => 0x3 0x20000000011 0x20000000012
