@@ -12,7 +12,6 @@ use manager::device::{
 use manager::flows::Flows;
 use manager::intent::Intent;
 use manager::inventory::{Host, Inventory, Origin, Peer};
-use manager::lease::Lease;
 use manager::reconcile::{Notice, Order, Timing};
 use manager::{Manager, ManagerSettings};
 use testkit::rng::Rng;
@@ -20,7 +19,7 @@ use testkit::rng::Rng;
 use super::members::Away;
 use super::net::{End, Net, Step, address};
 use super::packet::{Bytes, Int, Packet};
-use super::standby::{LEASE, OnStandby};
+use super::standby::{Acting, OnStandby};
 use super::{LINKS, MS, PACKET, QUEUE};
 
 /// What may fail.
@@ -113,17 +112,6 @@ pub(super) enum Event {
     Renew(NodeId, u64),
     /// A switch reports to the manager on standby.
     Lease(NodeId, Election, u64),
-}
-
-/// A manager with its lease.
-pub(super) struct Acting {
-    id: usize,
-    pub(super) manager: Manager,
-    pub(super) term: u64,
-    /// Until then it does not renew its lease.
-    pub(super) cut_off: u64,
-    /// What switches have told it of the lease.
-    pub(super) lease: Lease,
 }
 
 /// A planned change of cabling.
@@ -302,13 +290,7 @@ impl Run {
                 manager.announce_when_ready(a.0, a.1);
             }
         }
-        self.managers.push(Acting {
-            id: self.next_manager,
-            manager,
-            term,
-            cut_off: 0,
-            lease: Lease::new(LEASE),
-        });
+        self.managers.push(Acting::new(self.next_manager, manager, term));
         self.update();
     }
 

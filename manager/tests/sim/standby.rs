@@ -2,12 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use manager::Manager;
 use manager::device::{Election, NodeId};
 use manager::intent::Intent;
 use manager::lease::Lease;
 
 use super::MS;
-use super::run::{Acting, Event, Run};
+use super::run::{Event, Run};
+
+/// A manager with its lease.
+pub(super) struct Acting {
+    pub(super) id: usize,
+    pub(super) manager: Manager,
+    pub(super) term: u64,
+    /// Until then it does not renew its lease.
+    pub(super) cut_off: u64,
+    /// What switches have told it of the lease.
+    lease: Lease,
+}
+
+impl Acting {
+    pub(super) fn new(id: usize, manager: Manager, term: u64) -> Self {
+        Self { id, manager, term, cut_off: 0, lease: Lease::new(LEASE) }
+    }
+}
 
 /// What a manager on standby knows.
 pub(crate) struct OnStandby {
@@ -54,7 +72,7 @@ impl Run {
 
     fn renew_and_ask(&mut self) {
         let (now, nodes) = (self.now, self.net.switches.keys().copied().collect::<Vec<NodeId>>());
-        let heard = |one: &&super::run::Acting| one.manager.is_acting() && now >= one.cut_off;
+        let heard = |one: &&Acting| one.manager.is_acting() && now >= one.cut_off;
         let terms: Vec<u64> = self.managers.iter().filter(heard).map(|one| one.term).collect();
         if self.managers.last().is_some_and(|newest| heard(&newest)) {
             self.standby.copied.clone_from(&self.intents);
@@ -122,5 +140,5 @@ impl Run {
     }
 }
 
-pub(super) const LEASE: u64 = 250 * MS;
+const LEASE: u64 = 250 * MS;
 const INTERVAL: u64 = 50 * MS;
