@@ -9,10 +9,10 @@ use crate::expression::{Binary, Expression, Unary};
 use crate::field::{Field, VALID};
 use crate::packet::Header;
 use crate::program::{
-    Action, Algorithm, Calculation, Checksum, Input, MatchKind, Next, Node, ParseState, ParserOp, Pipeline,
-    Primitive, Program, Standard, Table, Transition, Value,
+    Action, Algorithm, Calculation, Checksum, Input, Node, ParseState, ParserOp, Pipeline, Primitive,
+    Program, Standard, Transition, Value,
 };
-use crate::table::{Installed, Key};
+use crate::table::{Installed, Key, MatchKind, Next, Table};
 
 /// Why a program or an entry is refused: in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

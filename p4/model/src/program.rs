@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::expression::Expression;
 use crate::field::{Field, VALID};
 use crate::packet::Header;
-use crate::table::Installed;
+use crate::table::Table;
 
 #[derive(Clone, Debug)]
 pub(crate) enum ParserOp {
@@ -62,33 +62,6 @@ pub(crate) struct Action {
     pub(crate) name: String,
     pub(crate) parameters: Vec<u32>,
     pub(crate) primitives: Vec<Primitive>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MatchKind {
-    Exact,
-    Lpm,
-    Ternary,
-    Range,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Table {
-    pub(crate) name: String,
-    pub(crate) keys: Vec<(String, Field, MatchKind, u32)>,
-    pub(crate) actions: Vec<usize>,
-    pub(crate) default: (usize, Vec<u128>),
-    pub(crate) size: usize,
-    pub(crate) next: Next,
-    /// Entries that are part of the program.
-    pub(crate) entries: Vec<Installed>,
-}
-
-/// What follows a table.
-#[derive(Clone, Debug)]
-pub(crate) enum Next {
-    ByAction(BTreeMap<usize, Option<usize>>),
-    ByHit { hit: Option<usize>, miss: Option<usize> },
 }
 
 /// A node of a pipeline.

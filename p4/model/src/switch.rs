@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::field::{Field, VALID};
 use crate::load::Error;
 use crate::packet::{Phv, bits};
-use crate::program::{Next, Node, ParserOp, Pipeline, Primitive, Program, Value};
-use crate::table::{Entry, Installed, fits, lookup};
+use crate::program::{Node, ParserOp, Pipeline, Primitive, Program, Value};
+use crate::table::{Entry, Installed, Next, fits, lookup};
 
 /// A packet's arrival, and its stay in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,35 @@
 //! Entries of tables, and which one matches.
 
-use crate::program::{MatchKind, Table};
+use std::collections::BTreeMap;
+
+use crate::field::Field;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MatchKind {
+    Exact,
+    Lpm,
+    Ternary,
+    Range,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) keys: Vec<(String, Field, MatchKind, u32)>,
+    pub(crate) actions: Vec<usize>,
+    pub(crate) default: (usize, Vec<u128>),
+    pub(crate) size: usize,
+    pub(crate) next: Next,
+    /// Entries that are part of the program.
+    pub(crate) entries: Vec<Installed>,
+}
+
+/// What follows a table.
+#[derive(Clone, Debug)]
+pub(crate) enum Next {
+    ByAction(BTreeMap<usize, Option<usize>>),
+    ByHit { hit: Option<usize>, miss: Option<usize> },
+}
 
 /// One field of an entry's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
