@@ -19,6 +19,8 @@ pub struct Lease {
     seen: BTreeMap<NodeId, Seen>,
     /// The highest election that any device has told.
     highest: Election,
+    /// Times that devices were claimed again, and when that may be done next.
+    again: (u32, u64),
 }
 
 /// What a device has told.
@@ -35,13 +37,18 @@ struct Seen {
 impl Lease {
     /// Of a manager that has heard from no device yet. `lease`: the time of a lease, ns.
     pub fn new(lease: u64) -> Self {
-        Self { lease, seen: BTreeMap::new(), highest: Election::default() }
+        Self { lease, seen: BTreeMap::new(), highest: Election::default(), again: (0, 0) }
     }
 
     /// A device tells: it was claimed with `election`, and the lease was renewed `silence` ns ago.
     pub fn observe(&mut self, node: NodeId, election: Election, silence: u64, now: u64) {
         self.seen.insert(node, Seen { election, silence, at: now });
         self.highest = self.highest.max(election);
+    }
+
+    /// A device is not driven any more.
+    pub fn forget(&mut self, node: NodeId) {
+        self.seen.remove(&node);
     }
 
     /// Waits anew: who acts has changed.
@@ -64,8 +71,19 @@ impl Lease {
     }
 
     /// The term with which a manager that acts with the term `own` claims devices again that a newer one has claimed and left; `None`:
-    /// there are none, or the newer one renews its lease, or one of them has not told lately that it does not.
-    pub fn reclaim(&self, own: u64, now: u64) -> Option<u64> {
+    /// there are none, or the newer one renews its lease, or one of them has not told lately that it does not. A device that names a
+    /// newer election for ever disturbs the others less and less often: each time, the next one may follow after twice the time.
+    pub fn reclaim(&mut self, own: u64, now: u64) -> Option<u64> {
+        if now < self.again.1 {
+            return None;
+        }
+        let above = self.left(own, now)?;
+        let (times, _) = self.again;
+        self.again = (times.saturating_add(1), now.saturating_add(self.lease << (times + 1).min(8)));
+        Some(above)
+    }
+
+    fn left(&self, own: u64, now: u64) -> Option<u64> {
         let mut newer = self.seen.values().filter(|seen| seen.election.term > own).peekable();
         newer.peek()?;
         let is_left = |seen: &Seen| self.is_recent(seen, now) && seen.silence >= self.lease;
@@ -139,5 +157,22 @@ mod tests {
         assert_eq!(decided(&[(7, 500, 1000), (9, 5, 1000)]), None);
         // One of them has not told lately.
         assert_eq!(decided(&[(7, 500, 1000), (7, 500, 900)]), None);
+    }
+
+    #[test]
+    fn a_device_that_names_newer_elections_for_ever_is_claimed_again_ever_less_often() {
+        let mut lease = Lease::new(LEASE);
+        let mut claims = Vec::new();
+        for now in 1000..3000 {
+            lease.observe(1, election(now), 500, now);
+            if lease.reclaim(5, now).is_some() {
+                lease.restart();
+                claims.push(now);
+            }
+        }
+        assert_eq!(claims, [1000, 1200, 1600, 2400]);
+        lease.observe(1, election(4000), 500, 9000);
+        lease.forget(1);
+        assert_eq!(lease.reclaim(5, 9000), None);
     }
 }

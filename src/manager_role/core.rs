@@ -424,7 +424,7 @@ impl Core {
 
     /// Acts from now on, if no other manager does; also on devices that another one has claimed and left.
     fn take_over(&mut self, now: u64) {
-        let (lease, devices) = &self.lease;
+        let (lease, devices) = &mut self.lease;
         let above = match self.manager.term() {
             Some(own) => lease.reclaim(own, now),
             None if self.settings.standby => lease.term(*devices, now),

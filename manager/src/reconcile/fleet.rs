@@ -305,7 +305,7 @@ impl Reconciler {
             device.forget(now);
             (device.failures, device.superseded) = (failures, true);
             format!(
-                "another manager acts on it (term {}); stop one of the two, or restart this one if the other is gone",
+                "another manager acts on it (term {}); stop one of the two. If the other is gone, hopwise switches are claimed again after the time of a lease; for others, restart this one",
                 highest.term
             )
         } else if highest.term == own.term && highest.epoch <= own.epoch.saturating_add(MAX_EPOCHS) {

@@ -230,7 +230,7 @@ fn one_device_of_three_does_not_end_the_lease() {
     bench.run(S);
     refused_for(&mut bench, 1, Election { term: 2, epoch: 1 }, 2 * S);
     assert!(bench.reconciler.is_acting());
-    let first = "unreachable: another manager acts on it (term 2); stop one of the two, or restart this one if the other is gone";
+    let first = "unreachable: another manager acts on it (term 2); stop one of the two. If the other is gone, hopwise switches are claimed again after the time of a lease; for others, restart this one";
     assert_eq!(bench.phases(), [first, "in_sync", "in_sync"]);
     // It is tried again, and what it was said to have done is read.
     bench.run(10 * S);

@@ -92,8 +92,8 @@ impl Run {
     /// A manager that acts claims again what another one has claimed and left: no person does. It decides from then on.
     fn claim_again(&mut self) {
         let now = self.now;
-        let above = |one: &Acting| one.lease.reclaim(one.manager.term()?, now);
-        let found = self.managers.iter().enumerate().filter(|(_, one)| now >= one.cut_off);
+        let above = |one: &mut Acting| one.lease.reclaim(one.manager.term()?, now);
+        let found = self.managers.iter_mut().enumerate().filter(|(_, one)| now >= one.cut_off);
         let Some((index, above)) = found.filter_map(|(index, one)| Some((index, above(one)?))).next() else {
             return;
         };

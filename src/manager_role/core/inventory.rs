@@ -197,6 +197,7 @@ impl Core {
     /// Forgets what is known of a device: another one may answer in its place.
     fn forget_device(&mut self, node: NodeId, now: u64) {
         self.facts.remove(&node);
+        self.lease.0.forget(node);
         self.reported.remove(&node);
         self.reporters.remove(&node.to_string());
         self.matching.forget_device(node);
