@@ -538,7 +538,8 @@ impl DtaSettings {
     /// # Errors
     /// The map contradicts the settings, as a message.
     pub(crate) fn destinations_of(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), String> {
-        let destinations = self.with_map(map).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))?;
+        let own = Self { collectors: Vec::new(), ..self.clone() };
+        let destinations = own.with_map(map).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))?;
         match destinations.0.iter().find(|to| to.is_ipv6() != self.control.is_ipv6()) {
             Some(to) => {
                 Err(format!("control: {} is of another family than the collector {to}", self.control))

@@ -151,6 +151,13 @@ impl ManagerSettings {
         let Some(file) = &self.dta_map else { return Ok(None) };
         let map = load_map(file).map_err(|error| error.to_string())?;
         let map = dta_map(&map).map_err(|error| format!("{}: {error}", file.display()))?;
+        if map.text.len() > MAX_MAP {
+            let (shown, len) = (file.display(), map.text.len() / 1024);
+            return Err(format!(
+                "{shown} has {len} KiB, and switches take at most {} KiB; make it with fewer `--lists`",
+                MAX_MAP / 1024
+            ));
+        }
         Ok(Some(Arc::new(map)))
     }
 
@@ -203,6 +210,9 @@ impl ManagerSettings {
         }
     }
 }
+
+/// Longest map of DTA collectors, bytes: a change of rules with it is a body that a switch's API reads.
+const MAX_MAP: usize = 192 << 10;
 
 /// Reports inconsistent settings of manager, inventory and intents. `collects`: of a process with a collector. Returns what the intents ask
 /// of it.

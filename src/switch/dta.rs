@@ -31,7 +31,7 @@ pub(crate) struct Dta {
     next_tick: u64,
     /// The map of the manager.
     map: Option<Arc<DtaMap>>,
-    /// What waited when a map with fewer collectors came.
+    /// What waited when a map with fewer or other collectors came.
     abandoned: u64,
 }
 
@@ -108,8 +108,8 @@ impl Dta {
         self.map.is_some()
     }
 
-    /// Reports to the collectors of a manager's map from now on. Those so far keep their numbers and sequences; if there are fewer, the
-    /// reporter begins anew.
+    /// Reports to the collectors of a manager's map from now on. Those so far keep their sequences if they have the same numbers in the map;
+    /// otherwise the reporter begins anew.
     ///
     /// # Errors
     /// The map contradicts the settings, as a message; nothing changes.
@@ -126,7 +126,7 @@ impl Dta {
         let destinations = rules::collector_map(map)
             .and_then(|map| settings.destinations_of(&map))
             .map_err(|error| format!("[switch.dta] {error}"))?;
-        let grows = switch.dta().is_some() && destinations.0.len() >= self.collectors.len();
+        let grows = switch.dta().is_some() && destinations.0.starts_with(&self.collectors);
         if grows {
             self.set_destinations(destinations, now, switch)?;
         } else {
@@ -134,7 +134,10 @@ impl Dta {
             self.begin((settings, node), destinations, now, switch)?;
             self.abandoned += waiting;
             if waiting > 0 {
-                tracing::warn!(waiting, "a map with fewer DTA collectors: what waited for them is lost");
+                tracing::warn!(
+                    waiting,
+                    "another map of DTA collectors: what waited for those before is lost"
+                );
             }
         }
         tracing::info!(collectors = map.collectors.join(", "), "reports by DTA follow the manager's map");
@@ -254,7 +257,7 @@ pub(crate) struct DtaView {
     /// Collectors of the map that the manager handed out; null: there is none, and the switch has its own collectors or waits for a map.
     #[serde(default)]
     pub(crate) map: Option<Vec<String>>,
-    /// Unacknowledged reports, and entries that waited for a full batch, when a map with fewer collectors arrived: they are lost.
+    /// Unacknowledged reports, and entries that waited for a full batch, when a map with fewer or other collectors arrived: they are lost.
     #[serde(default)]
     pub(crate) abandoned: u64,
     /// Reports originated, without retransmissions.

@@ -593,6 +593,16 @@ mod tests {
         let message = refused(apply(&mut managed, 1, &[Change::Remove(rule(&["a", "b"])), v6]));
         assert!(message.contains("switch.dta.control: 0.0.0.0:40044 is of another family"), "{message}");
         assert_eq!(names(&managed), Some(vec!["a".to_owned(), "b".to_owned()]));
+        // What the file says of collectors is replaced, as many as they are.
+        let dta = file().dta.unwrap();
+        let own =
+            crate::config::dta::DtaSettings { collectors: vec!["192.0.2.9:40040".parse().unwrap()], ..dta };
+        let (to, spread) = own.destinations_of(&map_of(&["a", "b"])).unwrap();
+        let addresses: Vec<String> = to.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (addresses, spread.collectors()),
+            (vec!["127.0.0.1:40040".to_owned(), "127.0.0.1:40041".to_owned()], 2)
+        );
         let without = SwitchSettings { dta: None, ..file() };
         let message = check(&Rules::from([rule(&["a"])]), &without).unwrap_err();
         assert!(message.contains("does not report by DTA; add [switch.dta]"), "{message}");

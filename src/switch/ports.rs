@@ -185,7 +185,12 @@ impl Forwarder {
             next_check: 0,
             checksum_log: ChecksumLog::default(),
         };
-        forwarder.follow_map().map_err(|error| CliError::new(format!("[switch.managed] state: {error}")))?;
+        if let Err(error) = forwarder.follow_map() {
+            tracing::warn!(
+                error,
+                "the saved map of DTA collectors does not fit the file, which decides until the manager hands out another"
+            );
+        }
         forwarder.check();
         Ok(forwarder)
     }

@@ -1777,7 +1777,7 @@ export type SwitchCounters = {
 
 /** DTA reports of a switch. */
 export type SwitchDta = {
-  /** Unacknowledged reports, and entries that waited for a full batch, when a map with fewer collectors arrived: they are lost. */
+  /** Unacknowledged reports, and entries that waited for a full batch, when a map with fewer or other collectors arrived: they are lost. */
   abandoned: number;
   /** Collectors. */
   collectors: Array<ReporterCollector>;
