@@ -37,5 +37,6 @@ test('an export says whether it works', () => {
   assert.deepEqual(health({ ...one, waiting: 7, requests: 3, last_error: 'no such table' }), {
     text: 'no such table',
     class: 'bad',
+    title: 'no such table',
   });
 });

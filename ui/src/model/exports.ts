@@ -2,8 +2,8 @@ import type { Export } from '../api/generated';
 import { count } from '../lib/format';
 
 /** Whether an export works, in words. */
-export function health(one: Export): { text: string; class?: string } {
-  if (one.last_error !== null) return { text: one.last_error, class: 'bad' };
+export function health(one: Export): { text: string; class?: string; title?: string } {
+  if (one.last_error !== null) return { text: one.last_error, class: 'bad', title: one.last_error };
   if (one.unsaved > 0 && one.last_success === null) {
     return { text: 'the cursor cannot be saved', class: 'bad' };
   }

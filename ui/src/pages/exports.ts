@@ -15,7 +15,7 @@ export function exportsPage(): Page {
 function nothing(): HTMLElement {
   return empty(
     'No exports',
-    'An export sends what is stored to ClickHouse, InfluxDB or OpenSearch, at least once. Add ',
+    'An export sends what is stored to Kafka, ClickHouse, InfluxDB, Redis, OpenSearch and others, at least once. Add ',
     code('[exports.NAME]'),
     ' to the configuration.',
   );
