@@ -111,7 +111,10 @@ async fn claimed(bench: &mut Bench) {
     for _ in 0..600 {
         match bench.claim().await {
             Answer::Claimed => return,
-            Answer::Unreachable(reason) if reason.contains("refused") || reason.contains("loaded") => {
+            // It starts, or has not seen yet that another controller has left.
+            Answer::Unreachable(reason)
+                if ["refused", "loaded", "another controller"].iter().any(|one| reason.contains(one)) =>
+            {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
             other => panic!("{other:?}"),
