@@ -113,7 +113,7 @@ impl Connection {
         self.stream.flush().await.map_err(reason)?;
         let mut replies = Vec::with_capacity(pipeline.replies);
         let mut bytes = vec![0; 64 << 10];
-        let mut room = MAX_REPLIES;
+        let mut room = MAX_ANSWER.saturating_add(pipeline.replies.saturating_mul(MAX_REPLY));
         while replies.len() < pipeline.replies {
             let next = self.replies.next_reply();
             match next.map_err(|wrong| format!("{authority} does not answer as Redis does: {}", wrong.0))? {
@@ -132,5 +132,6 @@ impl Connection {
     }
 }
 
-/// The longest replies to a pipeline, bytes: an entry of a stream for each of 200,000 records.
-const MAX_REPLIES: usize = 256 << 20;
+/// The longest replies to a pipeline, bytes: so many, and so many for each command. An entry of a stream has some 1000.
+const MAX_ANSWER: usize = 1 << 20;
+const MAX_REPLY: usize = 4 << 10;

@@ -261,7 +261,9 @@ fn what_is_no_reply_ends_the_connection() {
     assert_eq!(error(&[b"+", &b"x".repeat(70_000)[..]].concat()), "a line that is too long");
     assert_eq!(
         error(&[b"*1000000\r\n", &b":1\r\n".repeat(300_000)[..]].concat()),
-        "a reply that is too long"
+        "a reply with too many values"
     );
+    let text = [b"$60000\r\n", &b"x".repeat(60_000)[..], b"\r\n"].concat();
+    assert_eq!(error(&[b"*20\r\n", &text.repeat(20)[..]].concat()), "a reply that is too long");
     assert_eq!(error(&b":1\r\n".repeat(300_000)), "");
 }

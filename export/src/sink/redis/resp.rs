@@ -28,6 +28,8 @@ pub struct Malformed(
 const MAX_LINE: usize = 64 << 10;
 /// The longest reply, with all that is in it. Replies to the commands of a sink are short.
 const MAX_REPLY: usize = 1 << 20;
+/// The most values in a reply, arrays included: an entry of a stream has some 100.
+const MAX_VALUES: usize = 1024;
 /// Arrays in arrays.
 const MAX_DEPTH: usize = 8;
 
@@ -43,6 +45,8 @@ pub struct Replies {
     arrays: Vec<(usize, Vec<Reply>)>,
     /// Bytes of this reply so far.
     len: usize,
+    /// Values of this reply so far.
+    values: usize,
     malformed: Option<Malformed>,
 }
 
@@ -101,7 +105,7 @@ impl Replies {
             // It may complete arrays.
             loop {
                 let Some((left, items)) = self.arrays.last_mut() else {
-                    self.len = 0;
+                    (self.len, self.values) = (0, 0);
                     return Ok(Some(value));
                 };
                 items.push(value);
@@ -140,6 +144,10 @@ impl Replies {
         (self.at, self.searched) = (after, 0);
         if self.len > MAX_REPLY {
             return Err(Malformed("a reply that is too long"));
+        }
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(Malformed("a reply with too many values"));
         }
         Ok(Some(part))
     }
