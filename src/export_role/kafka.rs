@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    future,
     io::{Error, ErrorKind},
+    task::Poll,
     time::Duration,
 };
 
@@ -10,14 +12,14 @@ use export::sink::{
     Batch,
     kafka::{
         self, Exchange, Kafka, NO_TOPIC, Producer, Verdict,
-        protocol::{self, Api, Malformed, ProducerId, Topology, Versions},
+        protocol::{self, Api, Malformed, Produced, ProducerId, Topology, Versions},
         scram::{self, Hash},
     },
 };
 use export::{Outcome, record::Stream};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    time::Instant,
+    time::{self, Instant},
 };
 
 use super::{
@@ -53,14 +55,11 @@ const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
 /// Kafka's error for a topic that is there already.
 const EXISTS: i16 = 36;
 
-/// A request whose answer is to come.
-struct Sent {
-    leader: i32,
-    connection: Connection,
-    version: i16,
-    correlation: i32,
-    partitions: Vec<i32>,
-}
+/// By partition: the producer and the sequence number of the next chunk, unless there are none.
+type Numbers = BTreeMap<i32, Option<(ProducerId, i32)>>;
+
+/// The connection, and what became of the chunks; else why that is not known.
+type Answer = Result<(Connection, Vec<Produced>), String>;
 
 impl Link {
     /// No connection is made yet.
@@ -85,20 +84,30 @@ impl Link {
         self.exchange.is_some()
     }
 
+    /// What each leader answered counts, whatever the others do: one that is silent fails only its own partitions.
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
         let Some(mut exchange) = self.exchange.take() else { return Ok(()) };
-        let topology = self.topology().await?;
+        // Before the limit of the whole request, at which all answers would be lost.
+        let deadline = Instant::now() + self.timeout * 3 / 4;
+        let topology = in_time(deadline, self.topology()).await?;
         exchange.spread(topology.leaders.len());
+        let mut is_sent = false;
         loop {
             let partitions = exchange.partitions();
-            if partitions.is_empty() {
+            if partitions.is_empty() || is_sent && Instant::now() >= deadline {
                 break;
             }
-            let numbers = self.numbers(&exchange, &partitions).await?;
-            let sent = self.write(&topology, &mut exchange, &numbers).await;
-            for request in sent {
-                self.read(request, &mut exchange).await;
-            }
+            let numbers = match in_time(deadline, self.numbers(&exchange, &partitions)).await {
+                Ok(numbers) => numbers,
+                Err(failure) if !is_sent => return Err(failure),
+                Err(failure) => {
+                    let words = failure.words();
+                    partitions.iter().for_each(|partition| exchange.failed(*partition, &words));
+                    break;
+                }
+            };
+            is_sent = true;
+            self.round(&topology, &mut exchange, &numbers, deadline).await;
         }
         self.exchange = Some(exchange);
         Ok(())
@@ -130,8 +139,8 @@ impl Link {
             return Err("this needs Kafka 2.4 or later; make the topics by its own tools".to_owned());
         }
         let (topic, correlation) = (self.sink.topic(stream), guide.number());
-        let settings = Kafka::settings(stream);
-        let frame = protocol::create_topic(correlation, self.timeout_ms(), &topic, partitions, settings);
+        let settings = self.sink.settings(stream);
+        let frame = protocol::create_topic(correlation, ms(self.timeout), &topic, partitions, settings);
         let body = guide.call(correlation, &frame).await?;
         let answer = protocol::read_create_topic(&body).map_err(|wrong| guide.malformed(&wrong))?;
         self.guide = Some(guide);
@@ -139,10 +148,6 @@ impl Link {
             (0 | EXISTS, _) => Ok(()),
             (error, words) => Err(format!("topic {topic}: {} {words}", kafka::name(error))),
         }
-    }
-
-    fn timeout_ms(&self) -> i32 {
-        i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX)
     }
 
     /// Where the partitions of the topic are.
@@ -181,8 +186,13 @@ impl Link {
             return Ok(guide);
         }
         let mut last = Failure::Passing("there is no broker in the url".to_owned());
-        for authority in self.destination.authority.clone().split(',') {
-            match Connection::open(&self.destination, authority).await {
+        let authorities: Vec<&str> = self.destination.authority.split(',').collect();
+        // A silent one leaves the others their share of the time.
+        let share = self.timeout * 3 / 4 / u32::try_from(authorities.len()).unwrap_or(u32::MAX);
+        for authority in authorities {
+            let late = |_| Err(format!("{authority} does not answer in time").into());
+            let guide = time::timeout(share, Connection::open(&self.destination, authority)).await;
+            match guide.unwrap_or_else(late) {
                 Ok(guide) => return Ok(guide),
                 Err(failure) => last = failure,
             }
@@ -191,11 +201,7 @@ impl Link {
     }
 
     /// The sequence numbers of the next chunks.
-    async fn numbers(
-        &mut self,
-        exchange: &Exchange,
-        partitions: &[i32],
-    ) -> Result<BTreeMap<i32, Option<(ProducerId, i32)>>, Failure> {
+    async fn numbers(&mut self, exchange: &Exchange, partitions: &[i32]) -> Result<Numbers, Failure> {
         // With a new number, each partition has a sequence number.
         for _ in 0..2 {
             if self.producer.id().is_none() && !self.is_unnumbered {
@@ -237,83 +243,37 @@ impl Link {
         Ok(())
     }
 
-    /// Sends the next chunk of each partition to its leader.
-    async fn write(
+    /// Sends the next chunk of each partition to its leader, to all leaders at the same time, and reads the answers.
+    async fn round(
         &mut self,
         topology: &Topology,
         exchange: &mut Exchange,
-        numbers: &BTreeMap<i32, Option<(ProducerId, i32)>>,
-    ) -> Vec<Sent> {
+        numbers: &Numbers,
+        deadline: Instant,
+    ) {
         let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for partition in numbers.keys() {
             let leader = usize::try_from(*partition).ok().and_then(|at| topology.leaders.get(at));
             by_leader.entry(leader.copied().unwrap_or(-1)).or_default().push(*partition);
         }
-        let mut sent = Vec::new();
-        for (leader, partitions) in by_leader {
-            match self.write_to(topology, exchange, (leader, &partitions), numbers).await {
-                Ok(request) => sent.push(request),
-                Err(failure) => {
-                    let words = failure.words();
-                    self.topology = None;
-                    partitions.iter().for_each(|partition| exchange.failed(*partition, &words));
-                }
-            }
-        }
-        sent
-    }
-
-    async fn write_to(
-        &mut self,
-        topology: &Topology,
-        exchange: &Exchange,
-        (leader, partitions): (i32, &[i32]),
-        numbers: &BTreeMap<i32, Option<(ProducerId, i32)>>,
-    ) -> Result<Sent, Failure> {
-        let address = topology
-            .brokers
-            .get(&leader)
-            .ok_or_else(|| format!("partition {} has no leader now", partitions.first().unwrap_or(&0)))?;
-        let mut kept = self.leaders.remove(&leader);
-        if let Some(connection) = &mut kept
-            && socket::is_left(&mut *connection.stream).await
-        {
-            kept = None;
-        }
-        let mut connection = match kept {
-            Some(connection) => connection,
-            None => Connection::open(&self.destination, address).await?,
-        };
-        let version = connection
-            .versions
-            .of(Api::Produce)
-            .ok_or("it has no version of Produce that is known here".to_owned())?;
-        let correlation = connection.number();
         let topic = self.sink.topic(self.stream);
-        let frame = protocol::produce(
-            (correlation, version),
-            self.timeout_ms(),
-            &topic,
-            partitions,
-            |partition, out| {
-                exchange.write(partition, numbers.get(&partition).copied().flatten(), out);
-            },
-        );
-        connection.write(&frame).await?;
-        Ok(Sent { leader, connection, version, correlation, partitions: partitions.to_vec() })
-    }
-
-    /// Reads what became of a request.
-    async fn read(&mut self, request: Sent, exchange: &mut Exchange) {
-        let Sent { leader, mut connection, version, correlation, partitions } = request;
-        let topic = self.sink.topic(self.stream);
-        let body = connection.read(correlation).await;
-        let answer = body.and_then(|body| {
-            protocol::read_produce(&body, version).map_err(|wrong| connection.malformed(&wrong))
+        let round =
+            Round { destination: &self.destination, topology, exchange, numbers, topic: &topic, deadline };
+        let (leaders, round) = (&mut self.leaders, &round);
+        let requests = by_leader.into_iter().map(|(leader, partitions)| {
+            let kept = leaders.remove(&leader);
+            async move { round.request(leader, partitions, kept).await }
         });
-        let mut open = partitions;
+        for (leader, partitions, answer) in all(requests).await {
+            self.settle(exchange, leader, partitions, answer);
+        }
+    }
+
+    /// What became of a request.
+    fn settle(&mut self, exchange: &mut Exchange, leader: i32, mut open: Vec<i32>, answer: Answer) {
         let words = match answer {
-            Ok(answer) => {
+            Ok((connection, answer)) => {
+                let topic = self.sink.topic(self.stream);
                 for produced in answer {
                     let Some(at) = open.iter().position(|partition| *partition == produced.partition) else {
                         continue;
@@ -338,6 +298,98 @@ impl Link {
     }
 }
 
+/// What is sent at the same time.
+struct Round<'a> {
+    destination: &'a Destination,
+    topology: &'a Topology,
+    exchange: &'a Exchange,
+    numbers: &'a Numbers,
+    topic: &'a str,
+    deadline: Instant,
+}
+
+impl Round<'_> {
+    /// Sends chunks to a leader, and reads its answer.
+    async fn request(
+        &self,
+        leader: i32,
+        partitions: Vec<i32>,
+        kept: Option<Connection>,
+    ) -> (i32, Vec<i32>, Answer) {
+        let answer = match self.topology.brokers.get(&leader) {
+            None => Err(format!("partition {} has no leader now", partitions.first().unwrap_or(&0))),
+            Some(address) => {
+                let answer = time::timeout_at(self.deadline, self.call(address, &partitions, kept)).await;
+                answer.unwrap_or_else(|_| Err(format!("{address} does not answer in time")))
+            }
+        };
+        (leader, partitions, answer)
+    }
+
+    async fn call(&self, address: &str, partitions: &[i32], mut kept: Option<Connection>) -> Answer {
+        if let Some(connection) = &mut kept
+            && socket::is_left(&mut *connection.stream).await
+        {
+            kept = None;
+        }
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => Connection::open(self.destination, address).await.map_err(Failure::words)?,
+        };
+        let version =
+            connection.versions.of(Api::Produce).ok_or("it has no version of Produce that is known here")?;
+        let correlation = connection.number();
+        // The broker gives up earlier, and says so.
+        let rest = self.deadline.saturating_duration_since(Instant::now()) * 2 / 3;
+        let write = |partition, out: &mut Vec<u8>| {
+            self.exchange.write(partition, self.numbers.get(&partition).copied().flatten(), out);
+        };
+        let frame = protocol::produce((correlation, version), ms(rest), self.topic, partitions, write);
+        let body = connection.call(correlation, &frame).await?;
+        let answer = protocol::read_produce(&body, version);
+        let answer = answer.map_err(|wrong| connection.malformed(&wrong))?;
+        Ok((connection, answer))
+    }
+}
+
+fn ms(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+async fn in_time<T>(deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| Err("Kafka does not answer in time".to_owned().into());
+    time::timeout_at(deadline, work).await.unwrap_or_else(late)
+}
+
+/// Runs them at the same time until each has ended.
+async fn all<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<_> = work.map(Box::pin).collect();
+    let mut ended = Vec::with_capacity(running.len());
+    future::poll_fn(|context| {
+        running.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(value) => {
+                ended.push(value);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ended
+}
+
+/// Kafka names its brokers: what the url says of their encryption does not hold for these addresses.
+fn may_log_in(destination: &Destination) -> Result<(), Failure> {
+    let Destination { authority, tls, login, schemes: (_, secure), unencrypted, .. } = destination;
+    match login.is_none() || tls.is_some() || *unencrypted || tls::is_loopback(authority) {
+        true => Ok(()),
+        false => Err(Failure::Denied(format!(
+            "the broker {authority} would get the password without encryption; use {secure} with `ca`, or set unencrypted = true"
+        ))),
+    }
+}
+
 /// A connection that takes requests.
 struct Connection {
     stream: Box<dyn tls::Stream>,
@@ -358,6 +410,7 @@ impl Connection {
     /// Connects to a broker, and logs in.
     async fn open(destination: &Destination, authority: &str) -> Result<Self, Failure> {
         let destination = Destination { authority: authority.to_owned(), ..destination.clone() };
+        may_log_in(&destination)?;
         let stream = socket::connect(&destination).await?;
         let Destination { tls, schemes: (_, secure), login, mechanism, .. } = &destination;
         let advice = match (tls, login) {
@@ -481,5 +534,62 @@ impl Connection {
             }
             _ => tls::reason(error, &self.authority),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::export::{ExportKind, ExportSettings};
+
+    #[test]
+    fn a_broker_that_kafka_names_gets_a_password_only_as_the_url_may() {
+        let settings = ExportSettings {
+            kind: Some(ExportKind::Kafka),
+            url: "tcp://127.0.0.1:9092".to_owned(),
+            ..ExportSettings::default()
+        };
+        let named = |authority: &str, login: Option<Login>, unencrypted| {
+            let destination = settings.destination().unwrap();
+            let authority = authority.to_owned();
+            may_log_in(&Destination { authority, login, unencrypted, ..destination }).map_err(Failure::words)
+        };
+        let login = || Some(Login::Password(Some("hopwise".to_owned()), "correct horse".to_owned()));
+        let words = "the broker 192.0.2.1:9092 would get the password without encryption; use tls:// with `ca`, or set unencrypted = true";
+        assert_eq!(named("192.0.2.1:9092", login(), false), Err(words.to_owned()));
+        assert_eq!(named("192.0.2.1:9092", login(), true), Ok(()));
+        assert_eq!(named("192.0.2.1:9092", None, false), Ok(()));
+        assert_eq!(named("127.0.0.1:9092", login(), false), Ok(()));
+    }
+
+    #[test]
+    fn a_url_names_a_host_in_each_part() {
+        let words = "it has an address without a host; write each as HOST:PORT, with one comma between two";
+        for (url, wrong) in [
+            ("tcp://a:9092,b", None),
+            ("tcp://a:9092,", Some(words)),
+            ("tcp://a,,b", Some(words)),
+            ("tcp://,a", Some(words)),
+            ("tcp://:9092", Some(words)),
+        ] {
+            let (kind, url) = (Some(ExportKind::Kafka), url.to_owned());
+            let settings = ExportSettings { kind, url, ..ExportSettings::default() };
+            let wrong = wrong.map(|words| ("url", words.to_owned()));
+            assert_eq!(settings.destination().err(), wrong, "{}", settings.url);
+        }
+    }
+
+    #[test]
+    fn the_first_does_not_keep_the_others_waiting() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let notify = &tokio::sync::Notify::new();
+        let work = [true, false].into_iter().map(|waits| async move {
+            match waits {
+                true => notify.notified().await,
+                false => notify.notify_one(),
+            }
+        });
+        let ended = runtime.block_on(async { time::timeout(Duration::from_secs(60), all(work)).await });
+        assert_eq!(ended.map(|ended| ended.len()), Ok(2));
     }
 }

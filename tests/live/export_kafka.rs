@@ -105,13 +105,14 @@ impl Broker {
 }
 
 impl Kafka {
-    fn start(brokers: usize) -> Option<Self> {
+    /// So many brokers; each partition is on so many of them.
+    fn start(brokers: usize, replicas: usize) -> Option<Self> {
         let jars = jars()?;
         let mut brokers: Vec<Broker> = (0..brokers).map(|_| Broker::new()).collect();
         let voter = |(index, broker): (usize, &Broker)| format!("{}@127.0.0.1:{}", index + 1, broker.control);
         let voters = brokers.iter().enumerate().map(voter).collect::<Vec<_>>().join(",");
         for (index, broker) in brokers.iter().enumerate() {
-            broker.prepare(&jars, index + 1, &voters, brokers.len());
+            broker.prepare(&jars, index + 1, &voters, replicas);
         }
         // None is ready before most are.
         brokers.iter_mut().for_each(Broker::spawn);
@@ -179,7 +180,7 @@ fn sorted(lines: impl IntoIterator<Item = String>) -> Vec<String> {
 
 #[test]
 fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
-    let Some(mut kafka) = Kafka::start(1) else { return };
+    let Some(mut kafka) = Kafka::start(1, 1) else { return };
     let directory = TempDir::new();
     let url = format!("tcp://127.0.0.1:{}", kafka.brokers[0].plain);
     let config = export(&url, "format = \"json\"\nstreams = [\"events\", \"flows\"]\ntimeout = \"2s\"\n");
@@ -287,7 +288,7 @@ fn each_has_a_sentence(kafka: &Kafka, directory: &TempDir, right: &Path, wrong: 
 
 #[test]
 fn kafka_with_tls_and_logins() {
-    let Some(kafka) = Kafka::start(1) else { return };
+    let Some(kafka) = Kafka::start(1, 1) else { return };
     let directory = TempDir::new();
     let (right, wrong) = (directory.join("right"), directory.join("wrong"));
     fs::write(&right, "correct horse\n").unwrap();
@@ -318,7 +319,7 @@ fn kafka_with_tls_and_logins() {
 
 #[test]
 fn kafka_goes_on_without_a_broker() {
-    let Some(mut kafka) = Kafka::start(3) else { return };
+    let Some(mut kafka) = Kafka::start(3, 3) else { return };
     let directory = TempDir::new();
     let list = kafka.brokers.iter().map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>();
     let extra = "format = \"json\"\nstreams = [\"events\"]\ntimeout = \"5s\"\n";
@@ -345,4 +346,33 @@ fn kafka_goes_on_without_a_broker() {
     assert_eq!(there, sorted(own(&server, ROWS).lines().map(str::to_owned)));
     let view = exported(&server, "settled", |view| view["waiting"] == 0);
     assert_eq!((&view["rejected"], &view["expired"]), (&0.into(), &0.into()));
+}
+
+/// What the others answered is not sent again, though the silent broker is the last one that would answer, and the first one in the url.
+#[test]
+fn kafka_has_each_message_once_though_one_of_its_leaders_is_silent() {
+    let Some(kafka) = Kafka::start(3, 1) else { return };
+    let directory = TempDir::new();
+    let brokers = kafka.brokers.iter().rev();
+    let list = brokers.map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>();
+    let extra = "format = \"json\"\nstreams = [\"events\"]\ntimeout = \"3s\"\n";
+    let config = export(&format!("tcp://{}", list.join(",")), extra);
+    assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
+    let server = Server::start(&config);
+    let reports = |from: u32| {
+        (from..from + 150).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000]))
+    };
+    server.send(reports(0));
+    server.settled(150);
+    drain(&server);
+    let silent = kafka.brokers[2].process.as_ref().unwrap();
+    silent.signal("-STOP");
+    server.send(reports(150));
+    server.settled(300);
+    exported(&server, "failing again and again", |view| view["failed"].as_u64() >= Some(2));
+    silent.signal("-CONT");
+    drain(&server);
+    let messages = kafka.messages("hopwise.events.v1", "%s\n");
+    let there = sorted(messages.iter().map(|message| columns(message)));
+    assert_eq!(there, sorted(own(&server, ROWS).lines().map(str::to_owned)));
 }

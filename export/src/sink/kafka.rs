@@ -9,7 +9,7 @@
 //! A batch goes out as an [`Exchange`]: its records are spread over partitions and cut into chunks of less than 900 kB, since a broker
 //! refuses more than 1 MB. Of each partition one chunk is in flight, and nothing after a chunk that failed is sent before it: the order
 //! of a key is kept. Chunks have sequence numbers ([`Producer`]), so a broker recognises a chunk that it has; only a restart of the
-//! process makes doubles, which have the same header `id`.
+//! process, or a topic that gets more partitions while one of its leaders does not answer, makes doubles, which have the same header `id`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write as _;
@@ -96,10 +96,10 @@ impl Kafka {
     }
 
     /// What the topic of a stream is made with, besides what the server does by default.
-    pub fn settings(stream: Stream) -> &'static [(&'static str, &'static str)] {
+    pub fn settings(&self, stream: Stream) -> &'static [(&'static str, &'static str)] {
         match stream {
-            // Of each flow its latest state.
-            Stream::Flows => &[("cleanup.policy", "compact")],
+            // Of each flow its latest state. A topic that is compacted takes no message without a key.
+            Stream::Flows if self.options.keys => &[("cleanup.policy", "compact")],
             _ => &[],
         }
     }
@@ -110,7 +110,7 @@ impl Kafka {
         if partitions > 0 {
             text.push_str(&format!(" --partitions {partitions}"));
         }
-        for (name, value) in Self::settings(stream) {
+        for (name, value) in self.settings(stream) {
             text.push_str(&format!(" --config {name}={value}"));
         }
         text

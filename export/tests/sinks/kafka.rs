@@ -1,7 +1,7 @@
 //! Chunks for partitions of Kafka, and what its answers mean for their records.
 
 use export::Outcome;
-use export::record::Record;
+use export::record::{Record, Stream};
 use export::sink::kafka::protocol::{self, Produced, ProducerId};
 use export::sink::kafka::{Compression, Exchange, Format, Kafka, Options, Verdict};
 
@@ -172,6 +172,10 @@ fn options_are_checked_and_keys_can_be_left_out() {
     let mut exchange = batch(COLLECTOR, &records, |batch| sink.begin(batch)).unwrap();
     exchange.spread(3);
     assert_eq!(exchange.partitions(), [0, 1, 2], "one flow is spread");
+    // A topic that is compacted takes no message without a key.
+    assert_eq!(sink.settings(Stream::Flows), []);
+    let sink = Kafka::new(&Options::default()).unwrap();
+    assert_eq!(sink.settings(Stream::Flows), [("cleanup.policy", "compact")]);
 }
 
 /// A metadata answer as Kafka 4.1 gave it (version 4).
@@ -191,4 +195,25 @@ fn a_topology_is_read_and_one_with_a_gap_is_none() {
     assert_eq!((other.error, other.leaders.len()), (3, 0), "there is no such topic");
     let gap = protocol::read_metadata(&body("0000 00000002 00000001 00000000 00000000"), "t");
     assert_eq!(gap.unwrap_err().0, "partitions that are not numbered from 0 on");
+}
+
+#[test]
+fn an_answer_with_more_brokers_or_partitions_than_are_read_is_none() {
+    let body = |brokers: usize, partitions: usize| {
+        let mut body = vec![0; 4];
+        body.extend((brokers as u32).to_be_bytes());
+        body.extend(
+            (0..brokers as u32).flat_map(|node| [&node.to_be_bytes()[..], &[0; 6], &[255; 2]].concat()),
+        );
+        // Cluster, controller, one topic `t`.
+        body.extend([255, 255, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, b't', 0]);
+        body.extend((partitions as u32).to_be_bytes());
+        let one = |index: u32| [&[0; 2][..], &index.to_be_bytes(), &[0; 12]].concat();
+        body.extend((0..partitions as u32).flat_map(one));
+        protocol::read_metadata(&body, "t").map(|topology| (topology.brokers.len(), topology.leaders.len()))
+    };
+    let many = Err(protocol::Malformed("more items than are read here"));
+    assert_eq!(body(10_000, 100_000), Ok((10_000, 100_000)));
+    assert_eq!(body(10_001, 1), many);
+    assert_eq!(body(1, 100_001), many);
 }

@@ -23,6 +23,8 @@ pub(crate) struct Destination {
     pub(crate) login: Option<Login>,
     /// How Kafka is told.
     pub(crate) mechanism: Mechanism,
+    /// The login may be sent without encryption to any address.
+    pub(crate) unencrypted: bool,
 }
 
 /// What a system is told to know who we are.
@@ -117,6 +119,11 @@ impl ExportSettings {
         if authority.contains(',') && self.kind != Some(ExportKind::Kafka) {
             return Err(("url", "write one host; only Kafka has several".to_owned()));
         }
+        if authority.split(',').any(|part| part.is_empty() || part.starts_with(':')) {
+            let words =
+                "it has an address without a host; write each as HOST:PORT, with one comma between two";
+            return Err(("url", words.to_owned()));
+        }
         let port = if is_secure { secure_port } else { port };
         let with_port = |host: &str| match host.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
@@ -144,6 +151,7 @@ impl ExportSettings {
             schemes: (plain, secure),
             login,
             mechanism: self.mechanism,
+            unencrypted: self.unencrypted,
         })
     }
 

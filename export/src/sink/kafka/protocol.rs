@@ -101,6 +101,10 @@ pub struct ProducerId {
 pub const MAX_ANSWER: usize = 16 << 20;
 /// More partitions of a topic are not used.
 const MAX_PARTITIONS: usize = 100_000;
+/// More brokers are not kept.
+const MAX_BROKERS: usize = 10_000;
+/// More mechanisms of a login are not named.
+const MAX_MECHANISMS: usize = 100;
 
 /// A request with its length before it.
 fn frame(api: Api, version: i16, correlation: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -246,7 +250,7 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
     let mut topology = Topology { error: super::NO_TOPIC, ..Topology::default() };
-    for _ in 0..reader.len(10)? {
+    for _ in 0..reader.at_most(MAX_BROKERS, 10)? {
         let (node, host, port) = (reader.i32()?, reader.text()?.unwrap_or_default(), reader.i32()?);
         reader.text()?;
         let host = if host.contains(':') { format!("[{host}]") } else { host };
@@ -254,11 +258,11 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     }
     reader.text()?;
     reader.i32()?;
-    for _ in 0..reader.len(9)? {
+    for _ in 0..reader.at_most(1, 9)? {
         let (error, name) = (reader.i16()?, reader.text()?);
         reader.i8()?;
         let mut leaders = BTreeMap::new();
-        for _ in 0..reader.len(18)? {
+        for _ in 0..reader.at_most(MAX_PARTITIONS, 18)? {
             let (_, index, leader) = (reader.i16()?, reader.i32()?, reader.i32()?);
             for _ in 0..2 {
                 for _ in 0..reader.len(4)? {
@@ -270,7 +274,7 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
         if name.as_deref() == Some(topic) {
             topology.error = error;
             let is_whole = leaders.keys().copied().eq(0..leaders.len() as i32);
-            if !is_whole || leaders.len() > MAX_PARTITIONS {
+            if !is_whole {
                 return Err(Malformed("partitions that are not numbered from 0 on"));
             }
             topology.leaders = leaders.into_values().collect();
@@ -301,7 +305,7 @@ pub fn read_sasl_handshake(body: &[u8]) -> Result<Result<(), Vec<String>>, Malfo
     let mut reader = Reader(body);
     let error = reader.i16()?;
     let mut mechanisms = Vec::new();
-    for _ in 0..reader.len(2)? {
+    for _ in 0..reader.at_most(MAX_MECHANISMS, 2)? {
         mechanisms.push(reader.text()?.unwrap_or_default());
     }
     Ok(if error == 0 { Ok(()) } else { Err(mechanisms) })
@@ -411,6 +415,14 @@ impl<'a> Reader<'a> {
             Ok(len) if len.saturating_mul(least) <= self.0.len() => Ok(len),
             Ok(_) => Err(Malformed("more items than bytes")),
             Err(_) => Ok(0),
+        }
+    }
+
+    /// Likewise, of an array that has no more items than that.
+    fn at_most(&mut self, most: usize, least: usize) -> Result<usize, Malformed> {
+        match self.len(least)? {
+            len if len <= most => Ok(len),
+            _ => Err(Malformed("more items than are read here")),
         }
     }
 }
