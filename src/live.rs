@@ -315,7 +315,7 @@ impl Hub {
 }
 
 /// Flows whose events are counted, of all names together: each event is compared with each.
-const MAX_COUNTED_FLOWS: usize = 1024;
+pub(crate) const MAX_COUNTED_FLOWS: usize = 1024;
 
 fn as_json(
     event: &Event,

@@ -95,6 +95,17 @@ pub struct Rates {
     pub events: f64,
 }
 
+/// What a collector with a budget receives.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share {
+    /// Its budget.
+    pub budget: Budget,
+    /// All that arrives there.
+    pub rates: Rates,
+    /// Since when, ns: what was changed later does not show in the rates yet. `None`: they are not known.
+    pub since: Option<u64>,
+}
+
 /// A rate with its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
@@ -246,6 +257,11 @@ impl Controller {
         self.detail == self.bounds.finest
     }
 
+    /// Whether rates that were measured since then show what was decided last.
+    fn shows(&self, since: u64) -> bool {
+        self.last.is_none_or(|last| since >= last)
+    }
+
     /// A change could not be made.
     pub fn undo(&mut self, step: &Move) {
         self.detail = step.from;
@@ -382,19 +398,24 @@ impl Budgets {
         }
     }
 
-    /// Takes the rates of intents and collectors. Returns the changes to make, by intent, and the loads of collectors over their budgets of
+    /// Takes the rates of intents and collectors. Nothing is decided about an intent before new rates of all its collectors are there. Returns the changes to make, by intent, and the loads of collectors over their budgets of
     /// which no intent that reports there can become coarser: each once, until there is room again.
     pub fn observe(
         &mut self,
         intents: &[Kept<'_>],
-        collectors: &BTreeMap<SocketAddr, (Budget, Rates)>,
+        collectors: &BTreeMap<SocketAddr, Share>,
         now: u64,
     ) -> (Vec<(String, Move)>, Vec<Load>) {
         let mut moves = Vec::new();
         for kept in intents {
             let own = kept.rates.into_iter().flat_map(|rates| kept.budget.loads(rates, None));
-            let at = kept.collectors.iter().filter_map(|at| Some((at, collectors.get(at)?)));
-            let shared = at.flat_map(|(at, (budget, rates))| budget.loads(*rates, Some(*at)));
+            let at = || kept.collectors.iter().filter_map(|at| Some((at, collectors.get(at)?)));
+            let controller = self.controllers.get(kept.name);
+            let is_new = |since| controller.is_none_or(|controller| controller.shows(since));
+            if at().any(|(_, share)| !share.since.is_some_and(is_new)) {
+                continue;
+            }
+            let shared = at().flat_map(|(at, share)| share.budget.loads(share.rates, Some(*at)));
             let loads: Vec<Load> = own.chain(shared).collect();
             let step = if !loads.is_empty() {
                 let start = || Controller::new(kept.bounds);
@@ -411,16 +432,13 @@ impl Budgets {
         (moves, self.stuck(intents, collectors))
     }
 
-    fn stuck(
-        &mut self,
-        intents: &[Kept<'_>],
-        collectors: &BTreeMap<SocketAddr, (Budget, Rates)>,
-    ) -> Vec<Load> {
+    fn stuck(&mut self, intents: &[Kept<'_>], collectors: &BTreeMap<SocketAddr, Share>) -> Vec<Load> {
         let can = |kept: &&Kept<'_>| self.detail(kept.name) != Some(kept.bounds.coarsest);
         let able: BTreeSet<SocketAddr> =
             intents.iter().filter(can).flat_map(|kept| kept.collectors.iter().copied()).collect();
         let mut stuck = Vec::new();
-        for (at, (budget, rates)) in collectors {
+        for (at, Share { budget, rates, .. }) in collectors.iter().filter(|(_, share)| share.since.is_some())
+        {
             let loads = budget.loads(*rates, Some(*at));
             let Some(load) = loads.max_by(|one, other| one.excess().total_cmp(&other.excess())) else {
                 continue;
@@ -566,10 +584,12 @@ mod tests {
     /// An intent that no budget concerns any more is measured as it was asked for.
     #[test]
     fn an_intent_is_fine_again_when_its_devices_report_elsewhere() {
-        let collectors = BTreeMap::from([(
-            at(1),
-            (Budget { reports: Some(100), events: None }, Rates { reports: 900.0, events: 0.0 }),
-        )]);
+        let share = Share {
+            budget: Budget { reports: Some(100), events: None },
+            rates: Rates { reports: 900.0, events: 0.0 },
+            since: Some(0),
+        };
+        let collectors = BTreeMap::from([(at(1), share)]);
         let kept = |last| Kept {
             name: "a",
             bounds: BOUNDS,
@@ -589,6 +609,33 @@ mod tests {
         assert_eq!(observe(2, 1), [text]);
         assert_eq!(observe(2, 2), Vec::<String>::new());
         assert_eq!(budgets.coarser("a"), None);
+    }
+
+    /// Rates that were measured before the last change, or are not known, are no evidence: nothing is changed, and nothing is taken back.
+    #[test]
+    fn rates_that_do_not_show_the_last_change_decide_nothing() {
+        let kept = [Kept {
+            name: "a",
+            bounds: BOUNDS,
+            // It alone would leave room.
+            budget: Budget { reports: Some(1_000), events: None },
+            rates: Some(Rates::default()),
+            collectors: vec![at(1), at(2)],
+        }];
+        let budget = Budget { reports: Some(100), events: None };
+        let share = |reports, since| Share { budget, rates: Rates { reports, events: 0.0 }, since };
+        let mut budgets = Budgets::default();
+        let mut observe = |one, other, second| {
+            let collectors = BTreeMap::from([(at(1), share(10.0, one)), (at(2), share(200.0, other))]);
+            let (moves, stuck) = budgets.observe(&kept, &collectors, second * INTERVAL);
+            assert_eq!(stuck, []);
+            moves.first().map(|(_, step)| step.to.threshold)
+        };
+        assert_eq!(observe(Some(0), None, 1), None);
+        assert_eq!(observe(Some(0), Some(0), 2), Some(2_000));
+        assert_eq!(observe(Some(2 * INTERVAL), Some(INTERVAL), 3), None);
+        assert_eq!(observe(Some(2 * INTERVAL), None, 4), None);
+        assert_eq!(observe(Some(2 * INTERVAL), Some(2 * INTERVAL), 5), Some(4_000));
     }
 
     /// What is written is read again; anything else is refused.
@@ -685,14 +732,15 @@ mod tests {
             };
             let intents: Vec<_> = (0..6).map(|index| of(index, &mut rng)).collect();
             let (mut budgets, mut above, mut own) = (Budgets::default(), 0, 0);
-            for second in 0..500 {
+            for second in 0..500_u64 {
                 let rates = |(name, bounds, _, _, load): &(String, Bounds, Budget, SocketAddr, f64)| {
                     simulated(if second < 300 { *load } else { 0.0 }, *bounds, budgets.detail(name))
                 };
-                let mut sums =
-                    BTreeMap::from([(at(1), (both, Rates::default())), (at(2), Default::default())]);
+                let since = Some(second.saturating_sub(1) * INTERVAL);
+                let share = Share { since, ..Share::default() };
+                let mut sums = BTreeMap::from([(at(1), Share { budget: both, ..share }), (at(2), share)]);
                 for intent in &intents {
-                    let (_, sum) = sums.get_mut(&intent.3).unwrap();
+                    let sum = &mut sums.get_mut(&intent.3).unwrap().rates;
                     let more = rates(intent);
                     *sum = Rates { reports: sum.reports + more.reports, events: sum.events + more.events };
                 }
@@ -705,7 +753,7 @@ mod tests {
                         collectors: vec![intent.3],
                     })
                     .collect();
-                let (_, Rates { reports, events }) = sums[&at(1)];
+                let Rates { reports, events } = sums[&at(1)].rates;
                 if (30..300).contains(&second) {
                     above += u32::from(reports > 3_000.0 || events > 500.0);
                     own += u32::from(kept[0].rates.unwrap().reports > 400.0);
@@ -731,7 +779,8 @@ mod tests {
         let mut second = 0;
         let mut observe = |reports| {
             second += 1;
-            let collectors = BTreeMap::from([(at(1), (budget, Rates { reports, events: 0.0 }))]);
+            let share = Share { budget, rates: Rates { reports, events: 0.0 }, since: Some(0) };
+            let collectors = BTreeMap::from([(at(1), share)]);
             budgets
                 .observe(&[], &collectors, second * INTERVAL)
                 .1

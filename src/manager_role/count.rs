@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -322,15 +322,20 @@ pub(super) struct Totals {
     pub(super) events: u64,
     /// Events of flows of intents with a budget of events.
     pub(super) of_intents: BTreeMap<String, u64>,
+    /// Intents with a budget of events for which there is no room: nothing counts theirs.
+    pub(super) uncounted: BTreeSet<String>,
 }
 
 /// What the collector has counted in all, and the events of intents with a budget of events.
 pub(super) fn totals(monitor: &Monitor, watched: &[Watched]) -> Totals {
-    let budgeted = watched.iter().filter(|watched| watched.events);
+    let budgeted = || watched.iter().filter(|watched| watched.events);
+    let of_intents = monitor.hub().counted_events(budgeted().map(|one| (one.name.as_str(), &*one.flows)));
+    let without = budgeted().filter(|one| !of_intents.contains_key(&one.name));
     Totals {
         reports: monitor.total(|stats| stats.reports),
         events: monitor.total(|stats| stats.events.iter().sum()),
-        of_intents: monitor.hub().counted_events(budgeted.map(|one| (one.name.as_str(), &*one.flows))),
+        uncounted: without.map(|one| one.name.clone()).collect(),
+        of_intents,
     }
 }
 

@@ -18,6 +18,8 @@ use crate::config::values::Listen;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     pub(super) reported: Reported,
+    /// When it told this, ns.
+    pub(super) at: u64,
     /// When it last had another packet to report, ns; `None`: not since the manager began.
     advanced: Option<u64>,
     /// When it last had sent another datagram, likewise.
@@ -33,7 +35,7 @@ impl Core {
         let advanced = if is_more { Some(now) } else { before.and_then(|before| before.advanced) };
         let is_sending = before.is_some_and(|before| reported.sent > before.reported.sent);
         let sent = if is_sending { Some(now) } else { before.and_then(|before| before.sent) };
-        self.reported.insert(node, Counted { reported, advanced, sent });
+        self.reported.insert(node, Counted { reported, at: now, advanced, sent });
         if packets.is_some_and(|before| reported.packets < before) {
             // It has restarted, and counts anew.
             self.reporters.remove(&node.to_string());
