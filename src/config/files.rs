@@ -57,20 +57,24 @@ impl FilesSettings {
     }
 
     fn bmv2(&self, device: &Device) -> Result<(Format, Capabilities), Wrong> {
-        let p4 = P4RuntimeSettings {
-            map: self.map.clone(),
-            report: self.report.clone(),
-            routes: self.routes.clone(),
-            mtus: self.mtus.clone(),
-            ..P4RuntimeSettings::default()
-        };
-        let driver = p4.driver(device)?;
+        let driver = self.p4().driver(device)?;
         let ((_, map), local, info) = (driver.map, driver.local, self.info()?);
         let program = Program::new(&map, &info, &local)
             .map_err(|problems| ("map", format!("it does not fit the program: {}", problems.join("; "))))?;
         let can = program.capabilities();
         let render = move |_: &_, after: &_| Ok(vec![("bmv2.txt", commands(&map, &info, &local, after)?)]);
         Ok((Format::new(render), can))
+    }
+
+    /// For `bmv2`, the settings of the same program with the driver `p4runtime`.
+    pub(super) fn p4(&self) -> P4RuntimeSettings {
+        P4RuntimeSettings {
+            map: self.map.clone(),
+            report: self.report.clone(),
+            routes: self.routes.clone(),
+            mtus: self.mtus.clone(),
+            ..P4RuntimeSettings::default()
+        }
     }
 
     fn info(&self) -> Result<P4Info, Wrong> {
@@ -118,9 +122,13 @@ mod tests {
     use crate::config::Settings;
 
     fn error(section: &str) -> String {
+        error_of(section, "")
+    }
+
+    fn error_of(section: &str, device: &str) -> String {
         let file = format!(
             "collector.enabled = false\n[manager]\ncollectors = [{{ address = \"192.0.2.1:1\" }}]\n{section}\n[[inventory.devices]]\nname = \"a\"\nnode = 1\n\
-             driver = \"files\"\naddress = \"/tmp\"\nports = 2\n"
+             driver = \"files\"\naddress = \"/tmp\"\nports = 2\n{device}"
         );
         Settings::parse(&file, "h.toml")
             .map(drop)
@@ -152,5 +160,17 @@ mod tests {
         ] {
             assert!(error(wrong).contains(part), "{wrong}\n{}", error(wrong));
         }
+    }
+
+    /// What a patch changes depends on what the device has.
+    #[test]
+    fn a_patch_needs_a_confirmation() {
+        let section = "[manager.files.a]\nformat = \"config_db\"\nmap = \"sonic-tam\"";
+        assert_eq!(error_of(section, "confirm = \"applied\"\n"), "");
+        let refused = error_of(section, "confirm = \"written\"\n");
+        assert!(refused.contains("h.toml:5") && refused.contains("remove `confirm` of `a`"), "{refused}");
+        let report = "report = { port = 1, source = \"192.0.2.9\" }";
+        let bmv2 = format!("[manager.files.a]\nmap = \"hopwise-int\"\n{report}");
+        assert_eq!(error_of(&bmv2, "confirm = \"written\"\n"), "");
     }
 }

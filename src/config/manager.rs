@@ -18,7 +18,11 @@ use manager::{
 use rustls::ClientConfig;
 
 use super::{
-    dta::load_map, files::FilesSettings, gnmi::GnmiSettings, p4runtime::P4RuntimeSettings, sections::Clocks,
+    dta::load_map,
+    files::{FilesFormat, FilesSettings},
+    gnmi::GnmiSettings,
+    p4runtime::P4RuntimeSettings,
+    sections::Clocks,
     switch::L4ChecksumSetting,
 };
 use crate::{
@@ -372,7 +376,16 @@ fn check_devices(
 /// Checks the settings of a device with the driver `files`: a key, and what is wrong with it.
 fn files(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
     driver(device).map_err(|message| ("", message))?;
-    manager.files.get(&device.name).map_or(Ok(()), |settings| settings.format(device).map(drop))
+    let Some(settings) = manager.files.get(&device.name) else { return Ok(()) };
+    if settings.format == FilesFormat::ConfigDb && device.options.confirm.as_deref() == Some("written") {
+        // The next change would replace the patch, whether the device had it or not.
+        let message = format!(
+            "a patch leads from rules that the device certainly has, and with confirm = \"written\" nobody says which it has; remove `confirm` of `{}`",
+            device.name
+        );
+        return Err(("format", message));
+    }
+    settings.format(device).map(drop)
 }
 
 /// The index of a device in the file, as a step of a path.

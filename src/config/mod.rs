@@ -95,7 +95,9 @@ impl Settings {
                 let named = || sections::NodeEntry::named(device.name.clone());
                 settings.nodes.entry(device.node).or_insert_with(named);
             }
-            settings.add_profiles();
+            settings.add_profiles(|driver, device, message| {
+                reader.refuse(read::span_of(&root, &["manager", driver, device, "map"]), message);
+            });
         }
         reader.finish(file).map(|()| settings)
     }

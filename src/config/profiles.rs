@@ -1,38 +1,37 @@
 //! Profiles of pipeline maps: how reports of the devices of `[inventory]` that they drive are read.
 
-use std::{net::IpAddr, path::Path};
+use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
-use p4runtime::map;
+use manager::inventory::{self, Device};
+use p4runtime::map::{self, Map};
 
 use super::{
     Settings,
-    p4runtime::profile_of,
-    sections::{SourceSettings, XdpMode},
+    check::BUILT_IN_PROFILES,
+    files::FilesFormat,
+    manager::ManagerSettings,
+    p4runtime::{P4RuntimeSettings, profile_of},
+    sections::{ProfileSettings, SourceSettings, XdpMode},
 };
 
 impl Settings {
     /// Reports of devices that a pipeline map drives are read with the profile of the map, unless `[nodes]` or `[[sources]]` name another one.
-    pub(crate) fn add_profiles(&mut self) {
+    /// `refuse`: takes a device's driver and name, and what is wrong with its map.
+    pub(crate) fn add_profiles(&mut self, mut refuse: impl FnMut(&str, &str, String)) {
         // The kernel's program knows one profile.
         let Some(manager) = self.manager.as_ref().filter(|_| self.collector.xdp.mode != XdpMode::Kernel)
         else {
             return;
         };
+        let mut of_maps: BTreeMap<String, ProfileSettings> = BTreeMap::new();
         let base = self.profiles.get("default").cloned().unwrap_or_default();
-        for device in ::manager::inventory::of(&self.inventory).devices() {
-            let Some(driven) = manager.p4runtime.get(&device.name).filter(|_| device.driver == "p4runtime")
-            else {
-                continue;
-            };
-            let Some((map, profile)) = driven.map().ok().and_then(|map| {
-                let profile = profile_of(&map, &base).ok()??;
-                Some((map, profile))
-            }) else {
-                continue;
-            };
+        for device in inventory::of(&self.inventory).devices() {
+            let Some((driven, map)) = driven(manager, device) else { continue };
+            let Some(profile) = profile_of(&map, &base).ok().flatten() else { continue };
             let name = profile_name(&driven.map);
             let node = self.nodes.entry(device.node).or_default();
-            node.0.profile.get_or_insert_with(|| name.clone());
+            let of_node = node.0.profile.get_or_insert_with(|| name.clone());
+            let mut is_used = *of_node == name;
             let source = driven.report.as_ref().and_then(|report| report.source);
             let is_named = |source: IpAddr| {
                 self.sources.iter().filter_map(|one| one.prefix).any(|prefix| prefix.contains(source))
@@ -43,10 +42,46 @@ impl Settings {
             {
                 let profile = name.clone();
                 self.sources.push(SourceSettings { prefix: Some(source.into()), profile, name: None });
+                is_used = true;
             }
-            self.profiles.entry(name).or_insert(profile);
+            if !is_used {
+                continue;
+            }
+            let refused = match of_maps.get(&name) {
+                _ if BUILT_IN_PROFILES.contains(&&*name) => {
+                    format!(
+                        "the profile `{name}` exists without a map; give the file of the map of `{}` another name",
+                        device.name
+                    )
+                }
+                Some(other) if *other != profile => format!(
+                    "the map of `{}` has another profile than a map of the same name, `{name}`, before it; give the file of the map another name",
+                    device.name
+                ),
+                _ => {
+                    // A written one takes precedence.
+                    self.profiles.entry(name.clone()).or_insert_with(|| profile.clone());
+                    of_maps.insert(name, profile);
+                    continue;
+                }
+            };
+            refuse(&device.driver, &device.name, refused);
         }
     }
+}
+
+/// The program of a device that a pipeline map describes. A map that cannot be read is refused elsewhere.
+fn driven(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettings, Map)> {
+    let driven = match device.driver.as_str() {
+        "p4runtime" => manager.p4runtime.get(&device.name).cloned(),
+        "files" => {
+            let written = manager.files.get(&device.name);
+            written.filter(|written| written.format == FilesFormat::Bmv2).map(|written| written.p4())
+        }
+        _ => None,
+    }?;
+    let map = driven.map().ok()?;
+    Some((driven, map))
 }
 
 /// The name of a map's profile: that of the map, or of its file.
@@ -58,7 +93,7 @@ fn profile_name(map: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{build, sections::ProfileSettings};
+    use crate::config::build;
 
     const FILE: &str = r#"
 [manager]
@@ -115,6 +150,53 @@ clocks = "synchronised"
         let (nodes, sources) = read(&format!("{FILE}{own}"));
         assert_eq!(nodes, [(21, 7, "bytes".to_owned()), (22, 1, packets)]);
         assert_eq!(sources, [("192.0.2.0/24".to_owned(), wire::Dialect::Strict)]);
+    }
+
+    /// Maps in files of one name are refused if they differ, and those with the names of built-in profiles.
+    #[test]
+    fn profiles_of_one_name_are_one_profile() {
+        let folder = std::env::temp_dir().join(format!("hopwise-profiles-{}", std::process::id()));
+        let path = |name: &str| folder.join(name).display().to_string();
+        for (name, unit) in [
+            ("a/int.toml", "1us"),
+            ("b/int.toml", "2us"),
+            ("c/int.toml", "1us"),
+            ("b/onos-int.toml", "2us"),
+            ("default.toml", "1us"),
+            ("onos.toml", "1us"),
+        ] {
+            let text = map::shipped("onos-int").unwrap().replacen("\"1us\"", &format!("{unit:?}"), 1);
+            std::fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        let refused = |one: &str, other: &str| {
+            let text = FILE.replacen("\"onos-int\"", &format!("{one:?}"), 1);
+            let text = text.replacen("\"hopwise-int\"", &format!("{other:?}"), 1);
+            Settings::parse(&text, "h.toml").err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(refused(&path("a/int.toml"), &path("c/int.toml")), "");
+        let text = refused(&path("a/int.toml"), &path("b/int.toml"));
+        let expected = "the map of `s2` has another profile than a map of the same name, `int`, before it; give the file of the map another name";
+        assert!(text.contains("h.toml:8") && text.contains(expected), "{text}");
+        let text = refused("onos-int", &path("b/onos-int.toml"));
+        assert!(text.contains("of the same name, `onos-int`,"), "{text}");
+        for name in ["default", "onos"] {
+            let text = refused(&path(&format!("{name}.toml")), "hopwise-int");
+            let expected =
+                format!("the profile `{name}` exists without a map; give the file of the map of `s1`");
+            assert!(text.contains("h.toml:5") && text.contains(&expected), "{text}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_device_that_reads_files_has_the_profile_of_its_map_too() {
+        let text = FILE.replacen("[manager.p4runtime.s2]", "[manager.files.s2]", 1).replacen(
+            "driver = \"p4runtime\"\naddress = \"127.0.0.1:2\"",
+            "driver = \"files\"\naddress = \"/tmp\"",
+            1,
+        );
+        assert_eq!(read(&text), read(FILE));
     }
 
     #[test]

@@ -89,11 +89,19 @@ impl Directory {
         match request {
             Request::Claim(election) if election <= files.election => Ok(Answer::NotPrimary(files.election)),
             Request::Claim(election) => {
-                self.claimed = election;
                 // What the device has is what it should have, until the first change.
                 let Files { desired, applied, .. } = files;
                 let content = desired.or_else(|| applied.clone()).unwrap_or_default();
-                let rendered = self.rendered(applied.as_ref(), &content).unwrap_or_default();
+                let rendered = match self.rendered(applied.as_ref(), &content) {
+                    Ok(rendered) => rendered,
+                    Err(reason) => {
+                        let directory = self.settings.directory.display();
+                        return Ok(Answer::Unreachable(format!(
+                            "the form of this device cannot express what {directory}/{DESIRED} or {APPLIED} says; correct the file: {reason}"
+                        )));
+                    }
+                };
+                self.claimed = election;
                 self.write(&content, rendered, election)?;
                 Ok(Answer::Claimed)
             }

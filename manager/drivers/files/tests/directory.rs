@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use files::{APPLIED, Confirm, DESIRED, Directory, Driver, Settings};
+use files::{APPLIED, Confirm, DESIRED, Directory, Driver, Format, Settings};
 use manager::device::{Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rule, State};
 use manager::driver::Message;
 use manager::{Manager, ManagerSettings, intent, inventory};
@@ -109,6 +109,27 @@ fn what_is_written_counts_when_a_copy_confirms_it() {
         apply(&mut device, &now.etag, &[Change::Remove(Rule::Sink(9))]),
         Answer::Refused("there is no rule `port 9: sink` to remove; read the rules again".to_owned())
     );
+}
+
+#[test]
+fn rules_that_the_form_cannot_express_are_not_taken_over() {
+    let temp = Temp::new("form");
+    temp.write(APPLIED, "sink port=2\n");
+    let form = |_: &_, after: &manager::device::Rules| match after.is_empty() {
+        true => Ok(vec![("own.txt", "empty".to_owned())]),
+        false => Err("there are no sinks".to_owned()),
+    };
+    let settings = Settings { format: Some(Format::new(form)), ..temp.settings(Confirm::Applied) };
+    let mut device = Directory::new(settings);
+    let reason = format!(
+        "the form of this device cannot express what {}/desired.txt or applied.txt says; correct the file: there are no sinks",
+        temp.0.display()
+    );
+    assert_eq!(device.execute(Request::Claim(election(1))), Answer::Unreachable(reason));
+    assert!(!temp.0.join(DESIRED).exists() && !temp.0.join("own.txt").exists());
+    temp.write(APPLIED, "");
+    assert_eq!(device.execute(Request::Claim(election(1))), Answer::Claimed);
+    assert_eq!(temp.read("own.txt"), "empty");
 }
 
 #[test]
