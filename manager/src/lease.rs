@@ -71,7 +71,7 @@ impl Lease {
     }
 
     /// The term with which a manager that acts with the term `own` claims devices again that a newer one has claimed and left; `None`:
-    /// there are none, or the newer one renews its lease, or one of them has not told lately that it does not. A device that names a
+    /// there are none, or the newer one renews its lease, or one of them has not said lately that it does not. A device that names a
     /// newer election for ever disturbs the others less and less often: each time, the next one may follow after twice the time.
     pub fn reclaim(&mut self, own: u64, now: u64) -> Option<u64> {
         if now < self.again.1 {
@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn devices_that_a_newer_manager_has_left_are_claimed_again() {
-        // By device: the term of its election, the silence and when it told.
-        let decided = |told: &[(u64, u64, u64)]| {
+        // By device: the term of its election, the silence and when it was heard.
+        let decided = |heard: &[(u64, u64, u64)]| {
             let mut lease = Lease::new(LEASE);
-            for (node, (term, silence, at)) in (1..).zip(told) {
+            for (node, (term, silence, at)) in (1..).zip(heard) {
                 lease.observe(node, election(*term), *silence, *at);
             }
             lease.reclaim(5, 1000)
@@ -155,7 +155,7 @@ mod tests {
         // The newer one acts, at least on one.
         assert_eq!(decided(&[(7, 99, 1000)]), None);
         assert_eq!(decided(&[(7, 500, 1000), (9, 5, 1000)]), None);
-        // One of them has not told lately.
+        // One of them was not heard lately.
         assert_eq!(decided(&[(7, 500, 1000), (7, 500, 900)]), None);
     }
 

@@ -283,6 +283,11 @@ fn prepare(directory: &TempDir, export: &str, password: &std::path::Path) {
     assert_eq!(hopwise(["schema", "apply", "-c", config, "lake"]).code, Some(0));
 }
 
+/// 150 reports, counted on from `from`: of 50 flows, each with another latency of its first hop.
+pub(super) fn reports_from(from: u32) -> impl Iterator<Item = Vec<u8>> {
+    (from..from + 150).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000]))
+}
+
 /// The rows of a query of the store: a line each, with tabs between the cells, as ClickHouse writes them.
 pub(super) fn own(server: &Server, sql: &str) -> String {
     let rows = server.query(sql).json()["rows"].as_array().unwrap().clone();

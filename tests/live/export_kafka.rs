@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    export::{exported, own},
+    export::{exported, own, reports_from},
     export_redis::check,
     servers::{Process, free_port, is_installed},
 };
@@ -196,15 +196,12 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
     assert_eq!(check(&directory, &config), (Some(0), here));
 
     let server = Server::start(&config);
-    let reports = |from: u32| {
-        (from..from + 150).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000]))
-    };
-    server.send(reports(0));
+    server.send(reports_from(0));
     server.settled(150);
     drain(&server);
     // A broker that is silent for longer than the time limit: what it gets twice, it keeps once.
     kafka.brokers[0].process.as_ref().unwrap().signal("-STOP");
-    server.send(reports(150));
+    server.send(reports_from(150));
     server.settled(300);
     let view = exported(&server, "failing", |view| view["last_error"].is_string());
     let error = view["last_error"].as_str().unwrap().to_owned();
@@ -212,7 +209,7 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
     kafka.brokers[0].process.as_ref().unwrap().signal("-CONT");
     drain(&server);
     kafka.brokers[0].kill();
-    server.send(reports(300));
+    server.send(reports_from(300));
     server.settled(450);
     exported(&server, "failing again", |view| view["last_error"].is_string());
     kafka.brokers[0].spawn();
@@ -326,16 +323,13 @@ fn kafka_goes_on_without_a_broker() {
     let config = export(&format!("tcp://{}", list.join(",")), extra);
     assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
     let server = Server::start(&config);
-    let reports = |from: u32| {
-        (from..from + 150).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000]))
-    };
-    server.send(reports(0));
+    server.send(reports_from(0));
     server.settled(150);
     drain(&server);
     // One is lost, then it returns and another one is lost: each leads a partition.
     for (index, from) in [(1, 150), (0, 300)] {
         kafka.brokers[index].kill();
-        server.send(reports(from));
+        server.send(reports_from(from));
         server.settled(u64::from(from) + 150);
         drain(&server);
         kafka.brokers[index].spawn();
@@ -359,15 +353,12 @@ fn kafka_has_each_message_once_though_one_of_its_leaders_is_silent() {
     let config = export(&format!("tcp://{}", list.join(",")), extra);
     assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
     let server = Server::start(&config);
-    let reports = |from: u32| {
-        (from..from + 150).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000]))
-    };
-    server.send(reports(0));
+    server.send(reports_from(0));
     server.settled(150);
     drain(&server);
     let silent = kafka.brokers[2].process.as_ref().unwrap();
     silent.signal("-STOP");
-    server.send(reports(150));
+    server.send(reports_from(150));
     server.settled(300);
     exported(&server, "failing again and again", |view| view["failed"].as_u64() >= Some(2));
     silent.signal("-CONT");

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, process::Command};
 use serde_json::Value;
 
 use super::{
-    export::{exported, own},
+    export::{exported, own, reports_from},
     servers::{Process, free_port, is_installed},
 };
 use crate::support::{
@@ -116,15 +116,12 @@ fn redis_has_what_the_store_has_through_a_kill() {
     assert_eq!(check(&directory, &config), (Some(0), here));
 
     let server = Server::start(&config);
-    let reports = |from: u32| {
-        (from..from + 150).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000]))
-    };
-    server.send(reports(0));
+    server.send(reports_from(0));
     server.settled(150);
     let view = exported(&server, "delivered", |view| view["delivered"].as_u64() > Some(0));
     assert_eq!((view["kind"].as_str(), view["stream"].as_str()), (Some("redis"), Some("events")));
     redis.process.take().unwrap().kill();
-    server.send(reports(150));
+    server.send(reports_from(150));
     server.settled(300);
     let view = exported(&server, "failing", |view| view["last_error"].is_string());
     let error = view["last_error"].as_str().unwrap();
@@ -152,7 +149,7 @@ fn redis_has_what_the_store_has_through_a_kill() {
     // A running hopwise with the wrong password shows it, and throws nothing away.
     let config = export("redis", redis.port, &wrong, "streams = [\"events\"]\n");
     let server = Server::start(&config);
-    server.send(reports(0));
+    server.send(reports_from(0));
     let view = exported(&server, "refused", |view| view["last_error"].is_string());
     assert_eq!(view["last_error"], format!("the server refused the credentials: {refused}"));
     assert_eq!((&view["rejected"], &view["delivered"]), (&0.into(), &0.into()));

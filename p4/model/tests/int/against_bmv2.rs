@@ -1,48 +1,18 @@
 //! The model and BMv2 do the same. Where `simple_switch` and `simple_switch_CLI` are not on PATH, the test is skipped.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use p4_model::{Key, Program};
+use p4_model::Program;
 use testkit::rng::Rng;
 
 use crate::bmv2;
 use crate::packets::packet;
-use crate::pair::{COLLECTOR, Pair, Setup};
+use crate::pair::{COLLECTOR, Pair};
+use crate::setup::commands;
 
 /// Items that do not depend on time: node id and interfaces.
 const TIMELESS: u16 = 0xc000;
 const PACKETS: usize = 200;
-
-/// The commands of `simple_switch_CLI`.
-fn commands(setup: &[Setup]) -> String {
-    let mut text = String::new();
-    let list = |values: &[u128]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    for one in setup {
-        match one {
-            Setup::Default(table, action, parameters) => {
-                writeln!(text, "table_set_default {table} {action} {}", list(parameters)).unwrap();
-            }
-            Setup::Session(session, port) => writeln!(text, "mirroring_add {session} {port}").unwrap(),
-            Setup::Entry(table, entry) => {
-                let v6 = table.ends_with("v6");
-                let key = |key: &Key| match *key {
-                    Key::Exact(value) => value.to_string(),
-                    Key::Lpm(_, len) if v6 => format!("::/{len}"),
-                    Key::Lpm(value, len) => format!("{value}/{len}"),
-                    Key::Ternary(value, mask) => format!("{value}&&&{mask}"),
-                    Key::Range(first, last) => format!("{first}->{last}"),
-                };
-                let keys: Vec<String> = entry.keys.iter().map(key).collect();
-                let priority = if entry.keys.len() > 1 { "10" } else { "" };
-                let (keys, parameters) = (keys.join(" "), list(&entry.parameters));
-                writeln!(text, "table_add {table} {} {keys} => {parameters} {priority}", entry.action)
-                    .unwrap();
-            }
-        }
-    }
-    text
-}
 
 /// Clears sequence numbers, which count lost reports as well, and the ingress timestamp, which 1.0 and drops always have.
 fn mask(report: &mut [u8]) {

@@ -13,6 +13,7 @@ use p4_model::{Arrival, Entry, Key, Program};
 use testkit::rng::Rng;
 
 use crate::packets::{Routed, has_l4, routed};
+use crate::setup::{Setup, measured};
 
 /// Items that the program has: node id, interfaces, latency, queue and timestamps.
 pub(crate) const AVAILABLE: u16 = 0xfc00;
@@ -201,13 +202,6 @@ fn setup(tables: &Tables<'_>) -> Vec<Setup> {
     setup
 }
 
-/// What a control plane installs.
-pub(crate) enum Setup {
-    Default(&'static str, &'static str, Vec<u128>),
-    Entry(&'static str, Entry),
-    Session(u32, u16),
-}
-
 impl Pair {
     pub(crate) fn new(rng: &mut Rng, program: &Arc<Program>, edges: (bool, bool), available: u16) -> Self {
         let watch = watch(rng);
@@ -291,19 +285,11 @@ impl Pair {
             return Ok(Vec::new());
         }
         let visit = Visit {
-            ingress_if: 1,
-            egress_if: 2,
-            ingress_ts: arrival.ingress_ts * 1000,
-            egress_ts: arrival.egress_ts * 1000,
-            queue_id: 0,
-            queue_occupancy: arrival.deq_qdepth,
-            tx_utilization: 0,
-            buffer_occupancy: u32::MAX,
-            l2_interfaces: [0; 2],
             mtu: self.mtu,
             from_edge: self.edges.0,
             to_edge: self.edges.1,
             from_border: self.border,
+            ..measured(&arrival)
         };
         let sent = self.p4.process(frame, &arrival);
         let mut outbox = Outbox::default();

@@ -12,6 +12,8 @@ mod packets;
 mod pair;
 #[path = "../../../../dataplane/tests/dataplane/reader.rs"]
 mod reader;
+#[path = "../support/setup.rs"]
+mod setup;
 mod vectors;
 
 use std::sync::Arc;

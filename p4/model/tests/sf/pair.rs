@@ -14,18 +14,12 @@ use wire::FlowKey;
 use wire::int::sf::State;
 
 use crate::packets::{Routed, routed};
+use crate::setup::{Setup, measured};
 
 /// Items that the program has: node id, interfaces, latency, queue and timestamps.
 pub(crate) const AVAILABLE: u16 = 0xfc00;
 pub(crate) const COLLECTOR: u16 = 9;
 const SESSION: u32 = 500;
-
-/// What a control plane installs.
-pub(crate) enum Setup {
-    Default(&'static str, &'static str, Vec<u128>),
-    Entry(&'static str, Entry),
-    Session(u32, u16),
-}
 
 /// The tables of a switch.
 pub(crate) struct Tables<'a> {
@@ -179,19 +173,11 @@ impl Pair {
     /// Sends a packet through both. Returns it as it leaves, or why they differ.
     pub(crate) fn pass(&mut self, frame: &[u8], arrival: Arrival) -> Result<Vec<u8>, String> {
         let visit = Visit {
-            ingress_if: 1,
-            egress_if: 2,
-            ingress_ts: arrival.ingress_ts * 1000,
-            egress_ts: arrival.egress_ts * 1000,
-            queue_id: 0,
-            queue_occupancy: arrival.deq_qdepth,
-            tx_utilization: 0,
-            buffer_occupancy: u32::MAX,
-            l2_interfaces: [0; 2],
             mtu: self.mtu,
             from_edge: self.edges.0,
             to_edge: self.edges.1,
             from_border: self.border,
+            ..measured(&arrival)
         };
         let mut outbox = Outbox::default();
         let (flow, mut packet) = match routed(frame, false) {
