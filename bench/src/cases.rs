@@ -4,6 +4,7 @@ mod aggregate;
 mod aggregator;
 mod dta;
 mod dta_live;
+mod encode;
 mod fanout;
 mod fastpath;
 mod harness;
@@ -308,7 +309,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "manager-one-more",
-        about: "one more intent, of two hosts: compiled and planned",
+        about: "one intent more or less, of two hosts: compiled and planned",
         run: manager::plan_one,
     },
     Case {
@@ -321,6 +322,12 @@ const CASES: &[Case] = &[
         about: "200 devices filled, which answer after 10 ms each way of simulated time",
         run: manager::apply,
     },
+    Case {
+        name: "export-protobuf",
+        about: "records to protobuf, and in messages of Kafka, plain and with LZ4",
+        run: encode::run,
+    },
+    Case { name: "export-json", about: "the same as JSON, compared with serde_json", run: encode::run },
     Case {
         name: "live-change-0",
         about: "hopwise with its store, 1,000 flows, no change: highest rate without loss, per report",

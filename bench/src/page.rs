@@ -121,6 +121,7 @@ fn section(name: &str) -> &'static str {
         ("rdma", "Direct Telemetry Access"),
         ("store", "The store"),
         ("manager", "The manager"),
+        ("export", "Export"),
         ("live", "The whole program"),
     ];
     SECTIONS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("Others", |(_, title)| title)
@@ -166,7 +167,7 @@ fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mu
             let value = figure.condition(condition);
             (value, value.map(|value| format!("{value:.1} {what}")), format!("at most {most}"))
         }
-        Bar::Most(most) => (Some(figure.median), Some(String::new()), format!("at most {most} ns")),
+        Bar::Most(most) => (Some(figure.median), Some(String::new()), format!("at most {} ns", short(most))),
     };
     let met = value.map(|value| bar.is_met(value));
     let verdict = match met {

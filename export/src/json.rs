@@ -1,76 +1,97 @@
 //! Records as JSON objects, with the names of `--json`. Fields without a value are left out.
 
-use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv6Addr};
-
 use wire::FlowKey;
 
 use crate::record::{Field, FieldKind, Record, Value};
+use crate::text::{address, address_of, decimal, hex};
 
 /// Appends a record, without a line end.
-pub fn write(record: &Record, collector: &str, out: &mut String) {
-    let mut separator = '{';
+pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
+    let start = out.len();
     record.visit_all(collector, |field, value| {
         if matches!(value, Value::Absent | Value::Numbers([])) {
             return;
         }
-        out.push(separator);
-        separator = ',';
-        write_text(field.name, out);
-        out.push(':');
+        out.extend_from_slice(field.json.as_bytes());
         write_value(field, value, out);
     });
-    out.push('}');
+    // Each field begins with a comma, and each record has one.
+    if let Some(first) = out.get_mut(start) {
+        *first = b'{';
+    }
+    out.push(b'}');
 }
 
-// Writing into a text does not fail.
-fn write_value(field: &Field, value: Value<'_>, out: &mut String) {
+fn write_value(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
     match value {
-        Value::Absent => out.push_str("null"),
-        Value::Number(id) if field.kind == FieldKind::Id => _ = write!(out, "\"{id:016x}\""),
-        Value::Number(number) => _ = write!(out, "{number}"),
+        Value::Absent => out.extend_from_slice(b"null"),
+        Value::Number(id) if field.kind == FieldKind::Id => {
+            out.push(b'"');
+            hex(id, out);
+            out.push(b'"');
+        }
+        Value::Number(number) => decimal(number, out),
         Value::Text(text) => write_text(text, out),
-        Value::Address(address) => {
-            let address = Ipv6Addr::from(*address);
-            let address = address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4);
-            _ = write!(out, "\"{address}\"");
+        Value::Address(octets) => {
+            out.push(b'"');
+            address(address_of(octets), out);
+            out.push(b'"');
         }
         Value::Numbers(numbers) => {
-            for (index, number) in numbers.iter().enumerate() {
-                out.push(if index == 0 { '[' } else { ',' });
-                match number {
-                    &u32::MAX => out.push_str("null"),
-                    number => _ = write!(out, "{number}"),
+            let mut separator = b'[';
+            for number in numbers {
+                out.push(separator);
+                separator = b',';
+                match *number {
+                    u32::MAX => out.extend_from_slice(b"null"),
+                    number => decimal(number.into(), out),
                 }
             }
-            out.push(']');
+            out.push(b']');
         }
         Value::Flow(flow) => write_flow(flow, out),
     }
 }
 
-fn write_flow(flow: &FlowKey, out: &mut String) {
+fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"src\":\"");
     if flow.known_id().is_some() {
-        _ = write!(out, "{{\"src\":\"{flow}\",\"dst\":\"\",\"proto\":{}}}", flow.proto());
-        return;
+        crate::text::flow(flow, out);
+        out.extend_from_slice(b"\",\"dst\":\"");
+    } else {
+        address(flow.src(), out);
+        out.extend_from_slice(b"\",\"dst\":\"");
+        address(flow.dst(), out);
     }
-    _ = write!(out, "{{\"src\":\"{}\",\"dst\":\"{}\"", flow.src(), flow.dst());
+    out.push(b'"');
     if let Some((src, dst)) = flow.ports() {
-        _ = write!(out, ",\"sport\":{src},\"dport\":{dst}");
+        out.extend_from_slice(b",\"sport\":");
+        decimal(src.into(), out);
+        out.extend_from_slice(b",\"dport\":");
+        decimal(dst.into(), out);
     }
-    _ = write!(out, ",\"proto\":{}}}", flow.proto());
+    out.extend_from_slice(b",\"proto\":");
+    decimal(flow.proto().into(), out);
+    out.push(b'}');
 }
 
 /// A text in quotes.
-pub(crate) fn write_text(text: &str, out: &mut String) {
-    out.push('"');
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => out.extend(['\\', char]),
-            '\n' => out.push_str("\\n"),
-            char if (char as u32) < 0x20 => _ = write!(out, "\\u{:04x}", char as u32),
-            char => out.push(char),
+pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(is_special) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            byte @ (b'"' | b'\\') => out.extend([b'\\', byte]),
+            byte => {
+                out.extend_from_slice(b"\\u00");
+                out.extend([b'0' + (byte >> 4), b"0123456789abcdef"[usize::from(byte & 0xf)]]);
+            }
         }
+        rest = &rest[at + 1..];
     }
-    out.push('"');
+    out.extend_from_slice(rest);
+    out.push(b'"');
 }

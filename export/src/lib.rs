@@ -24,6 +24,7 @@ mod outcome;
 pub mod protobuf;
 pub mod record;
 pub mod sink;
+mod text;
 
 pub use backoff::Nanos;
 pub use cursor::{Cursor, NoCursor, Position};

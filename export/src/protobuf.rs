@@ -79,15 +79,25 @@ pub(crate) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 pub(crate) fn tag(number: u32, wire_type: u32, out: &mut Vec<u8>) {
-    varint(u64::from(number << 3 | wire_type), out);
+    let tag = number << 3 | wire_type;
+    match tag {
+        0..0x80 => out.push(tag as u8),
+        _ => varint(tag.into(), out),
+    }
 }
 
 pub(crate) fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value > 0x7f {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+    if value < 0x80 {
+        return out.push(value as u8);
     }
-    out.push(value as u8);
+    let (mut bytes, mut len) = ([0; 10], 0);
+    while value > 0x7f {
+        bytes[len] = value as u8 | 0x80;
+        value >>= 7;
+        len += 1;
+    }
+    bytes[len] = value as u8;
+    out.extend_from_slice(&bytes[..=len]);
 }
 
 fn varint_len(value: u64) -> u64 {

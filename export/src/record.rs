@@ -47,6 +47,8 @@ impl Schema for Stream {
 pub struct Field {
     /// Its name, also in JSON.
     pub name: &'static str,
+    /// What stands before its value in JSON: a comma, its name and a colon.
+    pub json: &'static str,
     /// Its number in the message.
     pub number: u32,
     /// What it holds.
@@ -95,7 +97,7 @@ macro_rules! fields {
     ($($(#[doc = $about:literal])+ $visibility:vis const $list:ident: [$($number:literal $name:literal $kind:ident $text:literal,)+];)+) => {$(
         $(#[doc = $about])+
         $visibility const $list: [Field; [$($number),+].len()] =
-            [$(Field { name: $name, number: $number, kind: FieldKind::$kind, about: $text }),+];
+            [$(Field { name: $name, json: concat!(",\"", $name, "\":"), number: $number, kind: FieldKind::$kind, about: $text }),+];
     )+};
 }
 

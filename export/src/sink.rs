@@ -9,7 +9,6 @@ pub mod opensearch;
 pub mod redis;
 pub mod remote_write;
 pub mod syslog;
-mod text;
 pub mod webhook;
 
 use crate::backoff::Nanos;

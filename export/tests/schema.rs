@@ -88,9 +88,10 @@ fn loss() -> Record {
 #[test]
 fn records_are_json_objects_with_the_names_of_the_api() {
     let read = |record: &Record| -> serde_json::Value {
-        let mut text = String::new();
+        let mut text = Vec::new();
         json::write(record, "leaf \"1\"", &mut text);
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        let shown = String::from_utf8_lossy(&text);
+        serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {shown}"))
     };
     let expected = json!({
         "id": "0123456789abcdef", "ts": 1_795_269_600_000_000_001_u64, "collector": "leaf \"1\"", "schema": 1,

@@ -56,18 +56,18 @@ impl Files {
 
     /// Keeps a record that the other system will never take, with its words.
     pub(super) fn reject(&self, record: &Record, collector: &str, words: &str) -> Result<(), String> {
-        let mut line = String::from("{\"words\":");
-        line.push_str(&serde_json::Value::from(words).to_string());
-        line.push_str(",\"record\":");
+        let mut line = b"{\"words\":".to_vec();
+        line.extend_from_slice(serde_json::Value::from(words).to_string().as_bytes());
+        line.extend_from_slice(b",\"record\":");
         json::write(record, collector, &mut line);
-        line.push_str("}\n");
+        line.extend_from_slice(b"}\n");
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;
             let mut file = OpenOptions::new().create(true).append(true).mode(MODE).open(&self.rejected)?;
             if file.metadata()?.len() + line.len() as u64 > self.limit {
                 return Err(io::Error::other("it has reached the size that `rejected` allows; move it away"));
             }
-            file.write_all(line.as_bytes())
+            file.write_all(&line)
         };
         write().map_err(|error| format!("{}: {error}", self.rejected.display()))
     }

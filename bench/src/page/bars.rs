@@ -89,6 +89,9 @@ const BARS: &[(&str, Bar)] = &[
     ("manager-one-more", Bar::Most(2e7)),
     ("manager-one-more-everywhere", Bar::Most(2e7)),
     ("manager-apply-200", Bar::Of { condition: "simulated_ms", what: "ms of simulated time", most: 2000.0 }),
+    // Two million records per second, and one million.
+    ("export-protobuf", Bar::Most(500.0)),
+    ("export-json", Bar::Most(1000.0)),
     // All threads: a report and its records.
     (
         "live-change-100",

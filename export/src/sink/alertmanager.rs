@@ -9,13 +9,13 @@
 //! Alertmanager resolves an alert that nobody repeats. So `rule_on` is sent with an end ([`Options::lasts`]) and `rule_off` with the
 //! real one. Alertmanager keeps alerts in memory: after its restart those that began before are missing.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 
-use super::text::rfc3339;
 use super::{Batch, HttpSink, Request, Response, said, unauthorised};
 use crate::backoff::Nanos;
 use crate::json::write_text;
 use crate::record::{EventRecord, Record, Stream};
+use crate::text::rfc3339;
 use collector::event::Kind;
 
 /// How alerts are written.
@@ -40,7 +40,7 @@ const OURS: [&str; 9] = ["alertname", "src", "dst", "sport", "dport", "proto", "
 #[derive(Debug)]
 pub struct Alertmanager {
     /// As JSON, each with a comma before it.
-    labels: String,
+    labels: Vec<u8>,
     lasts: Nanos,
 }
 
@@ -50,7 +50,7 @@ impl Alertmanager {
     /// # Errors
     /// What is wrong with them: one sentence that says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
-        let mut labels = String::new();
+        let mut labels = Vec::new();
         let mut names: Vec<&str> = OURS.into();
         for (name, value) in &options.labels {
             let is_allowed = |char: char| char.is_ascii_alphanumeric() || char == '_';
@@ -69,9 +69,9 @@ impl Alertmanager {
                 return Err(format!("the label `{name}` has no value; write one, or leave it out"));
             }
             names.push(name);
-            labels.push(',');
+            labels.push(b',');
             write_text(name, &mut labels);
-            labels.push(':');
+            labels.push(b':');
             write_text(value, &mut labels);
         }
         if options.lasts == 0 {
@@ -80,9 +80,9 @@ impl Alertmanager {
         Ok(Self { labels, lasts: options.lasts })
     }
 
-    fn write(&self, one: &EventRecord, collector: &str, out: &mut String) {
+    fn write(&self, one: &EventRecord, collector: &str, out: &mut Vec<u8>) {
         let event = &one.event;
-        out.push_str("{\"labels\":{\"alertname\":");
+        out.extend_from_slice(b"{\"labels\":{\"alertname\":");
         match one.rule.as_deref().filter(|rule| !rule.is_empty()) {
             Some(rule) => write_text(rule, out),
             None => _ = write!(out, "\"rule {}\"", event.rule.unwrap_or_default()),
@@ -104,30 +104,30 @@ impl Alertmanager {
                 _ = write!(out, ",\"{name}\":\"{value}\"");
             }
         }
-        out.push_str(&self.labels);
-        out.push_str("},\"annotations\":{\"collector\":");
+        out.extend_from_slice(&self.labels);
+        out.extend_from_slice(b"},\"annotations\":{\"collector\":");
         write_text(collector, out);
         _ = write!(out, ",\"id\":\"{:016x}\"}}", event.id);
         if event.kind == Kind::RuleOn {
-            out.push_str(",\"startsAt\":\"");
+            out.extend_from_slice(b",\"startsAt\":\"");
             rfc3339(event.ts, out);
-            out.push_str("\",\"endsAt\":\"");
+            out.extend_from_slice(b"\",\"endsAt\":\"");
             rfc3339(event.ts.saturating_add(self.lasts), out);
         } else {
-            out.push_str(",\"endsAt\":\"");
+            out.extend_from_slice(b",\"endsAt\":\"");
             rfc3339(event.ts, out);
         }
-        out.push_str("\"}");
+        out.extend_from_slice(b"\"}");
     }
 }
 
 impl HttpSink for Alertmanager {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
-        let (mut body, mut rows) = (String::new(), Vec::new());
+        let (mut body, mut rows) = (Vec::new(), Vec::new());
         for (index, record) in batch.records.iter().enumerate() {
             let Record::Event(one) = record else { continue };
             if matches!(one.event.kind, Kind::RuleOn | Kind::RuleOff) {
-                body.push(if rows.is_empty() { '[' } else { ',' });
+                body.push(if rows.is_empty() { b'[' } else { b',' });
                 self.write(one, batch.collector, &mut body);
                 rows.push(index);
             }
@@ -135,8 +135,8 @@ impl HttpSink for Alertmanager {
         if rows.is_empty() {
             return None;
         }
-        body.push(']');
-        let (target, body) = ("/api/v2/alerts".to_owned(), body.into_bytes());
+        body.push(b']');
+        let target = "/api/v2/alerts".to_owned();
         let headers = vec![("content-type", "application/json".to_owned())];
         Some(Request { method: "POST", target, headers, body, rows })
     }

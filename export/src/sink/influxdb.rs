@@ -16,10 +16,10 @@
 
 use std::io::Write as _;
 
-use super::text::address;
 use super::{Batch, HttpSink, Request, Response, escape, said, unauthorised, words};
 use crate::outcome::Outcome;
 use crate::record::{Field, FieldKind, Record, SCHEMA, Stream, Value};
+use crate::text::{address, address_of, decimal, hex};
 
 /// How records are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,7 +171,9 @@ impl InfluxDb {
                 write_tag(field.name, value, out);
             }
         });
-        _ = write!(out, " id=\"{:016x}\",schema={SCHEMA}i", record.id());
+        out.extend_from_slice(b" id=\"");
+        hex(record.id(), out);
+        _ = write!(out, "\",schema={SCHEMA}i");
         if self.time(record) != record.ts() {
             write_field("ts", Value::Number(record.ts()), out);
         }
@@ -191,7 +193,8 @@ fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
         Value::Flow(flow) => {
             // As the address would be, a text.
             let mut text = *b"flow-id:0x00000000";
-            let mut part = |name, kind, value| each(&Field { name, kind, number: 0, about: "" }, value);
+            let mut part =
+                |name, kind, value| each(&Field { name, json: "", kind, number: 0, about: "" }, value);
             if let Some(id) = flow.known_id() {
                 for (index, digit) in text[10..].iter_mut().enumerate() {
                     *digit = b"0123456789abcdef"[(id >> (28 - 4 * index) & 15) as usize];
@@ -211,15 +214,22 @@ fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
     });
 }
 
+/// Name and equals sign of what follows.
+fn start(name: &str, out: &mut Vec<u8>) {
+    out.push(b',');
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'=');
+}
+
 /// A tag. An empty one must not be written, and the protocol has no way to write a line end or, at the end, a backslash.
 fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     if value == Value::Text("") {
         return;
     }
-    _ = write!(out, ",{name}=");
+    start(name, out);
     match value {
-        Value::Number(number) => _ = write!(out, "{number}"),
-        Value::Address(octets) => _ = write!(out, "{}", address(octets)),
+        Value::Number(number) => decimal(number, out),
+        Value::Address(octets) => address(address_of(octets), out),
         Value::Text(text) => {
             for byte in text.bytes() {
                 match byte {
@@ -236,11 +246,18 @@ fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
 
 /// A field after others.
 fn write_field(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
-    _ = write!(out, ",{name}=");
+    start(name, out);
     match value {
         // Integers have 63 bits without the sign.
-        Value::Number(number) => _ = write!(out, "{}i", number.min(i64::MAX as u64)),
-        Value::Address(octets) => _ = write!(out, "\"{}\"", address(octets)),
+        Value::Number(number) => {
+            decimal(number.min(i64::MAX as u64), out);
+            out.push(b'i');
+        }
+        Value::Address(octets) => {
+            out.push(b'"');
+            address(address_of(octets), out);
+            out.push(b'"');
+        }
         Value::Text(text) => {
             out.push(b'"');
             for byte in text.bytes() {
@@ -257,7 +274,7 @@ fn write_field(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
                 out.extend_from_slice(if index == 0 { b"\"" } else { b"," });
                 match number {
                     &u32::MAX => out.push(b'-'),
-                    number => _ = write!(out, "{number}"),
+                    number => decimal(u64::from(*number), out),
                 }
             }
             out.push(b'"');

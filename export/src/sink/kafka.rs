@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write as _;
 
 use super::Batch;
-use super::text::address;
 use crate::outcome::Outcome;
 use crate::record::{Record, Schema as _, Stream};
+use crate::text::{self, address, address_of, decimal, hex};
 use crate::{json, protobuf};
 
 pub mod protocol;
@@ -121,10 +121,9 @@ impl Kafka {
         if batch.records.is_empty() {
             return None;
         }
-        let schema = format!("hopwise.v1.{}", batch.stream.message());
+        let after_id = headers_after_id(batch);
         let mut bytes = Vec::with_capacity(256 * batch.records.len());
         let (mut messages, mut scratch) = (Vec::with_capacity(batch.records.len()), Vec::new());
-        let mut text = String::new();
         for record in batch.records {
             let start = bytes.len();
             scratch.clear();
@@ -137,31 +136,18 @@ impl Kafka {
                 part(None, &mut bytes);
             }
             let hash = murmur2(&scratch);
-            match self.options.format {
-                Format::Protobuf => {
-                    scratch.clear();
-                    protobuf::write(record, batch.collector, &mut scratch);
-                    part(Some(&scratch), &mut bytes);
-                }
-                Format::Json => {
-                    text.clear();
-                    json::write(record, batch.collector, &mut text);
-                    part(Some(text.as_bytes()), &mut bytes);
-                }
-            }
-            signed(3, &mut bytes);
             scratch.clear();
-            _ = write!(scratch, "{:016x}", record.id());
-            for (name, value) in [
-                ("id", &scratch[..]),
-                ("schema", schema.as_bytes()),
-                ("collector", batch.collector.as_bytes()),
-            ] {
-                part(Some(name.as_bytes()), &mut bytes);
-                part(Some(value), &mut bytes);
+            match self.options.format {
+                Format::Protobuf => protobuf::write(record, batch.collector, &mut scratch),
+                Format::Json => json::write(record, batch.collector, &mut scratch),
             }
+            part(Some(&scratch), &mut bytes);
+            let id = record.id();
+            bytes.extend_from_slice(BEFORE_ID);
+            hex(id, &mut bytes);
+            bytes.extend_from_slice(&after_id);
             let ms = i64::try_from(record.ts() / 1_000_000).unwrap_or(i64::MAX);
-            messages.push(Message { start, end: bytes.len(), ms, hash, id: record.id() });
+            messages.push(Message { start, end: bytes.len(), ms, hash, id });
         }
         Some(Exchange {
             compression: self.options.compression,
@@ -514,12 +500,25 @@ pub fn name(error: i16) -> &'static str {
     }
 }
 
+/// That there are three headers, the name of the first one, and the length of its value.
+const BEFORE_ID: &[u8] = b"\x06\x04id\x20";
+
+/// The other headers: the same for a whole batch.
+fn headers_after_id(batch: &Batch<'_>) -> Vec<u8> {
+    let schema = format!("hopwise.v1.{}", batch.stream.message());
+    let mut headers = Vec::new();
+    for text in ["schema", &schema, "collector", batch.collector] {
+        part(Some(text.as_bytes()), &mut headers);
+    }
+    headers
+}
+
 /// The key as text: flow, else node, else the address of the reporter.
 fn write_key(record: &Record, out: &mut Vec<u8>) {
     match (record.flow(), record.node(), record) {
-        (Some(flow), ..) => _ = write!(out, "{flow}"),
-        (None, Some(node), _) => _ = write!(out, "{node}"),
-        (None, None, Record::Loss(loss)) => _ = write!(out, "{}", address(&loss.source)),
+        (Some(flow), ..) => text::flow(flow, out),
+        (None, Some(node), _) => decimal(node.into(), out),
+        (None, None, Record::Loss(loss)) => address(address_of(&loss.source), out),
         (None, None, _) => {}
     }
 }

@@ -11,11 +11,11 @@
 
 use serde::Deserialize;
 
-use super::text::rfc3339;
 use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::json;
 use crate::outcome::Outcome;
 use crate::record::{COMMON, FieldKind, SCHEMA, Schema as _, Stream};
+use crate::text::{hex, rfc3339};
 
 /// How records are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,16 +143,17 @@ impl HttpSink for OpenSearch {
         if batch.records.is_empty() {
             return None;
         }
-        let mut body = String::with_capacity(512 * batch.records.len());
+        let mut body = Vec::with_capacity(512 * batch.records.len());
         for record in batch.records {
-            use std::fmt::Write as _;
-            _ = write!(body, "{{\"create\":{{\"_id\":\"{:016x}\"}}}}\n{{\"@timestamp\":\"", record.id());
+            body.extend_from_slice(b"{\"create\":{\"_id\":\"");
+            hex(record.id(), &mut body);
+            body.extend_from_slice(b"\"}}\n{\"@timestamp\":\"");
             rfc3339(record.ts(), &mut body);
-            body.push('"');
+            body.push(b'"');
             let at = body.len();
             json::write(record, batch.collector, &mut body);
-            body.replace_range(at..=at, ",");
-            body.push('\n');
+            body[at] = b',';
+            body.push(b'\n');
         }
         let target = format!(
             "/{}/_bulk?filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason",
@@ -160,7 +161,7 @@ impl HttpSink for OpenSearch {
         );
         let headers = vec![("content-type", "application/x-ndjson".to_owned())];
         let rows = (0..batch.records.len()).collect();
-        Some(Request { method: "POST", target, headers, body: body.into_bytes(), rows })
+        Some(Request { method: "POST", target, headers, body, rows })
     }
 
     fn outcome(&self, batch: &Batch<'_>, _: &Request, response: &Response<'_>) -> Outcome {

@@ -18,9 +18,9 @@
 use std::io::Write as _;
 
 use super::Batch;
-use super::text::address;
 use crate::outcome::Outcome;
 use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
+use crate::text::{self, address, address_of, decimal, hex};
 
 mod resp;
 
@@ -273,7 +273,7 @@ impl Redis {
             scratch.clear();
             _ = write!(scratch, "{}:flow:", self.prefix);
             if let Some(flow) = record.flow() {
-                _ = write!(scratch, "{flow}");
+                text::flow(flow, scratch);
             }
         };
         // A path or a latency that is not known any more must not stay.
@@ -454,11 +454,11 @@ fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut
     scratch.clear();
     match value {
         Value::Absent | Value::Numbers([]) => return,
-        Value::Number(id) if field.kind == FieldKind::Id => _ = write!(scratch, "{id:016x}"),
-        Value::Number(number) => _ = write!(scratch, "{number}"),
+        Value::Number(id) if field.kind == FieldKind::Id => hex(id, scratch),
+        Value::Number(number) => decimal(number, scratch),
         Value::Text(text) => scratch.extend_from_slice(text.as_bytes()),
-        Value::Address(octets) => _ = write!(scratch, "{}", address(octets)),
-        Value::Flow(flow) => _ = write!(scratch, "{flow}"),
+        Value::Address(octets) => address(address_of(octets), scratch),
+        Value::Flow(flow) => text::flow(flow, scratch),
         Value::Numbers(numbers) => {
             for (index, number) in numbers.iter().enumerate() {
                 if index > 0 {
@@ -466,7 +466,7 @@ fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut
                 }
                 match number {
                     &u32::MAX => scratch.push(b'-'),
-                    number => _ = write!(scratch, "{number}"),
+                    number => decimal(u64::from(*number), scratch),
                 }
             }
         }
@@ -477,12 +477,16 @@ fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut
 
 /// The head of a command: the number of its parts.
 fn array(len: usize, out: &mut Vec<u8>) {
-    _ = write!(out, "*{len}\r\n");
+    out.push(b'*');
+    decimal(len as u64, out);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// A part of a command.
 fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
-    _ = write!(out, "${}\r\n", bytes.len());
+    out.push(b'$');
+    decimal(bytes.len() as u64, out);
+    out.extend_from_slice(b"\r\n");
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }

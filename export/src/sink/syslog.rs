@@ -7,8 +7,8 @@
 use std::io::Write as _;
 
 use super::Batch;
-use super::text::{address, rfc3339};
 use crate::record::{Record, SCHEMA, Value};
+use crate::text::{self, address, address_of, decimal, hex, rfc3339};
 use collector::event::Kind;
 
 /// How records are written.
@@ -81,7 +81,7 @@ impl Syslog {
 
     /// Appends the messages of a batch, each with its length before it.
     pub fn write(&self, batch: &Batch<'_>, out: &mut Vec<u8>) {
-        let (mut message, mut time) = (Vec::new(), String::new());
+        let (mut message, mut time) = (Vec::new(), Vec::new());
         for record in batch.records {
             message.clear();
             self.write_message(record, batch.collector, &mut message, &mut time);
@@ -90,20 +90,17 @@ impl Syslog {
         }
     }
 
-    fn write_message(&self, record: &Record, collector: &str, out: &mut Vec<u8>, time: &mut String) {
+    fn write_message(&self, record: &Record, collector: &str, out: &mut Vec<u8>, time: &mut Vec<u8>) {
         let (severity, id) = severity(record);
         time.clear();
         rfc3339(record.ts(), time);
         // At most six digits after the second.
         let time = time.get(..26).unwrap_or_default();
-        _ = write!(
-            out,
-            "<{}>1 {time}Z{}{id} [{}",
-            u32::from(self.facility) * 8 + severity,
-            self.head,
-            self.sd_id
-        );
-        _ = write!(out, " id=\"{:016x}\" ts=\"{}\"", record.id(), record.ts());
+        _ = write!(out, "<{}>1 ", u32::from(self.facility) * 8 + severity);
+        out.extend_from_slice(time);
+        _ = write!(out, "Z{}{id} [{} id=\"", self.head, self.sd_id);
+        hex(record.id(), out);
+        _ = write!(out, "\" ts=\"{}\"", record.ts());
         write_param("collector", Value::Text(collector), out);
         write_param("schema", Value::Number(SCHEMA), out);
         record.visit(|field, value| write_param(field.name, value, out));
@@ -115,7 +112,8 @@ impl Syslog {
             out.extend(rule.bytes().map(|byte| if byte < 0x20 || byte == 0x7f { b' ' } else { byte }));
         }
         if let Some(flow) = record.flow() {
-            _ = write!(out, " {flow}");
+            out.push(b' ');
+            text::flow(flow, out);
         }
         if let Some(node) = record.node() {
             _ = write!(out, " node {node}");
@@ -150,8 +148,8 @@ fn write_param(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     _ = write!(out, " {name}=\"");
     match value {
         Value::Absent => {}
-        Value::Number(number) => _ = write!(out, "{number}"),
-        Value::Address(octets) => _ = write!(out, "{}", address(octets)),
+        Value::Number(number) => decimal(number, out),
+        Value::Address(octets) => address(address_of(octets), out),
         // An IPv6 address in it is in brackets.
         Value::Flow(flow) => _ = write!(Escaped(out), "{flow}"),
         Value::Text(text) => _ = Escaped(out).write_all(text.as_bytes()),
@@ -162,7 +160,7 @@ fn write_param(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
                 }
                 match number {
                     &u32::MAX => out.push(b'-'),
-                    number => _ = write!(out, "{number}"),
+                    number => decimal(u64::from(*number), out),
                 }
             }
         }

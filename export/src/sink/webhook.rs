@@ -56,25 +56,25 @@ impl HttpSink for Webhook {
             return None;
         }
         let is_array = self.format == Format::Array;
-        let mut body = String::with_capacity(512 * batch.records.len());
+        let mut body = Vec::with_capacity(512 * batch.records.len());
         for (index, record) in batch.records.iter().enumerate() {
             if is_array {
-                body.push(if index == 0 { '[' } else { ',' });
+                body.push(if index == 0 { b'[' } else { b',' });
             }
             json::write(record, batch.collector, &mut body);
             if !is_array {
-                body.push('\n');
+                body.push(b'\n');
             }
         }
         if is_array {
-            body.push(']');
+            body.push(b']');
         }
         let kind = if is_array { "application/json" } else { "application/x-ndjson" };
         Some(Request {
             method: "POST",
             target: self.target.clone(),
             headers: vec![("content-type", kind.to_owned())],
-            body: body.into_bytes(),
+            body,
             rows: (0..batch.records.len()).collect(),
         })
     }

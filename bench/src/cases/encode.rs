@@ -1,0 +1,126 @@
+//! What a record costs that leaves the program: as protobuf, as JSON, and as a message of Kafka.
+
+use std::hint::black_box;
+
+use collector::event::{Basis, Event, Kind, Stream};
+use detect::Metric;
+use export::record::{EventRecord, Record};
+use export::sink::Batch;
+use export::sink::kafka::{Compression, Format, Kafka, Options};
+use wire::FlowKey;
+
+use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
+use terminal::CliError;
+
+/// Records of a batch, all different.
+const RECORDS: u32 = 1000;
+/// Partitions of the topic.
+const PARTITIONS: usize = 4;
+/// One in so many is a new flow, with its path.
+const NEW: u32 = 10;
+const COLLECTOR: &str = "leaf1";
+
+/// `export-protobuf`, `export-json`: records as bytes, and in chunks of Kafka.
+pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let format = if name.ends_with("json") { Format::Json } else { Format::Protobuf };
+    let records: Vec<Record> = (0..RECORDS).map(record).collect();
+    let mut bytes = Vec::new();
+    let encoded = measure(plan, || {
+        bytes.clear();
+        for record in &records {
+            match format {
+                Format::Protobuf => export::protobuf::write(record, COLLECTOR, &mut bytes),
+                Format::Json => export::json::write(record, COLLECTOR, &mut bytes),
+            }
+        }
+        black_box(&bytes);
+        Ok(u64::from(RECORDS))
+    })?;
+    let plain = messages(plan, &records, format, Compression::None)?;
+    let compressed = messages(plan, &records, format, Compression::Lz4)?;
+    let median = |measured: &Measured| median(measured.ns_per_op.clone());
+    let included =
+        "events of IPv4 flows in memory, a tenth of them new flows with a path of 5 nodes, to bytes; no I/O";
+    let mut conditions = Conditions::of("one record", included)
+        .number("bytes_per_record", bytes.len() / records.len())
+        .ratio("ns_in_kafka_message", median(&plain))
+        .ratio("ns_in_kafka_message_lz4", median(&compressed));
+    if format == Format::Json {
+        conditions = conditions.ratio("times_serde_json", serde_json(plan, &records)? / median(&encoded));
+    }
+    Ok(Outcome::new(name, encoded.ns_per_op.clone(), conditions.on_core(&encoded)))
+}
+
+fn record(number: u32) -> Record {
+    let mixed = number.wrapping_mul(2_654_435_761);
+    let [a, b, c, d] = mixed.to_be_bytes();
+    let ports = Some((1024 + (mixed >> 17) as u16, 443));
+    let is_new = number.is_multiple_of(NEW);
+    let path: Vec<u32> =
+        if is_new { (1..=5).map(|hop| hop * 100 + mixed % 32).collect() } else { Vec::new() };
+    let latencies = path.iter().map(|node| node * 300).collect();
+    let measured = |value| (!is_new).then_some(value);
+    let event = Event {
+        ts: 1_795_269_600_000_000_000 + u64::from(number) * 12_345,
+        id: u64::from(mixed) << 32 | u64::from(number),
+        kind: if is_new { Kind::New } else { Kind::Change },
+        metric: Some(if is_new { Metric::FlowPath } else { Metric::QueueOccupancy }),
+        flow: Some(FlowKey::v4([10, a, b, c], [10, d, c, b], ports, 6)),
+        node: (!is_new).then_some(mixed % 1000),
+        interface: (!is_new).then_some(mixed % 64),
+        queue: (!is_new).then_some(0),
+        value: measured(u64::from(mixed % 5000)),
+        previous: measured(u64::from(mixed % 70)),
+        threshold: measured(50),
+        rule: None,
+        reason: None,
+        basis: Basis::Measured,
+    };
+    let first = is_new.then(|| (Some(u64::from(mixed % 900_000)), Basis::Measured, latencies));
+    Record::Event(Box::new(EventRecord { event, rule: None, path, first }))
+}
+
+/// Messages with keys and headers, spread over partitions, in chunks.
+fn messages(
+    plan: &Plan,
+    records: &[Record],
+    format: Format,
+    compression: Compression,
+) -> Result<Measured, Failure> {
+    let options = Options { format, compression, ..Options::default() };
+    let kafka = Kafka::new(&options).map_err(CliError::new)?;
+    let records: Vec<&Record> = records.iter().collect();
+    let batch = Batch { stream: Stream::Events, records: &records, collector: COLLECTOR };
+    let mut bytes = Vec::new();
+    measure(plan, || {
+        let mut exchange =
+            kafka.begin(&batch).ok_or_else(|| CliError::new("there are no messages".to_owned()))?;
+        exchange.spread(PARTITIONS);
+        bytes.clear();
+        for partition in exchange.partitions() {
+            exchange.write(partition, None, &mut bytes);
+        }
+        black_box(&bytes);
+        Ok(u64::from(RECORDS))
+    })
+}
+
+/// The baseline: the same objects, written by serde_json from its own values. ns per record.
+fn serde_json(plan: &Plan, records: &[Record]) -> Result<f64, Failure> {
+    let value = |record: &Record| {
+        let mut text = Vec::new();
+        export::json::write(record, COLLECTOR, &mut text);
+        serde_json::from_slice::<serde_json::Value>(&text).map_err(|error| CliError::new(error.to_string()))
+    };
+    let values = records.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+    let mut bytes = Vec::new();
+    let measured = measure(plan, || {
+        bytes.clear();
+        for value in &values {
+            serde_json::to_writer(&mut bytes, value).map_err(|error| CliError::new(error.to_string()))?;
+        }
+        black_box(&bytes);
+        Ok(u64::from(RECORDS))
+    })?;
+    Ok(median(measured.ns_per_op))
+}

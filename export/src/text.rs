@@ -1,0 +1,182 @@
+//! Numbers, addresses and times as text, without the formatting machinery: most of what a record as JSON costs is this.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
+
+use wire::FlowKey;
+
+use crate::backoff::Nanos;
+
+/// The digits of 00 to 99.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut at = 0;
+    while at < 100 {
+        pairs[at] = [b'0' + at as u8 / 10, b'0' + at as u8 % 10];
+        at += 1;
+    }
+    pairs
+};
+
+fn pair(number: u64) -> [u8; 2] {
+    PAIRS[(number % 100) as usize]
+}
+
+/// Appends a number in decimal.
+pub(crate) fn decimal(mut number: u64, out: &mut Vec<u8>) {
+    if number < 10 {
+        return out.push(b'0' + number as u8);
+    }
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    while number >= 10 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&pair(number % 100));
+        number /= 100;
+    }
+    if number > 0 {
+        at -= 1;
+        digits[at] = b'0' + number as u8;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends 16 hexadecimal digits.
+pub(crate) fn hex(number: u64, out: &mut Vec<u8>) {
+    let digits = number.to_be_bytes().map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
+    out.extend_from_slice(digits.as_flattened());
+}
+
+fn digit(nibble: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(nibble & 0xf)]
+}
+
+/// Appends an address. Those of IPv6 have several forms, and are written by the standard library.
+pub(crate) fn address(address: IpAddr, out: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => {
+            let [first, rest @ ..] = address.octets();
+            decimal(first.into(), out);
+            for octet in rest {
+                out.push(b'.');
+                decimal(octet.into(), out);
+            }
+        }
+        // Writing into memory does not fail.
+        IpAddr::V6(address) => _ = write!(out, "{address}"),
+    }
+}
+
+/// The address that these octets are, IPv4 mapped into IPv6.
+pub(crate) fn address_of(octets: &[u8; 16]) -> IpAddr {
+    let address = Ipv6Addr::from(*octets);
+    address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4)
+}
+
+/// Appends a flow as `Display` writes it.
+pub(crate) fn flow(flow: &FlowKey, out: &mut Vec<u8>) {
+    let (Some((sport, dport)), None, false) = (flow.ports(), flow.known_id(), flow.is_v6()) else {
+        _ = write!(out, "{flow}");
+        return;
+    };
+    for (end, port, after) in [(flow.src(), sport, b'>'), (flow.dst(), dport, b'/')] {
+        address(end, out);
+        out.push(b':');
+        decimal(port.into(), out);
+        out.push(after);
+    }
+    decimal(flow.proto().into(), out);
+}
+
+/// Appends a time as RFC 3339 writes it, in UTC, with nine digits after the second. Its year has four digits: 64 bits end in 2554.
+pub(crate) fn rfc3339(ts: Nanos, out: &mut Vec<u8>) {
+    let (seconds, fraction) = (ts / 1_000_000_000, ts % 1_000_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    decimal(year, out);
+    for (before, part) in [(b'-', month), (b'-', day), (b'T', hour), (b':', minute), (b':', second)] {
+        out.push(before);
+        out.extend(pair(part));
+    }
+    out.push(b'.');
+    let (millions, rest) = (fraction / 1_000_000, fraction % 1_000_000);
+    out.push(b'0' + (millions / 100) as u8);
+    for part in [millions % 100, rest / 10_000, rest / 100 % 100, rest % 100] {
+        out.extend(pair(part));
+    }
+    out.push(b'Z');
+}
+
+/// Year, month and day of the day after 1970-01-01. Years begin with March here, so that a leap day is the last day of a year.
+fn date(days: u64) -> (u64, u64, u64) {
+    const ERA: u64 = 146_097; // Days of 400 years.
+    let days = days + 719_468; // Since 0000-03-01.
+    let (era, day) = (days / ERA, days % ERA);
+    let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    match month {
+        0..10 => (era * 400 + year, month + 3, day),
+        _ => (era * 400 + year + 1, month - 9, day),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_the_standard_library_does() {
+        let edges = (0..20).flat_map(|power| {
+            let edge = 10_u64.pow(power);
+            [edge - 1, edge, edge + 1]
+        });
+        for number in (0..1100).chain(edges).chain([u64::MAX, u64::MAX - 1, u64::from(u32::MAX)]) {
+            let (mut as_decimal, mut as_hex) = (b"x".to_vec(), b"x".to_vec());
+            decimal(number, &mut as_decimal);
+            hex(number, &mut as_hex);
+            assert_eq!(String::from_utf8(as_decimal), Ok(format!("x{number}")));
+            assert_eq!(String::from_utf8(as_hex), Ok(format!("x{number:016x}")));
+        }
+    }
+
+    #[test]
+    fn flows_and_addresses_are_written_as_display_does() {
+        let flows = [
+            "10.0.0.1:5000>192.168.255.2:80/17",
+            "0.0.0.0:0>255.255.255.255:65535/6",
+            "10.0.0.1>10.0.0.2/1",
+            "[2001:db8::1]:5000>[::ffff:1.2.3.4]:80/6",
+            "fd00::1>fd00::2/58",
+            "flow-id:0x0000f10a",
+        ];
+        for text in flows {
+            let key: FlowKey = text.parse().unwrap();
+            let (mut written, mut source) = (Vec::new(), Vec::new());
+            flow(&key, &mut written);
+            assert_eq!(String::from_utf8(written), Ok(key.to_string()));
+            address(key.src(), &mut source);
+            assert_eq!(String::from_utf8(source), Ok(key.src().to_string()));
+        }
+    }
+
+    #[test]
+    fn a_time_is_written_in_utc() {
+        let written = |ts| {
+            let mut text = Vec::new();
+            rfc3339(ts, &mut text);
+            String::from_utf8(text).unwrap()
+        };
+        let day = 86_400 * 1_000_000_000;
+        assert_eq!(written(0), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(written(1_709_210_096_000_000_789), "2024-02-29T12:34:56.000000789Z");
+        assert_eq!(written(1_709_210_096_123_456_789), "2024-02-29T12:34:56.123456789Z");
+        assert_eq!(written(11_016 * day), "2000-02-29T00:00:00.000000000Z");
+        assert_eq!(written(11_017 * day - 1), "2000-02-29T23:59:59.999999999Z");
+        assert_eq!(written(47_540 * day), "2100-02-28T00:00:00.000000000Z");
+        assert_eq!(written(47_541 * day), "2100-03-01T00:00:00.000000000Z");
+        assert_eq!(written(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+    }
+}
