@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Source and transit of INT-MD 2.1 on Tofino, over IPv4, behind UDP and TCP. The control plane sees the tables of `int`.
+//
+// Ingress decides what becomes of a packet: all that it needs are the headers and the length of a record. Only packets that get a record
+// pass egress, which knows latency and queue; it updates the L4 checksum by what has changed.
+
+#include <core.p4>
+#include <tna.p4>
+
+#include "../shared/headers.p4"
+#include "../shared/sizes.p4"
+#include "shared/int.p4"
+#include "control/int_record.p4"
+
+parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t local, out ingress_intrinsic_metadata_t meta) {
+    Checksum() ipv4_checksum;
+
+    state start {
+        packet.extract(meta);
+        packet.advance(PORT_METADATA_SIZE);
+        local = { false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_VLAN: parse_vlan;
+            default: accept;
+        }
+    }
+
+    state parse_vlan {
+        packet.extract(hdr.vlan);
+        transition select(hdr.vlan.ethertype) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        ipv4_checksum.add(hdr.ipv4);
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl) {
+            (4, 5): verify_ipv4;
+            // The checksum of options is left to others.
+            (4, 6 &&& 6): is_ip;
+            (4, 8 &&& 8): is_ip;
+            default: accept;
+        }
+    }
+
+    state verify_ipv4 {
+        local.wrong_checksum = ipv4_checksum.verify();
+        local.is_ip = 1;
+        transition select(hdr.ipv4.flags, hdr.ipv4.fragment, hdr.ipv4.proto) {
+            (0 &&& 1, 0, PROTO_UDP): parse_udp;
+            (0 &&& 1, 0, PROTO_TCP): parse_tcp;
+            default: accept;
+        }
+    }
+
+    state is_ip {
+        local.is_ip = 1;
+        transition accept;
+    }
+
+    // Tunnels, whose header may copy the DSCP of their packet, carry none.
+    state parse_udp {
+        packet.extract(hdr.udp);
+        local.src_port = hdr.udp.src_port;
+        local.dst_port = hdr.udp.dst_port;
+        transition select(hdr.udp.dst_port) {
+            PORT_VXLAN: accept;
+            PORT_GPE: accept;
+            PORT_GENEVE: accept;
+            default: by_dscp;
+        }
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.tcp);
+        local.src_port = hdr.tcp.src_port;
+        local.dst_port = hdr.tcp.dst_port;
+        transition by_dscp;
+    }
+
+    state by_dscp {
+        local.has_l4 = 1;
+        transition select(hdr.ipv4.dscp) {
+            INT_DSCP: by_type;
+            default: accept;
+        }
+    }
+
+    state by_type {
+        local.has_dscp = 1;
+        transition select(packet.lookahead<bit<8>>()) {
+            0x01: other_int;
+            0x10 &&& 0xfc: parse_shim;
+            0x30 &&& 0xfc: other_int;
+            default: accept;
+        }
+    }
+
+    state other_int {
+        local.is_other_int = 1;
+        transition accept;
+    }
+
+    state parse_shim {
+        packet.extract(hdr.shim);
+        transition select(packet.lookahead<bit<8>>()) {
+            0x20 &&& 0xf0: parse_md;
+            default: other_int;
+        }
+    }
+
+    state parse_md {
+        packet.extract(hdr.md);
+        transition accept;
+    }
+}
+
+control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingress_intrinsic_metadata_t meta,
+        in ingress_intrinsic_metadata_from_parser_t from_parser, inout ingress_intrinsic_metadata_for_deparser_t for_deparser,
+        inout ingress_intrinsic_metadata_for_tm_t for_tm) {
+    @name("packets") Counter<bit<32>, bit<4>>(COUNTS, CounterType_t.PACKETS) packets;
+
+    bit<1> has_route = 0;
+    bit<1> expires = 0;
+    bit<1> from_edge = 0;
+    bit<1> from_outside = 0;
+    bit<1> to_edge = 0;
+    bit<16> left = 0;
+    bit<1> is_short = 0;
+    bit<1> is_not_restorable = 0;
+    bit<4> outcome = 0;
+
+    @name("drop") @id(0x01000015)
+    action drop() { for_deparser.drop_ctl = 1; }
+
+    @name("next_hop") @id(0x01000010)
+    action next_hop(@id(1) bit<9> port, @id(2) bit<48> src_mac, @id(3) bit<48> dst_mac) {
+        for_tm.ucast_egress_port = port;
+        hdr.ethernet.src = src_mac;
+        hdr.ethernet.dst = dst_mac;
+        has_route = 1;
+    }
+
+    action no_route() { }
+
+    @name("route_v4") @id(0x02000010)
+    table route_v4 {
+        key = { hdr.ipv4.dst : lpm @name("ipv4_dst"); }
+        actions = { next_hop; @defaultonly no_route; }
+        const default_action = no_route();
+        size = ROUTES_SIZE;
+    }
+
+    @name("from_edge") @id(0x01000013)
+    action set_from_edge() {
+        from_edge = 1;
+        from_outside = 1;
+    }
+
+    @name("source_port") @id(0x02000001)
+    table source_port {
+        key = { meta.ingress_port : exact @name("ingress_port"); }
+        actions = { set_from_edge; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE;
+    }
+
+    @name("from_border") @id(0x01000016)
+    action from_border() { from_outside = 1; }
+
+    /// The port is at the border of the domain, also if packets from there are not measured: INT from there is not the domain's.
+    @name("border_port") @id(0x02000014)
+    table border_port {
+        key = { meta.ingress_port : exact @name("ingress_port"); }
+        actions = { from_border; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE;
+    }
+
+    @name("to_edge") @id(0x01000014)
+    action set_to_edge() { to_edge = 1; }
+
+    /// Packets that leave the domain here are not measured.
+    @name("sink_port") @id(0x02000004)
+    table sink_port {
+        key = { for_tm.ucast_egress_port : exact @name("egress_port"); }
+        actions = { set_to_edge; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE;
+    }
+
+    @name("set_mtu") @id(0x01000012)
+    action set_mtu(@id(1) bit<16> mtu) { local.room = mtu |-| hdr.ipv4.total_len; }
+
+    @name("port_mtu") @id(0x02000013)
+    table port_mtu {
+        key = { for_tm.ucast_egress_port : exact @name("egress_port"); }
+        actions = { set_mtu; }
+        default_action = set_mtu(1500);
+        size = PORTS_SIZE;
+    }
+
+    /// `words`: of the items of `instructions`.
+    @name("watch_md_21") @id(0x01000001)
+    action watch_md_21(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<8> words) {
+        local.is_source = 1;
+        local.bitmap = instructions;
+        local.hop_ml = words;
+        local.hops = remaining_hops;
+    }
+
+    @name("watch_nothing") @id(0x01000003)
+    action watch_nothing() { }
+
+    @name("watchlist_v4") @id(0x02000002)
+    table watchlist_v4 {
+        key = {
+            hdr.ipv4.src : ternary @name("ipv4_src");
+            hdr.ipv4.dst : ternary @name("ipv4_dst");
+            hdr.ipv4.proto : ternary @name("ip_proto");
+            hdr.ipv4.dscp : ternary @name("dscp");
+            local.src_port : range @name("l4_sport");
+            local.dst_port : range @name("l4_dport");
+        }
+        actions = { watch_md_21; watch_nothing; }
+        const default_action = watch_nothing();
+        size = WATCHLIST_SIZE;
+    }
+
+    action take_instructions() {
+        local.bitmap = hdr.md.bitmap;
+        local.hop_ml = (bit<8>)hdr.md.hop_ml;
+    }
+
+    action set_record(bit<8> words, bit<16> grown) {
+        local.words = words;
+        local.grown = grown;
+    }
+
+    /// Instructions that this program knows, with the length of their record.
+    table record {
+        key = { local.bitmap : exact; local.hop_ml : exact; local.is_source : exact; }
+        actions = { set_record; @defaultonly NoAction; }
+        const default_action = NoAction();
+        const entries = {
+#include "tables/records.p4"
+        }
+        size = 256;
+    }
+
+    action is_broken() { local.is_whole = 0; }
+    action is_whole() { local.is_whole = 1; }
+    action is_too_long() {
+        local.is_whole = 1;
+        local.is_too_long = 1;
+    }
+
+    /// Whether a stack is a whole number of records, and has space for one more.
+    table stack_shape {
+        key = { hdr.shim.length : ternary; local.hop_ml : ternary; }
+        actions = { is_broken; is_whole; is_too_long; @defaultonly NoAction; }
+        const default_action = NoAction();
+        const entries = {
+#include "tables/stacks.p4"
+        }
+        size = 256;
+    }
+
+    action find_left() { left = local.room - local.grown; }
+
+    action older_v4() {
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        // RFC 1141: the hop limit is the high byte of its word.
+        hdr.ipv4.checksum = hdr.ipv4.checksum + 0x0100;
+    }
+    action older_v4_carry() {
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        hdr.ipv4.checksum = hdr.ipv4.checksum + 0x0101;
+    }
+
+    action pass_by() { for_tm.bypass_egress = 1; }
+    action hand_over(bit<8> kind) {
+        hdr.change.setValid();
+        hdr.change.kind = kind;
+        hdr.change.is_source = 0;
+        hdr.change.words = local.words;
+        hdr.change.rsvd = 0;
+        hdr.change.grown = local.grown;
+        hdr.change.ingress_if = (bit<16>)meta.ingress_port;
+        hdr.change.ingress_ts = from_parser.global_tstamp;
+    }
+    action add_record() { hand_over(ADD_RECORD); }
+    action exceed_hops() { hand_over(EXCEEDS_HOPS); }
+    action exceed_mtu() { hand_over(EXCEEDS_MTU); }
+
+    /// An empty stack; egress then adds the record as at any other node.
+    action insert() {
+        hand_over(ADD_RECORD);
+        hdr.shim.setValid();
+        hdr.shim.type = SHIM_2_MD;
+        hdr.shim.npt = 0;
+        hdr.shim.rsvd = 0;
+        hdr.shim.length = HEADER_WORDS_2;
+        hdr.shim.rsvd2 = 0;
+        hdr.shim.dscp = hdr.ipv4.dscp;
+        hdr.shim.rsvd3 = 0;
+        hdr.md.setValid();
+        hdr.md.version = INT_VERSION_2;
+        hdr.md.discard = 0;
+        hdr.md.hops_exceeded = 0;
+        hdr.md.mtu_exceeded = 0;
+        hdr.md.rsvd = 0;
+        hdr.md.hop_ml = local.hop_ml[4:0];
+        hdr.md.remaining = local.hops;
+        hdr.md.bitmap = local.bitmap;
+        hdr.md.ds_id = 0;
+        hdr.md.ds_instruction = 0;
+        hdr.md.ds_flags = 0;
+    }
+    action mark() {
+        hdr.ipv4.dscp = INT_DSCP;
+        hdr.change.is_source = 1;
+    }
+
+    apply {
+        route_v4.apply();
+        source_port.apply();
+        border_port.apply();
+        if (hdr.ipv4.ttl == 0 || hdr.ipv4.ttl == 1) { expires = 1; }
+        sink_port.apply();
+        port_mtu.apply();
+        if (hdr.md.isValid()) {
+            take_instructions();
+        } else if (local.has_l4 == 1 && local.has_dscp == 0 && from_edge == 1 && to_edge == 0 && !hdr.vlan.isValid()) {
+            watchlist_v4.apply();
+        }
+        record.apply();
+        if (hdr.md.isValid()) { stack_shape.apply(); }
+        find_left();
+        if (left[15:15] == 1 || local.is_too_long == 1) { is_short = 1; }
+        if (hdr.ipv4.checksum == 0xffff) { is_not_restorable = 1; }
+        if (hdr.tcp.isValid() && hdr.tcp.checksum == 0xffff) { is_not_restorable = 1; }
+        if (local.is_ip == 0 || local.wrong_checksum) {
+            drop();
+        } else if (has_route == 0 || expires == 1) {
+            drop();
+        } else if (from_outside == 1 && (hdr.md.isValid() || local.is_other_int == 1)) {
+            drop();
+            packets.count((bit<4>)COUNT_EDGE_REFUSED);
+        } else {
+            if (hdr.ipv4.checksum[15:8] == 0xff) { older_v4_carry(); } else { older_v4(); }
+            if (hdr.md.isValid()) {
+                if (hdr.md.rsvd[11:11] == 1 || local.is_whole == 0 || local.words == 0) {
+                    pass_by();
+                    outcome = (bit<4>)COUNT_REFUSED;
+                } else if (hdr.md.remaining == 0) {
+                    exceed_hops();
+                    outcome = (bit<4>)COUNT_HOPS_EXCEEDED;
+                } else if (is_short == 1) {
+                    exceed_mtu();
+                    outcome = (bit<4>)COUNT_MTU_EXCEEDED;
+                } else {
+                    add_record();
+                    outcome = (bit<4>)COUNT_RECORDED;
+                }
+            } else if (local.has_dscp == 1) {
+                pass_by();
+                outcome = (bit<4>)COUNT_REFUSED;
+            } else if (local.is_source == 1 && local.words != 0) {
+                if (is_short == 1) {
+                    pass_by();
+                    outcome = (bit<4>)COUNT_MTU_EXCEEDED;
+                } else if (is_not_restorable == 1) {
+                    pass_by();
+                    outcome = (bit<4>)COUNT_NOT_RESTORABLE;
+                } else {
+                    insert();
+                    mark();
+                    outcome = (bit<4>)COUNT_RECORDED;
+                }
+            } else {
+                pass_by();
+                outcome = (bit<4>)COUNT_PLAIN;
+            }
+            packets.count(outcome);
+        }
+    }
+}
+
+control IntIngressDeparser(packet_out packet, inout arriving_t hdr, in arriving_local_t local,
+        in ingress_intrinsic_metadata_for_deparser_t meta) {
+    apply {
+        packet.emit(hdr.change);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.vlan);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.shim);
+        packet.emit(hdr.md);
+    }
+}
+
+parser IntLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local, out egress_intrinsic_metadata_t meta) {
+    Checksum() rest;
+
+    state start {
+        packet.extract(meta);
+        local = { 0, false, false, 0, 0 };
+        packet.extract(hdr.change);
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_VLAN: parse_vlan;
+            default: parse_ipv4;
+        }
+    }
+
+    state parse_vlan {
+        packet.extract(hdr.vlan);
+        transition parse_ipv4;
+    }
+
+    // The L4 checksum covers the length of L4, which changes as that of IP does.
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        rest.subtract({ hdr.ipv4.total_len });
+        transition select(hdr.ipv4.proto) {
+            PROTO_UDP: parse_udp;
+            default: parse_tcp;
+        }
+    }
+
+    state parse_udp {
+        packet.extract(hdr.udp);
+        rest.subtract({ hdr.udp.len, hdr.udp.checksum });
+        transition select(hdr.udp.checksum) {
+            0: parse_int;
+            default: parse_udp_checksum;
+        }
+    }
+
+    state parse_udp_checksum {
+        local.has_udp_checksum = true;
+        transition parse_int;
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.tcp);
+        rest.subtract({ hdr.tcp.checksum });
+        local.has_tcp_checksum = true;
+        transition parse_int;
+    }
+
+    state parse_int {
+        transition select(hdr.change.is_source) {
+            1: parse_own_int;
+            default: parse_other_int;
+        }
+    }
+
+    state parse_own_int {
+        packet.extract(hdr.shim);
+        packet.extract(hdr.md);
+        local.rest = rest.get();
+        transition accept;
+    }
+
+    state parse_other_int {
+        packet.extract(hdr.shim);
+        packet.extract(hdr.md);
+        rest.subtract({ hdr.shim, hdr.md });
+        local.rest = rest.get();
+        transition accept;
+    }
+}
+
+control IntEgress(inout leaving_t hdr, inout leaving_local_t local, in egress_intrinsic_metadata_t meta,
+        in egress_intrinsic_metadata_from_parser_t from_parser, inout egress_intrinsic_metadata_for_deparser_t for_deparser,
+        inout egress_intrinsic_metadata_for_output_port_t for_port) {
+    Record() record;
+
+    @name("set_node") @id(0x01000011)
+    action set_node(@id(1) bit<32> node, @id(3) bit<1> leave_l4_checksum) {
+        local.node = node;
+        local.leave_l4_checksum = leave_l4_checksum;
+    }
+
+    @name("node") @id(0x02000012)
+    table node {
+        key = { }
+        actions = { set_node; NoAction; }
+        default_action = NoAction();
+        size = 1;
+    }
+
+    action exceed_hops() { hdr.md.hops_exceeded = 1; }
+    action exceed_mtu() { hdr.md.mtu_exceeded = 1; }
+    action leave() {
+        local.has_udp_checksum = false;
+        local.has_tcp_checksum = false;
+    }
+
+    apply {
+        node.apply();
+        if (hdr.change.kind == ADD_RECORD) {
+            record.apply(hdr, local, meta, from_parser);
+        } else if (hdr.change.kind == EXCEEDS_HOPS) {
+            exceed_hops();
+        } else {
+            exceed_mtu();
+        }
+        if (local.leave_l4_checksum == 1) { leave(); }
+    }
+}
+
+#define INT_FIELDS hdr.shim.type, hdr.shim.npt, hdr.shim.rsvd, hdr.shim.length, hdr.shim.rsvd2, hdr.shim.dscp, hdr.shim.rsvd3, \
+    hdr.md.version, hdr.md.discard, hdr.md.hops_exceeded, hdr.md.mtu_exceeded, hdr.md.rsvd, hdr.md.hop_ml, hdr.md.remaining, hdr.md.bitmap, \
+    hdr.md.ds_id, hdr.md.ds_instruction, hdr.md.ds_flags, \
+    hdr.node.value, hdr.interfaces.ingress, hdr.interfaces.egress, hdr.latency.value, hdr.queue.id, hdr.queue.occupancy, \
+    hdr.ingress_ts.zero, hdr.ingress_ts.nanoseconds, hdr.egress_ts.zero, hdr.egress_ts.nanoseconds
+
+control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t local, in egress_intrinsic_metadata_for_deparser_t meta) {
+    Checksum() ipv4_checksum;
+    Checksum() udp_checksum;
+    Checksum() tcp_checksum;
+
+    apply {
+        hdr.ipv4.checksum = ipv4_checksum.update({ hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len,
+            hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst });
+        if (local.has_udp_checksum) {
+            hdr.udp.checksum = udp_checksum.update({ local.rest, hdr.ipv4.total_len, hdr.udp.len, INT_FIELDS }, true);
+        }
+        if (local.has_tcp_checksum) {
+            hdr.tcp.checksum = tcp_checksum.update({ local.rest, hdr.ipv4.total_len, INT_FIELDS });
+        }
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.vlan);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.shim);
+        packet.emit(hdr.md);
+        packet.emit(hdr.node);
+        packet.emit(hdr.interfaces);
+        packet.emit(hdr.latency);
+        packet.emit(hdr.queue);
+        packet.emit(hdr.ingress_ts);
+        packet.emit(hdr.egress_ts);
+    }
+}
+
+Pipeline(IntParser(), IntIngress(), IntIngressDeparser(), IntLeaving(), IntEgress(), IntDeparser()) pipe;
+Switch(pipe) main;
