@@ -1,24 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Source and transit of INT-MD 2.1 on Tofino, over IPv4, behind UDP and TCP. The control plane sees the tables of `int`.
+// Source, transit and sink of INT-MD 2.1 on Tofino, over IPv4, behind UDP and TCP. The control plane sees the tables of `int`.
 //
 // Ingress decides what becomes of a packet: all that it needs are the headers and the length of a record. Only packets that get a record
-// pass egress, which knows latency and queue; it updates the L4 checksum by what has changed.
+// pass egress, which knows latency and queue; it updates the L4 checksum by what has changed. A sink copies the packet for its report, and
+// has it come a second time (resubmission): then the parser removes INT.
 
 #include <core.p4>
 #include <tna.p4>
 
 #include "../shared/headers.p4"
 #include "../shared/sizes.p4"
+#include "../shared/report.p4"
+#include "shared/items.p4"
 #include "shared/int.p4"
+#include "control/report_session.p4"
 #include "control/int_record.p4"
+#include "control/int_report.p4"
 
 parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t local, out ingress_intrinsic_metadata_t meta) {
     Checksum() ipv4_checksum;
+    Checksum() rest;
 
     state start {
         packet.extract(meta);
         packet.advance(PORT_METADATA_SIZE);
-        local = { false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+        local = { false, 0, 0, false, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+        transition select(meta.resubmit_flag) {
+            1: parse_again;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_IPV4: parse_ipv4;
@@ -92,10 +105,11 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
 
     state by_type {
         local.has_dscp = 1;
-        transition select(packet.lookahead<bit<8>>()) {
-            0x01: other_int;
-            0x10 &&& 0xfc: parse_shim;
-            0x30 &&& 0xfc: other_int;
+        bit<40> head = packet.lookahead<bit<40>>();
+        transition select(head[39:32], head[7:4]) {
+            (SHIM_10_HOP_BY_HOP, INT_VERSION_10): other_int;
+            (0x10 &&& 0xfc, INT_VERSION_2): parse_shim;
+            (0x30 &&& 0xfc, INT_VERSION_2): other_int;
             default: accept;
         }
     }
@@ -107,9 +121,11 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
 
     state parse_shim {
         packet.extract(hdr.shim);
-        transition select(packet.lookahead<bit<8>>()) {
-            0x20 &&& 0xf0: parse_md;
-            default: other_int;
+        transition select(hdr.shim.length) {
+            0: accept;
+            1: accept;
+            2: accept;
+            default: parse_md;
         }
     }
 
@@ -117,7 +133,151 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
         packet.extract(hdr.md);
         transition accept;
     }
+
+    // The second time, the packet is known to have INT. As many words as the shim says are removed.
+    state parse_again {
+        local.is_stripped = 1;
+        local.is_ip = 1;
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_VLAN: parse_vlan_again;
+            default: parse_ipv4_again;
+        }
+    }
+
+    state parse_vlan_again {
+        packet.extract(hdr.vlan);
+        transition parse_ipv4_again;
+    }
+
+    state parse_ipv4_again {
+        packet.extract(hdr.ipv4);
+        rest.subtract({ hdr.ipv4.total_len });
+        transition select(hdr.ipv4.proto) {
+            PROTO_UDP: parse_udp_again;
+            default: parse_tcp_again;
+        }
+    }
+
+    state parse_udp_again {
+        packet.extract(hdr.udp);
+        rest.subtract({ hdr.udp.len, hdr.udp.checksum });
+        transition strip;
+    }
+
+    state parse_tcp_again {
+        packet.extract(hdr.tcp);
+        rest.subtract({ hdr.tcp.checksum });
+        transition strip;
+    }
+
+    state strip {
+        packet.extract(hdr.shim);
+        rest.subtract({ hdr.shim });
+        transition select(hdr.shim.length) {
+            0x20 &&& 0x20: strip_32;
+            0x10 &&& 0x30: strip_16;
+            0x08 &&& 0x38: strip_8;
+            0x04 &&& 0x3c: strip_4;
+            0x02 &&& 0x3e: strip_2;
+            0x01 &&& 0x3f: strip_1;
+            default: stripped;
+        }
+    }
+
+    state strip_32 {
+        packet.extract(hdr.words_0);
+        rest.subtract({ hdr.words_0 });
+        transition strip_32_8;
+    }
+
+    state strip_32_8 {
+        packet.extract(hdr.words_8);
+        rest.subtract({ hdr.words_8 });
+        transition strip_32_16;
+    }
+
+    state strip_32_16 {
+        packet.extract(hdr.words_16);
+        rest.subtract({ hdr.words_16 });
+        transition strip_32_24;
+    }
+
+    state strip_32_24 {
+        packet.extract(hdr.words_24);
+        rest.subtract({ hdr.words_24 });
+        transition select(hdr.shim.length) {
+            0x10 &&& 0x10: strip_16;
+            0x08 &&& 0x18: strip_8;
+            0x04 &&& 0x1c: strip_4;
+            0x02 &&& 0x1e: strip_2;
+            0x01 &&& 0x1f: strip_1;
+            default: stripped;
+        }
+    }
+
+    state strip_16 {
+        packet.extract(hdr.words_32);
+        rest.subtract({ hdr.words_32 });
+        transition strip_16_8;
+    }
+
+    state strip_16_8 {
+        packet.extract(hdr.words_40);
+        rest.subtract({ hdr.words_40 });
+        transition select(hdr.shim.length) {
+            0x08 &&& 0x08: strip_8;
+            0x04 &&& 0x0c: strip_4;
+            0x02 &&& 0x0e: strip_2;
+            0x01 &&& 0x0f: strip_1;
+            default: stripped;
+        }
+    }
+
+    state strip_8 {
+        packet.extract(hdr.words_48);
+        rest.subtract({ hdr.words_48 });
+        transition select(hdr.shim.length) {
+            0x04 &&& 0x04: strip_4;
+            0x02 &&& 0x06: strip_2;
+            0x01 &&& 0x07: strip_1;
+            default: stripped;
+        }
+    }
+
+    state strip_4 {
+        packet.extract(hdr.words_56);
+        rest.subtract({ hdr.words_56 });
+        transition select(hdr.shim.length) {
+            0x02 &&& 0x02: strip_2;
+            0x01 &&& 0x03: strip_1;
+            default: stripped;
+        }
+    }
+
+    state strip_2 {
+        packet.extract(hdr.words_60);
+        rest.subtract({ hdr.words_60 });
+        transition select(hdr.shim.length) {
+            0x01 &&& 0x01: strip_1;
+            default: stripped;
+        }
+    }
+
+    state strip_1 {
+        packet.extract(hdr.words_62);
+        rest.subtract({ hdr.words_62 });
+        transition stripped;
+    }
+
+    state stripped {
+        local.rest = rest.get();
+        transition accept;
+    }
 }
+
+/// Of a packet that comes a second time.
+const bit<4> NOT_COUNTED = 15;
 
 control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingress_intrinsic_metadata_t meta,
         in ingress_intrinsic_metadata_from_parser_t from_parser, inout ingress_intrinsic_metadata_for_deparser_t for_deparser,
@@ -132,6 +292,8 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
     bit<16> left = 0;
     bit<1> is_short = 0;
     bit<1> is_not_restorable = 0;
+    bit<16> removed = 0;
+    bit<1> is_beyond = 0;
     bit<4> outcome = 0;
 
     @name("drop") @id(0x01000015)
@@ -252,7 +414,6 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         size = 256;
     }
 
-    action is_broken() { local.is_whole = 0; }
     action is_whole() { local.is_whole = 1; }
     action is_too_long() {
         local.is_whole = 1;
@@ -262,7 +423,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
     /// Whether a stack is a whole number of records, and has space for one more.
     table stack_shape {
         key = { hdr.shim.length : ternary; local.hop_ml : ternary; }
-        actions = { is_broken; is_whole; is_too_long; @defaultonly NoAction; }
+        actions = { is_whole; is_too_long; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
 #include "tables/stacks.p4"
@@ -280,6 +441,41 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
     action older_v4_carry() {
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
         hdr.ipv4.checksum = hdr.ipv4.checksum + 0x0101;
+    }
+
+    @name("leave") @id(0x01000018)
+    action leave() { local.leave_l4_checksum = 1; }
+
+    /// What a sink does with the L4 checksum: the same as `node` says of records.
+    @name("sink_checksum") @id(0x02000016)
+    table sink_checksum {
+        key = { }
+        actions = { leave; NoAction; }
+        default_action = NoAction();
+        size = 1;
+    }
+
+    action widen_removed() { removed = (bit<16>)hdr.shim.length; }
+    action add_shim() { removed = removed + 1; }
+    action to_bytes() { removed = removed << 2; }
+    action strip() {
+        hdr.ipv4.dscp = hdr.shim.dscp;
+        hdr.ipv4.total_len = hdr.ipv4.total_len - removed;
+        hdr.udp.len = hdr.udp.len - removed;
+        hdr.shim.setInvalid();
+        local.has_ip_checksum = true;
+    }
+    action update_udp() { local.has_udp_checksum = true; }
+    action update_tcp() { local.has_tcp_checksum = true; }
+    action come_again() { for_deparser.resubmit_type = COPY; }
+    action copy_path() {
+        for_deparser.mirror_type = COPY;
+        local.session = REPORT_SESSION;
+        local.copy_kind = REPORT_PATH;
+        local.copy_bits = hdr.md.bitmap & ITEMS_OF_SINK;
+        local.ingress_if = (bit<16>)meta.ingress_port;
+        local.egress_if = (bit<16>)for_tm.ucast_egress_port;
+        local.ingress_ts = from_parser.global_tstamp;
     }
 
     action pass_by() { for_tm.bypass_egress = 1; }
@@ -341,6 +537,14 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         record.apply();
         if (hdr.md.isValid()) { stack_shape.apply(); }
         find_left();
+        widen_removed();
+        add_shim();
+        to_bytes();
+        sink_checksum.apply();
+        // One shim is removed at most, with up to 63 words.
+        if (from_outside == 1 && local.is_other_int == 1) { is_beyond = 1; }
+        if (local.is_stripped == 1 && from_outside == 1 && hdr.shim.dscp == INT_DSCP) { is_beyond = 1; }
+        if (hdr.md.isValid() && hdr.shim.length[7:6] != 0 && (from_outside == 1 || to_edge == 1)) { is_beyond = 1; }
         if (left[15:15] == 1 || local.is_too_long == 1) { is_short = 1; }
         if (hdr.ipv4.checksum == 0xffff) { is_not_restorable = 1; }
         if (hdr.tcp.isValid() && hdr.tcp.checksum == 0xffff) { is_not_restorable = 1; }
@@ -348,12 +552,27 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
             drop();
         } else if (has_route == 0 || expires == 1) {
             drop();
-        } else if (from_outside == 1 && (hdr.md.isValid() || local.is_other_int == 1)) {
+        } else if (is_beyond == 1) {
             drop();
             packets.count((bit<4>)COUNT_EDGE_REFUSED);
         } else {
             if (hdr.ipv4.checksum[15:8] == 0xff) { older_v4_carry(); } else { older_v4(); }
-            if (hdr.md.isValid()) {
+            if (local.is_stripped == 1) {
+                // Counted when it came first.
+                strip();
+                if (local.leave_l4_checksum == 0) {
+                    if (hdr.tcp.isValid()) { update_tcp(); } else if (hdr.udp.checksum != 0) { update_udp(); }
+                }
+                pass_by();
+                outcome = NOT_COUNTED;
+            } else if (hdr.md.isValid() && from_outside == 1) {
+                come_again();
+                outcome = (bit<4>)COUNT_EDGE_STRIPPED;
+            } else if (hdr.md.isValid() && to_edge == 1) {
+                if (hdr.md.discard == 1) { drop(); } else { come_again(); }
+                copy_path();
+                outcome = (bit<4>)COUNT_REPORTED;
+            } else if (hdr.md.isValid()) {
                 if (hdr.md.rsvd[11:11] == 1 || local.is_whole == 0 || local.words == 0) {
                     pass_by();
                     outcome = (bit<4>)COUNT_REFUSED;
@@ -393,7 +612,27 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
 
 control IntIngressDeparser(packet_out packet, inout arriving_t hdr, in arriving_local_t local,
         in ingress_intrinsic_metadata_for_deparser_t meta) {
+    Checksum() ipv4_checksum;
+    Checksum() udp_checksum;
+    Checksum() tcp_checksum;
+    Mirror() mirror;
+    Resubmit() resubmit;
+
     apply {
+        if (meta.resubmit_type == COPY) { resubmit.emit(); }
+        if (meta.mirror_type == COPY) {
+            mirror.emit<copy_t>(local.session, { local.copy_kind, 0, local.copy_bits, local.ingress_if, local.egress_if, local.ingress_ts });
+        }
+        if (local.has_ip_checksum) {
+            hdr.ipv4.checksum = ipv4_checksum.update({ hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len,
+                hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst });
+        }
+        if (local.has_udp_checksum) {
+            hdr.udp.checksum = udp_checksum.update({ local.rest, hdr.ipv4.total_len, hdr.udp.len }, true);
+        }
+        if (local.has_tcp_checksum) {
+            hdr.tcp.checksum = tcp_checksum.update({ local.rest, hdr.ipv4.total_len });
+        }
         packet.emit(hdr.change);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
@@ -410,7 +649,36 @@ parser IntLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local
 
     state start {
         packet.extract(meta);
-        local = { 0, false, false, 0, 0 };
+        local = { 0, false, false, 0, 0, 0 };
+        transition select(packet.lookahead<bit<8>>()) {
+            REPORT_PATH: parse_copy;
+            default: parse_change;
+        }
+    }
+
+    // The packet in a report begins at its IP header.
+    state parse_copy {
+        packet.extract(hdr.copied);
+        packet.extract(hdr.report_interfaces);
+        packet.extract(hdr.report_ts);
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_VLAN: parse_vlan_of_copy;
+            default: parse_ipv4_of_copy;
+        }
+    }
+
+    state parse_vlan_of_copy {
+        packet.advance(32);
+        transition parse_ipv4_of_copy;
+    }
+
+    state parse_ipv4_of_copy {
+        packet.extract(hdr.ipv4);
+        transition accept;
+    }
+
+    state parse_change {
         packet.extract(hdr.change);
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
@@ -482,6 +750,7 @@ control IntEgress(inout leaving_t hdr, inout leaving_local_t local, in egress_in
         in egress_intrinsic_metadata_from_parser_t from_parser, inout egress_intrinsic_metadata_for_deparser_t for_deparser,
         inout egress_intrinsic_metadata_for_output_port_t for_port) {
     Record() record;
+    Report() report;
 
     @name("set_node") @id(0x01000011)
     action set_node(@id(1) bit<32> node, @id(3) bit<1> leave_l4_checksum) {
@@ -506,7 +775,9 @@ control IntEgress(inout leaving_t hdr, inout leaving_local_t local, in egress_in
 
     apply {
         node.apply();
-        if (hdr.change.kind == ADD_RECORD) {
+        if (hdr.copied.isValid()) {
+            report.apply(hdr, local, for_deparser.drop_ctl);
+        } else if (hdr.change.kind == ADD_RECORD) {
             record.apply(hdr, local, meta, from_parser);
         } else if (hdr.change.kind == EXCEEDS_HOPS) {
             exceed_hops();
@@ -521,14 +792,18 @@ control IntEgress(inout leaving_t hdr, inout leaving_local_t local, in egress_in
     hdr.md.version, hdr.md.discard, hdr.md.hops_exceeded, hdr.md.mtu_exceeded, hdr.md.rsvd, hdr.md.hop_ml, hdr.md.remaining, hdr.md.bitmap, \
     hdr.md.ds_id, hdr.md.ds_instruction, hdr.md.ds_flags, \
     hdr.node.value, hdr.interfaces.ingress, hdr.interfaces.egress, hdr.latency.value, hdr.queue.id, hdr.queue.occupancy, \
-    hdr.ingress_ts.zero, hdr.ingress_ts.nanoseconds, hdr.egress_ts.zero, hdr.egress_ts.nanoseconds
+    hdr.ingress_zero.value, hdr.ingress_ts.value, hdr.egress_zero.value, hdr.egress_ts.value
 
 control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t local, in egress_intrinsic_metadata_for_deparser_t meta) {
     Checksum() ipv4_checksum;
     Checksum() udp_checksum;
     Checksum() tcp_checksum;
+    Checksum() report_checksum;
 
     apply {
+        hdr.report_ipv4.checksum = report_checksum.update({ hdr.report_ipv4.version, hdr.report_ipv4.ihl, hdr.report_ipv4.dscp,
+            hdr.report_ipv4.ecn, hdr.report_ipv4.total_len, hdr.report_ipv4.id, hdr.report_ipv4.flags, hdr.report_ipv4.fragment,
+            hdr.report_ipv4.ttl, hdr.report_ipv4.proto, hdr.report_ipv4.src, hdr.report_ipv4.dst });
         hdr.ipv4.checksum = ipv4_checksum.update({ hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len,
             hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst });
         if (local.has_udp_checksum) {
@@ -537,6 +812,14 @@ control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t l
         if (local.has_tcp_checksum) {
             hdr.tcp.checksum = tcp_checksum.update({ local.rest, hdr.ipv4.total_len, INT_FIELDS });
         }
+        packet.emit(hdr.report_ethernet);
+        packet.emit(hdr.report_ipv4);
+        packet.emit(hdr.report_udp);
+        packet.emit(hdr.group);
+        packet.emit(hdr.report);
+        packet.emit(hdr.report_interfaces);
+        packet.emit(hdr.report_zero);
+        packet.emit(hdr.report_ts);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
         packet.emit(hdr.ipv4);
@@ -548,7 +831,9 @@ control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t l
         packet.emit(hdr.interfaces);
         packet.emit(hdr.latency);
         packet.emit(hdr.queue);
+        packet.emit(hdr.ingress_zero);
         packet.emit(hdr.ingress_ts);
+        packet.emit(hdr.egress_zero);
         packet.emit(hdr.egress_ts);
     }
 }

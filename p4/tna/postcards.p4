@@ -11,7 +11,9 @@
 #include "../shared/headers.p4"
 #include "../shared/report.p4"
 #include "../shared/sizes.p4"
+#include "shared/items.p4"
 #include "shared/postcards.p4"
+#include "control/report_session.p4"
 #include "control/postcard_report.p4"
 
 /// Drop reasons, as in the switch in Rust, where a report has them.
@@ -338,7 +340,7 @@ control PostcardsIngressDeparser(packet_out packet, inout arriving_t hdr, in arr
 parser PostcardsLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local, out egress_intrinsic_metadata_t meta) {
     state start {
         packet.extract(meta);
-        local = { 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+        local = { 0, 0, 0, 0, 0, 0, 0, 0 };
         packet.extract(hdr.measured);
         transition select(hdr.measured.kind) {
             KIND_PACKET: parse_watched;

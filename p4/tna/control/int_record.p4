@@ -32,14 +32,16 @@ control Record(inout leaving_t hdr, in leaving_local_t local, in egress_intrinsi
         hdr.queue.occupancy = (bit<24>)meta.deq_qdepth;
     }
     action add_ingress_ts() {
+        hdr.ingress_zero.setValid();
+        hdr.ingress_zero.value = 0;
         hdr.ingress_ts.setValid();
-        hdr.ingress_ts.zero = 0;
-        hdr.ingress_ts.nanoseconds = hdr.change.ingress_ts;
+        hdr.ingress_ts.value = hdr.change.ingress_ts;
     }
     action add_egress_ts() {
+        hdr.egress_zero.setValid();
+        hdr.egress_zero.value = 0;
         hdr.egress_ts.setValid();
-        hdr.egress_ts.zero = 0;
-        hdr.egress_ts.nanoseconds = from_parser.global_tstamp;
+        hdr.egress_ts.value = from_parser.global_tstamp;
     }
 
     apply {

@@ -4,10 +4,18 @@
 #ifndef TNA_INT_P4
 #define TNA_INT_P4
 
-/// What egress does: the record of this node, or a flag that tells why there is none.
+/// What egress does: the record of this node, a flag that tells why there is none, or the report of a sink, from the copy of a packet.
 const bit<8> ADD_RECORD = 1;
 const bit<8> EXCEEDS_HOPS = 2;
 const bit<8> EXCEEDS_MTU = 3;
+const bit<8> REPORT_PATH = 4;
+
+const bit<3> COPY = 1;
+/// The mirror session whose port leads to the collector. The packet in a report has at most this many bytes.
+const bit<10> REPORT_SESSION = 500;
+const bit<16> COPIED_BYTES = 304;
+/// Items of a sink's report that are known before the queue: interfaces, and ingress time.
+const bit<16> ITEMS_OF_SINK = 0x4800;
 
 /// In front of a packet that passes egress.
 header change_t {
@@ -22,19 +30,30 @@ header change_t {
     bit<48> ingress_ts;
 }
 
-header interfaces_t {
-    bit<16> ingress;
-    bit<16> egress;
+/// In front of the copy of a packet.
+header copy_t {
+    bit<8> kind;
+    bit<8> rsvd;
+    bit<16> bits;
+    bit<16> ingress_if;
+    bit<16> egress_if;
+    bit<48> ingress_ts;
 }
 
-header queue_t {
-    bit<8> id;
-    bit<24> occupancy;
+/// The part of it that is no item.
+header copied_t {
+    bit<8> kind;
+    bit<8> rsvd;
+    bit<16> bits;
 }
 
-header time_t {
-    bit<16> zero;
-    bit<48> nanoseconds;
+/// Words behind a shim, which a sink removes.
+header words_8_t {
+    bit<256> words;
+}
+
+header words_4_t {
+    bit<128> words;
 }
 
 struct arriving_t {
@@ -46,10 +65,37 @@ struct arriving_t {
     tcp_t tcp;
     shim_2_t shim;
     md_2_t md;
+    // Not emitted.
+    words_8_t words_0;
+    words_8_t words_8;
+    words_8_t words_16;
+    words_8_t words_24;
+    words_8_t words_32;
+    words_8_t words_40;
+    words_8_t words_48;
+    words_4_t words_56;
+    wide_t words_60;
+    word_t words_62;
 }
 
 struct arriving_local_t {
     bool wrong_checksum;
+    /// INT was removed: the packet comes a second time.
+    bit<1> is_stripped;
+    /// Sum of what the L4 checksum covers, without INT and lengths.
+    bit<16> rest;
+    /// It is updated.
+    bool has_ip_checksum;
+    bool has_udp_checksum;
+    bool has_tcp_checksum;
+    bit<1> leave_l4_checksum;
+    // Of the copy.
+    bit<10> session;
+    bit<8> copy_kind;
+    bit<16> copy_bits;
+    bit<16> ingress_if;
+    bit<16> egress_if;
+    bit<48> ingress_ts;
     bit<1> is_ip;
     bit<1> has_l4;
     /// It has the DSCP of INT, and INT of a form that this program does not know.
@@ -69,6 +115,16 @@ struct arriving_local_t {
 }
 
 struct leaving_t {
+    copied_t copied;
+    ethernet_t report_ethernet;
+    ipv4_t report_ipv4;
+    udp_t report_udp;
+    group_t group;
+    report_t report;
+    interfaces_t report_interfaces;
+    half_t report_zero;
+    nanoseconds_t report_ts;
+
     change_t change;
     ethernet_t ethernet;
     vlan_t vlan;
@@ -81,8 +137,10 @@ struct leaving_t {
     interfaces_t interfaces;
     word_t latency;
     queue_t queue;
-    time_t ingress_ts;
-    time_t egress_ts;
+    half_t ingress_zero;
+    nanoseconds_t ingress_ts;
+    half_t egress_zero;
+    nanoseconds_t egress_ts;
 }
 
 struct leaving_local_t {
@@ -93,6 +151,8 @@ struct leaving_local_t {
     bool has_tcp_checksum;
     bit<32> node;
     bit<1> leave_l4_checksum;
+    /// Of the packet in a report.
+    bit<16> bytes;
 }
 
 #endif

@@ -23,25 +23,6 @@ const bit<16> ITEMS_OF_POSTCARD = 0x7c00;
 const bit<16> FROM_EDGE = 0x8000;
 const bit<16> TO_EDGE = 0x4000;
 
-header interfaces_t {
-    bit<16> ingress;
-    bit<16> egress;
-}
-
-header queue_t {
-    bit<8> id;
-    bit<24> occupancy;
-}
-
-header nanoseconds_t {
-    bit<48> value;
-}
-
-/// The upper half of a time's first word.
-header half_t {
-    bit<16> value;
-}
-
 /// What a packet's report is made of.
 header measured_t {
     bit<8> kind;
@@ -124,7 +105,6 @@ struct leaving_t {
 struct leaving_local_t {
     bit<32> node;
     bit<16> available;
-    bit<32> seq;
     // Of the copy.
     bit<10> session;
     bit<8> copy_kind;
