@@ -1,6 +1,6 @@
 # hopwise: `make demo` runs a simulated network, `make test` runs all checks. Both install missing requirements.
 
-.PHONY: all demo build ui test check fuzz bench fmt docs clean help
+.PHONY: all demo build packages ui test check fuzz bench fmt docs clean help
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /\1\t/p' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: ui         ## a simulated fabric, a real collector, the web page on http:/
 build: ui        ## the program with its web UI: target/release/hopwise
 	@scripts/setup build
 	cargo build --release --locked --bin hopwise
+
+packages: build  ## target/packages: a .deb and an .rpm (which needs rpmbuild)
+	scripts/package deb rpm
 
 ui:              ## only the web UI: ui/dist
 	@scripts/setup ui
