@@ -1,10 +1,11 @@
 //! Runs a program in BMv2: packets from a capture in, captures of its ports out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -54,17 +55,24 @@ impl Drop for Running {
     }
 }
 
-/// A switch that executes `json` with these commands of `simple_switch_CLI`, and reads `input` at port 1.
-fn start(json: &Path, commands: &str, input: &[Vec<u8>], ports: &[u16]) -> Option<Running> {
-    let name = json.file_stem()?.to_string_lossy().into_owned();
-    let folder = std::env::temp_dir().join(format!("hopwise-bmv2-{}-{name}", std::process::id()));
+/// Whether a program is on PATH.
+pub(crate) fn is_found(name: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|at| at.join(name).exists()))
+}
+
+/// A switch that executes `json` with these commands of `simple_switch_CLI`, and reads `input` at port `from`.
+fn start(json: &Path, commands: &str, from: u16, input: &[Vec<u8>], ports: &[u16]) -> Option<Running> {
+    /// Distinguishes the switches of one process. Relaxed: threads only need different numbers.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (name, number) = (json.file_stem()?.to_string_lossy(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(format!("hopwise-bmv2-{}-{number}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let thrift = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut switch = Command::new("simple_switch");
     // The packets are read a few seconds later, when the tables are filled.
     switch.current_dir(&folder).args(["--use-files", "5", "--thrift-port", &thrift]);
-    for port in [1].iter().chain(ports) {
-        let packets = if *port == 1 { capture(input) } else { capture(&[]) };
+    for port in [from].iter().chain(ports).collect::<BTreeSet<_>>() {
+        let packets = if *port == from { capture(input) } else { capture(&[]) };
         std::fs::write(folder.join(format!("p{port}_in.pcap")), packets).unwrap();
         switch.args(["-i", &format!("{port}@p{port}")]);
     }
@@ -89,7 +97,8 @@ fn start(json: &Path, commands: &str, input: &[Vec<u8>], ports: &[u16]) -> Optio
     }
 }
 
-/// The frames that BMv2 sends from each port. `None`: it is not on PATH, and the test is skipped. Ends when there are as many as `expected`.
+/// [`run_from`] port 1.
+#[allow(dead_code, reason = "not every test that includes this file uses it")]
 pub(crate) fn run(
     test: &str,
     program: &str,
@@ -97,17 +106,26 @@ pub(crate) fn run(
     input: &[Vec<u8>],
     expected: &BTreeMap<u16, usize>,
 ) -> Option<BTreeMap<u16, Vec<Vec<u8>>>> {
-    let found = |name: &str| {
-        std::env::var_os("PATH")
-            .is_some_and(|path| std::env::split_paths(&path).any(|at| at.join(name).exists()))
-    };
-    if !found("simple_switch") || !found("simple_switch_CLI") {
+    run_from(1, test, program, commands, input, expected)
+}
+
+/// The frames that BMv2 sends from each port, of `input` at port `from`. `None`: it is not on PATH, and the test is skipped. Ends when
+/// there are as many as `expected`.
+pub(crate) fn run_from(
+    from: u16,
+    test: &str,
+    program: &str,
+    commands: &str,
+    input: &[Vec<u8>],
+    expected: &BTreeMap<u16, usize>,
+) -> Option<BTreeMap<u16, Vec<Vec<u8>>>> {
+    if !is_found("simple_switch") || !is_found("simple_switch_CLI") {
         skipped(test, "simple_switch is not installed");
         return None;
     }
     let json = std::env::current_dir().unwrap().join("../v1model").join(program);
     let ports: Vec<u16> = expected.keys().copied().collect();
-    let Some(running) = start(&json, commands, input, &ports) else {
+    let Some(running) = start(&json, commands, from, input, &ports) else {
         skipped(test, "simple_switch does not start");
         return None;
     };
