@@ -13,8 +13,12 @@
 #include "../shared/sizes.p4"
 #include "shared/items.p4"
 #include "shared/postcards.p4"
+#ifdef DTA_REPORTER
+#include "control/dta_report.p4"
+#else
 #include "control/report_session.p4"
 #include "control/postcard_report.p4"
+#endif
 
 /// Drop reasons, as in the switch in Rust, where a report has them.
 const bit<32> DROP_HOP_LIMIT = 26 << 16;
@@ -293,11 +297,13 @@ control PostcardsIngress(inout arriving_t hdr, inout arriving_local_t local, in 
             drop();
         } else if (has_route == 0 || expires == 1) {
             drop();
+#ifndef DTA_REPORTER
             if (local.drops == 1) {
                 if (expires == 1) { set_reason(DROP_HOP_LIMIT); } else { set_reason(DROP_NO_ROUTE); }
                 session.apply();
                 packets.count((bit<4>)COUNT_DROPS_REPORTED);
             }
+#endif
         } else {
             if (hdr.ipv6.isValid()) {
                 older_v6();
@@ -431,8 +437,14 @@ control PostcardsDeparser(packet_out packet, inout leaving_t hdr, in leaving_loc
         packet.emit(hdr.report_ethernet);
         packet.emit(hdr.report_ipv4);
         packet.emit(hdr.report_udp);
+#ifdef DTA_REPORTER
+        packet.emit(hdr.dta);
+        packet.emit(hdr.key_write);
+        packet.emit(hdr.key);
+#else
         packet.emit(hdr.group);
         packet.emit(hdr.report);
+#endif
         packet.emit(hdr.interfaces);
         packet.emit(hdr.latency);
         packet.emit(hdr.queue);

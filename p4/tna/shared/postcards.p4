@@ -86,8 +86,14 @@ struct leaving_t {
     ethernet_t report_ethernet;
     ipv4_t report_ipv4;
     udp_t report_udp;
+#ifdef DTA_REPORTER
+    dta_t dta;
+    key_write_t key_write;
+    key_8_t key;
+#else
     group_t group;
     report_t report;
+#endif
     interfaces_t interfaces;
     word_t latency;
     queue_t queue;
