@@ -54,6 +54,7 @@ fmt:             ## format everything
 
 docs:            ## regenerate the reference pages
 	UPDATE_REFERENCE=1 cargo test --profile gate -p hopwise -p hopwise-lab -p hopwise-bench -p hopwise-p4runtime reference
+	scripts/build-python-client
 
 clean:           ## remove the build output
 	rm -rf target ui/dist ui/node_modules

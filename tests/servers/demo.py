@@ -31,11 +31,13 @@ def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
 
 
 class Process:
-    """A program that serves HTTP; its output goes to `log`. Stopped at the end of `with`, when it has answered at `ready` at the beginning."""
+    """A program that serves HTTP; its output goes to `log`. `with` waits until it answers at `ready` (with `any_answer`, also an error),
+    and stops it at the end."""
 
-    def __init__(self, command: list[str], log: pathlib.Path, ready: str) -> None:
+    def __init__(self, command: list[str], log: pathlib.Path, ready: str, any_answer: bool = False) -> None:
         self.log = log
         self.ready = ready
+        self.any_answer = any_answer
         with log.open("w") as file:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
 
@@ -46,6 +48,9 @@ class Process:
                 urllib.request.urlopen(self.ready, timeout=5).close()
                 return self
             except (urllib.error.URLError, OSError) as error:
+                if self.any_answer and isinstance(error, urllib.error.HTTPError):
+                    error.close()
+                    return self
                 if self.child.poll() is not None or time.monotonic() > end:
                     self.child.kill()
                     raise AssertionError(f"{error}\n{self.log.read_text()}") from error

@@ -1,0 +1,1038 @@
+"""Types of the API's responses: dictionaries, as they come. Times are nanoseconds since the Unix epoch.
+
+Made from src/api/openapi.json by scripts/build-python-client; do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
+
+
+EventKind = Literal["new", "change", "path_change", "path_loop", "rule_on", "rule_off", "drop", "loss", "expired", "hop_limit", "mtu", "latest"]
+
+
+Metric = Literal["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"]
+
+
+FlowOrder = Literal["last_seen", "latency", "reports"]
+
+
+class Device(TypedDict):
+    """A device."""
+
+    # Where the driver finds it.
+    address: str
+    # What it can do, as its driver says; null: not known yet.
+    capabilities: DeviceCapabilities | None
+    # Its driver.
+    driver: str
+    # Rules that it has too many.
+    extra: int
+    # Its filters.
+    filter_entries: DeviceEntries
+    # Entries of others.
+    foreign: list[str]
+    # Its labels.
+    labels: list[str]
+    # Rules that it lacks.
+    missing: int
+    # Its name.
+    name: str
+    # Node id.
+    node: int
+    # Its ports.
+    ports: list[DevicePort]
+    # Its border is closed: INT that reaches it stays inside the domain.
+    ready: bool
+    # Its rules as last read, for people; null: never read.
+    rules: list[str] | None
+    # It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known.
+    silence: str | None
+    # `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `unconfirmed`, `failed` or
+    # `standby`.
+    state: str
+    # The state in one sentence.
+    text: str
+    # Entries of its watchlist.
+    watch_entries: DeviceEntries
+
+
+class DeviceCapabilities(TypedDict):
+    """What a device can do."""
+
+    # Algorithms of its filters.
+    filters: list[str]
+    # What it can add to a packet.
+    instructions: str
+    # Treatments of the L4 checksum that it supports.
+    l4_checksum: list[str]
+    # What keys of its watchlist can have: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
+    matches: list[str]
+    # Modes in which it can be source and sink.
+    modes: list[str]
+    # After a restart: `keeps` its rules, `waits` for its manager, or `forwards` without rules.
+    restart: str
+    # It can measure one packet of N.
+    sampling: bool
+    # It can remove INT.
+    sink: bool
+
+
+class DeviceEntries(TypedDict):
+    """Entries of a table of a device."""
+
+    # Entries that fit.
+    size: int
+    # Entries in use.
+    used: int
+
+
+class DeviceNeighbour(TypedDict):
+    """A neighbour of a port, as LLDP announces it."""
+
+    # Why it is no link, in one sentence; null: it is one.
+    note: str | None
+    # Its port id: the name of an interface, as a rule.
+    port: str
+    # Its system name, or its chassis id.
+    system: str
+
+
+class DevicePlan(TypedDict):
+    """Changes of one device."""
+
+    # Rules added.
+    added: int
+    # The changes in the order in which they are applied, for people.
+    changes: list[str]
+    # Its name.
+    name: str
+    # Node id.
+    node: int
+    # Rules removed.
+    removed: int
+
+
+class DevicePort(TypedDict):
+    """A port of a device."""
+
+    # Longest IP packet, bytes.
+    mtu: int | None
+    # Interface.
+    name: str | None
+    # The neighbour that the device hears by LLDP.
+    neighbour: DeviceNeighbour | None
+    # It was in a link, and INT may still leave by it: connect no hosts. The history announces it with
+    # `edge_ready`.
+    opening: bool
+    # The other end, if it is a device.
+    peer: str | None
+    # Number.
+    port: int
+    # `fabric`, `edge`, `unused` or `disputed`.
+    role: str
+    # It is an INT sink now.
+    sink: bool
+    # It is an INT source now.
+    source: bool
+
+
+class Devices(TypedDict):
+    """Devices."""
+
+    # The devices, by node id.
+    devices: list[Device]
+
+
+class Domain(TypedDict):
+    """The domain."""
+
+    # This manager acts; else another one has taken over.
+    acting: bool
+    # Where reports go.
+    collectors: list[str]
+    # Facts that contradict each other, for people.
+    contradictions: list[str]
+    # What this manager, on standby, has of the other one (`[manager] peer`), in one sentence; null: it acts, or
+    # copies nothing.
+    copy: str | None
+    # Number of devices.
+    devices: int
+    # DSCP that marks packets with INT.
+    dscp: int
+    # DTA collectors of the map that devices get; empty: they have their own.
+    dta_collectors: list[str]
+    # Names of hosts, for `at.between` of intents: the first thousand.
+    hosts: list[str]
+    # Number of those that have what they should have.
+    in_sync: int
+    # Treatment of the L4 checksum of packets with INT.
+    l4_checksum: str
+    # Links between devices: node and port of both ends.
+    links: list[list[int]]
+    # Links of the longest path between two edge devices.
+    longest_path: int
+    # Changes wait for a person (`[manager] apply = "manual"`), else only until the network is calm.
+    manual: bool
+    # All INT was stopped by hand.
+    stopped: bool
+    # Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …`
+    # accepts one.
+    suggestions: list[str]
+    # Changes that wait, as the text of `/plan`; empty: none.
+    waits: str
+
+
+class Event(TypedDict):
+    """An event. Values are in the unit of the metric."""
+
+    # How the value was obtained.
+    basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
+    # The flow.
+    flow: Flow | None
+    # Of a new flow's path: the flow latency of the same report, ns.
+    flow_latency: NotRequired[int | None]
+    # Of a new flow's path: the hop latencies of the same report, ns, in the order of the path; null where
+    # unavailable.
+    hop_latencies: NotRequired[list[int | None]]
+    # Record id, derived from the content: 16 hexadecimal digits.
+    id: str
+    # Interface id.
+    interface: int | None
+    # Kind of the event.
+    kind: Literal["new", "change", "path_change", "path_loop", "rule_on", "rule_off", "drop", "loss", "expired", "hop_limit", "mtu", "latest"]
+    # How it was obtained.
+    latency_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
+    # The metric that changed.
+    metric: Literal["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"] | None
+    # Node id.
+    node: int | None
+    # Node ids in forwarding order; null where a node id is unavailable.
+    path: list[int | None]
+    # Value reported before.
+    previous: int | None
+    # Queue id.
+    queue: int | None
+    # Drop reason, the code of the device.
+    reason: int | None
+    # Name of the reason, where the profiles agree on one.
+    reason_name: str | None
+    # Rule that became true or false.
+    rule: str | None
+    # The flow as text.
+    text: str | None
+    # Threshold that was exceeded.
+    threshold: int | None
+    # Receive time, nanoseconds since the Unix epoch.
+    ts: int
+    # New value, in the unit of the metric.
+    value: int | None
+
+
+class Events(TypedDict):
+    """`/events`."""
+
+    # Events, newest first.
+    events: list[Event]
+    # `before` of the next page; null when there are no more.
+    next: int | None
+
+
+class Evidence(TypedDict):
+    """Support for the losses in the network. A datagram received supports the loss of 128 others of its
+    stream."""
+
+    # Datagrams received in the streams in which any are missing.
+    datagrams: int
+    # Datagrams missing beyond that: after a long outage that has just ended, or because of forged sequence
+    # numbers. Neither in `in` nor in `drops`.
+    unconfirmed: int
+
+
+class Export(TypedDict):
+    """One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`."""
+
+    # When these were counted.
+    counted: int
+    # Records that the server has stored.
+    delivered: int
+    # Records that the store deleted before they were sent.
+    expired: int
+    # The export: NAME of `[exports.NAME]`.
+    export: str
+    # Requests that failed in a way that may pass.
+    failed: int
+    # Records in memory, neither delivered nor rejected yet.
+    held: int
+    # The system that receives.
+    kind: str
+    # Why the last request failed, while none has succeeded since.
+    last_error: str | None
+    # When a request was last answered for each of its records.
+    last_success: int | None
+    # Records that are not for this system, such as events that are no alerts.
+    left_out: int
+    # Time of the oldest record in memory.
+    oldest: int | None
+    # Records read from the store since the start.
+    read: int
+    # Requests that were refused for their content.
+    refused: int
+    # Records that the server will never take; they are in a file, with its words.
+    rejected: int
+    # Records that were sent again.
+    repeated: int
+    # Requests sent.
+    requests: int
+    # Times that the store's count of records began anew, after files were lost: what was lost then has no
+    # number.
+    restarted: int
+    # Its address.
+    server: str
+    # The stream.
+    stream: str
+    # Requests without an answer in time.
+    timed_out: int
+    # Requests that were refused for their credentials.
+    unauthorised: int
+    # Times that the cursor could not be saved.
+    unsaved: int
+    # Rejected records that could not be written to that file.
+    unwritten: int
+    # Committed records in the store that are not settled yet; those in memory are among them.
+    waiting: int
+
+
+class Exports(TypedDict):
+    """The exports of a process."""
+
+    # Each stream of each export.
+    exports: list[Export]
+
+
+class Flow(TypedDict):
+    """A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty."""
+
+    # Destination port; null where the packet had none.
+    dport: int | None
+    # Destination address.
+    dst: str
+    # IP protocol number.
+    proto: int
+    # Source port; null where the packet had none.
+    sport: int | None
+    # Source address, or the Flow ID.
+    src: str
+
+
+class FlowDetail(TypedDict):
+    """A flow with its hops in forwarding order."""
+
+    # How the latency was obtained.
+    basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
+    # Receive time of the first report, nanoseconds since the Unix epoch.
+    first_seen: int
+    # The 5-tuple.
+    flow: Flow
+    # Latest latency, nanoseconds.
+    flow_latency: int | None
+    # Hops in forwarding order.
+    hops: list[Hop]
+    # Flow id: 16 hexadecimal digits.
+    id: str
+    # True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace
+    # was exhausted.
+    incomplete: NotRequired[bool | None]
+    # The intents that its reports serve; absent without a manager in this process.
+    intents: NotRequired[list[str] | None]
+    # Receive time of the latest report, nanoseconds since the Unix epoch.
+    last_seen: int
+    # Node ids in forwarding order; null where a node id is unavailable.
+    path: list[int | None]
+    # How the order of the path is known.
+    path_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
+    # Nodes of the path: more than in `path` when `truncated`.
+    path_length: int
+    # Reports so far.
+    reports: int
+    # The 5-tuple as text.
+    text: str
+    # True when not every hop of the path is stored: the table `hops` was full.
+    truncated: bool
+
+
+class FlowState(TypedDict):
+    """Latest state of a flow."""
+
+    # How the latency was obtained.
+    basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
+    # Receive time of the first report, nanoseconds since the Unix epoch.
+    first_seen: int
+    # The 5-tuple.
+    flow: Flow
+    # Latest latency, nanoseconds.
+    flow_latency: int | None
+    # Flow id: 16 hexadecimal digits.
+    id: str
+    # True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace
+    # was exhausted.
+    incomplete: NotRequired[bool | None]
+    # Receive time of the latest report, nanoseconds since the Unix epoch.
+    last_seen: int
+    # Node ids in forwarding order; null where a node id is unavailable.
+    path: list[int | None]
+    # How the order of the path is known.
+    path_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
+    # Nodes of the path: more than in `path` when `truncated`.
+    path_length: int
+    # Reports so far.
+    reports: int
+    # The 5-tuple as text.
+    text: str
+    # True when not every hop of the path is stored: the table `hops` was full.
+    truncated: bool
+
+
+class Flows(TypedDict):
+    """`/flows`."""
+
+    # Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs
+    # ago for each flow of a worker, and the time it took to read them. Their values are current.
+    as_of: int
+    # Flows that match, largest first.
+    flows: list[FlowState]
+    # `after` of the next page; null on the last.
+    next: str | None
+    # Number of flows that match. One that was evicted and came back while they were counted counts twice.
+    total: int
+
+
+class History(TypedDict):
+    """A flow over time."""
+
+    # Paths, each with the time of its first report.
+    paths: list[PathSince]
+    # Latencies over time. A point without a latency and hops begins a time without reports, which lasts to the
+    # next point.
+    series: list[HistoryPoint]
+    # True when there are more points than the limit.
+    truncated: bool
+
+
+class HistoryPoint(TypedDict):
+    """Latencies of a flow at one time."""
+
+    # How it was obtained.
+    basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
+    # Flow latency, nanoseconds.
+    flow_latency: int | None
+    # Latency of each node.
+    hops: list[HopLatency]
+    # Time, nanoseconds since the Unix epoch.
+    ts: int
+
+
+class Hop(TypedDict):
+    """One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its
+    queue and link."""
+
+    # Egress interface.
+    egress_if: int | None
+    # Time inside the node, nanoseconds.
+    hop_latency: int | None
+    # Hop latency of the latest report, nanoseconds, if it is implausible; `hop_latency` is null then. It is
+    # longer than `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than
+    # the egress. It is in no other number.
+    implausible_latency: NotRequired[int | None]
+    # Ingress interface.
+    ingress_if: int | None
+    # Age of that value, seconds.
+    latest_link_age_s: int | None
+    # Latest utilization of the egress link as a fraction of 1, from a packet of any flow.
+    latest_link_utilization: float | None
+    # Age of that value, seconds.
+    latest_queue_age_s: int | None
+    # Latest occupancy of the queue, from a packet of any flow.
+    latest_queue_occupancy: int | None
+    # Utilization of the egress link when this flow's packet passed, as a fraction of 1.
+    link_utilization: float | None
+    # Node id.
+    node: int | None
+    # Queue id.
+    queue: int | None
+    # Congestion status of the queue when this flow's packet passed, in the unit of the device.
+    queue_congestion: int | None
+    # Occupancy of the queue when this flow's packet passed, in the unit of the device.
+    queue_occupancy: int | None
+
+
+class HopLatency(TypedDict):
+    """Time inside one node."""
+
+    # Time inside the node, nanoseconds.
+    latency: int
+    # Node id.
+    node: int | None
+
+
+class HostName(TypedDict):
+    """The name of a host."""
+
+    # One of its addresses.
+    address: str
+    # Its name.
+    name: str
+    # Where it comes from: `file`, the inventory; `dns`, where `[names] dns` is on.
+    origin: str
+
+
+class Input(TypedDict):
+    """A listening socket or an interface."""
+
+    # Bytes of these datagrams, without headers; in kernel mode of those passed to user space.
+    bytes: int
+    # Datagrams received.
+    datagrams: int
+    # Frames that the interface dropped before the XDP program, for any destination.
+    device_drops: int
+    # Datagrams addressed to this input and not received, by reason; includes `kernel_drops`.
+    drops: NamedCounts
+    # Datagrams without a significant change, processed in the kernel (`mode = "kernel"`).
+    handled_in_kernel: int
+    # Interface; null for a socket.
+    interface: str | None
+    # Drops in the kernel.
+    kernel_drops: int
+    # How it receives.
+    kind: Literal["udp", "packet", "xdp-generic", "xdp-native", "xdp-zerocopy", "kernel-generic", "kernel-native"]
+    # Address or interface, as configured.
+    listen: str
+    # Why it does not receive.
+    message: str | None
+    # Frames for this input that the XDP program passed to the stack, by reason; a socket receives them.
+    passed: NamedCounts
+    # Queues of the interface that are read; 0 for a socket.
+    queues: int
+    # Size of the receive buffer of the socket, bytes.
+    receive_buffer: int
+    # Times it was reopened.
+    reopened: int
+    # Faster receive paths that were not used, with the reason.
+    tried: list[Tried]
+    # Datagrams longer than the buffer.
+    truncated: int
+    # True while it receives.
+    up: bool
+
+
+class Intent(TypedDict):
+    """An intent and what became of it."""
+
+    # When, nanoseconds since the Unix epoch.
+    added: int
+    # Who added it.
+    by: str
+    # Devices that have its entries, or shall have them.
+    devices: list[str]
+    # When it ends, nanoseconds since the Unix epoch; null: never.
+    end: int | None
+    # Its version, for `If-Match`.
+    etag: str
+    # Flows that matched, among those that the collector knows.
+    flows: int
+    # What each node on the path adds.
+    instructions: str | None
+    # Its keys, as in `[[intents]]`.
+    intent: dict[str, Any]
+    # The mode in which its packets are measured; the modes, where other intents take a part of them.
+    mode: str | None
+    # Its name.
+    name: str
+    # What the operator should know.
+    notes: list[str]
+    # `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed
+    # for a while by the rule of another one.
+    origin: str
+    # That other one, of a drill-down.
+    parent: str | None
+    # Reports per second.
+    rate: float
+    # The rules in force for its packets, for people: mode, what each node adds, bytes, goodput. The first one
+    # is that of most packets.
+    rules: list[str]
+    # `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`.
+    state: str
+    # The state in one sentence.
+    text: str
+
+
+class IntentCost(TypedDict):
+    """What an intent costs."""
+
+    # Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest.
+    bytes: list[int]
+    # What the expectation is derived from, or why there is none.
+    expectation: str
+    # Share of a link's capacity that full packets keep on the longest path, 0 to 1.
+    goodput: float
+    # What each node on the path adds.
+    instructions: str
+    # The mode in which its packets will be measured.
+    mode: str
+    # Their bit/s; null: not known yet.
+    report_bits: float | None
+    # Reports per second that are expected; null: not known yet.
+    reports: float | None
+
+
+class Intents(TypedDict):
+    """Intents."""
+
+    # The intents, by name.
+    intents: list[Intent]
+
+
+class InterfaceName(TypedDict):
+    """The name of an interface."""
+
+    # Interface id in INT.
+    interface: int
+    # Its name.
+    name: str
+
+
+# A link, learned from paths.
+Link = TypedDict(
+    "Link",
+    {
+        "egress_if": "int | None",
+        "flows": "int",
+        "from": "int",
+        "hop_latency": "int | None",
+        "ingress_if": "int | None",
+        "last_seen": "int",
+        "queue_occupancy": "int | None",
+        "to": "int",
+        "utilization": "float | None",
+    },
+)
+
+
+class Links(TypedDict):
+    """`/links`."""
+
+    # Links by their ends.
+    links: list[Link]
+    # `offset` of the next page; null on the last.
+    next: int | None
+
+
+# Counts by name, for example drops by reason.
+NamedCounts: TypeAlias = "dict[str, int]"
+
+
+class Names(TypedDict):
+    """Names of nodes, interfaces and hosts."""
+
+    # Hosts, by address.
+    hosts: list[HostName]
+    # Nodes with a name, or with interfaces that have one, by id.
+    nodes: list[NodeNames]
+
+
+class Node(TypedDict):
+    """A node."""
+
+    # Drop reports of this node.
+    drops: int
+    # Time inside the node, nanoseconds; quantiles of the last second with values.
+    hop_latency: Spread
+    # Hop latencies of this node that were implausible; they are in none of the numbers above.
+    implausible_latencies: int
+    # Receive time of the latest, nanoseconds since the Unix epoch.
+    last_seen: int
+    # Name, as configured.
+    name: str | None
+    # Node id.
+    node: int
+    # Its queues.
+    queues: list[Queue]
+    # Reports with a hop of this node.
+    reports: int
+
+
+class NodeNames(TypedDict):
+    """Names of a node."""
+
+    # Its interfaces with a name, by number.
+    interfaces: list[InterfaceName]
+    # Its name; null: it has none.
+    name: str | None
+    # Node id.
+    node: int
+
+
+class Nodes(TypedDict):
+    """`/nodes`."""
+
+    # `after` of the next page; null on the last.
+    next: int | None
+    # Nodes by id.
+    nodes: list[Node]
+
+
+class PathSince(TypedDict):
+    """A path and the time of its first report."""
+
+    # Node ids in forwarding order; null where a node id is unavailable.
+    path: list[int | None]
+    # Time, nanoseconds since the Unix epoch.
+    ts: int
+
+
+class PathUse(TypedDict):
+    """A path and its use."""
+
+    # Flows on this path.
+    flows: int
+    # Node ids in forwarding order; null where a node id is unavailable.
+    path: list[int | None]
+    # Reports of flows on this path, since the path is known.
+    reports: int
+
+
+class Paths(TypedDict):
+    """`/paths`."""
+
+    # `offset` of the next page; null on the last.
+    next: int | None
+    # Paths, most used first.
+    paths: list[PathUse]
+
+
+class Plan(TypedDict):
+    """Changes that lead from what is to what is wanted."""
+
+    # What the intent costs; null in a plan that is not for one intent.
+    cost: IntentCost | None
+    # Changes by device.
+    devices: list[DevicePlan]
+    # What the operator should know.
+    notes: list[str]
+    # The plan in a few lines.
+    text: str
+
+
+class Postcards(TypedDict):
+    """Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`."""
+
+    # Aggregates received.
+    aggregates: int
+    # Postcards whose Flow ID belongs to several flows.
+    ambiguous: int
+    # Postcards of sets that gave or confirmed a path.
+    joined: int
+    # Postcards that waited and were not joined, by reason.
+    partial: NamedCounts
+    # Postcards that wait for others.
+    pending: int
+    # Postcards received.
+    received: int
+    # Postcards whose Flow ID belongs to one known flow.
+    resolved: int
+    # Sets that gave or confirmed a path.
+    sets: int
+    # Summaries in aggregates.
+    summaries: int
+    # Postcards in aggregates.
+    unfolded: int
+    # Postcards that never waited, by reason.
+    unjoinable: NamedCounts
+
+
+class Queue(TypedDict):
+    """A queue of a node."""
+
+    # Largest value.
+    max: int | None
+    # Last value.
+    occupancy: int | None
+    # Queue id; null: all queues of the node, as reported by summaries.
+    queue: int | None
+    # Unit of the device.
+    unit: str
+
+
+class RateHistory(TypedDict):
+    """`/rates`."""
+
+    # One entry per second, at most the last 15 minutes, oldest first.
+    rates: list[RatesThen]
+
+
+class Rates(TypedDict):
+    """Rates over the last few seconds."""
+
+    # Datagrams per second.
+    datagrams: float
+    # Events per second.
+    events: float
+    # Reports per second.
+    reports: float
+
+
+class RatesThen(TypedDict):
+    """Rates at one time."""
+
+    # Datagrams per second.
+    datagrams: float
+    # Events per second.
+    events: float
+    # Reports per second.
+    reports: float
+    # Time, nanoseconds since the Unix epoch.
+    ts: int
+
+
+# What a requester may do.
+Role: TypeAlias = "Literal[\"read\"] | Literal[\"operate\"]"
+
+
+class Rollup(TypedDict):
+    """One metric of one key over one interval."""
+
+    # Number of values.
+    count: int
+    # Flow as text.
+    flow: str | None
+    # Interface id.
+    interface: int | None
+    # Length of the interval, seconds.
+    interval: int
+    # Largest value.
+    max: int
+    # Metric.
+    metric: Literal["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"]
+    # Smallest value.
+    min: int
+    # Node id.
+    node: int | None
+    # Median.
+    p50: int | None
+    # 99th percentile.
+    p99: int | None
+    # Queue id.
+    queue: int | None
+    # Sum of the values.
+    sum: int
+    # Start of the interval, nanoseconds since the Unix epoch.
+    ts: int
+
+
+class Rollups(TypedDict):
+    """`/rollups`."""
+
+    # Rollups in ascending order of time.
+    rollups: list[Rollup]
+    # True when the limits left out older ones.
+    truncated: bool
+
+
+class Rows(TypedDict):
+    """The response of `/query`."""
+
+    # Names of the columns.
+    columns: list[str]
+    # Duration of the query, milliseconds.
+    elapsed_ms: float
+    # Remarks on the response.
+    notes: list[str]
+    # Rows; a cell is a string, a number or null.
+    rows: list[list[Any]]
+    # True when there are more rows than the limits allow.
+    truncated: bool
+
+
+class SessionView(TypedDict):
+    """The requester's rights."""
+
+    # The name of the token; null if it has none, or none is needed.
+    name: str | None
+    # Whether the API needs a token.
+    needs_token: bool
+    # `read`: every request that only reads. `operate`: every request.
+    role: Role
+
+
+class Source(TypedDict):
+    """A sequence-numbered stream of reports, or an address without a readable report."""
+
+    # False when the sequence number never advances; then `lost` is meaningless.
+    countable: bool
+    # Duplicate reports.
+    duplicated: int
+    # Subsystem of the node.
+    hw_id: int | None
+    # Receive time of the latest report, nanoseconds since the Unix epoch.
+    last_seen: int
+    # Reports lost before the collector.
+    lost: int
+    # Name of the node, as configured.
+    name: str | None
+    # Node id.
+    node: int | None
+    # Refused datagrams and reports, by reason.
+    refused: NamedCounts
+    # Reports out of order.
+    reordered: int
+    # Reports with a sequence number.
+    reports: int
+    # Restarts of the sequence.
+    restarts: int
+    # Address of the reporter.
+    source: str
+    # Reports missing in addition, more than those received support: not counted as lost.
+    unconfirmed: int
+    # Version of the reports.
+    version: str
+
+
+class Spread(TypedDict):
+    """Last value, smallest, largest and quantiles; null where nothing was measured."""
+
+    # Last value.
+    latest: int | None
+    # Largest value.
+    max: int | None
+    # Smallest value.
+    min: int | None
+    # Median.
+    p50: int | None
+    # 99th percentile.
+    p99: int | None
+
+
+# One stage of the loss budget: `in = out + sum of drops + queued`.
+Stage = TypedDict(
+    "Stage",
+    {
+        "drops": "NamedCounts",
+        "evidence": "Evidence | None",
+        "in": "int",
+        "out": "int",
+        "queued": "int",
+        "stage": "Literal[\"network\", \"nic\", \"kernel\", \"fanout\", \"decode\", \"join\", \"state\", \"queue\", \"store\"]",
+        "unit": "Literal[\"datagrams\", \"reports\", \"records\"]",
+    },
+)
+
+
+class Status(TypedDict):
+    """State of the whole program."""
+
+    # Hop latencies that were implausible and are in no other number.
+    implausible_latencies: int
+    # Sockets and interfaces.
+    inputs: list[Input]
+    # Losses, stage by stage.
+    loss_budget: list[Stage]
+    # Time of the response, nanoseconds since the Unix epoch.
+    now: int
+    # Outcome of postcards.
+    postcards: Postcards
+    # Rates over the last few seconds.
+    rates: Rates
+    # Refused reports by reason, those inside accepted datagrams included.
+    refused: NamedCounts
+    # Sequence-numbered streams of reports, and addresses without a readable report.
+    sources: list[Source]
+    # The store; null when it is off.
+    store: Store | None
+    # Clients of the live stream.
+    streams: Streams
+    # Bounded tables.
+    tables: list[Table]
+    # Seconds since the start.
+    uptime_s: float
+    # Version of the program.
+    version: str
+    # Worker threads.
+    workers: list[Worker]
+
+
+class Store(TypedDict):
+    """State of the store."""
+
+    # Bytes on disk.
+    bytes: int
+    # Records committed.
+    committed: int
+    # Records that could not be written.
+    failed: int
+    # Files.
+    files: int
+    # Attempts at that which failed: queries over such a file read it whole; it is tried again.
+    index_failures: int
+    # Files written without indexes on events at a high rate, and indexed when they were complete.
+    indexed_later: int
+    # Time of the last commit, nanoseconds since the Unix epoch.
+    last_commit: int | None
+    # Why the state is not `ok`.
+    message: str | None
+    # Records in the queue.
+    queue: int
+    # Records dropped because the queue was full.
+    shed: int
+    # State.
+    state: Literal["ok", "full", "failing", "closed"]
+    # Records written.
+    written: int
+
+
+class Streams(TypedDict):
+    """Clients of the live stream."""
+
+    # Clients connected.
+    clients: int
+    # Events sent.
+    sent: int
+    # Events dropped because a client was too slow.
+    shed: int
+
+
+class Table(TypedDict):
+    """A bounded table."""
+
+    # Maximum number of entries.
+    capacity: int
+    # Entries replaced by newer ones.
+    evicted: int
+    # Name.
+    name: str
+    # Entries refused because the table was full.
+    refused: int
+    # Entries in use.
+    used: int
+
+
+class Tried(TypedDict):
+    """A receive path that was not used."""
+
+    # Why it was not used.
+    reason: str
+    # Receive path.
+    rx_path: str
+
+
+class Worker(TypedDict):
+    """A worker thread."""
+
+    # Datagrams processed.
+    datagrams: int
+    # Reports processed.
+    reports: int
+    # Number, from 0.
+    worker: int
