@@ -3,6 +3,7 @@
 //
 // The control plane installs: flows. Its own reports must not be watched: an entry with `watch_nothing` and the highest priority excludes
 // them. `drops`: every node reports packets of the flow that it drops.
+// `sample`: one packet of so many is measured, all with 0 and 1; `sampler`: a number that no other entry with a `sample` has.
 
 #ifndef WATCHLIST_P4
 #define WATCHLIST_P4
@@ -15,39 +16,44 @@
 control Watchlist(inout headers_t hdr, inout local_t local) {
     /// INT-MD 2.1. `words`: of the items of `instructions`.
     @name("watch_md_21") @id(0x01000001)
-    action watch_md_21(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<5> words, @id(4) bit<1> drops) {
+    action watch_md_21(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<5> words, @id(4) bit<1> drops,
+            @id(5) bit<32> sample, @id(6) bit<10> sampler) {
         local.watch.mode = WATCH_MD_21;
         local.watch.hops = remaining_hops;
         local.watch.bitmap = instructions;
         local.watch.words = words;
         local.watch.drops = drops;
+        local.watch.sample = sample;
+        local.watch.sampler = sampler;
     }
 
     /// INT-MD 1.0.
     @name("watch_md_10") @id(0x01000002)
-    action watch_md_10(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<5> words, @id(4) bit<1> drops) {
-        watch_md_21(remaining_hops, instructions, words, drops);
+    action watch_md_10(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<5> words, @id(4) bit<1> drops,
+            @id(5) bit<32> sample, @id(6) bit<10> sampler) {
+        watch_md_21(remaining_hops, instructions, words, drops, sample, sampler);
         local.watch.mode = WATCH_MD_10;
     }
 
     /// INT-MX 2.1: packets carry the instructions, and every node reports its own record.
     @name("watch_mx_21") @id(0x01000005)
-    action watch_mx_21(@id(1) bit<16> instructions, @id(2) bit<1> drops) {
-        watch_md_21(0, instructions, 0, drops);
+    action watch_mx_21(@id(1) bit<16> instructions, @id(2) bit<1> drops, @id(3) bit<32> sample, @id(4) bit<10> sampler) {
+        watch_md_21(0, instructions, 0, drops, sample, sampler);
         local.watch.mode = WATCH_MX_21;
     }
 
     /// Postcards (INT-XD): packets are not changed, and every node that watches the flow reports its own record.
     @name("watch_postcard") @id(0x01000006)
-    action watch_postcard(@id(1) bit<16> instructions, @id(2) bit<1> drops) {
-        watch_md_21(0, instructions, 0, drops);
+    action watch_postcard(@id(1) bit<16> instructions, @id(2) bit<1> drops, @id(3) bit<32> sample) {
+        watch_md_21(0, instructions, 0, drops, sample, 0);
         local.watch.mode = WATCH_POSTCARD;
     }
 
     /// SF-INT: a packet carries the record of one node.
     @name("watch_sf") @id(0x01000017)
-    action watch_sf(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<5> words) {
-        watch_md_21(remaining_hops, instructions, words, 0);
+    action watch_sf(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<5> words, @id(4) bit<32> sample,
+            @id(5) bit<10> sampler) {
+        watch_md_21(remaining_hops, instructions, words, 0, sample, sampler);
         local.watch.mode = WATCH_SF;
     }
 

@@ -46,6 +46,11 @@ struct firsts_t {
     bit<128> hop_7;
 }
 
+/// The first 16 bytes of a longer payload.
+header payload_t {
+    bit<128> bytes;
+}
+
 struct headers_t {
     ethernet_t report_ethernet;
     ipv4_t report_ipv4;
@@ -82,6 +87,8 @@ struct headers_t {
     hop_t hop_7;
     stack_t stack;
     short_payload_t payload;
+    /// Or the first bytes of a longer one.
+    payload_t long_payload;
     pad_t pad1;
     pad_t pad2;
     pad_t pad3;
@@ -140,6 +147,10 @@ struct local_t {
     /// Bytes from the L4 header to the end of the IP packet, and of that after the L4 header (TCP: its fixed part).
     @field_list(2) bit<16> l4_bytes;
     @field_list(2) bit<16> body_bytes;
+
+    /// What follows L4 and INT, as far as it is within 32 bytes from the L4 header on; zeros behind a shorter packet.
+    bit<128> body_0;
+    bit<64> body_16;
 
     /// Words of the stack that are not parsed yet; after parsing, those in `hdr.stack`.
     bit<16> stack_words;

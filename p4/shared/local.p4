@@ -37,6 +37,9 @@ const bit<3> WATCH_MX_21 = 3;
 const bit<3> WATCH_POSTCARD = 4;
 const bit<3> WATCH_SF = 5;
 
+/// Entries of the watchlist that measure a share of their packets: as many as there are numbers of samplers.
+const int SAMPLERS = 1024;
+
 /// An entry of the watchlist.
 struct watch_t {
     bit<3> mode;
@@ -46,6 +49,9 @@ struct watch_t {
     bit<5> words;
     /// Report dropped packets of the flow.
     bit<1> drops;
+    /// One packet of this many is measured; 0 and 1: all. At a source, counted by a sampler.
+    bit<32> sample;
+    bit<10> sampler;
     /// No entry matches.
     bit<1> is_missing;
 }

@@ -17,6 +17,8 @@
 #include "../control/stack_shape.p4"
 #include "../control/edges.p4"
 #include "../control/watchlist.p4"
+#include "../control/sampling.p4"
+#include "../control/selection.p4"
 #include "../control/queue.p4"
 #include "../control/flow_id.p4"
 #include "../control/filter.p4"
@@ -59,6 +61,10 @@ const bit<8> DROP_NO_ROUTE = 29;
         local.stack_words = local.stack_words - (bit<16>)local.record_words; \
         transition NEXT; \
     }
+
+/// States for a payload of so many bytes, and for the rest of one behind its first 16 bytes.
+#define BODY(N, BITS, ZEROS, NEXT) state body_##N { local.body_0 = packet.lookahead<bit<BITS>>() ++ ZEROS; transition NEXT; }
+#define BODY_16(N, BITS, ZEROS) state body_##N { local.body_16 = packet.lookahead<bit<BITS>>() ++ ZEROS; transition accept; }
 
 parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout standard_metadata_t meta) {
     bit<16> int_words = 0;
@@ -307,13 +313,76 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
         transition parse_payload;
     }
 
-    // What a report includes of a shorter payload must be followed by padding.
+    // What selects postcards: up to 12 bytes behind TCP, 24 behind UDP.
     state parse_payload {
-        transition select(local.body_bytes) {
-            1 .. 7: parse_short_payload;
-            default: accept;
+        transition select(local.proto, local.body_bytes) {
+            (_, 0): accept;
+            (_, 1): body_1;
+            (_, 2): body_2;
+            (_, 3): body_3;
+            (_, 4): body_4;
+            (_, 5): body_5;
+            (_, 6): body_6;
+            (_, 7): body_7;
+            (_, 8): body_8;
+            (_, 9): body_9;
+            (_, 10): body_10;
+            (_, 11): body_11;
+            (PROTO_TCP, _): body_12;
+            (_, 12): body_12;
+            (_, 13): body_13;
+            (_, 14): body_14;
+            (_, 15): body_15;
+            default: parse_long_payload;
         }
     }
+
+    BODY(1, 8, 120w0, parse_short_payload)
+    BODY(2, 16, 112w0, parse_short_payload)
+    BODY(3, 24, 104w0, parse_short_payload)
+    BODY(4, 32, 96w0, parse_short_payload)
+    BODY(5, 40, 88w0, parse_short_payload)
+    BODY(6, 48, 80w0, parse_short_payload)
+    BODY(7, 56, 72w0, parse_short_payload)
+    BODY(8, 64, 64w0, accept)
+    BODY(9, 72, 56w0, accept)
+    BODY(10, 80, 48w0, accept)
+    BODY(11, 88, 40w0, accept)
+    BODY(12, 96, 32w0, accept)
+    BODY(13, 104, 24w0, accept)
+    BODY(14, 112, 16w0, accept)
+    BODY(15, 120, 8w0, accept)
+
+    state parse_long_payload {
+        packet.extract(hdr.long_payload);
+        local.body_0 = hdr.long_payload.bytes;
+        transition select(local.body_bytes) {
+            16: accept;
+            17: body_17;
+            18: body_18;
+            19: body_19;
+            20: body_20;
+            21: body_21;
+            22: body_22;
+            23: body_23;
+            default: body_24;
+        }
+    }
+
+    BODY_16(17, 8, 56w0)
+    BODY_16(18, 16, 48w0)
+    BODY_16(19, 24, 40w0)
+    BODY_16(20, 32, 32w0)
+    BODY_16(21, 40, 24w0)
+    BODY_16(22, 48, 16w0)
+    BODY_16(23, 56, 8w0)
+
+    state body_24 {
+        local.body_16 = packet.lookahead<bit<64>>();
+        transition accept;
+    }
+
+    // What a report includes of a shorter payload must be followed by padding.
 
     state parse_short_payload {
         packet.extract(hdr.payload, (bit<32>)local.body_bytes * 8);
@@ -463,6 +532,8 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
     Border() border;
     Edges() edges;
     Watchlist() watchlist;
+    CountDown() count_down;
+    Selection() selection;
     Queue() queue;
     FlowId() flow_id;
     Filter() filter;
@@ -549,6 +620,13 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
                 local.outcome = local.refused == 1 ? COUNT_REFUSED : COUNT_PLAIN;
                 bit<6> dscp = local.dscp;
                 bit<16> l4_checksum = hdr.udp.isValid() ? hdr.udp.checksum : hdr.tcp.checksum;
+                if (local.watch.sample > 1) {
+                    if (local.watch.mode == WATCH_POSTCARD) {
+                        selection.apply(hdr, local);
+                    } else if (local.watch.mode != WATCH_NOTHING && local.visit.from_edge == 1) {
+                        count_down.apply(local);
+                    }
+                }
                 if (local.watch.mode == WATCH_POSTCARD) {
                     local.outcome = COUNT_REPORTED;
                     local.bitmap = local.watch.bitmap;
@@ -660,6 +738,7 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.hop_7);
         packet.emit(hdr.stack);
         packet.emit(hdr.payload);
+        packet.emit(hdr.long_payload);
         packet.emit(hdr.pad1);
         packet.emit(hdr.pad2);
         packet.emit(hdr.pad3);

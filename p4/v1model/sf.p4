@@ -19,6 +19,7 @@
 #include "../control/items.p4"
 #include "../control/edges.p4"
 #include "../control/watchlist.p4"
+#include "../control/sampling.p4"
 #include "../control/flow_id.p4"
 #include "../control/lengths.p4"
 #include "../control/sf.p4"
@@ -528,6 +529,7 @@ control SfEgress(inout headers_t hdr, inout local_t local, inout standard_metada
     SfBorder() border;
     Edges() edges;
     Watchlist() watchlist;
+    CountDown() count_down;
     FlowId() flow_id;
     SfSource() source;
     SfSwap() swap;
@@ -643,6 +645,7 @@ control SfEgress(inout headers_t hdr, inout local_t local, inout standard_metada
                     }
                 } else if (local.refused == 0 && is_flow == 1 && local.visit.from_edge == 1) {
                     watchlist.apply(hdr, local);
+                    if (local.watch.mode == WATCH_SF && local.watch.sample > 1) { count_down.apply(local); }
                     if (local.watch.mode == WATCH_SF) {
                         source.apply(hdr, local);
                         if (local.has_own_record == 1) {

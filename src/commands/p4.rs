@@ -20,6 +20,7 @@ use p4runtime::{
     program::{Local, Program, Report},
     programs::{INCLUDED, Included},
     text,
+    translate::Entries,
 };
 use terminal::{Align, CliError, Table};
 
@@ -32,7 +33,7 @@ use terminal::{Align, CliError, Table};
   hopwise p4 list int > int.p4info.txtpb   the P4Info of one
   hopwise p4 check my.p4info.txtpb --map my-map.toml
   hopwise p4 entries int --node 7 --sink 2 --collector 192.0.2.9:32766 --report-port 3 --report-source 192.0.2.7
-  hopwise p4 entries int --node 7 --source 1 --watch 10.1.0.0/16")]
+  hopwise p4 entries int --node 7 --source 1 --watch 10.1.0.0/16 --sample 10")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -96,7 +97,11 @@ struct Wanted {
     #[arg(long, value_name = "ALGORITHM[:METRIC:THRESHOLD]")]
     filter: Option<String>,
 
-    /// Mode of measurement: md, mx or postcard
+    /// Measure one packet of this many
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sample: u32,
+
+    /// Mode of measurement: md, mx, postcard or sf
     #[arg(long, default_value = "md")]
     mode: String,
 
@@ -253,7 +258,8 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
     rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
     for dst in &wanted.watch {
         let key = FlowKey { dst: Some(*dst), ..FlowKey::default() };
-        rules.push(Rule::Watch(Arc::new(Watch { key, mode, bits, hops: 16, sample: 1, drops: true })));
+        let sample = wanted.sample;
+        rules.push(Rule::Watch(Arc::new(Watch { key, mode, bits, hops: 16, sample, drops: true })));
     }
     Ok(rules)
 }
@@ -276,12 +282,11 @@ fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError
         .map_err(|problems| CliError::new(format!("the map does not fit: {}", problems.join("; "))))?;
     let names = Names::of(info);
     let mut written = Vec::new();
-    for rule in rules(wanted, program.capabilities().bits)? {
-        for entry in program.encode(&rule).map_err(CliError::new)? {
-            // Several rules may be one entry.
-            if !written.contains(&entry) {
-                written.push(entry);
-            }
+    let rules = rules(wanted, program.capabilities().bits)?;
+    for entry in program.encode_all(&rules, &Entries::new()).map_err(CliError::new)? {
+        // Several rules may be one entry.
+        if !written.contains(&entry) {
+            written.push(entry);
         }
     }
     Ok(written.iter().map(|entry| names.line(entry)).collect())
@@ -383,7 +388,7 @@ table = "watchlist_v4"
 family = "ipv4"
 match = { ipv4_dst = "dst", l4_dport = "dport" }
 action = "watch_md_21"
-params = { remaining_hops = "hops", instructions = "bits", words = "words", drops = 1 }
+params = { remaining_hops = "hops", instructions = "bits", words = "words", drops = 1, sample = "sample", sampler = "sampler" }
 "#;
 
     #[test]
@@ -398,7 +403,7 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
         let lines = "clone session 500 -> port 0
 sink_port: egress_port 2 -> to_edge()
 source_port: ingress_port 1 -> from_edge()
-watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1)
+watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1, sample 1, sampler 0)
 ";
         assert_eq!(written, lines);
         let words = "p4 entries int --watch 10.1.0.0/16 --filter per_hop:hop_latency:5000";
@@ -409,6 +414,14 @@ watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remain
         let written = entries(&info, &map, &wanted).unwrap();
         let line = "filter_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> filter_per_hop(filter 1, metric 2, threshold 5000)";
         assert!(written.lines().any(|written| written == line), "{written}");
+        let words = "p4 entries int --watch 10.1.0.0/16 --watch 10.2.0.0/16 --sample 10 --mode mx";
+        let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+            panic!()
+        };
+        let written = entries(&info, &map, &wanted).unwrap();
+        for line in ["sample 10, sampler 0)", "sample 10, sampler 1)"] {
+            assert!(written.contains(line), "{written}");
+        }
         for wrong in ["per_hop", "per_hop:hop_latency", "noop:hop_latency:1", "rule", "per_flow:latency:1"] {
             assert_eq!(filter(wrong), None, "{wrong}");
         }

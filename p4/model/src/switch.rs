@@ -125,6 +125,16 @@ impl Switch {
         Ok(())
     }
 
+    /// Removes the entries of a table that do not belong to the program.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn clear(&mut self, table: &str) -> Result<(), Error> {
+        let id = self.table(table)?;
+        self.entries[id].clone_from(&self.program.tables[id].entries);
+        Ok(())
+    }
+
     /// Sets the default action of a table.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::Map;
 use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preamble};
 use crate::program::{Form, Local, Program, Row};
+use crate::translate::Entries;
 
 /// The commands that give a switch these rules, and nothing else in the tables of the map.
 ///
@@ -28,13 +29,11 @@ pub fn commands(map: &Map, info: &P4Info, local: &Local, rules: &Rules) -> Resul
         }
     }
     let mut entries = BTreeSet::new();
-    for rule in rules {
-        for entry in program.encode(rule)? {
-            let line = command(&entry, info)?;
-            // Several rules may be one entry.
-            if entries.insert(entry) {
-                out.push_str(&line);
-            }
+    for entry in program.encode_all(rules, &Entries::new())? {
+        let line = command(&entry, info)?;
+        // Several rules may be one entry.
+        if entries.insert(entry) {
+            out.push_str(&line);
         }
     }
     Ok(out)

@@ -14,5 +14,6 @@ pub mod map;
 pub mod message;
 pub mod program;
 pub mod programs;
+mod sampler;
 pub mod text;
 pub mod translate;

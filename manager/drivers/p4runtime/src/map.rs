@@ -245,6 +245,10 @@ variables! {
     Threshold = "threshold" in Filter,
     /// The remaining hop count.
     Hops = "hops" in Watch,
+    /// One packet of this many is measured; 1: all.
+    Sample = "sample" in Watch,
+    /// The number of what counts the packets of an entry that measures a share: no other such entry of the device has it.
+    Sampler = "sampler" in Watch,
     /// The 4-byte words of a node's record.
     Words = "words" in Watch,
     /// The number of instruction bits that are set.
@@ -391,6 +395,13 @@ impl Map {
     pub fn encoding(&self) -> Option<Encoding> {
         let l4_checksum = self.l4_checksum();
         self.settings.dscp.map(|dscp| Encoding { dscp, l4_checksum })
+    }
+
+    /// Whether every entry of the watchlist says which share of the packets is measured.
+    pub(crate) fn samples(&self) -> bool {
+        let rows = self.rows(Kind::Watch);
+        let sample = Value::Variable(Variable::Sample);
+        !rows.is_empty() && rows.iter().all(|row| row.params.values().any(|value| *value == sample))
     }
 
     /// Treatment of the L4 checksum.

@@ -286,7 +286,7 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
             .filter_map(filter_of)
             .map(|(algorithm, _)| algorithm)
             .collect(),
-        sampling: false,
+        sampling: map.samples(),
         dta: false,
         sink: has(Kind::Sink),
         joint_roles: !has(Kind::Source),

@@ -137,7 +137,7 @@ impl Program {
         if lacking != 0 {
             return Err(format!("the program has no instruction {}", instruction::names(lacking)));
         }
-        if watch.sample > 1 {
+        if watch.sample > 1 && !self.map.samples() {
             return Err("the program cannot sample packets; remove `sample` from the intent".to_owned());
         }
         let port = |(first, last): Ports| (first, last) != ANY_PORT && first > 0;
@@ -276,6 +276,9 @@ impl Program {
             Variable::Proto => watch.key.proto.map(u128::from),
             Variable::Dscp => watch.key.dscp.map(u128::from),
             Variable::Hops => Some(watch.hops.into()),
+            Variable::Sample => Some(watch.sample.into()),
+            // See `crate::sampler`.
+            Variable::Sampler => Some(0),
             Variable::Words => Some(self.map.words(bits).into()),
             Variable::Count => Some(bits.count_ones().into()),
             Variable::Bits => Some(bits.into()),
@@ -340,7 +343,9 @@ impl Program {
         let mut covered: BTreeSet<Key> = BTreeSet::new();
         let mut take = |rule: &Rule, meaning: &mut Meaning| {
             let Ok(parts) = self.encode(rule) else { return };
-            if parts.iter().all(|part| meaning.ours.get(&part.key) == Some(part)) {
+            let is_there =
+                |part: &Entry| meaning.ours.get(&part.key).is_some_and(|one| self.is_same(one, part));
+            if parts.iter().all(is_there) {
                 covered.extend(parts.into_iter().map(|part| part.key));
                 meaning.rules.insert(rule.clone());
             }
@@ -450,7 +455,7 @@ impl Program {
             mode: row.mode.or(self.map.modes.first().copied()).unwrap_or(Mode::Md),
             bits: read_bits(values).unwrap_or(self.bits()),
             hops: byte(Variable::Hops).unwrap_or(DEFAULT_HOPS),
-            sample: 1,
+            sample: values.get(&Variable::Sample).map_or(Some(1), |(low, _)| u32::try_from(*low).ok())?,
             drops: true,
         })
     }
@@ -499,11 +504,9 @@ impl Program {
     /// The program cannot express a rule, or an entry of somebody else is in the way.
     pub fn plan(&self, meaning: &Meaning, rules: &Rules) -> Result<Vec<Batch>, String> {
         let mut wanted: BTreeMap<Key, (Entry, (Kind, usize))> = BTreeMap::new();
-        for rule in rules {
-            for entry in self.encode(rule).map_err(|why| format!("`{rule}` is not possible: {why}"))? {
-                let rank = self.rank(&entry);
-                wanted.insert(entry.key.clone(), (entry, rank));
-            }
+        for entry in self.encode_all(rules, &meaning.ours)? {
+            let rank = self.rank(&entry);
+            wanted.insert(entry.key.clone(), (entry, rank));
         }
         let in_the_way = meaning
             .foreign

@@ -281,6 +281,64 @@ fn filters_are_entries_and_a_threshold_is_a_parameter() {
     }
 }
 
+fn sampled(port: u16, mode: Mode, sample: u32) -> Rule {
+    let key = key(None, None, ANY_PORT, (port, port));
+    Rule::Watch(Arc::new(Watch { key, mode, bits: 0xa000, hops: 8, sample, drops: true }))
+}
+
+/// Table, sample and sampler of the entries of the watchlist.
+fn samples(batches: &[Vec<(UpdateType, Entry)>]) -> Vec<(UpdateType, u32, u128, Option<u128>)> {
+    let of = |(update, entry): &(UpdateType, Entry)| {
+        let Key::Table { table, .. } = entry.key else { panic!("{entry:?}") };
+        let Content::Action(action, params) = &entry.content else { panic!("{entry:?}") };
+        let number = |id: u32| params.get(&id).and_then(Bytes::number);
+        // Of postcards, the sample is the last one.
+        let (sample, sampler) = if *action == 0x0100_0006 { (3, 7) } else { (5, 6) };
+        (*update, table, number(sample).unwrap(), number(sampler))
+    };
+    batches.iter().flatten().map(of).collect()
+}
+
+#[test]
+fn each_rule_that_samples_has_a_sampler_of_its_own_and_keeps_it() {
+    const V4: u32 = 0x0200_0002;
+    const V6: u32 = 0x0200_0003;
+    let (int, add, modify) = (program("hopwise-int"), UpdateType::Insert, UpdateType::Modify);
+    assert!(int.capabilities().sampling);
+    let first = Rules::from([
+        sampled(80, Mode::Md, 10),
+        sampled(81, Mode::Md, 1),
+        sampled(82, Mode::Md, 7),
+        sampled(83, Mode::Postcard, 5),
+    ]);
+    let batches = int.plan(&Meaning::default(), &first).unwrap();
+    let both = |update, sample, sampler| [(update, V4, sample, sampler), (update, V6, sample, sampler)];
+    let mut found = samples(&batches);
+    found.sort_by_key(|(_, table, sample, _)| (*sample, *table));
+    let expected = [both(add, 1, Some(0)), both(add, 5, None), both(add, 7, Some(1)), both(add, 10, Some(0))];
+    assert_eq!(found, expected.concat());
+    let installed: Vec<Entry> = batches.into_iter().flatten().map(|(_, entry)| entry).collect();
+    for memory in [&first, &Rules::new()] {
+        let meaning = int.decode(installed.clone(), memory);
+        assert_eq!((&meaning.rules, meaning.remains.len()), (&first, 0));
+        assert_eq!(int.plan(&meaning, &first), Ok(vec![]));
+    }
+    // The one of the rule that goes is free; a share that changes is one parameter.
+    let meaning = int.decode(installed, &first);
+    let then = Rules::from([sampled(82, Mode::Md, 14), sampled(84, Mode::Md, 3), sampled(85, Mode::Md, 2)]);
+    let batches = int.plan(&meaning, &then).unwrap();
+    let mut found = samples(&batches);
+    found.retain(|(update, ..)| *update != UpdateType::Delete);
+    found.sort_by_key(|(_, table, sample, _)| (*sample, *table));
+    let expected = [both(add, 2, Some(2)), both(add, 3, Some(0)), both(modify, 14, Some(1))];
+    assert_eq!(found, expected.concat());
+    // As many as the program has.
+    let all = |count: u16| (0..count).map(|port| sampled(1000 + port, Mode::Md, 2)).collect::<Rules>();
+    assert!(int.plan(&Meaning::default(), &all(1024)).is_ok());
+    let expected = "the program samples the packets of 1024 entries; use fewer intents with `sample`";
+    assert_eq!(int.plan(&Meaning::default(), &all(1025)), Err(expected.to_owned()));
+}
+
 #[test]
 fn what_the_program_cannot_do_is_refused_in_one_sentence() {
     let onos = program("onos-int");
@@ -453,7 +511,7 @@ fn any_bytes_of_a_device_are_entries_or_nothing() {
             let entries = response.entities.iter().filter_map(Entry::read).map(|(entry, _)| entry).collect();
             let meaning = program.decode(entries, &Rules::new());
             for rule in &meaning.rules {
-                let parts = program.encode(rule).unwrap();
+                let parts = program.encode_all([rule], &meaning.ours).unwrap();
                 assert!(parts.iter().all(|part| meaning.ours.get(&part.key) == Some(part)), "{rule}");
             }
             let batches = program.plan(&meaning, &meaning.rules).unwrap();

@@ -5,7 +5,7 @@ use testkit::rng::Rng;
 /// A packet without INT.
 pub(crate) fn packet(rng: &mut Rng) -> Vec<u8> {
     let udp = rng.below(2) == 0;
-    let payload = [0, 1, 3, 7, 8, 9, 40, 200][rng.below(8)];
+    let payload = [0, 1, 3, 7, 8, 9, 40, 200, rng.below(40)][rng.below(9)];
     let l4 = if udp { 8 } else { 20 };
     let body: Vec<u8> = (0..payload).map(|_| rng.roll() as u8).collect();
     let dscp = [0, 10, 0x17, 63][if rng.below(10) == 0 { 2 } else { [0, 1, 3][rng.below(3)] }] << 2;

@@ -42,6 +42,7 @@ fn watch(rng: &mut Rng) -> Watch {
         mode,
         bitmap: bits[rng.below(bits.len())] & if on_stack { 0xffff } else { 0xfffe },
         hops: [0, 1, 8, 255][rng.below(4)],
+        sample: [0, 1, 1, 1, 1, 1, 2, [3, 10, 1 << 31, u32::MAX][rng.below(4)]][rng.below(8)],
         drops: rng.below(2) == 0,
         ..Watch::new(Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() })
     }
@@ -151,11 +152,13 @@ fn watched(watch: &Watch, priority: i32) -> [Setup; 2] {
     let ports = Key::Range(0, 0xffff);
     let drops = u128::from(watch.drops);
     let instructions = u128::from(watch.bitmap);
-    let record = vec![u128::from(watch.hops), instructions, words(watch), drops];
+    // Each watch has its own sampler.
+    let (sample, sampler) = (u128::from(watch.sample), u128::from(1000 - priority as u32));
+    let record = vec![u128::from(watch.hops), instructions, words(watch), drops, sample, sampler];
     let (action, parameters) = match watch.mode {
         Mode::Md10 => ("watch_md_10", record),
-        Mode::Mx21 => ("watch_mx_21", vec![instructions, drops]),
-        Mode::Postcard => ("watch_postcard", vec![instructions, drops]),
+        Mode::Mx21 => ("watch_mx_21", vec![instructions, drops, sample, sampler]),
+        Mode::Postcard => ("watch_postcard", vec![instructions, drops, sample]),
         _ => ("watch_md_21", record),
     };
     ["watchlist_v4", "watchlist_v6"].map(|table| {
@@ -204,7 +207,11 @@ fn setup(tables: &Tables<'_>) -> Vec<Setup> {
 
 impl Pair {
     pub(crate) fn new(rng: &mut Rng, program: &Arc<Program>, edges: (bool, bool), available: u16) -> Self {
-        let watch = watch(rng);
+        let mut watch = watch(rng);
+        if available != AVAILABLE && watch.mode != Mode::Postcard {
+            // BMv2 may drop packets that a source counts here.
+            watch.sample = 1;
+        }
         let node = 1 + rng.below(1000) as u32;
         let l4_checksum = if rng.below(3) == 0 { L4Checksum::Leave } else { L4Checksum::Update };
         let mut config = Config { available, l4_checksum, ..Config::default() };
@@ -231,7 +238,9 @@ impl Pair {
 
     /// Both switches with tables that measure and filter every packet.
     pub(crate) fn filtering(rng: &mut Rng, program: &Arc<Program>, edges: (bool, bool)) -> Self {
-        let watch = Watch { flows: Match::default(), hops: 8, ..watch(rng) };
+        let watch = watch(rng);
+        let sample = if rng.below(8) == 0 { 2 } else { 1 };
+        let watch = Watch { flows: Match::default(), hops: 8, sample, ..watch };
         let mut config = Config { available: AVAILABLE, ..Config::default() };
         if matches!(watch.mode, Mode::Md21 | Mode::Md10) && rng.below(3) == 0 {
             config.format.version = Version::V10;
@@ -263,6 +272,21 @@ impl Pair {
         let mut rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
         rust.set_filters(Filters::new(filters.to_vec(), REGISTERS, Units::default()).unwrap());
         Self { rust, p4, mtu, edges, border, routes_half, setup }
+    }
+
+    /// Replaces the watchlists.
+    pub(crate) fn watch(&mut self, watches: &[Watch]) {
+        let is_watch = |one: &Setup| matches!(one, Setup::Entry("watchlist_v4" | "watchlist_v6", _));
+        self.setup.retain(|one| !is_watch(one));
+        ["watchlist_v4", "watchlist_v6"].iter().for_each(|table| self.p4.clear(table).unwrap());
+        for (place, watch) in watches.iter().enumerate() {
+            for one in watched(watch, 1000 - place as i32) {
+                let Setup::Entry(table, entry) = &one else { continue };
+                self.p4.insert(table, entry).unwrap();
+                self.setup.push(one);
+            }
+        }
+        self.rust.watch(Watchlist::new(watches.to_vec())).unwrap();
     }
 
     /// Sends a packet through both. Returns it as it leaves, or why they differ.

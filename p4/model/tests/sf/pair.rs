@@ -48,6 +48,7 @@ fn watch(rng: &mut Rng) -> Watch {
         mode: Mode::Sf,
         bitmap: bits[rng.below(bits.len())],
         hops: [1, 2, 8, 255][rng.below(12).min(3)],
+        sample: [1, 1, 0, 2, 3, 10][rng.below(6)],
         ..Watch::new(Match { proto: [None, None, Some(17), Some(6)][rng.below(4)], ..Match::default() })
     }
 }
@@ -84,9 +85,11 @@ fn setup(tables: &Tables<'_>) -> Vec<Setup> {
         setup.push(entry("sink_port", vec![out_port], "to_edge", vec![]));
     }
     let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
-    for watch in watches {
+    for (sampler, watch) in watches.iter().enumerate() {
         let proto = watch.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
-        let measured = vec![u128::from(watch.hops), u128::from(watch.bitmap), words(watch.bitmap)];
+        let (sample, sampler) = (u128::from(watch.sample), sampler as u128);
+        let record = [u128::from(watch.hops), u128::from(watch.bitmap), words(watch.bitmap)];
+        let measured = [&record[..], &[sample, sampler]].concat();
         for table in ["watchlist_v4", "watchlist_v6"] {
             setup.push(entry(table, vec![any, any, proto, any, ports, ports], "watch_sf", measured.clone()));
         }
