@@ -9,6 +9,8 @@
 
 #define EACH_HELD(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15) do(16) \
     do(17) do(18) do(19) do(20) do(21) do(22) do(23)
+/// The sum of the two halves of a word, for a checksum.
+#define WORDS(word) (bit<32>)word[31:16] + (bit<32>)word[15:0]
 #define READ_HELD(n) if (read > n) { \
     hdr.postcards[n].setValid(); \
     held_node.read(hdr.postcards[n].node, base + n); \
@@ -16,6 +18,8 @@
     held_ingress.read(hdr.postcards[n].ingress_ts, base + n); \
     held_egress.read(hdr.postcards[n].egress_ts, base + n); \
     held_queue.read(hdr.postcards[n].queue, base + n); \
+    local.sum = local.sum + WORDS(hdr.postcards[n].node) + WORDS(hdr.postcards[n].flow) + WORDS(hdr.postcards[n].ingress_ts) \
+        + WORDS(hdr.postcards[n].egress_ts) + WORDS(hdr.postcards[n].queue); \
 }
 
 /// Minimum, maximum, sum and number of a metric's values.
@@ -28,7 +32,7 @@ struct range_t {
 
 /// The range of one metric in each register.
 control Summarize(inout summary_t summary, in bit<32> slot, in bit<8> metric, in bit<1> has_value, in bit<32> value, in bit<1> starts,
-        in bit<1> sends, in bit<1> adds_first) {
+        in bit<1> sends, in bit<1> adds_first, inout bit<32> sum_of) {
     register<bit<32>>(AGGREGATOR_SLOTS) min;
     register<bit<32>>(AGGREGATOR_SLOTS) max;
     register<bit<64>>(AGGREGATOR_SLOTS) sum;
@@ -42,6 +46,8 @@ control Summarize(inout summary_t summary, in bit<32> slot, in bit<8> metric, in
         summary.max = values.max;
         summary.sum = values.sum;
         summary.samples = values.samples;
+        sum_of = sum_of + (bit<32>)(metric ++ 8w0) + WORDS(values.min) + WORDS(values.max) + WORDS(values.sum[63:32]) + WORDS(values.sum[31:0])
+            + WORDS(values.samples);
     }
 
     apply {
@@ -110,12 +116,12 @@ control Aggregate(inout aggregator_headers_t hdr, inout aggregator_local_t local
     action read_postcard() {
         hdr.last.setValid();
         hdr.last.node = hdr.group.node;
-        hdr.last.flow = hdr.body.flow;
-        hdr.last.queue = hdr.body.queue;
-        low(hdr.last.ingress_ts, hdr.body.ingress_ts);
-        low(hdr.last.egress_ts, hdr.body.egress_ts);
+        hdr.last.flow = hdr.cards[0].flow;
+        hdr.last.queue = hdr.cards[0].queue;
+        low(hdr.last.ingress_ts, hdr.cards[0].ingress_ts);
+        low(hdr.last.egress_ts, hdr.cards[0].egress_ts);
         latency = hdr.last.egress_ts - hdr.last.ingress_ts;
-        has_latency = (hdr.body.ingress_ts != 0xffffffffffffffff && hdr.body.egress_ts != 0xffffffffffffffff) ? 1w1 : 1w0;
+        has_latency = (hdr.cards[0].ingress_ts != 0xffffffffffffffff && hdr.cards[0].egress_ts != 0xffffffffffffffff) ? 1w1 : 1w0;
         has_queue = hdr.last.queue != 0xffffffff ? 1w1 : 1w0;
     }
 
@@ -158,6 +164,9 @@ control Aggregate(inout aggregator_headers_t hdr, inout aggregator_local_t local
         sequence.read(number, local.destination);
         hdr.aggregate.sequence = number;
         sequence.write(local.destination, number + 1);
+        local.sum = local.sum + (bit<32>)(4w1 ++ local.kind ++ hdr.aggregate.by_timer ++ 7w0) + (bit<32>)hdr.aggregate.count
+            + (bit<32>)hdr.aggregate.record_len + WORDS(hdr.aggregate.aggregator) + WORDS(number) + WORDS(hdr.aggregate.node_scope)
+            + WORDS(hdr.aggregate.flow_scope);
     }
 
     apply {
@@ -229,8 +238,8 @@ control Aggregate(inout aggregator_headers_t hdr, inout aggregator_local_t local
                 count_of.write(slot, full == 1 ? 0 : held + 1);
             }
             if (correlated == 1) {
-                latencies.apply(hdr.latency, slot, METRIC_LATENCY, has_latency, latency, starts, local.sends, full);
-                queues.apply(hdr.queue, slot, METRIC_QUEUE, has_queue, hdr.last.queue & 0xffffff, starts, local.sends, full);
+                latencies.apply(hdr.latency, slot, METRIC_LATENCY, has_latency, latency, starts, local.sends, full, local.sum);
+                queues.apply(hdr.queue, slot, METRIC_QUEUE, has_queue, hdr.last.queue & 0xffffff, starts, local.sends, full, local.sum);
                 records = (bit<32>)(bit<1>)(hdr.latency.isValid() ? 1w1 : 1w0) + (bit<32>)(bit<1>)(hdr.queue.isValid() ? 1w1 : 1w0);
                 local.frame_bytes = records * 24;
             } else {
@@ -250,7 +259,12 @@ control Aggregate(inout aggregator_headers_t hdr, inout aggregator_local_t local
                 write_header(node, flow, records);
             }
         }
-        if (full == 0 || correlated == 1) { hdr.last.setInvalid(); }
+        if (full == 0 || correlated == 1) {
+            hdr.last.setInvalid();
+        } else {
+            local.sum = local.sum + WORDS(hdr.last.node) + WORDS(hdr.last.flow) + WORDS(hdr.last.ingress_ts) + WORDS(hdr.last.egress_ts)
+                + WORDS(hdr.last.queue);
+        }
     }
 }
 

@@ -39,8 +39,19 @@ const bit<32> CAUSE_EVICTED = 2;
 const bit<32> CAUSE_STOPPED = 3;
 const int CAUSES = 4;
 
-/// After the group header and the report's: a postcard of a node.
-header postcard_body_t {
+/// Bytes of UDP and group header before the postcards of a datagram, and of each postcard.
+const bit<16> GROUP_BYTES = 16;
+const bit<16> POSTCARD_BYTES = 36;
+/// Postcards of a datagram: as many as 1,500 bytes hold over IPv6.
+#define AGGREGATOR_DATAGRAM 40
+
+/// A report of one node without a packet (wire-formats 4.1): 8 words, 6 of them metadata; queue, both timestamps, domain "PC" with a
+/// Flow ID. Flags other than D do not count.
+const bit<96> POSTCARD_HEAD = 0x10080600_1c005043_80000000;
+const bit<96> POSTCARD_HEAD_MASK = 0xffffff80_ffffffff_ffffffff;
+
+header postcard_report_t {
+    bit<96> head;
     bit<32> queue;
     bit<64> ingress_ts;
     bit<64> egress_ts;
@@ -93,8 +104,7 @@ struct aggregator_headers_t {
     ipv6_t ipv6;
     udp_t udp;
     group_t group;
-    report_t report;
-    postcard_body_t body;
+    postcard_report_t[AGGREGATOR_DATAGRAM] cards;
     aggregate_t aggregate;
     postcard_t[AGGREGATOR_HELD] postcards;
     postcard_t last;
@@ -105,6 +115,12 @@ struct aggregator_headers_t {
 struct aggregator_local_t {
     // Of the parser.
     bit<16> l4_bytes;
+    /// Bytes of the datagram that are not parsed yet.
+    bit<16> left;
+    /// The datagram has nothing but postcards.
+    bit<1> is_whole;
+    /// The first postcards of this datagram were processed and taken out: it was checked then.
+    @field_list(1) bit<1> is_rest;
     // What a controller sets.
     bit<4> kind;
     bit<32> r;
@@ -117,6 +133,8 @@ struct aggregator_local_t {
     bit<1> sends;
     bit<32> destination;
     bit<32> frame_bytes;
+    /// Sum of the 16-bit words of the aggregate.
+    bit<32> sum;
     /// No postcard and no timer frame.
     bit<1> is_other;
     /// Never set.

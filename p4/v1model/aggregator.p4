@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The aggregator on v1model: postcards in, aggregates out, over IPv4. Other packets are forwarded by their ingress port.
+// The aggregator on v1model: postcards in, aggregates out. Other packets are forwarded by their ingress port.
 //
-// All of it takes place at ingress, which BMv2 executes for one packet at a time. It has no timer: the control plane, or a packet
-// generator, sends a timer frame for each register.
+// All of it takes place at ingress, which BMv2 executes for one packet at a time, and a pass processes one postcard. The rest of its datagram
+// is a copy, which loses the postcard at egress and is recirculated. There is no timer: the control plane, or a packet generator, sends a
+// timer frame for each register.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -12,9 +13,15 @@
 #include "../shared/aggregate.p4"
 #include "../control/aggregate.p4"
 
-/// Bytes of a postcard's UDP datagram, and of the headers of an aggregate: Ethernet, IPv4, UDP, and its own.
-const bit<16> POSTCARD_BYTES = 52;
-const bit<32> AGGREGATE_HEADERS = 66;
+/// Bytes of the headers of an aggregate: Ethernet, IPv4 or IPv6, UDP, and its own.
+const bit<32> AGGREGATE_HEADERS_V4 = 66;
+const bit<32> AGGREGATE_HEADERS_V6 = 86;
+/// The instance type of what `clone_preserving_field_list` made at ingress.
+const bit<32> INGRESS_CLONE = 1;
+/// What the rest of a datagram keeps.
+const bit<8> REST_FIELDS = 1;
+/// The clone session of the rest of a datagram; its port does not matter.
+const bit<32> REST_SESSION = 501;
 
 parser AggregatorParser(packet_in packet, out aggregator_headers_t hdr, inout aggregator_local_t local, inout standard_metadata_t meta) {
     state start {
@@ -52,19 +59,49 @@ parser AggregatorParser(packet_in packet, out aggregator_headers_t hdr, inout ag
 
     state parse_udp {
         packet.extract(hdr.udp);
-        transition select(hdr.udp.len, local.l4_bytes) {
-            (POSTCARD_BYTES, POSTCARD_BYTES .. 0xffff): parse_postcard;
+        local.left = hdr.udp.len - GROUP_BYTES;
+        transition select(hdr.udp.len, (hdr.udp.len <= local.l4_bytes) ? 1w1 : 1w0) {
+            (GROUP_BYTES + POSTCARD_BYTES .. 0xffff, 1): parse_group;
+            default: accept;
+        }
+    }
+
+    state parse_group {
+        packet.extract(hdr.group);
+        transition select(hdr.group.version) {
+            2: by_head;
+            default: accept;
+        }
+    }
+
+    state by_head {
+        transition select(packet.lookahead<bit<96>>()) {
+            POSTCARD_HEAD &&& POSTCARD_HEAD_MASK: parse_postcard;
             default: accept;
         }
     }
 
     state parse_postcard {
-        packet.extract(hdr.group);
-        packet.extract(hdr.report);
-        packet.extract(hdr.body);
+        packet.extract(hdr.cards.next);
+        local.left = local.left - POSTCARD_BYTES;
+        transition select(local.left) {
+            0: whole;
+            1 .. 35: accept;
+            default: by_head;
+        }
+    }
+
+    state whole {
+        local.is_whole = 1;
         transition accept;
     }
 }
+
+#define CARDS hdr.cards[0], hdr.cards[1], hdr.cards[2], hdr.cards[3], hdr.cards[4], hdr.cards[5], hdr.cards[6], hdr.cards[7], hdr.cards[8], \
+    hdr.cards[9], hdr.cards[10], hdr.cards[11], hdr.cards[12], hdr.cards[13], hdr.cards[14], hdr.cards[15], hdr.cards[16], \
+    hdr.cards[17], hdr.cards[18], hdr.cards[19], hdr.cards[20], hdr.cards[21], hdr.cards[22], hdr.cards[23], hdr.cards[24], \
+    hdr.cards[25], hdr.cards[26], hdr.cards[27], hdr.cards[28], hdr.cards[29], hdr.cards[30], hdr.cards[31], hdr.cards[32], \
+    hdr.cards[33], hdr.cards[34], hdr.cards[35], hdr.cards[36], hdr.cards[37], hdr.cards[38], hdr.cards[39]
 
 /// A checksum over what includes it is zero. UDP over IPv4 may have none.
 control AggregatorVerify(inout aggregator_headers_t hdr, inout aggregator_local_t local) {
@@ -73,13 +110,13 @@ control AggregatorVerify(inout aggregator_headers_t hdr, inout aggregator_local_
             { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment,
               hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.checksum, hdr.ipv4.src, hdr.ipv4.dst },
             local.zero, HashAlgorithm.csum16);
-        verify_checksum(hdr.body.isValid() && hdr.ipv4.isValid() && hdr.udp.checksum != 0,
+        verify_checksum(local.is_whole == 1 && hdr.ipv4.isValid() && hdr.udp.checksum != 0,
             { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.proto, hdr.udp.len, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.len, hdr.udp.checksum,
-              hdr.group, hdr.report, hdr.body },
+              hdr.group, CARDS },
             local.zero, HashAlgorithm.csum16);
-        verify_checksum(hdr.body.isValid() && hdr.ipv6.isValid(),
+        verify_checksum(local.is_whole == 1 && hdr.ipv6.isValid(),
             { hdr.ipv6.src, hdr.ipv6.dst, 8w0, hdr.ipv6.next_header, hdr.udp.len, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.len,
-              hdr.udp.checksum, hdr.group, hdr.report, hdr.body },
+              hdr.udp.checksum, hdr.group, CARDS },
             local.zero, HashAlgorithm.csum16);
     }
 }
@@ -146,44 +183,62 @@ control AggregatorIngress(inout aggregator_headers_t hdr, inout aggregator_local
         size = AGGREGATOR_PORTS;
     }
 
+    action send_to(bit<9> port, bit<48> src_mac, bit<48> dst_mac, bit<16> dst_port, bit<16> ethertype) {
+        meta.egress_spec = port;
+        hdr.ethernet = { dst_mac, src_mac, ethertype };
+        hdr.udp.setValid();
+        hdr.udp = { 0, dst_port, 32 + (bit<16>)local.frame_bytes, 0 };
+        hdr.timer.setInvalid();
+    }
+
     @name("send") @id(0x01000033)
     action send(@id(1) bit<9> port, @id(2) bit<48> src_mac, @id(3) bit<48> dst_mac, @id(4) bit<32> src_ip, @id(5) bit<32> dst_ip,
             @id(6) bit<16> dst_port) {
-        meta.egress_spec = port;
-        hdr.ethernet = { dst_mac, src_mac, ETHERTYPE_IPV4 };
-        bit<16> udp_bytes = 32 + (bit<16>)local.frame_bytes;
+        send_to(port, src_mac, dst_mac, dst_port, ETHERTYPE_IPV4);
         hdr.ipv4.setValid();
-        hdr.ipv4 = { 4, 5, 0, 0, 20 + udp_bytes, 0, 2, 0, 64, PROTO_UDP, 0, src_ip, dst_ip };
-        hdr.udp.setValid();
-        hdr.udp = { 0, dst_port, udp_bytes, 0 };
-        hdr.timer.setInvalid();
+        hdr.ipv4 = { 4, 5, 0, 0, 20 + hdr.udp.len, 0, 2, 0, 64, PROTO_UDP, 0, src_ip, dst_ip };
         hdr.ipv6.setInvalid();
-        hdr.group.setInvalid();
-        hdr.report.setInvalid();
-        hdr.body.setInvalid();
-        local.frame_bytes = local.frame_bytes + AGGREGATE_HEADERS;
+        local.frame_bytes = local.frame_bytes + AGGREGATE_HEADERS_V4;
+    }
+
+    /// Over IPv6 a checksum is required (RFC 8200, section 8.1).
+    @name("send_v6") @id(0x01000034)
+    action send_v6(@id(1) bit<9> port, @id(2) bit<48> src_mac, @id(3) bit<48> dst_mac, @id(4) bit<128> src_ip, @id(5) bit<128> dst_ip,
+            @id(6) bit<16> dst_port) {
+        send_to(port, src_mac, dst_mac, dst_port, ETHERTYPE_IPV6);
+        hdr.ipv6.setValid();
+        hdr.ipv6 = { 6, 0, 0, 0, hdr.udp.len, PROTO_UDP, 64, src_ip, dst_ip };
+        hdr.ipv4.setInvalid();
+        bit<32> sum = local.sum + (bit<32>)PROTO_UDP + (bit<32>)hdr.udp.len + (bit<32>)hdr.udp.len + (bit<32>)dst_port
+            + WORDS(src_ip[127:96]) + WORDS(src_ip[95:64]) + WORDS(src_ip[63:32]) + WORDS(src_ip[31:0])
+            + WORDS(dst_ip[127:96]) + WORDS(dst_ip[95:64]) + WORDS(dst_ip[63:32]) + WORDS(dst_ip[31:0]);
+        sum = WORDS(sum);
+        sum = WORDS(sum);
+        hdr.udp.checksum = sum[15:0] == 0xffff ? 16w0xffff : ~sum[15:0];
+        local.frame_bytes = local.frame_bytes + AGGREGATE_HEADERS_V6;
     }
 
     @name("destination") @id(0x02000033)
     table destination {
         key = { local.destination : exact @name("destination"); }
-        actions = { send; drop; }
+        actions = { send; send_v6; drop; }
         const default_action = drop();
         size = AGGREGATOR_DESTINATIONS;
     }
 
     apply {
-        bit<1> is_exact = (hdr.body.isValid() && hdr.group.version == 2 && hdr.report.rep_type == 1 && hdr.report.in_type == 0
-            && hdr.report.length == 8 && hdr.report.md_length == 6 && hdr.report.drop == 0 && hdr.report.md_bits == 0x1c00
-            && hdr.report.ds_id == 0x5043 && hdr.report.ds_md_bits == 0x8000 && hdr.report.ds_md_status == 0) ? 1w1 : 1w0;
         aggregator.apply();
         if (hdr.timer.isValid()) {
             if (timer_port.apply().hit) {
                 aggregate.apply(hdr, local, meta.ingress_global_timestamp);
             }
         } else if (hdr.udp.isValid() && postcard_port.apply().hit) {
-            if (is_exact == 1 && meta.checksum_error == 0) {
+            if (local.is_whole == 1 && (meta.checksum_error == 0 || local.is_rest == 1)) {
                 aggregate.apply(hdr, local, meta.ingress_global_timestamp);
+                if (hdr.cards[1].isValid()) {
+                    local.is_rest = 1;
+                    clone_preserving_field_list(CloneType.I2E, REST_SESSION, REST_FIELDS);
+                }
             } else {
                 unreadable.count(0);
             }
@@ -201,13 +256,21 @@ control AggregatorIngress(inout aggregator_headers_t hdr, inout aggregator_local
 
 control AggregatorEgress(inout aggregator_headers_t hdr, inout aggregator_local_t local, inout standard_metadata_t meta) {
     apply {
-        if (local.sends == 1) { truncate(local.frame_bytes); }
+        if (local.sends == 1) {
+            truncate(local.frame_bytes);
+        } else if (meta.instance_type == INGRESS_CLONE) {
+            hdr.cards[0].setInvalid();
+            hdr.udp.len = hdr.udp.len - POSTCARD_BYTES;
+            hdr.ipv4.total_len = hdr.ipv4.total_len - POSTCARD_BYTES;
+            hdr.ipv6.payload_len = hdr.ipv6.payload_len - POSTCARD_BYTES;
+            recirculate_preserving_field_list(REST_FIELDS);
+        }
     }
 }
 
 control AggregatorChecksum(inout aggregator_headers_t hdr, inout aggregator_local_t local) {
     apply {
-        update_checksum(local.sends == 1,
+        update_checksum(local.sends == 1 && hdr.ipv4.isValid(),
             { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment,
               hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst },
             hdr.ipv4.checksum, HashAlgorithm.csum16);
@@ -221,14 +284,14 @@ control AggregatorDeparser(packet_out packet, in aggregator_headers_t hdr) {
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv6);
         packet.emit(hdr.udp);
-        packet.emit(hdr.group);
-        packet.emit(hdr.report);
-        packet.emit(hdr.body);
         packet.emit(hdr.aggregate);
         packet.emit(hdr.postcards);
         packet.emit(hdr.last);
         packet.emit(hdr.latency);
         packet.emit(hdr.queue);
+        // An aggregate is cut off before these.
+        packet.emit(hdr.group);
+        packet.emit(hdr.cards);
     }
 }
 

@@ -342,6 +342,7 @@ impl Names {
                 Primitive::CloneIngress { session: value(0)?, fields: target(1)? }
             }
             "clone_egress_pkt_to_egress" => Primitive::CloneEgress { session: value(0)?, fields: target(1)? },
+            "recirculate" => Primitive::Recirculate(target(0)?),
             "mark_to_drop" => Primitive::MarkToDrop,
             op => return wrong(format_args!("primitive `{op}`")),
         })

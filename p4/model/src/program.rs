@@ -50,10 +50,23 @@ pub(crate) enum Primitive {
     RegisterRead(Field, usize, Expression),
     RegisterWrite(usize, Expression, Expression),
     Truncate(Expression),
-    Hash { target: Field, base: Expression, calculation: usize, size: Expression },
+    Hash {
+        target: Field,
+        base: Expression,
+        calculation: usize,
+        size: Expression,
+    },
     Count(usize, Expression),
-    CloneIngress { session: Expression, fields: usize },
-    CloneEgress { session: Expression, fields: usize },
+    CloneIngress {
+        session: Expression,
+        fields: usize,
+    },
+    CloneEgress {
+        session: Expression,
+        fields: usize,
+    },
+    /// The field list.
+    Recirculate(usize),
     MarkToDrop,
 }
 

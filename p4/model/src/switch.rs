@@ -1,7 +1,7 @@
 //! The target: parser, ingress, a queue that the caller describes, egress, deparser. Copies pass egress: those made at ingress as they
-//! arrived, those made at egress as they are then.
+//! arrived, those made at egress as they are then. What is recirculated is not sent, and passes the parser again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::field::{Field, VALID};
@@ -53,8 +53,12 @@ struct Packet {
     truncated: Option<usize>,
     /// Of its last clone: session and field list.
     copy: Option<(u128, u128)>,
+    /// It is recirculated: the field list.
+    again: Option<u128>,
 }
 
+/// A frame that passes the parser, with the metadata that it has.
+type Arriving = (Vec<u8>, Vec<(Field, u128)>);
 /// A packet in a queue, its port and its instance type.
 type Queued = (Packet, u128, u128);
 
@@ -63,6 +67,9 @@ const DROP_PORT: u128 = 511;
 const INGRESS_CLONE: u128 = 1;
 const EGRESS_CLONE: u128 = 2;
 const REPLICATION: u128 = 5;
+const RECIRCULATION: u128 = 4;
+/// Passes of a frame and of what is recirculated at most.
+const MAX_PASSES: usize = 1000;
 /// Copies of copies at most.
 const MAX_COPIES: usize = 8;
 /// Nodes and parser states in one pass at most.
@@ -180,11 +187,27 @@ impl Switch {
 
     /// Processes a packet. Returns what is sent: the packet first, then its copies.
     pub fn process(&mut self, frame: &[u8], arrival: &Arrival) -> Vec<Sent> {
+        let standard = &self.program.standard;
+        let first = vec![(standard.ingress_port, u128::from(arrival.port))];
+        let (mut arriving, mut sent) = (VecDeque::from([(frame.to_vec(), first)]), Vec::new());
+        for _ in 0..MAX_PASSES {
+            let Some((frame, metadata)) = arriving.pop_front() else { break };
+            sent.extend(self.pass((&frame, &metadata), arrival, &mut arriving));
+        }
+        sent
+    }
+
+    /// One pass of a frame.
+    fn pass(
+        &mut self,
+        (frame, metadata): (&[u8], &[(Field, u128)]),
+        arrival: &Arrival,
+        again: &mut VecDeque<Arriving>,
+    ) -> Vec<Sent> {
         let program = Arc::clone(&self.program);
         let standard = &program.standard;
-        let mut packet = self.parse(frame);
+        let mut packet = self.parse(frame, metadata);
         let set = |packet: &mut Packet, field: Field, value: u128| packet.phv.set(field, value);
-        set(&mut packet, standard.ingress_port, u128::from(arrival.port));
         set(&mut packet, standard.ingress_ts, u128::from(arrival.ingress_ts));
         set(&mut packet, standard.packet_length, frame.len() as u128);
         self.verify_checksums(&mut packet);
@@ -218,7 +241,14 @@ impl Switch {
             {
                 queue.push((self.copied(&packet, fields), u128::from(*port), EGRESS_CLONE));
             }
-            if packet.phv.get(standard.egress_spec) != DROP_PORT {
+            if packet.phv.get(standard.egress_spec) == DROP_PORT {
+                continue;
+            }
+            if let Some(fields) = packet.again {
+                let frame = self.deparse(&mut packet);
+                let kept = self.kept(fields).map(|field| (field, packet.phv.get(field)));
+                again.push_back((frame, kept.chain([(standard.instance_type, RECIRCULATION)]).collect()));
+            } else {
                 sent.push(Sent { port: port as u16, frame: self.deparse(&mut packet) });
             }
         }
@@ -229,10 +259,11 @@ impl Switch {
     fn copied_at_ingress(&self, packet: &mut Packet, frame: &[u8]) -> Option<Queued> {
         let (session, fields) = packet.copy.take()?;
         let port = *self.sessions.get(&session)?;
-        let mut copy = self.parse(frame);
+        let port_of_arrival = self.program.standard.ingress_port;
+        let mut copy = self.parse(frame, &[(port_of_arrival, packet.phv.get(port_of_arrival))]);
         copy.phv.reset_metadata(&self.program.headers);
-        for field in self.program.field_lists.get(&fields).into_iter().flatten() {
-            copy.phv.set(*field, packet.phv.get(*field));
+        for field in self.kept(fields) {
+            copy.phv.set(field, packet.phv.get(field));
         }
         Some((copy, u128::from(port), INGRESS_CLONE))
     }
@@ -241,14 +272,20 @@ impl Switch {
     fn copied(&self, packet: &Packet, fields: u128) -> Packet {
         let mut phv = packet.phv.clone();
         phv.reset_metadata(&self.program.headers);
-        for field in self.program.field_lists.get(&fields).into_iter().flatten() {
-            phv.set(*field, packet.phv.get(*field));
+        for field in self.kept(fields) {
+            phv.set(field, packet.phv.get(field));
         }
-        Packet { phv, payload: packet.payload.clone(), truncated: None, copy: None }
+        Packet { phv, payload: packet.payload.clone(), truncated: None, copy: None, again: None }
     }
 
-    fn parse(&self, frame: &[u8]) -> Packet {
+    /// The fields of a field list.
+    fn kept(&self, fields: u128) -> impl Iterator<Item = Field> + '_ {
+        self.program.field_lists.get(&fields).into_iter().flatten().copied()
+    }
+
+    fn parse(&self, frame: &[u8], metadata: &[(Field, u128)]) -> Packet {
         let mut phv = Phv::new(&self.program.headers);
+        metadata.iter().for_each(|(field, value)| phv.set(*field, *value));
         let mut at = 0;
         let mut next = vec![0; self.program.stacks.len()];
         let mut state = self.program.first_state;
@@ -272,7 +309,7 @@ impl Switch {
             state = fitting.and_then(|transition| transition.next);
         }
         phv.set(self.program.standard.parser_error, error);
-        Packet { phv, payload: frame[at..].to_vec(), truncated: None, copy: None }
+        Packet { phv, payload: frame[at..].to_vec(), truncated: None, copy: None, again: None }
     }
 
     fn operand(&self, value: &Value, phv: &Phv, next: &[usize]) -> u128 {
@@ -451,6 +488,7 @@ impl Switch {
             Primitive::CloneIngress { session, fields } | Primitive::CloneEgress { session, fields } => {
                 packet.copy = Some((of(session, phv), *fields as u128))
             }
+            Primitive::Recirculate(fields) => packet.again = Some(*fields as u128),
             Primitive::MarkToDrop => {
                 phv.set(self.program.standard.egress_spec, DROP_PORT);
                 phv.set(self.program.standard.mcast_grp, 0);
