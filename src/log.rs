@@ -1,9 +1,11 @@
 //! The program's log, on standard error. A reload can change the level.
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::{Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use crate::config::sections::Level;
+use crate::config::sections::{Level, LogFormat};
 
 /// Changes the level of the log.
 #[derive(Clone, Debug, Default)]
@@ -13,10 +15,14 @@ pub(crate) struct Log {
 
 impl Log {
     /// Starts logging. A second call in the same process has no effect.
-    pub(crate) fn start(level: Level) -> Self {
+    pub(crate) fn start(level: Level, format: LogFormat) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(colour).with_target(false);
+        let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+        let lines = match format {
+            LogFormat::Text => lines.with_ansi(colour).boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+        };
         let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
         Self { handle: started.is_ok().then_some(handle) }
     }

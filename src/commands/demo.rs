@@ -25,7 +25,7 @@ use super::remote::fetch;
 use crate::api::pages;
 use crate::config::Settings;
 use crate::config::dta::DtaSettings;
-use crate::config::sections::{Clocks, Level, ProfileSettings, RuleSettings};
+use crate::config::sections::{Clocks, Level, LogFormat, ProfileSettings, RuleSettings};
 use crate::config::{
     sections::NodeEntry,
     values::{Amount, Listen},
@@ -86,7 +86,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     dta::complete(&mut settings, &memory.0, network.listen()?);
     settings.is_guarded().map_err(CliError::new)?;
     devices::manage(&mut settings, network.fabric())?;
-    let mut server = Server::new(settings, None, Log::start(Level::Warn)).with_devices(network.manage()?);
+    let mut server =
+        Server::new(settings, None, Log::start(Level::Warn, LogFormat::Text)).with_devices(network.manage()?);
     let addresses = server.start()?;
     let (Some(input), Some(translator)) = (addresses.inputs.first(), addresses.dta.first()) else {
         return Err(CliError::new("the collector listens nowhere; this is a fault of this build"));

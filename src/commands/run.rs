@@ -48,7 +48,7 @@ fn api_address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let overrides = Overrides { listen: args.listen, api: args.api, store: args.store };
     let settings = overrides.apply(Settings::load(args.config.as_deref())?).map_err(CliError::new)?;
-    let log = Log::start(settings.log.level);
+    let log = Log::start(settings.log.level, settings.log.format);
     if settings.collects() {
         doctor::at_start(&settings);
     }

@@ -595,6 +595,18 @@ section! {
     pub(crate) struct LogSettings("[log]") {
         /// Level.
         [live] pub(crate) level: Level = Level::Info,
+        /// Form of the lines: text for people, or a JSON object per line for programs.
+        pub(crate) format: LogFormat = LogFormat::Text,
+    }
+}
+
+choice! {
+    /// Form of the lines of the log.
+    pub(crate) enum LogFormat("\"text\" or \"json\"") {
+        /// For people; in colour on a terminal.
+        Text = "text",
+        /// A JSON object per line, for programs: `timestamp`, `level`, `message`, and the values that belong to it.
+        Json = "json",
     }
 }
 

@@ -611,3 +611,27 @@ fn a_failed_start_is_one_sentence_and_exit_code_2() {
     ));
     assert!(code == Some(2) && line.starts_with("hopwise: ") && line.contains("store"), "{line}");
 }
+
+#[test]
+fn a_log_in_json_is_an_object_per_line() {
+    let directory = TempDir::new();
+    let file = directory.join("hopwise.toml");
+    let config = "log.format = \"json\"\nstore.dir = \"s\"\napi.listen = \"127.0.0.1:0\"\n\
+                  collector.listen = [\"udp://127.0.0.1:0\"]\n";
+    std::fs::write(&file, config).unwrap();
+    let mut child = run(&file, &directory).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut objects = lines.map(|line| -> Value {
+        let line = line.unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    });
+    let served = objects.find(|object| object["url"].as_str().is_some_and(|url| url.starts_with("http://")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let served = served.unwrap();
+    assert_eq!(served["level"], "INFO");
+    assert!(
+        served["message"].is_string() && served["timestamp"].as_str().unwrap().ends_with('Z'),
+        "{served}"
+    );
+}
