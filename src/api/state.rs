@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     config::{Settings, build},
+    export_role,
     metrics::{self, Format},
     topology::Node,
     view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread},
@@ -27,7 +28,15 @@ use crate::{
 pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     params.only(&[])?;
     let (monitor, settings) = (Arc::clone(&context.monitor), context.active_config.settings());
-    page::make(&context, move || monitor.status(&settings)).await
+    let exports = context.exports.clone();
+    page::make(&context, move || {
+        let mut status = monitor.status(&settings);
+        status
+            .loss_budget
+            .extend(exports.map(|exports| export_role::view::stage(&export_role::view::view(&exports))));
+        status
+    })
+    .await
 }
 
 /// Rates, second by second.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Gauge, Handle};
-use crate::lock::lock;
+use crate::{lock::lock, view::Stage};
 
 /// The exports of a process.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
@@ -74,6 +74,21 @@ pub(crate) struct ExportView {
 /// What is known of them now.
 pub(crate) fn view(handle: &Handle) -> ExportsView {
     ExportsView { exports: handle.gauges.iter().map(|gauge| of(gauge)).collect() }
+}
+
+/// All exports as a stage of the loss budget. What a system is not for leaves it as what is delivered does: nobody misses it.
+pub(crate) fn stage(view: &ExportsView) -> Stage {
+    let mut stage = Stage { stage: "export".into(), unit: "records".into(), ..Stage::default() };
+    for one in &view.exports {
+        // What waits is counted now and then, and what is in memory is a part of it.
+        let waiting = one.waiting.max(one.held);
+        stage.into += one.read + one.expired + waiting - one.held;
+        stage.out += one.delivered + one.left_out;
+        stage.queued += waiting;
+        stage.drops.add("rejected", one.rejected);
+        stage.drops.add("expired", one.expired);
+    }
+    stage
 }
 
 fn of(gauge: &Gauge) -> ExportView {

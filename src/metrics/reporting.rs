@@ -23,6 +23,9 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     one("switch_dta_datagrams_total", "Datagrams with DTA reports sent.", |view| view.sent);
     let help = "Datagrams with DTA reports that could not be sent.";
     one("switch_dta_unsent_total", help, |view| view.unsent);
+    let help =
+        "Reports lost because the manager handed out a map with fewer or other collectors while they waited.";
+    one("switch_dta_abandoned_total", help, |view| view.abandoned);
     one("switch_dta_controls_total", "Control messages of translators processed.", |view| view.controls);
     let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
     one("switch_dta_controls_refused_total", help, |view| view.controls_refused);

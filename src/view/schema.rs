@@ -40,7 +40,7 @@ pub(crate) fn bases() -> Vec<&'static str> {
 }
 
 pub(crate) fn stages() -> Vec<&'static str> {
-    vec!["network", "nic", "kernel", "fanout", "decode", "join", "state", "queue", "store"]
+    vec!["network", "nic", "kernel", "fanout", "decode", "join", "state", "queue", "store", "export"]
 }
 
 pub(crate) fn units() -> Vec<&'static str> {

@@ -121,7 +121,8 @@ pub(crate) struct RatesThen {
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Stage {
-    /// Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT.
+    /// Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT, `export` with
+    /// exports: all of them together, so that a record that two systems receive counts twice.
     #[cfg_attr(test, schemars(extend("enum" = schema::stages())))]
     pub(crate) stage: Name,
     /// What is counted.

@@ -16,7 +16,7 @@ use std::{
 
 use crate::support::{
     TempDir, hopwise,
-    server::{Server, TIMEOUT, report},
+    server::{Server, TIMEOUT, assert_balanced, report, stage},
     skipped,
 };
 
@@ -179,10 +179,16 @@ fn each_record_arrives_whatever_the_server_and_the_kernel_do() {
     // A server that refuses everything: what it says is shown, and nothing is thrown away.
     sink.script.lock().unwrap().extend([Status(403); 3]);
     server.send((0..10).map(|n| report(200 + n, 5000 + n as u16, [1000, 2000, 3000])));
-    let view = exported(&server, "refused", |view| view["last_error"].is_string());
+    let view = exported(&server, "refused", |view| {
+        view["last_error"].is_string() && view["waiting"].as_u64() >= Some(10)
+    });
     let error = view["last_error"].as_str().unwrap();
     assert_eq!(error, "the server refused the credentials: word");
     assert_eq!((view["rejected"].as_u64(), view["unauthorised"].as_u64()), (Some(0), Some(1)));
+    let status = server.json("/api/v1/status");
+    assert_balanced(&status);
+    let stage = stage(&status, "export");
+    assert_eq!((&stage["out"], &stage["queued"]), (&view["delivered"], &view["waiting"]), "{stage:#}");
     let metrics = server.get("/metrics").body;
     assert!(
         metrics.contains("hopwise_export_requests_unauthorised_total{export=\"lake\",stream=\"events\"} 1")

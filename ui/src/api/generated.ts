@@ -1635,8 +1635,8 @@ export type Stage = {
   out: number;
   /** In the stage now. */
   queued: number;
-  /** Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT. */
-  stage: "network" | "nic" | "kernel" | "fanout" | "decode" | "join" | "state" | "queue" | "store";
+  /** Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT, `export` with exports: all of them together, so that a record that two systems receive counts twice. */
+  stage: "network" | "nic" | "kernel" | "fanout" | "decode" | "join" | "state" | "queue" | "store" | "export";
   /** What is counted. */
   unit: "datagrams" | "reports" | "records";
 };

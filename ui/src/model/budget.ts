@@ -74,6 +74,13 @@ const WORDS: Readonly<Record<string, Words>> = {
     place: 'in the store',
     hint: 'Records committed to disk',
   },
+  export: {
+    title: 'Export',
+    input: 'record',
+    output: 'record',
+    place: 'while exporting',
+    hint: 'Records of the store that other systems have received; one that two systems receive counts twice',
+  },
 };
 
 export interface DropView {
