@@ -6,6 +6,7 @@ pub mod clickhouse;
 pub mod influxdb;
 pub mod kafka;
 pub mod opensearch;
+pub mod otlp;
 pub mod redis;
 pub mod remote_write;
 pub mod syslog;

@@ -7,7 +7,8 @@ use export::record::{EventRecord, Record, Stream};
 use export::sink::kafka::{self, Kafka, Producer, protocol, scram};
 use export::sink::redis::{Redis, Replies, Reply};
 use export::sink::{
-    Batch, HttpSink, Response, alertmanager, clickhouse, influxdb, opensearch, redis, remote_write, webhook,
+    Batch, HttpSink, Response, alertmanager, clickhouse, influxdb, opensearch, otlp, redis, remote_write,
+    webhook,
 };
 
 fn event(id: u64) -> Record {
@@ -88,10 +89,11 @@ pub fn sink_http(bytes: &[u8]) {
 }
 
 fn sink_of(choice: u8) -> Result<Box<dyn HttpSink>, String> {
-    Ok(match choice % 6 {
+    Ok(match choice % 7 {
         0 => Box::new(influxdb::InfluxDb::new(&influxdb::Options::default())?),
         1 => Box::new(opensearch::OpenSearch::new(&opensearch::Options::default())?),
         2 => Box::new(remote_write::RemoteWrite::new(&remote_write::Options::default())?),
+        5 => Box::new(otlp::Otlp::new(&otlp::Options::default())?),
         4 => Box::new(clickhouse::ClickHouse::new("hopwise", "", 30)?),
         3 => Box::new(alertmanager::Alertmanager::new(&alertmanager::Options::default())?),
         _ => {

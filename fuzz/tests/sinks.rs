@@ -35,13 +35,16 @@ const OPENSEARCH: u8 = 1;
 const REMOTE_WRITE: u8 = 2;
 const ALERTMANAGER: u8 = 3;
 const CLICKHOUSE: u8 = 4;
+const OTLP: u8 = 5;
 const OK: u8 = 0;
 const BAD_REQUEST: u8 = 2;
 const NOT_FOUND: u8 = 3;
 
 #[test]
 fn http() {
-    let answers: [(u8, u8, &str); 8] = [
+    let answers: [(u8, u8, &str); 9] = [
+        // Two records refused, and why.
+        (OTLP, OK, "\u{a}\u{7}\u{8}\u{2}\u{12}\u{3}old"),
         (
             OPENSEARCH,
             OK,

@@ -14,6 +14,7 @@ use export::{
         influxdb::{self, InfluxDb},
         kafka::{self, Kafka},
         opensearch::{self, OpenSearch},
+        otlp::{self, Otlp},
         redis::{self, Redis},
         remote_write::{self, RemoteWrite},
         syslog::{self, Syslog},
@@ -44,7 +45,8 @@ section! {
         /// ClickHouse and InfluxDB 1: the database.
         pub(crate) database: String = "hopwise".to_owned(),
         /// What names begin with: of tables (ClickHouse; default nothing), measurements (InfluxDB; default `hopwise_`), data streams
-        /// (OpenSearch), metrics (remote write), topics (Kafka) and keys (Redis; a collector has its own); these four default `hopwise`.
+        /// (OpenSearch), metrics (remote write), topics (Kafka) and keys (Redis; a collector has its own); these four default `hopwise`, as does
+        /// the name of the service (OTLP).
         pub(crate) prefix: Option<String> = None,
         /// InfluxDB 2: the organisation. With it and `bucket`, version 2 of its API is used.
         pub(crate) organisation: Option<String> = None,
@@ -54,7 +56,7 @@ section! {
         pub(crate) retention_policy: Option<String> = None,
         /// InfluxDB: fields that are tags in addition to those that always are. Each value of a tag is a series.
         pub(crate) tags: Vec<String> = Vec::new(),
-        /// Remote write: also the rollups of flows. Each flow is a series of its own for each metric.
+        /// Remote write and OTLP: also the rollups of flows. Each flow is a series of its own for each metric.
         pub(crate) flows: bool = false,
         /// Webhook: an object per line, else one array.
         pub(crate) lines: bool = false,
@@ -112,7 +114,7 @@ section! {
 
 choice! {
     /// A system that receives.
-    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\", \"syslog\" or \"kafka\"") {
+    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\", \"syslog\", \"kafka\" or \"otlp\"") {
         /// ClickHouse, by HTTP.
         ClickHouse = "clickhouse",
         /// InfluxDB, and what takes its line protocol.
@@ -131,6 +133,8 @@ choice! {
         Syslog = "syslog",
         /// Kafka.
         Kafka = "kafka",
+        /// OpenTelemetry: OTLP over HTTP.
+        Otlp = "otlp",
     }
 }
 
@@ -292,6 +296,7 @@ impl ExportSettings {
             ExportKind::Redis => Ok(Sink::Redis(self.redis()?)),
             ExportKind::Syslog => Ok(Sink::Syslog(self.syslog()?)),
             ExportKind::Kafka => Ok(Sink::Kafka(self.kafka()?)),
+            ExportKind::Otlp => Ok(Sink::Http(Box::new(self.otlp()?))),
         }
     }
 
@@ -368,6 +373,11 @@ impl ExportSettings {
         let prefix = self.prefix.clone().unwrap_or(remote_write::Options::default().prefix);
         let options = remote_write::Options { prefix, flows: self.flows };
         RemoteWrite::new(&options).map_err(|error| ("prefix", error))
+    }
+
+    fn otlp(&self) -> Result<Otlp, Wrong> {
+        let service = self.prefix.clone().unwrap_or(otlp::Options::default().service);
+        Otlp::new(&otlp::Options { service, flows: self.flows }).map_err(|error| ("prefix", error))
     }
 
     fn webhook(&self) -> Result<Webhook, Wrong> {

@@ -6,6 +6,7 @@
 mod alertmanager;
 mod influxdb;
 mod opensearch;
+mod otlp;
 mod redis;
 mod remote_write;
 mod server;

@@ -6,6 +6,7 @@ mod alertmanager;
 mod influxdb;
 mod kafka;
 mod opensearch;
+mod otlp;
 mod redis;
 mod remote_write;
 #[path = "../support/mod.rs"]

@@ -924,7 +924,7 @@ Stage = TypedDict(
         "in": "int",
         "out": "int",
         "queued": "int",
-        "stage": "Literal[\"network\", \"nic\", \"kernel\", \"fanout\", \"decode\", \"join\", \"state\", \"queue\", \"store\"]",
+        "stage": "Literal[\"network\", \"nic\", \"kernel\", \"fanout\", \"decode\", \"join\", \"state\", \"queue\", \"store\", \"export\"]",
         "unit": "Literal[\"datagrams\", \"reports\", \"records\"]",
     },
 )

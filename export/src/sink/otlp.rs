@@ -1,0 +1,430 @@
+//! OTLP over HTTP with protobuf: rollups as metrics, every other stream as logs. The OpenTelemetry Collector takes it, and the
+//! back ends of most vendors.
+//!
+//! * <https://opentelemetry.io/docs/specs/otlp/#otlphttp>
+//! * <https://github.com/open-telemetry/opentelemetry-proto> 1.x: `logs.proto`, `metrics.proto`
+//! * <https://opentelemetry.io/docs/specs/semconv/registry/attributes/network/>
+//!
+//! The resource is `service.name` (ours) and `service.instance.id` (the collector). Flows have the attributes of the semantic
+//! conventions (`source.address`, `source.port`, `destination.…`, `network.type`, `network.transport`), everything else is `hopwise.NAME`
+//! with the names of JSON.
+//!
+//! A rollup is a point of a histogram of its metric with delta temporality: count, sum, minimum and maximum, without buckets; and a
+//! point of the gauges `….p50` and `….p99`, since OTLP has no quantiles beside a histogram. Rollups per flow are left out unless
+//! [`Options::flows`] is set.
+//!
+//! A server that takes a part of a request says how many records it refused, not which. A request is then halved as one that is refused
+//! altogether, until the culprits are alone: what it had taken arrives again, with the same `hopwise.id`.
+
+use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
+use crate::outcome::Outcome;
+use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
+use crate::record::{FieldKind, Record, SCHEMA, Stream, Value};
+use crate::text;
+use collector::event::{Kind, Rollup};
+use detect::Metric;
+use wire::FlowKey;
+
+/// How records are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// `service.name`.
+    pub service: String,
+    /// Also rollups per flow.
+    pub flows: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { service: "hopwise".to_owned(), flows: false }
+    }
+}
+
+/// The sink.
+#[derive(Debug)]
+pub struct Otlp {
+    options: Options,
+}
+
+impl Otlp {
+    /// A sink with these options.
+    ///
+    /// # Errors
+    /// What is wrong with them: one sentence that says what to do.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let service = &options.service;
+        if service.is_empty() || service.len() > 200 || service.chars().any(char::is_control) {
+            return Err(format!(
+                "`prefix` is {service:?}; write the name of the service, of 1 to 200 characters"
+            ));
+        }
+        Ok(Self { options: options.clone() })
+    }
+
+    fn takes(&self, record: &Record) -> bool {
+        self.options.flows || !matches!(record, Record::Rollup(one) if one.flow.is_some())
+    }
+
+    /// `ExportLogsServiceRequest` and `ExportMetricsServiceRequest` have the same fields down to the scope's records.
+    fn request_of(&self, stream: Stream, collector: &str, records: &[u8], rows: Vec<usize>) -> Request {
+        let mut body = Vec::with_capacity(records.len() + 256);
+        nested(1, &mut body, |resource_records| {
+            nested(1, resource_records, |resource| {
+                attribute(1, "service.name", Value::Text(&self.options.service), resource);
+                if !collector.is_empty() {
+                    attribute(1, "service.instance.id", Value::Text(collector), resource);
+                }
+            });
+            nested(2, resource_records, |scope_records| {
+                nested(1, scope_records, |scope| {
+                    write_bytes(1, b"hopwise", scope);
+                    write_bytes(2, SCHEMA.to_string().as_bytes(), scope);
+                });
+                scope_records.extend_from_slice(records);
+            });
+        });
+        let headers = vec![("content-type", "application/x-protobuf".to_owned())];
+        Request { method: "POST", target: target(stream).to_owned(), headers, body, rows }
+    }
+}
+
+/// Where the records of a stream are sent.
+fn target(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Rollups => "/v1/metrics",
+        Stream::Events | Stream::Flows | Stream::Drops | Stream::Losses => "/v1/logs",
+    }
+}
+
+/// A message inside a message; its length is known afterwards.
+fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    tag(number, 2, out);
+    let at = out.len();
+    write(out);
+    let mut len = Vec::with_capacity(5);
+    varint((out.len() - at) as u64, &mut len);
+    out.splice(at..at, len);
+}
+
+fn fixed(number: u32, value: u64, out: &mut Vec<u8>) {
+    tag(number, FIXED_64, out);
+    out.extend(value.to_le_bytes());
+}
+
+fn double(number: u32, value: f64, out: &mut Vec<u8>) {
+    fixed(number, value.to_bits(), out);
+}
+
+/// `KeyValue`. Numbers are signed in OTLP: greater ones are written as the greatest.
+fn attribute(number: u32, key: &str, value: Value<'_>, out: &mut Vec<u8>) {
+    if matches!(value, Value::Absent | Value::Numbers([])) {
+        return;
+    }
+    nested(number, out, |pair| {
+        write_bytes(1, key.as_bytes(), pair);
+        nested(2, pair, |any| any_value(value, any));
+    });
+}
+
+/// `AnyValue`.
+fn any_value(value: Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Absent => {}
+        Value::Text(text) => write_bytes(1, text.as_bytes(), out),
+        Value::Number(number) => integer(number, out),
+        Value::Address(octets) => {
+            let mut address = Vec::with_capacity(39);
+            text::address(text::address_of(octets), &mut address);
+            write_bytes(1, &address, out);
+        }
+        Value::Flow(flow) => {
+            let mut name = Vec::with_capacity(48);
+            text::flow(flow, &mut name);
+            write_bytes(1, &name, out);
+        }
+        Value::Numbers(numbers) => nested(5, out, |array| {
+            for number in numbers {
+                // An unavailable one is a value without content.
+                nested(1, array, |any| {
+                    if *number != u32::MAX {
+                        integer(u64::from(*number), any);
+                    }
+                });
+            }
+        }),
+    }
+}
+
+fn integer(number: u64, out: &mut Vec<u8>) {
+    tag(3, VARINT, out);
+    varint(number.min(i64::MAX as u64), out);
+}
+
+/// The attributes of the semantic conventions.
+fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
+    let mut add = |key: &str, value: Value<'_>| attribute(number, key, value, out);
+    if flow.known_id().is_some() {
+        add("hopwise.flow", Value::Flow(flow));
+    } else {
+        add("source.address", Value::Address(flow.src_octets()));
+        add("destination.address", Value::Address(flow.dst_octets()));
+        add("network.type", Value::Text(if flow.is_v6() { "ipv6" } else { "ipv4" }));
+    }
+    if let Some((source, destination)) = flow.ports() {
+        add("source.port", Value::Number(source.into()));
+        add("destination.port", Value::Number(destination.into()));
+    }
+    match flow.proto() {
+        6 => add("network.transport", Value::Text("tcp")),
+        17 => add("network.transport", Value::Text("udp")),
+        _ => {}
+    }
+    add("hopwise.proto", Value::Number(flow.proto().into()));
+}
+
+/// Severity number and text (OTLP: 9 is INFO, 13 WARN), and the name of the event.
+fn severity(record: &Record) -> (u64, &'static str, &'static str) {
+    let is_wrong = match record {
+        Record::Event(one) => {
+            matches!(one.event.kind, Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss)
+        }
+        Record::Drop(_) | Record::Loss(_) => true,
+        Record::Rollup(_) | Record::Flow(_) => false,
+    };
+    let name = match record {
+        Record::Event(one) => one.event.kind.name(),
+        _ => record.stream().name(),
+    };
+    match is_wrong {
+        true => (13, "WARN", name),
+        false => (9, "INFO", name),
+    }
+}
+
+/// `LogRecord`, a field of the scope's records.
+fn log(record: &Record, out: &mut Vec<u8>) {
+    let (number, severity, name) = severity(record);
+    nested(2, out, |log| {
+        fixed(1, record.ts(), log);
+        tag(2, VARINT, log);
+        varint(number, log);
+        write_bytes(3, severity.as_bytes(), log);
+        nested(5, log, |body| any_value(Value::Text(name), body));
+        let mut id = Vec::with_capacity(16);
+        text::hex(record.id(), &mut id);
+        nested(6, log, |pair| {
+            write_bytes(1, b"hopwise.id", pair);
+            nested(2, pair, |any| write_bytes(1, &id, any));
+        });
+        let mut key = String::from("hopwise.");
+        record.visit(|field, value| match (field.kind, value) {
+            (FieldKind::Flow, Value::Flow(flow)) => flow_attributes(6, flow, log),
+            _ => {
+                key.truncate("hopwise.".len());
+                key.push_str(field.name);
+                attribute(6, &key, value, log);
+            }
+        });
+        fixed(11, record.ts(), log);
+        write_bytes(12, format!("hopwise.{name}").as_bytes(), log);
+    });
+}
+
+/// The unit of a metric (UCUM).
+fn unit(metric: Metric) -> &'static str {
+    match metric {
+        Metric::FlowLatency | Metric::HopLatency => "ns",
+        // That of the device: bytes, cells, packets, a share.
+        Metric::FlowPath | Metric::QueueOccupancy | Metric::QueueCongestion | Metric::LinkUtilization => "",
+    }
+}
+
+/// What a rollup says of its values.
+type Quantile = fn(&Rollup) -> Option<u64>;
+
+/// The quantiles, each a gauge.
+const QUANTILES: [(&str, Quantile); 2] = [(".p50", |one| one.p50), (".p99", |one| one.p99)];
+
+/// `Metric`s of rollups of one metric, fields of the scope's records.
+fn metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
+    let Some(first) = rollups.first() else { return };
+    let named = |suffix: &str, out: &mut Vec<u8>| {
+        write_bytes(1, format!("hopwise.{}{suffix}", first.metric.name()).as_bytes(), out);
+        match unit(first.metric) {
+            "" => {}
+            unit => write_bytes(3, unit.as_bytes(), out),
+        }
+    };
+    nested(2, out, |metric| {
+        named("", metric);
+        nested(9, metric, |histogram| {
+            for one in rollups {
+                nested(1, histogram, |point| {
+                    times(one, point);
+                    fixed(4, one.count, point);
+                    double(5, one.sum as f64, point);
+                    place(9, one, point);
+                    double(11, one.min as f64, point);
+                    double(12, one.max as f64, point);
+                });
+            }
+            // Delta.
+            tag(2, VARINT, histogram);
+            varint(1, histogram);
+        });
+    });
+    for (suffix, value) in QUANTILES {
+        if rollups.iter().all(|one| value(one).is_none()) {
+            continue;
+        }
+        nested(2, out, |metric| {
+            named(suffix, metric);
+            nested(5, metric, |gauge| {
+                for (one, value) in rollups.iter().filter_map(|one| Some((one, value(one)?))) {
+                    nested(1, gauge, |point| {
+                        times(one, point);
+                        double(4, value as f64, point);
+                        place(7, one, point);
+                    });
+                }
+            });
+        });
+    }
+}
+
+/// Start and end of the interval, fields 2 and 3 of every point.
+fn times(rollup: &Rollup, out: &mut Vec<u8>) {
+    fixed(2, rollup.ts, out);
+    fixed(3, rollup.ts.saturating_add(u64::from(rollup.interval) * 1_000_000_000), out);
+}
+
+/// What a rollup is of.
+fn place(number: u32, rollup: &Rollup, out: &mut Vec<u8>) {
+    if let Some(flow) = &rollup.flow {
+        flow_attributes(number, flow, out);
+    }
+    let places = [
+        ("hopwise.node", rollup.node),
+        ("hopwise.interface", rollup.interface),
+        ("hopwise.queue", rollup.queue.map(u32::from)),
+        ("hopwise.interval", Some(rollup.interval)),
+    ];
+    for (key, value) in places {
+        let value = value.map_or(Value::Absent, |value| Value::Number(value.into()));
+        attribute(number, key, value, out);
+    }
+}
+
+impl HttpSink for Otlp {
+    fn request(&self, batch: &Batch<'_>) -> Option<Request> {
+        let taken = batch.records.iter().enumerate().filter(|(_, record)| self.takes(record));
+        let rows: Vec<usize> = taken.clone().map(|(row, _)| row).collect();
+        if rows.is_empty() {
+            return None;
+        }
+        let mut records = Vec::with_capacity(512 * rows.len());
+        let mut rollups: Vec<&Rollup> = Vec::new();
+        for (_, record) in taken {
+            match record {
+                Record::Rollup(one) => rollups.push(one),
+                _ => log(record, &mut records),
+            }
+        }
+        // In the order of time in each metric.
+        rollups.sort_by_key(|one| one.metric as u8);
+        rollups.chunk_by(|one, next| one.metric == next.metric).for_each(|of| metrics(of, &mut records));
+        Some(self.request_of(batch.stream, batch.collector, &records, rows))
+    }
+
+    fn outcome(&self, _: &Batch<'_>, _: &Request, response: &Response<'_>) -> Outcome {
+        let outcome = Outcome::of_status(response.status, words(response.body), response.retry_after);
+        if outcome != Outcome::DONE {
+            return outcome;
+        }
+        match partial_success(response.body) {
+            Some((0, _)) => Outcome::DONE,
+            Some((refused, words)) => Outcome::Refused {
+                words: format!("the server refused {refused} records of the request: {words}"),
+            },
+            None => Outcome::Failed {
+                words: format!("no answer of OTLP: {}", said(response)),
+                retry_after: response.retry_after,
+            },
+        }
+    }
+
+    /// A request without records.
+    fn probe(&self, streams: &[Stream]) -> Request {
+        let stream = streams.first().copied().unwrap_or(Stream::Events);
+        let headers = vec![("content-type", "application/x-protobuf".to_owned())];
+        Request { method: "POST", target: target(stream).to_owned(), headers, ..Request::default() }
+    }
+
+    fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
+        match response.status {
+            200..=299 => Ok(()),
+            401 | 403 => Err(unauthorised(response, "")),
+            404 | 405 => Err(format!(
+                "the server has no OTLP over HTTP there ({}); write the address of its OTLP/HTTP receiver, often port 4318 and without /v1/logs",
+                said(response)
+            )),
+            415 => Err(format!("the server does not take protobuf ({}); enable it there", said(response))),
+            _ => Err(format!("the server does not take records: {}", said(response))),
+        }
+    }
+}
+
+/// `Export…ServiceResponse`: `partial_success` is field 1, in it the number of refused records is field 1 and the words are field 2.
+/// `None`: malformed. Unknown fields are passed over.
+fn partial_success(body: &[u8]) -> Option<(u64, String)> {
+    let (mut refused, mut said) = (0, String::new());
+    let mut rest = body;
+    while let Some((number, content)) = field(&mut rest)? {
+        let (1, Content::Bytes(mut partial)) = (number, content) else { continue };
+        while let Some((number, content)) = field(&mut partial)? {
+            match (number, content) {
+                (1, Content::Number(count)) => refused = count,
+                (2, Content::Bytes(bytes)) => said = words(bytes),
+                _ => {}
+            }
+        }
+    }
+    Some((refused, said))
+}
+
+enum Content<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    Fixed,
+}
+
+/// The next field: `Some(None)` at the end, `None` if it is malformed.
+fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<(u64, Content<'a>)>> {
+    if rest.is_empty() {
+        return Some(None);
+    }
+    let tag = number(rest)?;
+    let content = match tag & 7 {
+        0 => Content::Number(number(rest)?),
+        1 => rest.split_off(..8).map(|_| Content::Fixed)?,
+        2 => {
+            let len = usize::try_from(number(rest)?).ok()?;
+            Content::Bytes(rest.split_off(..len)?)
+        }
+        5 => rest.split_off(..4).map(|_| Content::Fixed)?,
+        _ => return None,
+    };
+    Some(Some((tag >> 3, content)))
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *rest.split_off_first()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
