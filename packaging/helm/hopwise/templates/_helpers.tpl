@@ -1,0 +1,122 @@
+{{- define "hopwise.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "hopwise.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "hopwise.labels" -}}
+{{ include "hopwise.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "hopwise.secret" -}}
+{{ .Values.existingSecret | default (printf "%s-config" (include "hopwise.name" .)) }}
+{{- end }}
+
+{{- define "hopwise.ofNode" -}}
+{{- if or .Values.hostNetwork .Values.xdp }}true{{ end }}
+{{- end }}
+
+{{- define "hopwise.pod" -}}
+metadata:
+  labels:
+    {{- include "hopwise.labels" . | nindent 4 }}
+    {{- with .Values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
+  annotations:
+    # A changed configuration replaces the pods.
+    checksum/config: {{ ternary .Values.existingSecret (tpl .Values.config .) (ne .Values.existingSecret "") | sha256sum }}
+    {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+spec:
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+  {{- if include "hopwise.ofNode" . }}
+  hostNetwork: true
+  dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    {{- if not .Values.xdp }}
+    runAsNonRoot: true
+    {{- end }}
+    runAsUser: {{ ternary 0 65532 .Values.xdp }}
+    runAsGroup: {{ ternary 0 65532 .Values.xdp }}
+    fsGroup: 65532
+    fsGroupChangePolicy: OnRootMismatch
+    seccompProfile: {type: RuntimeDefault}
+  containers:
+    - name: hopwise
+      image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args: [run, --config, /etc/hopwise/config/hopwise.toml]
+      securityContext:
+        readOnlyRootFilesystem: true
+        allowPrivilegeEscalation: false
+        capabilities:
+          drop: [ALL]
+          {{- if .Values.xdp }}
+          # hopwise drops them when its inputs are open.
+          add: [BPF, NET_ADMIN, NET_RAW, IPC_LOCK]
+          {{- end }}
+      ports:
+        - {name: reports, containerPort: {{ .Values.ports.reports }}, protocol: UDP}
+        - {name: aggregates, containerPort: {{ .Values.ports.aggregates }}, protocol: UDP}
+        - {name: api, containerPort: {{ .Values.ports.api }}, protocol: TCP}
+      # /healthz is 503 while nothing can be stored, as on a full disk; a restart would not help then.
+      livenessProbe:
+        tcpSocket: {port: api}
+        periodSeconds: 10
+        failureThreshold: 6
+      readinessProbe:
+        httpGet: {path: /healthz, port: api, scheme: {{ ternary "HTTPS" "HTTP" .Values.api.tls }}}
+        periodSeconds: 5
+      # The indexes of a file that a crash left are built before hopwise answers.
+      startupProbe:
+        tcpSocket: {port: api}
+        periodSeconds: 2
+        failureThreshold: 150
+      resources: {{ toYaml .Values.resources | nindent 8 }}
+      volumeMounts:
+        - {name: config, mountPath: /etc/hopwise/config, readOnly: true}
+        {{- if .Values.api.tlsSecret }}
+        - {name: tls, mountPath: /etc/hopwise/tls, readOnly: true}
+        {{- end }}
+        - {name: store, mountPath: /var/lib/hopwise}
+        - {name: tmp, mountPath: /tmp}
+  volumes:
+    - name: config
+      secret: {secretName: {{ include "hopwise.secret" . }}, defaultMode: 0440}
+    {{- if .Values.api.tlsSecret }}
+    - name: tls
+      secret: {secretName: {{ .Values.api.tlsSecret }}, defaultMode: 0440}
+    {{- end }}
+    # Large SQL queries.
+    - name: tmp
+      emptyDir: {sizeLimit: 2Gi}
+    {{- if not .Values.persistence.enabled }}
+    - name: store
+      emptyDir: {}
+    {{- else if eq .Values.kind "DaemonSet" }}
+    - name: store
+      hostPath: {path: {{ .Values.persistence.hostPath }}, type: DirectoryOrCreate}
+    {{- end }}
+{{- end }}
