@@ -19,6 +19,7 @@ control Border(inout headers_t hdr, inout local_t local) {
         local.malformed_stack = 0;
         local.bitmap = 0;
         local.record_words = 0;
+        local.stack_words = 0;
         // The options of TCP may have been in INT.
         if (hdr.tcp.isValid() && (bit<16>)hdr.tcp.data_offset * 4 > local.l4_bytes) { local.bad_l4 = 1; }
         if ((local.dscp == INT_DSCP && local.body_bytes != 0) || (hdr.udp.isValid() && (hdr.udp.len < 8 || hdr.udp.len > local.l4_bytes))) {

@@ -40,6 +40,9 @@ control Queue(inout headers_t hdr, inout local_t local, in bit<9> egress_port) {
             if (state[32:32] == 0) {
                 if (local.visit.queue_occupancy >= rise) {
                     local.queue_report = QUEUE_CHANGED;
+#ifdef DTA_REPORTER
+                    local.reporter.rises = 1;
+#endif
                     congested.write((bit<32>)egress_port, 1w1 ++ quota);
                 }
             } else if (local.visit.queue_occupancy <= fall) {

@@ -34,16 +34,25 @@ struct filter_t {
     bit<64> keep_alive;
 }
 
+/// What copies keep of the path, where reports are made of its values.
+#ifdef DTA_REPORTER
+#define OF_PATH @field_list(1, 2)
+#define OF_PACKET @field_list(1, 2)
+#else
+#define OF_PATH
+#define OF_PACKET @field_list(2)
+#endif
+
 /// The first four words of the records before this node's, left-aligned: node, interfaces, latency and queue, as far as they are in it.
 struct firsts_t {
-    bit<128> hop_0;
-    bit<128> hop_1;
-    bit<128> hop_2;
-    bit<128> hop_3;
-    bit<128> hop_4;
-    bit<128> hop_5;
-    bit<128> hop_6;
-    bit<128> hop_7;
+    OF_PATH bit<128> hop_0;
+    OF_PATH bit<128> hop_1;
+    OF_PATH bit<128> hop_2;
+    OF_PATH bit<128> hop_3;
+    OF_PATH bit<128> hop_4;
+    OF_PATH bit<128> hop_5;
+    OF_PATH bit<128> hop_6;
+    OF_PATH bit<128> hop_7;
 }
 
 /// The first 16 bytes of a longer payload.
@@ -52,6 +61,9 @@ header payload_t {
 }
 
 struct headers_t {
+#ifdef DTA_REPORTER
+    reporter_timer_t timer;
+#endif
     ethernet_t report_ethernet;
     ipv4_t report_ipv4;
     ipv6_t report_ipv6;
@@ -62,6 +74,17 @@ struct headers_t {
     record_t metadata;
     /// Domain-specific metadata of a postcard.
     word_t flow_id;
+#ifdef DTA_REPORTER
+    dta_t dta;
+    key_write_t key_write;
+    append_t append;
+    key_increment_t key_increment;
+    postcard_report_t postcard;
+    key_4_t key_4;
+    key_13_t key_13;
+    key_16_t key_16;
+    word_t[REPORT_WORDS] data;
+#endif
 
     ethernet_t ethernet;
     vlan_t[4] vlan;
@@ -122,6 +145,9 @@ struct local_t {
     watch_t watch;
     filter_t filter;
     firsts_t firsts;
+#ifdef DTA_REPORTER
+    reporter_t reporter;
+#endif
     /// The switch's id, and the instruction bits that it supports.
     bit<32> node;
     bit<16> available;
@@ -153,20 +179,20 @@ struct local_t {
     bit<64> body_16;
 
     /// Words of the stack that are not parsed yet; after parsing, those in `hdr.stack`.
-    bit<16> stack_words;
+    OF_PATH bit<16> stack_words;
 
     // Of the packet, in either version of INT.
     bit<16> link_bytes;
     @field_list(2) bit<16> ip_bytes;
-    @field_list(2) bit<16> bitmap;
+    OF_PACKET bit<16> bitmap;
     /// Words of one record.
-    @field_list(2) bit<8> record_words;
+    OF_PACKET bit<8> record_words;
     /// Words of the items of the bitmap.
     bit<8> item_words;
     bit<8> remaining;
-    @field_list(2) bit<16> src_port;
-    @field_list(2) bit<16> dst_port;
-    @field_list(2) bit<8> proto;
+    OF_PACKET bit<16> src_port;
+    OF_PACKET bit<16> dst_port;
+    OF_PACKET bit<8> proto;
     @field_list(2) bit<6> dscp;
 
     /// A counter: what happened to the packet.

@@ -10,6 +10,11 @@
 #include "../shared/sizes.p4"
 #include "../shared/headers.p4"
 #include "../shared/local.p4"
+#ifdef DTA_REPORTER
+#include "../shared/crc.p4"
+#include "../shared/dta.p4"
+#include "../shared/reporter.p4"
+#endif
 #include "../shared/int.p4"
 #include "../shared/report.p4"
 #include "../control/record.p4"
@@ -27,7 +32,12 @@
 #include "../control/sink.p4"
 #include "../control/lengths.p4"
 #include "../control/border.p4"
+#ifdef DTA_REPORTER
+#include "../control/dta_destination.p4"
+#include "../control/dta_report.p4"
+#else
 #include "../control/report.p4"
+#endif
 
 /// Instance types of what `clone_preserving_field_list` made at ingress and at egress.
 const bit<32> INGRESS_CLONE = 1;
@@ -41,6 +51,13 @@ const bit<9> DROP_PORT = 511;
 /// Drop reasons, as in the switch in Rust.
 const bit<8> DROP_HOP_LIMIT = 26;
 const bit<8> DROP_NO_ROUTE = 29;
+
+/// A report by DTA may take several passes.
+#ifdef DTA_REPORTER
+#define ANOTHER_PASS local.reporter.continues == 1
+#else
+#define ANOTHER_PASS false
+#endif
 
 /// States for a record: its first words, as many as there are of four, and then all of it.
 #define HOP(N, NEXT) state hop_##N { \
@@ -82,9 +99,19 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
             ETHERTYPE_VLAN: parse_vlan;
             ETHERTYPE_QINQ: parse_vlan;
             ETHERTYPE_QINQ_OLD: parse_vlan;
+#ifdef DTA_REPORTER
+            ETHERTYPE_TIMER: parse_timer;
+#endif
             default: accept;
         }
     }
+
+#ifdef DTA_REPORTER
+    state parse_timer {
+        packet.extract(hdr.timer);
+        transition accept;
+    }
+#endif
 
     state parse_vlan {
         packet.extract(hdr.vlan.next);
@@ -441,7 +468,55 @@ control IntIngress(inout headers_t hdr, inout local_t local, inout standard_meta
         mark_to_drop(meta);
     }
 
+#ifdef DTA_REPORTER
+    /// A translator's message goes to the port of reports.
+    @name("from_translator") @id(0x01000058)
+    action from_translator(@id(1) bit<8> which, @id(2) bit<9> port) {
+        local.reporter.is_control = 1;
+        local.reporter.collector = which;
+        meta.egress_spec = port;
+    }
+
+    @name("translator") @id(0x02000057)
+    table translator {
+        key = {
+            hdr.ipv4.src : exact @name("ipv4_src");
+            hdr.udp.src_port : exact @name("udp_sport");
+            hdr.ipv4.dst : exact @name("ipv4_dst");
+            hdr.udp.dst_port : exact @name("udp_dport");
+        }
+        actions = { from_translator; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = REPORTER_COLLECTORS;
+    }
+
+    @name("accept_timer") @id(0x01000059)
+    action accept_timer(@id(1) bit<9> port) {
+        local.reporter.is_timer = 1;
+        local.reporter.collector = hdr.timer.collector;
+        meta.egress_spec = port;
+    }
+
+    @name("timer_port") @id(0x02000058)
+    table timer_port {
+        key = { meta.ingress_port : exact @name("ingress_port"); }
+        actions = { accept_timer; drop; }
+        const default_action = drop();
+        size = PORTS_SIZE;
+    }
+#endif
+
     apply {
+#ifdef DTA_REPORTER
+        if (hdr.timer.isValid()) {
+            timer_port.apply();
+            return;
+        }
+        if (meta.parser_error == error.NoError && meta.checksum_error == 0 && hdr.ipv4.isValid() && hdr.udp.isValid()
+                && (bit<32>)local.link_bytes + (bit<32>)local.ip_bytes <= meta.packet_length) {
+            if (translator.apply().hit) { return; }
+        }
+#endif
         if (meta.parser_error != error.NoError || local.is_ip == 0 || (bit<32>)local.link_bytes + (bit<32>)local.ip_bytes > meta.packet_length) {
             // Headers or a packet that the frame does not hold.
             drop();
@@ -584,7 +659,11 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
         bit<32> frame_bytes = 0;
         bit<1> is_report = 0;
         node.apply();
+#ifdef DTA_REPORTER
+        if (meta.instance_type == EGRESS_CLONE || local.reporter.is_control == 1 || local.reporter.is_timer == 1) {
+#else
         if (meta.instance_type == EGRESS_CLONE) {
+#endif
             is_report = 1;
         } else {
             if (local.carries_int == 1) { shape.apply(hdr, local); }
@@ -674,14 +753,20 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
             }
         }
         if (is_report == 1) {
+#ifdef DTA_REPORTER
+            report.apply(hdr, local, meta.egress_global_timestamp, frame_bytes);
+#else
             report.apply(hdr, local, frame_bytes);
+#endif
             if (frame_bytes == 0) {
                 mark_to_drop(meta);
             } else {
                 truncate(frame_bytes);
             }
             // A packet may cause two reports: that of its queue is copied again for that of its flow.
-            if (local.queue_report != QUEUE_NOTHING && local.drop_reason == 0) {
+            if (ANOTHER_PASS) {
+                // Of the same report.
+            } else if (local.queue_report != QUEUE_NOTHING && local.drop_reason == 0) {
                 local.queue_report = QUEUE_NOTHING;
             } else {
                 local.flow_report = FLOW_NOTHING;
@@ -689,7 +774,7 @@ control IntEgress(inout headers_t hdr, inout local_t local, inout standard_metad
         } else if (meta.instance_type == INGRESS_CLONE) {
             mark_to_drop(meta);
         }
-        if (local.queue_report != QUEUE_NOTHING || local.flow_report != FLOW_NOTHING) {
+        if (local.queue_report != QUEUE_NOTHING || local.flow_report != FLOW_NOTHING || ANOTHER_PASS) {
             clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
         }
     }
@@ -715,6 +800,17 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report_10);
         packet.emit(hdr.metadata);
         packet.emit(hdr.flow_id);
+#ifdef DTA_REPORTER
+        packet.emit(hdr.dta);
+        packet.emit(hdr.key_write);
+        packet.emit(hdr.append);
+        packet.emit(hdr.key_increment);
+        packet.emit(hdr.postcard);
+        packet.emit(hdr.key_4);
+        packet.emit(hdr.key_13);
+        packet.emit(hdr.key_16);
+        packet.emit(hdr.data);
+#endif
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
         packet.emit(hdr.ipv4);

@@ -431,7 +431,10 @@ watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remain
     fn what_does_not_exist_is_refused() {
         let subject = |program: &str| Subject { program: program.to_owned(), map: None };
         let refusals = [
-            (included("x").err(), "there is no program `x`; give one of int, sf, aggregator, dta_translator"),
+            (
+                included("x").err(),
+                "there is no program `x`; give one of int, sf, aggregator, dta_reporter, dta_translator",
+            ),
             (load(&subject("aggregator")).err(), "aggregator has no pipeline map of its own; give --map"),
         ];
         for (error, message) in refusals {

@@ -70,8 +70,8 @@ const REPLICATION: u128 = 5;
 const RECIRCULATION: u128 = 4;
 /// Passes of a frame and of what is recirculated at most.
 const MAX_PASSES: usize = 1000;
-/// Copies of copies at most.
-const MAX_COPIES: usize = 8;
+/// Copies of copies at most: a DTA reporter sends up to 256 reports again, one after the other.
+const MAX_COPIES: usize = 1024;
 /// Nodes and parser states in one pass at most.
 const MAX_STEPS: usize = 100_000;
 

@@ -17,7 +17,7 @@ pub struct Included {
 }
 
 /// All of them.
-pub const INCLUDED: [Included; 4] = [
+pub const INCLUDED: [Included; 5] = [
     Included {
         name: "int",
         about: "INT-MD 1.0 and 2.1, INT-MX and postcards: source, transit and sink; reports of paths, drops and queues",
@@ -35,6 +35,12 @@ pub const INCLUDED: [Included; 4] = [
         about: "aggregates of postcards, before a collector",
         map: None,
         text: include_str!("../../../../p4/v1model/aggregator.p4info.txtpb"),
+    },
+    Included {
+        name: "dta_reporter",
+        about: "the switch of `int` with DTA reports in place of Telemetry Reports: mappings, essential reports, congestion",
+        map: None,
+        text: include_str!("../../../../p4/v1model/dta_reporter.p4info.txtpb"),
     },
     Included {
         name: "dta_translator",

@@ -13,7 +13,7 @@ use p4_model::{Arrival, Entry, Key, Program};
 use testkit::rng::Rng;
 
 use crate::packets::{Routed, has_l4, routed};
-use crate::setup::{Setup, measured};
+use crate::setup::{Setup, installed, measured};
 
 /// Items that the program has: node id, interfaces, latency, queue and timestamps.
 pub(crate) const AVAILABLE: u16 = 0xfc00;
@@ -33,7 +33,7 @@ pub(crate) struct Pair {
     pub(crate) setup: Vec<Setup>,
 }
 
-fn watch(rng: &mut Rng) -> Watch {
+pub(crate) fn watch(rng: &mut Rng) -> Watch {
     // The program computes no latency from the timestamps of others.
     let bits = [0xfc00, 0x9000, 0xa000, 0xff81, 0x8000, 0xfd01, (rng.roll() as u16 & 0xff80) | 0xa000];
     let mode = [Mode::Md10, Mode::Md21, Mode::Md21, Mode::Mx21, Mode::Postcard][rng.below(5)];
@@ -141,7 +141,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) routes_half: bool,
 }
 
-fn entry(table: &'static str, keys: Vec<Key>, action: &str, parameters: Vec<u128>) -> Setup {
+pub(crate) fn entry(table: &'static str, keys: Vec<Key>, action: &str, parameters: Vec<u128>) -> Setup {
     Setup::Entry(table, Entry { keys, priority: 0, action: action.to_owned(), parameters })
 }
 
@@ -168,14 +168,13 @@ fn watched(watch: &Watch, priority: i32) -> [Setup; 2] {
     })
 }
 
-fn setup(tables: &Tables<'_>) -> Vec<Setup> {
+/// What a controller installs, but for where reports go.
+pub(crate) fn setup(tables: &Tables<'_>) -> Vec<Setup> {
     let Tables { node, config, mtu, edges, .. } = *tables;
     let leaves = u128::from(config.l4_checksum == L4Checksum::Leave);
     let (in_port, out_port) = (Key::Exact(1), Key::Exact(2));
-    let report = if config.format.version == Version::V10 { "report_to_10" } else { "report_to" };
     let mut setup = vec![
         Setup::Default("node", "set_node", vec![u128::from(node), u128::from(config.available), leaves]),
-        Setup::Default("report_session", report, vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766]),
         Setup::Session(SESSION, COLLECTOR),
         entry("port_mtu", vec![out_port], "set_mtu", vec![u128::from(mtu)]),
     ];
@@ -258,17 +257,10 @@ impl Pair {
     /// Both switches with these tables.
     pub(crate) fn with(program: &Arc<Program>, tables: &Tables<'_>) -> Self {
         let Tables { node, config, mtu, edges, border, routes_half, watches, filters } = *tables;
-        let setup = setup(tables);
-        let mut p4 = p4_model::Switch::new(program.clone());
-        for one in &setup {
-            match one {
-                Setup::Default(table, action, parameters) => {
-                    p4.set_default(table, action, parameters).unwrap()
-                }
-                Setup::Entry(table, entry) => p4.insert(table, entry).unwrap(),
-                Setup::Session(session, port) => p4.set_session(*session, *port),
-            }
-        }
+        let report = if config.format.version == Version::V10 { "report_to_10" } else { "report_to" };
+        let mut setup = setup(tables);
+        setup.push(Setup::Default("report_session", report, vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766]));
+        let p4 = installed(program, &setup);
         let mut rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
         rust.set_filters(Filters::new(filters.to_vec(), REGISTERS, Units::default()).unwrap());
         Self { rust, p4, mtu, edges, border, routes_half, setup }

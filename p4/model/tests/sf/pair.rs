@@ -14,7 +14,7 @@ use wire::FlowKey;
 use wire::int::sf::State;
 
 use crate::packets::{Routed, routed};
-use crate::setup::{Setup, measured};
+use crate::setup::{Setup, installed, measured};
 
 /// Items that the program has: node id, interfaces, latency, queue and timestamps.
 pub(crate) const AVAILABLE: u16 = 0xfc00;
@@ -128,16 +128,7 @@ impl Pair {
     pub(crate) fn with(program: &Arc<Program>, tables: &Tables<'_>) -> Self {
         let Tables { node, config, edges, border, watches } = *tables;
         let setup = setup(tables);
-        let mut p4 = p4_model::Switch::new(program.clone());
-        for one in &setup {
-            match one {
-                Setup::Default(table, action, parameters) => {
-                    p4.set_default(table, action, parameters).unwrap()
-                }
-                Setup::Entry(table, entry) => p4.insert(table, entry).unwrap(),
-                Setup::Session(session, port) => p4.set_session(*session, *port),
-            }
-        }
+        let p4 = installed(program, &setup);
         let rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
         Self { rust, p4, mtu: 1500, edges, border, setup }
     }

@@ -2,15 +2,29 @@
 //! measures of a packet.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use dataplane::switch::Visit;
-use p4_model::{Arrival, Entry, Key};
+use p4_model::{Arrival, Entry, Key, Program, Switch};
 
 /// What a control plane installs.
 pub(crate) enum Setup {
     Default(&'static str, &'static str, Vec<u128>),
     Entry(&'static str, Entry),
     Session(u32, u16),
+}
+
+/// A switch with all of it.
+pub(crate) fn installed(program: &Arc<Program>, setup: &[Setup]) -> Switch {
+    let mut p4 = Switch::new(program.clone());
+    for one in setup {
+        match one {
+            Setup::Default(table, action, parameters) => p4.set_default(table, action, parameters).unwrap(),
+            Setup::Entry(table, entry) => p4.insert(table, entry).unwrap(),
+            Setup::Session(session, port) => p4.set_session(*session, *port),
+        }
+    }
+    p4
 }
 
 /// The commands of `simple_switch_CLI`.
@@ -33,7 +47,9 @@ pub(crate) fn commands(setup: &[Setup]) -> String {
                     Key::Range(first, last) => format!("{first}->{last}"),
                 };
                 let keys: Vec<String> = entry.keys.iter().map(key).collect();
-                let priority = if entry.keys.len() > 1 { "10" } else { "" };
+                let chooses = entry.keys.iter().any(|key| matches!(key, Key::Ternary(..) | Key::Range(..)));
+                // In BMv2 the smallest one applies.
+                let priority = if chooses { (1_000_000 - entry.priority).to_string() } else { String::new() };
                 let (keys, parameters) = (keys.join(" "), list(&entry.parameters));
                 writeln!(text, "table_add {table} {} {keys} => {parameters} {priority}", entry.action)
                     .unwrap();
