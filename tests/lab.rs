@@ -538,7 +538,7 @@ fn lab_traffic(lab: &Lab) -> Child {
 }
 
 /// Switches of another kind, driven by the manager: every packet has the whole path, and no host sees INT.
-fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str]) {
+fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str], mode: &str) {
     if !has("simple_switch_grpc") {
         return skipped("lab: there is no `simple_switch_grpc` on PATH (BMv2)");
     }
@@ -549,7 +549,10 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str]) {
         let kind = start + text[start..].find("kind = \"bmv2\"").unwrap();
         text.replace_range(kind..kind + "kind = \"bmv2\"".len(), "");
     }
-    fs::write(&lab.file, text).unwrap();
+    if mode == "sf" {
+        text = text.replace("kind = \"bmv2\"", "kind = \"bmv2\"\nprogram = \"sf\"");
+    }
+    fs::write(&lab.file, text.replace("mode = \"md\"", &format!("mode = \"{mode}\""))).unwrap();
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let collector = Collector::of(&lab.status());
@@ -566,7 +569,10 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str]) {
     for (words, port, path) in
         [("h1 h3", 9161, [11, 12, 13]), ("h3 h1 -6", 9162, [13, 12, 11]), ("h1 h3", 9163, [11, 12, 13])]
     {
-        let words = format!("traffic flow {words} --rate 100kbit/s --size 300 --for 1 --port {port} --json");
+        // The collector learns the hop count of SF-INT from 64 reports.
+        let seconds = if mode == "sf" { 3 } else { 1 };
+        let words =
+            format!("traffic flow {words} --rate 100kbit/s --size 300 --for {seconds} --port {port} --json");
         // Slowly, since BMv2 drops what its queue of 64 packets does not hold. Packets with INT would be refused by the receiver.
         assert_eq!(figures(&lab.run(&words))["lost"], 0);
         collector.wait_for_path(port, &path);
@@ -588,12 +594,22 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str]) {
 
 #[test]
 fn three_bmv2_switches_give_the_whole_path() {
-    bmv2_finds_the_path("b", &[]);
+    bmv2_finds_the_path("b", &[], "md");
 }
 
 #[test]
 fn a_bmv2_switch_between_two_of_hopwise_is_in_the_path() {
-    bmv2_finds_the_path("x", &["s1", "s3"]);
+    bmv2_finds_the_path("x", &["s1", "s3"], "md");
+}
+
+#[test]
+fn bmv2_switches_send_postcards_beside_one_of_hopwise() {
+    bmv2_finds_the_path("k", &["s2"], "postcard");
+}
+
+#[test]
+fn bmv2_switches_with_sf_int_give_the_path_beside_one_of_hopwise() {
+    bmv2_finds_the_path("g", &["s2"], "sf");
 }
 
 #[test]

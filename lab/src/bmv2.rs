@@ -1,4 +1,4 @@
-//! Switches of kind `bmv2`: `simple_switch_grpc` with the INT program of this project, which the manager drives over P4Runtime.
+//! Switches of kind `bmv2`: `simple_switch_grpc` with a P4 program of this project, which the manager drives over P4Runtime.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use settings::setting::Shown;
 use terminal::CliError;
 
+use crate::file::P4Program;
 use crate::plan::{mac, management_address, management_mac};
 use crate::routes::routes;
 use crate::tables::{entry, plain, table};
@@ -88,10 +89,14 @@ pub(crate) fn settings(topology: &Topology, switch: usize) -> Shown {
             ("mac", plain(mac(topology, link, 1 - port.end))),
         ]))
     });
+    let program = match topology.p4_program() {
+        P4Program::Int => "hopwise-int",
+        P4Program::Sf => "hopwise-sf",
+    };
     Shown::Table(vec![
-        entry("map", plain("hopwise-int")),
+        entry("map", plain(program)),
         entry("report", report),
-        entry("load", Shown::Table(vec![entry("program", plain("hopwise-int"))])),
+        entry("load", Shown::Table(vec![entry("program", plain(program))])),
         entry("mtus", Shown::List(mtus.collect())),
         entry("routes", Shown::List(routes.collect())),
     ])
@@ -122,15 +127,15 @@ mod tests {
         between = [\"h2\", \"s2\"]
         [collector]";
 
-    fn topology() -> Topology {
-        crate::load::parse(FILE, "t.toml", &crate::program::Lenient)
+    fn topology(file: &str) -> Topology {
+        crate::load::parse(file, "t.toml", &crate::program::Lenient)
             .map_err(|error| error.to_string())
             .unwrap()
     }
 
     #[test]
     fn a_switch_has_its_ports_and_one_for_reports() {
-        let topology = topology();
+        let topology = topology(FILE);
         assert_eq!([0, 1].map(|switch| topology.is_bmv2(switch)), [true, false]);
         let expected = "--no-p4 --device-id 1 --log-console --log-level warn -i 1@s1-h1 -i 2@s1-s2 -i 3@mgmt -- --grpc-server-addr 127.0.0.1:9559";
         assert_eq!(words(&topology, 0).join(" "), expected);
@@ -177,6 +182,9 @@ port = 2
 source_mac = \"02:73:00:00:01:02\"
 mac = \"02:73:00:00:02:01\"
 ";
-        assert_eq!(settings(&topology(), 0).to_toml(), expected);
+        assert_eq!(settings(&topology(FILE), 0).to_toml(), expected);
+        let sf = FILE.replace("kind = \"bmv2\"", "kind = \"bmv2\"\nprogram = \"sf\"");
+        let expected = expected.replace("hopwise-int", "hopwise-sf");
+        assert_eq!(settings(&topology(&sf), 0).to_toml(), expected);
     }
 }

@@ -65,9 +65,12 @@ section! {
     pub(crate) struct SwitchSettings("[[switches]]") {
         /// Its name, with the same rules as a host's.
         pub(crate) name: String = String::new(),
-        /// What it is. `"hopwise"`: the switch of this program. `"bmv2"`: `simple_switch_grpc`, found on PATH, with our INT program
-        /// `p4/v1model/int.p4`, driven over P4Runtime. Its links have no rate, delay or loss, and it measures in modes `md`, `mx` and `postcard`.
+        /// What it is. `"hopwise"`: the switch of this program. `"bmv2"`: `simple_switch_grpc`, found on PATH, with a P4 program of
+        /// this project, driven over P4Runtime. Its links have no rate, delay or loss.
         pub(crate) kind: SwitchKind = SwitchKind::Hopwise,
+        /// The P4 program of a switch of kind `"bmv2"`, the same for all of them. `"int"` (`p4/v1model/int.p4`) measures in modes `md`,
+        /// `mx` and `postcard`, `"sf"` (`p4/v1model/sf.p4`) in mode `sf`. Not set: `"int"`.
+        pub(crate) program: Option<P4Program> = None,
         /// Its node id in reports. Not set: 1 for the first switch, 2 for the second, …
         pub(crate) node: Option<u32> = None,
         /// Overrides the file's `[[watch]]`; a lab without a manager.
@@ -86,8 +89,18 @@ choice! {
     pub(crate) enum SwitchKind("\"hopwise\" or \"bmv2\"") {
         /// The switch of this program.
         Hopwise = "hopwise",
-        /// BMv2 with our INT program.
+        /// BMv2 with a program of ours.
         Bmv2 = "bmv2",
+    }
+}
+
+choice! {
+    /// A P4 program.
+    pub(crate) enum P4Program("\"int\" or \"sf\"") {
+        /// INT-MD, INT-MX and postcards.
+        Int = "int",
+        /// SF-INT.
+        Sf = "sf",
     }
 }
 

@@ -11,7 +11,7 @@ use settings::{
 use terminal::CliError;
 
 use crate::conditions::Conditions;
-use crate::file::{Address, HostSettings, LabFile, LinkSettings, Verbatim};
+use crate::file::{Address, HostSettings, LabFile, LinkSettings, P4Program, Verbatim};
 use crate::program::Program;
 use crate::topology::{Host, Link, Node, Port, Switch, Topology, entry};
 use crate::{configs, managed, routes};
@@ -441,6 +441,22 @@ impl Builder<'_, '_> {
                 );
                 self.refuse(&["switches", &index.to_string(), "kind"], message);
             }
+        }
+        for (index, switch) in topology.file.switches.iter().enumerate() {
+            let message = match switch.program {
+                Some(_) if !topology.is_bmv2(index) => {
+                    "the switch of this program has no P4 program; remove it, or add kind = \"bmv2\""
+                }
+                program
+                    if topology.is_bmv2(index)
+                        && program.unwrap_or(P4Program::Int) != topology.p4_program() =>
+                {
+                    "a lab measures in one mode, so its switches of kind \"bmv2\" have the same program; write the same `program` for all"
+                }
+                _ => continue,
+            };
+            let key = if switch.program.is_some() { "program" } else { "kind" };
+            self.refuse(&["switches", &index.to_string(), key], message);
         }
         let is_bmv2 = |end: &Node| matches!(end, Node::Switch(index) if topology.is_bmv2(*index));
         for (index, link) in topology.links.iter().enumerate() {

@@ -5,10 +5,10 @@ use std::path::Path;
 use settings::setting::Shown;
 
 use crate::bmv2;
-use crate::file::{LabFile, Verbatim};
+use crate::file::{LabFile, P4Program, Verbatim};
 use crate::plan::{SWITCH_API, namespace};
 use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
-use crate::topology::{Node, Port, Topology};
+use crate::topology::{Node, Port, Topology, program_of};
 
 /// The key of the file by which the switches are configured one by one, without a manager.
 pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
@@ -33,7 +33,7 @@ pub(crate) fn is_managed(file: &LabFile) -> bool {
 /// The intents in a measurement mode; `None`: as in the file.
 fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
     let written = file.intents.as_ref().map(|written| written.iter().map(|Verbatim(intent)| intent.clone()));
-    let intents: Vec<Shown> = written.map_or_else(|| vec![everything()], Iterator::collect);
+    let intents: Vec<Shown> = written.map_or_else(|| vec![everything(program_of(file))], Iterator::collect);
     match mode {
         None => intents,
         Some("off") => Vec::new(),
@@ -41,15 +41,20 @@ fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
     }
 }
 
-/// Without intents in the file: UDP and TCP between all hosts, with INT-MD. A link without a rate has no utilization.
-fn everything() -> Shown {
+/// Without intents in the file: UDP and TCP between all hosts, with INT-MD or, if the P4 program knows no other, SF-INT. A link without a
+/// rate has no utilization.
+fn everything(program: P4Program) -> Shown {
     let list = |words: &[&str]| Shown::List(words.iter().map(|word| plain(*word)).collect());
-    table([
+    let all = table([
         ("name", plain("all")),
         ("match", table([("proto", list(&["udp", "tcp"]))])),
         ("watch", list(&["flow_path", "flow_latency", "hop_latency", "queue_occupancy"])),
         ("mode", plain("md")),
-    ])
+    ]);
+    match program {
+        P4Program::Int => all,
+        P4Program::Sf => in_mode(all, "sf"),
+    }
 }
 
 /// The name and the mode of each intent, as far as they are written.
@@ -220,6 +225,15 @@ address = \"172.31.255.1:32766\"
         // SF-INT does not give the latency of a flow.
         let watch = |mode: &str| collector(&topology(""), Some(mode)).contains("\"flow_latency\"");
         assert_eq!(["md", "sf"].map(watch), [true, false]);
+        let bmv2 = |program: &str| {
+            let switch = format!("[[switches]]\nname = \"s3\"\nkind = \"bmv2\"\nprogram = \"{program}\"");
+            let link = "[[links]]\nbetween = [\"s2\", \"s3\"]";
+            let file = FILE.replace("l4_checksum = \"leave\"", "");
+            let file = file.replace("[switch]", &format!("{switch}\n{link}\n[switch]"));
+            let topology = crate::load::parse(&file, "t.toml", &Lenient).map_err(|error| error.to_string());
+            collector(&topology.unwrap(), None).contains("mode = \"sf\"\n")
+        };
+        assert_eq!(["int", "sf"].map(bmv2), [false, true]);
     }
 
     #[test]

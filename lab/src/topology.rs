@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use terminal::CliError;
 
-use crate::file::{Address, LabFile, LinkSettings, SwitchKind};
+use crate::file::{Address, LabFile, LinkSettings, P4Program, SwitchKind};
 
 /// A host or a switch, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -96,6 +96,11 @@ impl Topology {
         (0..self.switches.len()).any(|switch| self.is_bmv2(switch))
     }
 
+    /// The P4 program of its switches of kind `bmv2`.
+    pub(crate) fn p4_program(&self) -> P4Program {
+        program_of(&self.file)
+    }
+
     /// The name of a node.
     pub(crate) fn name_of(&self, node: Node) -> &str {
         match node {
@@ -131,6 +136,11 @@ impl Topology {
             ))
         })
     }
+}
+
+/// The P4 program of the switches of kind `bmv2`.
+pub(crate) fn program_of(file: &LabFile) -> P4Program {
+    file.switches.iter().find_map(|switch| switch.program).unwrap_or(P4Program::Int)
 }
 
 /// The switch that a host is linked to.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::conditions::ActiveFault;
 use crate::down::{self, Removed};
+use crate::file::P4Program;
 use crate::program::Program;
 use crate::remote::Lab;
 use crate::restart::Restarted;
@@ -73,9 +74,12 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
         (format!("exec {a} -- ping -c 3 {ping}"), "through the switches; the hosts see no INT"),
         (format!("traffic flow {a} {b} --rate {} --for 30", rate(topology)), "see its path: Topology, Flow"),
         (format!("traffic burst {a} {b} --packets 300"), "see the queue: Events"),
-        match topology.has_bmv2() {
-            true => ("mode mx".to_owned(), "each switch reports its own record; also md, postcard"),
-            false => ("mode sf".to_owned(), "one record per packet; also md, md10, mx, postcard"),
+        match (topology.has_bmv2(), topology.p4_program()) {
+            (true, P4Program::Int) => {
+                ("mode mx".to_owned(), "each switch reports its own record; also md, postcard")
+            }
+            (true, P4Program::Sf) => ("mode off".to_owned(), "nothing is measured, until `mode sf`"),
+            (false, _) => ("mode sf".to_owned(), "one record per packet; also md, md10, mx, postcard"),
         },
         match topology.switches.first().filter(|_| topology.has_bmv2()) {
             Some(switch) => (format!("fault restart {}", switch.name), "the manager fills it again"),
