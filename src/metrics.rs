@@ -16,6 +16,7 @@ use crate::{
     aggregator::AggregatorView,
     dns::Counts,
     export_role::view::ExportsView,
+    manager_role::view::DeviceCounterView,
     memory_role::view::MemoryView,
     monitor::{Detail, Monitor, version_name},
     reporter_role::ReporterView,
@@ -136,6 +137,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) translator: Option<&'a TranslatorView>,
     /// Collector memory.
     pub(crate) memory: Option<&'a MemoryView>,
+    /// Names and counters of the devices of the manager.
+    pub(crate) devices: &'a [(String, Vec<DeviceCounterView>)],
     /// Names of nodes and interfaces.
     pub(crate) names: &'a view::NamesView,
     /// Names by DNS.
@@ -147,7 +150,7 @@ pub(crate) struct Parts<'a> {
 /// The whole document.
 pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
     let detail = monitor.detail();
-    let Parts { switch, aggregator, exports, reporter, translator, memory, names, dns, tls } = parts;
+    let Parts { switch, aggregator, exports, reporter, translator, memory, devices, names, dns, tls } = parts;
     let mut text = Text { format, ..Text::default() };
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
@@ -194,7 +197,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         streams.shed,
     );
     handshakes(&mut text, tls);
-    switching(&mut text, switch);
+    switching(&mut text, switch, devices);
     reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
     aggregating(&mut text, aggregator);
     exporting::exporting(&mut text, exports);
@@ -496,7 +499,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
 }
 
 /// Metrics of the switch of this process.
-fn switching(text: &mut Text, switch: Option<&SwitchView>) {
+fn switching(text: &mut Text, switch: Option<&SwitchView>, devices: &[(String, Vec<DeviceCounterView>)]) {
     let ports = switch.map_or(&[][..], |switch| &switch.ports);
     let mut each = |name: &str, kind: &str, help: &str, value: fn(&PortView) -> u64| {
         text.metric(name, kind, help);
@@ -532,6 +535,7 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>) {
     let help = "Datagrams with reports that could not be sent.";
     single("switch_reports_unsent_total", "counter", help, |switch| switch.reports.unsent);
     switching::int(text, switch);
+    switching::devices(text, devices);
 }
 
 /// DTA reports that the switch intercepts, and the messages to their reporters.
@@ -683,6 +687,7 @@ mod tests {
             reporter: None,
             translator: None,
             memory: None,
+            devices: &[],
             names,
             dns: None,
             tls,

@@ -578,6 +578,11 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str], mode: &str) {
         collector.wait_for_path(port, &path);
     }
     collector.wait_for("complete", "/intents/all", |intent| intent["state"] == "complete");
+    // What the program has counted is read by the manager.
+    let of_bmv2 = ["s1", "s2", "s3"].into_iter().find(|name| !of_hopwise.contains(name)).unwrap();
+    collector.wait_for("counters", &format!("/devices/{of_bmv2}"), |device| {
+        device["counters"].as_array().unwrap().iter().any(|counter| counter["packets"] != 0)
+    });
     assert!(capture.wait_with_output().unwrap().status.success());
     assert_eq!(packets_with_int(&file), 0);
     // A killed switch is filled again, and forwards nothing before.

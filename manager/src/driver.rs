@@ -20,6 +20,8 @@ pub enum Message {
     /// Packets that have matched each entry of its watchlist and that it measures; entries without packets may be missing. A number that
     /// falls counts anew.
     Matched(NodeId, Vec<(FlowKey, u64)>),
+    /// Packets that each counter of its program has counted since the device started, by the name of the counter.
+    Counted(NodeId, Vec<(String, u64)>),
     /// The election that it was claimed with, and how long ago that manager renewed its lease, ns. Drivers whose devices can tell.
     Lease(NodeId, Election, u64),
 }

@@ -198,6 +198,11 @@ pub(crate) async fn metrics(
     let reporter = context.reporter.as_ref().map(crate::reporter_role::view);
     let translator = context.translator.as_ref().map(crate::translator_role::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
+    // A manager that is too busy to answer leaves them out.
+    let devices = match &context.manager {
+        Some(manager) => manager.ask(|core, _| core.device_counters()).await.unwrap_or_default(),
+        None => Vec::new(),
+    };
     // Outside the runtime; without names if there is no thread.
     let names = tokio::task::spawn_blocking(super::names::known(&context).await).await.unwrap_or_default();
     let parts = metrics::Parts {
@@ -207,6 +212,7 @@ pub(crate) async fn metrics(
         reporter: reporter.as_ref(),
         translator: translator.as_ref(),
         memory: memory.as_ref(),
+        devices: &devices,
         names: &names,
         dns: context.dns.as_ref().map(|dns| dns.counts()),
         tls: &context.tls,

@@ -221,6 +221,13 @@ fn show(device: &DeviceView) -> String {
     }
     out.push('\n');
     out.push_str(&table.indented(2).render());
+    let counted = device.counters.iter().filter(|counter| counter.packets > 0);
+    let mut counters = Table::new([("COUNTER", Left), ("PACKETS", Right)]);
+    counted.for_each(|counter| counters.row([counter.name.clone(), counter.packets.to_string()]));
+    if !counters.is_empty() {
+        out.push('\n');
+        out.push_str(&counters.indented(2).render());
+    }
     for port in &device.ports {
         if let Some(note) = port.neighbour.as_ref().and_then(|neighbour| neighbour.note.as_ref()) {
             out.push_str(&format!("\n  port {}: {note}\n", port.port));

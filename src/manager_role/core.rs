@@ -84,6 +84,8 @@ pub(crate) struct Core {
     reporters: Verifier,
     /// Where this collector listens.
     listens: Vec<Listen>,
+    /// Packets of the counters of each device, by name.
+    counted: BTreeMap<NodeId, Vec<(String, u64)>>,
     /// The addresses of collectors that this host has.
     local: BTreeSet<IpAddr>,
     installed: Installed,
@@ -225,6 +227,7 @@ impl Core {
             baselines: BTreeMap::new(),
             keeping: budgets::Keeping::default(),
             reported: BTreeMap::new(),
+            counted: BTreeMap::new(),
             reporters: Verifier::default(),
             listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
             local: BTreeSet::new(),
@@ -375,6 +378,7 @@ impl Core {
             Message::Reported(node, reported) => self.add_reported(node, reported, now),
             Message::Matched(node, packets) => self.add_matched(node, &packets, now),
             Message::Facts(node, facts) => self.add_facts(node, *facts, now),
+            Message::Counted(node, counters) => self.add_counters(node, counters),
         }
     }
 

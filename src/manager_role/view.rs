@@ -136,6 +136,19 @@ pub(crate) struct DeviceView {
     pub(crate) ports: Vec<DevicePortView>,
     /// What it can do, as its driver says; null: not known yet.
     pub(crate) capabilities: Option<CapabilitiesView>,
+    /// What the counters of its program have counted since it started, as its pipeline map names them.
+    #[serde(default)]
+    pub(crate) counters: Vec<DeviceCounterView>,
+}
+
+/// A counter of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceCounter"))]
+pub(crate) struct DeviceCounterView {
+    /// What it counts.
+    pub(crate) name: String,
+    /// Packets.
+    pub(crate) packets: u64,
 }
 
 /// What a device can do.
@@ -509,6 +522,7 @@ impl DeviceView {
             rules: rules.map(|rules| rules.iter().map(Rule::to_string).collect()),
             foreign,
             capabilities: can.map(CapabilitiesView::new),
+            counters: Vec::new(),
         }
     }
 }

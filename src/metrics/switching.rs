@@ -1,7 +1,7 @@
-//! Metrics of INT in the switch of this process.
+//! Metrics of INT in the switch of this process, and of the devices that its manager drives.
 
-use super::{Text, filtering, intercepting};
-use crate::switch::SwitchView;
+use super::{MAX_SERIES, Text, filtering, intercepting};
+use crate::{manager_role::view::DeviceCounterView, switch::SwitchView};
 
 /// INT of the switch of this process.
 pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
@@ -36,4 +36,36 @@ pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
     }
     filtering(text, switch.map_or(&[], |switch| &switch.filters));
     intercepting(text, switch);
+}
+
+/// What the counters of devices count that the manager drives.
+pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<DeviceCounterView>)]) {
+    let help = "Packets that the program of a managed device counted, by device and counter.";
+    text.metric("device_packets_total", "counter", help);
+    for (device, counters) in devices.iter().take(MAX_SERIES) {
+        for DeviceCounterView { name, packets } in counters {
+            text.sample("device_packets_total", &[("device", device), ("what", name)], packets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_devices_have_the_names_of_device_and_counter() {
+        let counter = |name: &str, packets| DeviceCounterView { name: name.to_owned(), packets };
+        let devices = [
+            ("s1".to_owned(), vec![counter("plain", 7), counter("edge_refused", 0)]),
+            ("s2".to_owned(), vec![counter("plain", 1)]),
+        ];
+        let mut text = Text::default();
+        super::devices(&mut text, &devices);
+        let (_, samples) = text.out.split_once("counter\n").unwrap();
+        let expected = "hopwise_device_packets_total{device=\"s1\",what=\"plain\"} 7\n\
+            hopwise_device_packets_total{device=\"s1\",what=\"edge_refused\"} 0\n\
+            hopwise_device_packets_total{device=\"s2\",what=\"plain\"} 1\n";
+        assert_eq!(samples, expected);
+    }
 }

@@ -12,7 +12,9 @@ use super::{
     super::{
         drivers,
         learn::Link,
-        view::{DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView},
+        view::{
+            DeviceCounterView, DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView,
+        },
     },
     Core, Error,
 };
@@ -30,6 +32,7 @@ impl Core {
                 port.neighbour = self.neighbour(node, port.port);
                 port.opening = self.opening.contains(&(node, port.port));
             }
+            view.counters = self.counters(node);
             view.text.push_str(self.leaving_text(node));
             view
         };
@@ -156,6 +159,28 @@ impl Core {
         self.join_facts(now);
     }
 
+    /// Takes over what the counters of a device have counted.
+    pub(super) fn add_counters(&mut self, node: NodeId, mut counters: Vec<(String, u64)>) {
+        if self.drivers.contains_key(&node) {
+            counters.truncate(MAX_COUNTERS);
+            self.counted.insert(node, counters);
+        }
+    }
+
+    fn counters(&self, node: NodeId) -> Vec<DeviceCounterView> {
+        let counters = self.counted.get(&node).map_or(&[][..], Vec::as_slice);
+        counters
+            .iter()
+            .map(|(name, packets)| DeviceCounterView { name: name.clone(), packets: *packets })
+            .collect()
+    }
+
+    /// The name and the counters of each device that has some, by node id.
+    pub(crate) fn device_counters(&self) -> Vec<(String, Vec<DeviceCounterView>)> {
+        let inventory = self.manager.inventory();
+        self.counted.keys().map(|node| (inventory.name(*node), self.counters(*node))).collect()
+    }
+
     /// Takes over the links that the collector has learned.
     pub(in crate::manager_role) fn learn(&mut self, links: BTreeSet<Link>, now: u64) {
         if self.learned != links {
@@ -269,5 +294,7 @@ fn add_neighbours(
     }
 }
 
+/// Counters of a device that are kept.
+const MAX_COUNTERS: usize = 64;
 /// Names of hosts in the view of the domain.
 const MAX_HOST_NAMES: usize = 1_000;

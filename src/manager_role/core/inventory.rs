@@ -199,6 +199,7 @@ impl Core {
         self.facts.remove(&node);
         self.lease.0.forget(node);
         self.reported.remove(&node);
+        self.counted.remove(&node);
         self.reporters.remove(&node.to_string());
         self.matching.forget_device(node);
         self.noted.0.remove(&node);

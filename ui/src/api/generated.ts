@@ -180,6 +180,8 @@ export type Device = {
   address: string;
   /** What it can do, as its driver says; null: not known yet. */
   capabilities: DeviceCapabilities | null;
+  /** What the counters of its program have counted since it started, as its pipeline map names them. */
+  counters: Array<DeviceCounter>;
   /** Its driver. */
   driver: string;
   /** Rules that it has too many. */
@@ -230,6 +232,14 @@ export type DeviceCapabilities = {
   sampling: boolean;
   /** It can remove INT. */
   sink: boolean;
+};
+
+/** A counter of a device. */
+export type DeviceCounter = {
+  /** What it counts. */
+  name: string;
+  /** Packets. */
+  packets: number;
 };
 
 /** Entries of a table of a device. */

@@ -3,6 +3,7 @@
 export type {
   Device,
   DeviceCapabilities,
+  DeviceCounter,
   DevicePort,
   Devices,
   Domain,

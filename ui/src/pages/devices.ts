@@ -1,5 +1,12 @@
 import { get } from '../api/client';
-import type { Device, DevicePort, Domain, ManagerHistory, ManagerHistoryEntry } from '../api/manager';
+import type {
+  Device,
+  DeviceCounter,
+  DevicePort,
+  Domain,
+  ManagerHistory,
+  ManagerHistoryEntry,
+} from '../api/manager';
 import { poll, type Poll } from '../api/poll';
 import { h, panel, setText, show } from '../lib/dom';
 import { dateTime, exact, NONE, plural } from '../lib/format';
@@ -29,6 +36,8 @@ class DevicesPage implements Page {
   private readonly rules = h('ul', { class: 'rules' });
   private readonly foreign = h('ul', { class: 'rules' });
   private readonly foreignPanel: HTMLElement;
+  private readonly counters = counterTable();
+  private readonly countersPanel: HTMLElement;
   private readonly history = historyTable();
   private readonly details: HTMLElement;
   private readonly manager: Following;
@@ -40,11 +49,12 @@ class DevicesPage implements Page {
       (device) => (location.hash = link('devices', device.name)),
     );
     this.foreignPanel = panel('Entries of others', {}, this.foreign);
+    this.countersPanel = panel('Counters', {}, this.counters.element);
     const column = (...panels: HTMLElement[]): HTMLElement => h('div', { class: 'column' }, ...panels);
     this.details = h(
       'div',
       { class: 'side' },
-      column(panel('Device', {}, h('p', {}, this.title), this.facts), this.foreignPanel),
+      column(panel('Device', {}, h('p', {}, this.title), this.facts), this.foreignPanel, this.countersPanel),
       column(panel('Ports', {}, this.ports.element), panel('Rules', {}, this.rules)),
       panel('History', { class: 'wide' }, this.history.element),
     );
@@ -104,6 +114,9 @@ class DevicesPage implements Page {
     const rules = device.rules ?? ['never read'];
     replace(this.rules, rules.length > 0 ? rules : ['no rules'], (line) => [h('li', {}, line)]);
     show(this.foreignPanel, device.foreign.length > 0);
+    const counters = device.counters ?? [];
+    show(this.countersPanel, counters.length > 0);
+    this.counters.update(counters);
     replace(this.foreign, device.foreign, (line) => [h('li', {}, line)]);
   }
 }
@@ -219,6 +232,17 @@ function portTable(): LiveTable<DevicePort> {
       },
       { title: 'MTU', numeric: true, cell: (port) => (port.mtu === null ? NONE : exact(port.mtu)) },
       { title: 'INT', cell: int },
+    ],
+  });
+}
+
+function counterTable(): LiveTable<DeviceCounter> {
+  return new LiveTable<DeviceCounter>({
+    label: 'Counters',
+    empty: 'Nothing is counted.',
+    columns: [
+      { title: 'Counter', hint: 'What the program of the device counts', cell: (counter) => counter.name },
+      { title: 'Packets', numeric: true, cell: (counter) => exact(counter.packets) },
     ],
   });
 }

@@ -3,7 +3,7 @@
 //! The device's election id is the manager's election: the term in its upper half, the epoch in its lower. A device executes only what
 //! its primary client sends, so that a late request of an older claim is refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +82,8 @@ struct Session {
     program: Option<Arc<Program>>,
     /// A program is being loaded.
     loading: Option<JoinHandle<Result<(), Failure>>>,
+    /// It refused to return its counters; it is not asked for them again.
+    without_counters: bool,
 }
 
 impl Drop for Session {
@@ -216,8 +218,14 @@ impl Work {
                 let client = Client::connect(&self.settings.peer, self.settings.via.as_ref(), id).await?;
                 self.connections += 1;
                 let number = self.connections;
-                self.session =
-                    Some(Session { client, number, claim: election, program: None, loading: None });
+                self.session = Some(Session {
+                    client,
+                    number,
+                    claim: election,
+                    program: None,
+                    loading: None,
+                    without_counters: false,
+                });
             }
         }
         let Some(session) = &mut self.session else { return Ok(Answer::Stale) };
@@ -356,17 +364,27 @@ impl Work {
         }
     }
 
-    /// Once a second: counts what was reported, and sees whether the device is there.
+    /// Once a second: counts, and sees whether the device is there.
     async fn tick(&mut self) {
         let Ok((mut calls, program)) = self.ready() else { return };
-        let counted = count_reports(&mut calls, &program);
+        let with_counters = self.session.as_ref().is_some_and(|session| !session.without_counters);
+        let counted = count(&mut calls, &program, with_counters);
         match time::timeout(REQUEST, counted).await {
-            Ok(Ok(Some(packets))) => {
-                (self.tell)(Message::Reported(self.node(), Reported { packets, sent: None }));
+            Ok(Ok(Counts { reports, counters })) => {
+                let node = self.node();
+                if let Some(packets) = reports {
+                    (self.tell)(Message::Reported(node, Reported { packets, sent: None }));
+                }
+                if !counters.is_empty() {
+                    (self.tell)(Message::Counted(node, counters));
+                }
             }
             Ok(Err(Failure::Unreachable(reason))) => self.lose(reason),
+            Ok(Err(Failure::Refused(..))) if with_counters => {
+                self.session.iter_mut().for_each(|session| session.without_counters = true);
+            }
+            Ok(Err(_)) => {}
             Err(_) => self.lose(format!("{} does not answer in time", self.settings.peer.address)),
-            Ok(_) => {}
         }
     }
 }
@@ -425,17 +443,35 @@ async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity
     Ok(all)
 }
 
-/// Packets that the device reported, if its program counts them. It is asked in any case: so its loss is noticed.
-async fn count_reports(calls: &mut Calls, program: &Program) -> Result<Option<u64>, Failure> {
+/// What the device counts, as far as the map says it.
+struct Counts {
+    /// Packets that it reported.
+    reports: Option<u64>,
+    /// Packets of each counter with a name.
+    counters: Vec<(String, u64)>,
+}
+
+/// What the device counts, by one request. It is asked in any case: so its loss is noticed.
+async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Result<Counts, Failure> {
     let tables = program.report_tables();
-    if tables.is_empty() {
-        return calls.alive().await.map(|()| None);
+    let mut wanted: Vec<Entity> = tables.iter().map(|table| entry::all_of(*table, true)).collect();
+    if with_counters {
+        wanted.extend(program.counters.keys().map(|array| entry::counters(*array)));
     }
-    let wanted = tables.iter().map(|table| entry::all_of(*table, true)).collect();
+    if wanted.is_empty() {
+        return calls.alive().await.map(|()| Counts { reports: None, counters: Vec::new() });
+    }
     let entities = calls.read(wanted).await?;
-    let counted = entities.iter().filter_map(Entry::read);
-    let packets = counted.filter(|(entry, _)| program.counts_reports(entry)).map(|(_, packets)| packets);
-    Ok(Some(packets.fold(0, u64::saturating_add)))
+    let entries = entities.iter().filter_map(Entry::read);
+    let packets = entries.filter(|(entry, _)| program.counts_reports(entry)).map(|(_, packets)| packets);
+    let reports = (!tables.is_empty()).then(|| packets.fold(0, u64::saturating_add));
+    let name = |(array, place, packets): (u32, usize, u64)| {
+        let name = program.counters.get(&array)?.get(place)?;
+        (!name.is_empty()).then(|| (name.clone(), packets))
+    };
+    let counters: BTreeMap<String, u64> =
+        entities.iter().filter_map(entry::counted).filter_map(name).collect();
+    Ok(Counts { reports, counters: counters.into_iter().collect() })
 }
 
 /// Which update the device refused, and why.

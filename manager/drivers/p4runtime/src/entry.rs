@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use crate::message::{
-    Action, CloneSessionEntry, CounterData, Entity, EntityKind, Exact, FieldMatch, FieldMatchType, Lpm,
-    PacketReplicationEngineEntry, Param, PortKind, Range, Replica, ReplicationKind, TableAction,
-    TableActionType, TableEntry, Ternary, Update, UpdateType,
+    Action, CloneSessionEntry, CounterData, CounterEntry, Entity, EntityKind, Exact, FieldMatch,
+    FieldMatchType, Lpm, PacketReplicationEngineEntry, Param, PortKind, Range, Replica, ReplicationKind,
+    TableAction, TableActionType, TableEntry, Ternary, Update, UpdateType,
 };
 
 /// The `metadata` of the driver's entries.
@@ -137,6 +137,7 @@ impl Entry {
                 let Some(ReplicationKind::CloneSession(session)) = &entry.r#type else { return None };
                 Some((Self::of_session(session), 0))
             }
+            EntityKind::Counter(_) => None,
         }
     }
 
@@ -243,6 +244,20 @@ pub fn all_of(table: u32, counted: bool) -> Entity {
 /// Asks for the default entry of a table.
 pub fn default_of(table: u32) -> Entity {
     entity(TableEntry { table_id: table, is_default_action: true, ..TableEntry::default() })
+}
+
+/// Asks for all counters of an array.
+pub fn counters(array: u32) -> Entity {
+    let counter = CounterEntry { counter_id: array, ..CounterEntry::default() };
+    Entity { entity: Some(EntityKind::Counter(counter)) }
+}
+
+/// A counter: its array, its place, and the packets that it has counted.
+pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
+    let Some(EntityKind::Counter(counter)) = &entity.entity else { return None };
+    let place = usize::try_from(counter.index.unwrap_or_default().index).ok()?;
+    let packets = counter.data.map_or(0, |data| data.packet_count);
+    Some((counter.counter_id, place, u64::try_from(packets).unwrap_or(0)))
 }
 
 /// Asks for a clone session.

@@ -16,6 +16,8 @@ use manager::instruction::Bits;
 
 /// Entries of one rule at most.
 pub const MAX_ROWS: usize = 32;
+/// Counters with a name at most.
+pub const MAX_COUNTERS: usize = 64;
 /// Fields of a key, and parameters of an action, at most.
 pub const MAX_VALUES: usize = 32;
 
@@ -59,6 +61,8 @@ section! {
         pub(crate) source: Vec<RowSettings> = Vec::new(),
         /// An entry of the watchlist.
         pub(crate) watch: Vec<RowSettings> = Vec::new(),
+        /// Counters of the program that are shown.
+        pub(crate) counters: Vec<CounterSettings> = Vec::new(),
     }
 }
 
@@ -93,6 +97,16 @@ section! {
         pub(crate) port: Option<Value> = None,
         /// Longest packet of the clone session, bytes; 0: no limit.
         pub(crate) truncate: u16 = 0,
+    }
+}
+
+section! {
+    /// An array of counters.
+    pub struct CounterSettings("an array of counters of the map") {
+        /// The array.
+        pub(crate) array: String = String::new(),
+        /// What each counter of it counts, from the first one on; an empty name leaves one out.
+        pub(crate) names: Vec<String> = Vec::new(),
     }
 }
 
@@ -529,7 +543,32 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             reader.refuse(span_of(root, &[kind.word()]), format!("one rule is at most {MAX_ROWS} entries"));
         }
     }
+    check_counters(&settings, root, reader);
     Map { settings, modes, bits }
+}
+
+fn check_counters(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let is_name = |name: &str| {
+        let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        name.len() <= 40 && name.bytes().all(is_word)
+    };
+    let mut names = BTreeSet::new();
+    for (index, counters) in settings.counters.iter().enumerate() {
+        let place = index.to_string();
+        for (number, name) in counters.names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            let path = ["counters", &place, "names", &number.to_string()];
+            if !is_name(name) {
+                let message = "a counter has a name of at most 40 lower-case letters, digits and `_`";
+                reader.refuse(span_of(root, &path), message);
+            } else if !names.insert(name) {
+                reader.refuse(span_of(root, &path), format!("there is a counter `{name}` already"));
+            }
+        }
+    }
+    if names.len() > MAX_COUNTERS {
+        let message = format!("a map names at most {MAX_COUNTERS} counters; leave out some");
+        reader.refuse(span_of(root, &["counters"]), message);
+    }
 }
 
 fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, reader: &mut Reader<'_>) {
@@ -633,6 +672,7 @@ mod tests {
         let mut chapters = Vec::new();
         MapSettings::explain("", &mut chapters);
         RowSettings::explain("", &mut chapters);
+        CounterSettings::explain("", &mut chapters);
         let keys: BTreeSet<&str> =
             chapters.iter().flat_map(|chapter| &chapter.keys).map(|key| key.name).collect();
         assert!(keys.len() > 20, "{keys:?}");
@@ -683,6 +723,24 @@ family = "ipv4"
         ] {
             assert!(error.contains(part), "{part}\n{error}");
         }
+    }
+
+    #[test]
+    fn counters_have_names_of_their_own() {
+        let problem = |names: &[&str]| {
+            let text = format!("[[counters]]\narray = \"packets\"\nnames = {names:?}");
+            read(&text, "m.toml").err().map_or(String::new(), |error| error.to_string())
+        };
+        assert_eq!(problem(&["plain", "", "", "edge_refused"]), "");
+        for (names, expected) in [
+            (&["Plain"][..], "m.toml:3:10: a counter has a name of at most 40 lower-case letters"),
+            (&["a", "a"], "m.toml:3:15: there is a counter `a` already"),
+        ] {
+            assert!(problem(names).contains(expected), "{}", problem(names));
+        }
+        let many: Vec<String> = (0..65).map(|number| format!("c{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(problem(&many).contains("names at most 64 counters"), "{}", problem(&many));
     }
 
     #[test]

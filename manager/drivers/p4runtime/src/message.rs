@@ -224,7 +224,7 @@ pub struct ReadResponse {
 #[derive(Clone, PartialEq, Message)]
 pub struct Entity {
     /// What.
-    #[prost(oneof = "EntityKind", tags = "2, 9")]
+    #[prost(oneof = "EntityKind", tags = "2, 7, 9")]
     pub entity: Option<EntityKind>,
 }
 
@@ -234,6 +234,9 @@ pub enum EntityKind {
     /// An entry of a table.
     #[prost(message, tag = "2")]
     TableEntry(TableEntry),
+    /// A counter, or all of an array.
+    #[prost(message, tag = "7")]
+    Counter(CounterEntry),
     /// A clone session.
     #[prost(message, tag = "9")]
     PacketReplication(PacketReplicationEngineEntry),
@@ -378,7 +381,29 @@ pub struct Param {
     pub value: Vec<u8>,
 }
 
-/// A direct counter.
+/// A counter of an array.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct CounterEntry {
+    /// The array of P4Info.
+    #[prost(uint32, tag = "1")]
+    pub counter_id: u32,
+    /// Which one; in a request, none asks for all.
+    #[prost(message, optional, tag = "2")]
+    pub index: Option<Index>,
+    /// What it counts.
+    #[prost(message, optional, tag = "3")]
+    pub data: Option<CounterData>,
+}
+
+/// A place in an array.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Index {
+    /// From 0.
+    #[prost(int64, tag = "1")]
+    pub index: i64,
+}
+
+/// What a counter counts.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct CounterData {
     /// Bytes.
@@ -529,6 +554,9 @@ pub struct P4Info {
     /// Actions.
     #[prost(message, repeated, tag = "3")]
     pub actions: Vec<P4Action>,
+    /// Arrays of counters.
+    #[prost(message, repeated, tag = "5")]
+    pub counters: Vec<P4Counter>,
     /// Counters of tables' entries.
     #[prost(message, repeated, tag = "6")]
     pub direct_counters: Vec<P4DirectCounter>,
@@ -646,6 +674,17 @@ pub struct P4Param {
     /// Its width in bits.
     #[prost(int32, tag = "4")]
     pub bitwidth: i32,
+}
+
+/// `p4.config.v1.Counter`.
+#[derive(Clone, PartialEq, Message)]
+pub struct P4Counter {
+    /// Number and name.
+    #[prost(message, optional, tag = "1")]
+    pub preamble: Option<Preamble>,
+    /// Counters.
+    #[prost(int64, tag = "3")]
+    pub size: i64,
 }
 
 /// `p4.config.v1.DirectCounter`.

@@ -8,7 +8,9 @@ use manager::device::{Capabilities, Encoding, FilterAlgorithm, MatchKinds, Mode,
 use manager::instruction::Bits;
 use prost::Message;
 
-use crate::map::{FamilyWord, Kind, Map, PriorityWord, RestartWord, RowSettings, Value, Variable};
+use crate::map::{
+    CounterSettings, FamilyWord, Kind, Map, PriorityWord, RestartWord, RowSettings, Value, Variable,
+};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 
 /// Problems that are named at most.
@@ -66,6 +68,8 @@ pub struct Program {
     /// Tables, and whether they count.
     pub(crate) tables: BTreeMap<u32, TableFacts>,
     actions: BTreeMap<u32, String>,
+    /// Names of the counters of arrays, by array.
+    pub(crate) counters: BTreeMap<u32, Vec<String>>,
 }
 
 /// A table that the map uses.
@@ -133,6 +137,7 @@ impl Program {
         for kind in Kind::ALL {
             rows.extend(map.rows(kind).iter().filter_map(|row| binding.row(kind, row)));
         }
+        let counters = binding.counters(map);
         if !binding.problems.is_empty() {
             let mut problems = binding.problems;
             let more = problems.len().saturating_sub(MAX_PROBLEMS);
@@ -142,7 +147,8 @@ impl Program {
         }
         let preambles = info.actions.iter().filter_map(|action| action.preamble.as_ref());
         let actions = preambles.map(|preamble| (preamble.id, preamble.name.clone())).collect();
-        Ok(Self { map: map.clone(), local: local.clone(), rows, tables: binding.tables, actions })
+        let tables = binding.tables;
+        Ok(Self { map: map.clone(), local: local.clone(), rows, tables, actions, counters })
     }
 
     /// What the device can do.
@@ -350,6 +356,24 @@ impl<'a> Binding<'a> {
             self.problems.push(text);
         }
         None
+    }
+
+    /// The names of counters, by array.
+    fn counters(&mut self, map: &Map) -> BTreeMap<u32, Vec<String>> {
+        let mut named = BTreeMap::new();
+        for CounterSettings { array, names } in &map.settings.counters {
+            let found = self.info.counters.iter().find(|one| is_named(one.preamble.as_ref(), array));
+            let Some((id, size)) = found.and_then(|one| Some((one.preamble.as_ref()?.id, one.size))) else {
+                self.problem::<()>(format!("the program has no array of counters `{array}`"));
+                continue;
+            };
+            if usize::try_from(size).is_ok_and(|size| size < names.len()) {
+                let count = names.len();
+                self.problem::<()>(format!("`{array}` has {size} counters, and the map names {count}"));
+            }
+            named.insert(id, names.clone());
+        }
+        named
     }
 
     fn row(&mut self, kind: Kind, row: &RowSettings) -> Option<Row> {

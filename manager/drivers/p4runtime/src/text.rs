@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::message::{
-    MatchType, P4Action, P4ActionRef, P4DirectCounter, P4Info, P4MatchField, P4Param, P4Table, Preamble,
-    Scope,
+    MatchType, P4Action, P4ActionRef, P4Counter, P4DirectCounter, P4Info, P4MatchField, P4Param, P4Table,
+    Preamble, Scope,
 };
 
 /// Longest text.
@@ -172,6 +172,7 @@ pub fn info(text: &str) -> Result<P4Info, String> {
     let info = P4Info {
         tables: root.all("tables").map(table).collect(),
         actions: root.all("actions").map(action).collect(),
+        counters: root.all("counters").map(counters).collect(),
         direct_counters: root.all("direct_counters").map(counter).collect(),
     };
     if info.tables.is_empty() { Err("it has no table; give a P4Info file".to_owned()) } else { Ok(info) }
@@ -216,6 +217,10 @@ fn action(action: &Message) -> P4Action {
     P4Action { preamble: action.preamble(), params: action.all("params").map(param).collect() }
 }
 
+fn counters(counters: &Message) -> P4Counter {
+    P4Counter { preamble: counters.preamble(), size: counters.number("size").into() }
+}
+
 fn counter(counter: &Message) -> P4DirectCounter {
     P4DirectCounter { preamble: counter.preamble(), direct_table_id: counter.number("direct_table_id") }
 }
@@ -231,6 +236,7 @@ tables {
   action_refs { id: 9 scope: DEFAULT_ONLY }
   size: 512
 }
+counters { preamble { id: 5 name: "In.c" alias: "c" } spec { unit: PACKETS } size: 16 }
 actions: { preamble { id: 9 name: "In.a" alias: "a" } params { id: 1 name: "to" bitwidth: 9 } }
 "#;
 
@@ -250,7 +256,9 @@ actions: { preamble { id: 9 name: "In.a" alias: "a" } params { id: 1 name: "to" 
         };
         let params = vec![P4Param { id: 1, name: "to".to_owned(), bitwidth: 9 }];
         let action = P4Action { preamble: preamble(9, "In.a", "a"), params };
-        let wanted = P4Info { tables: vec![table], actions: vec![action], direct_counters: Vec::new() };
+        let counters = vec![P4Counter { preamble: preamble(5, "In.c", "c"), size: 16 }];
+        let direct_counters = Vec::new();
+        let wanted = P4Info { tables: vec![table], actions: vec![action], counters, direct_counters };
         assert_eq!(info(TEXT), Ok(wanted));
         let annotations = Message::read(TEXT).unwrap();
         let preamble = annotations.first("tables").and_then(|table| table.first("preamble")).unwrap();

@@ -79,11 +79,15 @@ fn of_requests() {
 fn of_entities() {
     variants!(Entity "p4.v1.Entity" entity:
         "table_entry" = EntityKind::TableEntry(TableEntry::default()),
+        "counter_entry" = EntityKind::Counter(CounterEntry::default()),
         "packet_replication_engine_entry" =
             EntityKind::PacketReplication(PacketReplicationEngineEntry::default()));
     fields!(TableEntry "p4.v1.TableEntry": table_id = 1, r#match = vec![FieldMatch::default()],
         action = Some(TableAction::default()), priority = 1, counter_data = Some(CounterData::default()),
         is_default_action = true, metadata = bytes(), is_const = true);
+    fields!(CounterEntry "p4.v1.CounterEntry": counter_id = 1, index = Some(Index::default()),
+        data = Some(CounterData::default()));
+    fields!(Index "p4.v1.Index": index = 1);
     fields!(FieldMatch "p4.v1.FieldMatch": field_id = 1);
     variants!(FieldMatch "p4.v1.FieldMatch" field_match_type:
         "exact" = FieldMatchType::Exact(Exact::default()),
@@ -113,7 +117,8 @@ fn of_entities() {
 fn of_p4info() {
     let preamble = || Some(Preamble::default());
     fields!(P4Info "p4.config.v1.P4Info": tables = vec![P4Table::default()], actions = vec![P4Action::default()],
-        direct_counters = vec![P4DirectCounter::default()]);
+        counters = vec![P4Counter::default()], direct_counters = vec![P4DirectCounter::default()]);
+    fields!(P4Counter "p4.config.v1.Counter": preamble = preamble(), size = 1);
     fields!(Preamble "p4.config.v1.Preamble": id = 1, name = text(), alias = text());
     fields!(P4Table "p4.config.v1.Table": preamble = preamble(), match_fields = vec![P4MatchField::default()],
         action_refs = vec![P4ActionRef::default()], size = 1);

@@ -359,6 +359,55 @@ async fn reports_are_counted_where_the_program_counts_them() {
 }
 
 #[tokio::test]
+async fn counters_are_read_by_name_with_one_request_and_not_where_they_are_refused() {
+    let (server, address) = Server::start(Some(&info("hopwise-sf"))).await;
+    let id = |name: &str| {
+        let info = info("hopwise-sf");
+        let preambles = info.counters.into_iter().filter_map(|counter| counter.preamble);
+        preambles.into_iter().find(|preamble| preamble.alias == name).unwrap().id
+    };
+    let (packets, rules) = (id("packets"), id("sf_rules"));
+    // More than the map has names for, and a number that no counter has.
+    server.switch().counters = [(packets, (100..125).collect()), (rules, vec![1, 2, -3, 4])].into();
+    let mut bench = Bench::new(settings(address, "hopwise-sf"));
+    bench.claim().await;
+    let reads = server.switch().reads;
+    let counted = loop {
+        if let Message::Counted(7, counted) = bench.message().await {
+            break counted;
+        }
+    };
+    assert_eq!(server.switch().reads, reads + 1);
+    let expected = [
+        ("edge_refused", 112),
+        ("edge_stripped", 111),
+        ("hops_exceeded", 103),
+        ("malformed_stripped", 107),
+        ("mtu_exceeded", 104),
+        ("not_restorable", 105),
+        ("plain", 100),
+        ("plain_nodes", 116),
+        ("recorded", 102),
+        ("refused", 101),
+        ("reported", 106),
+        ("sf_rule_1", 2),
+        ("sf_rule_2", 0),
+        ("sf_rule_3", 4),
+        ("swapped", 114),
+        ("urgent", 115),
+    ];
+    assert_eq!(counted, expected.map(|(name, packets)| (name.to_owned(), packets)));
+    // A device that returns none is asked once, and is there.
+    server.switch().counters.clear();
+    let reads = server.switch().reads;
+    while server.switch().reads == reads {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.claim().await, Answer::Claimed);
+    bench.read().await;
+}
+
+#[tokio::test]
 async fn tls_needs_the_right_certificates() {
     let pem = |name: &str| -> Vec<u8> {
         std::fs::read(format!("{}/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"))).unwrap()

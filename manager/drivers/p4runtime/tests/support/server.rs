@@ -44,6 +44,10 @@ pub(crate) struct Switch {
     pub(crate) entries: Vec<TableEntry>,
     pub(crate) defaults: BTreeMap<u32, TableAction>,
     pub(crate) sessions: BTreeMap<u32, CloneSessionEntry>,
+    /// Packets of arrays of counters; without an array, it refuses to read it.
+    pub(crate) counters: BTreeMap<u32, Vec<i64>>,
+    /// Read requests.
+    pub(crate) reads: usize,
     pub(crate) conduct: Conduct,
     /// Whether it keeps the metadata of entries.
     pub(crate) keeps_metadata: bool,
@@ -85,6 +89,8 @@ impl Server {
             entries: Vec::new(),
             defaults: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            reads: 0,
             conduct: Conduct::Honest,
             keeps_metadata: true,
             padded: false,
@@ -224,6 +230,7 @@ impl Switch {
                 Some(ReplicationKind::CloneSession(session)) => self.update_session(update.r#type(), session),
                 None => Err(invalid("no replication entry")),
             },
+            Some(EntityKind::Counter(_)) => Err(invalid("counters are not written here")),
             None => Err(invalid("no entity")),
         }
     }
@@ -310,12 +317,22 @@ impl Switch {
         }
     }
 
-    fn read(&self, request: &ReadRequest) -> Answer<ReadResponse> {
+    fn read(&mut self, request: &ReadRequest) -> Answer<ReadResponse> {
         self.check_device(request.device_id)?;
+        self.reads += 1;
         let mut entities = Vec::new();
         for entity in &request.entities {
             match entity.entity.as_ref() {
                 Some(EntityKind::TableEntry(wanted)) => entities.extend(self.read_table(wanted)),
+                Some(EntityKind::Counter(CounterEntry { counter_id, index: None, .. })) => {
+                    let counters = self.counters.get(counter_id);
+                    let counters = counters.ok_or_else(|| tonic::Status::unimplemented("counters"))?;
+                    entities.extend(counters.iter().enumerate().map(|(place, packets)| {
+                        let data = CounterData { byte_count: 0, packet_count: *packets };
+                        let index = Some(Index { index: place as i64 });
+                        EntityKind::Counter(CounterEntry { counter_id: *counter_id, index, data: Some(data) })
+                    }));
+                }
                 Some(EntityKind::PacketReplication(PacketReplicationEngineEntry {
                     r#type: Some(ReplicationKind::CloneSession(wanted)),
                 })) => {
