@@ -19,8 +19,8 @@ const bit<32> NO_HOP = 0xffffffff;
 }
 #define SET_HOP(n) if (hop == n && n < hops) { hdr.data[n].setValid(); hdr.data[n].value = hdr.postcard.value; }
 
-control Paths(inout dta_headers_t hdr, inout dta_local_t local, in bit<48> now, in bit<32> first, in bit<32> place_mask, in bit<8> hops,
-        in bit<48> timer) {
+control Paths(inout dta_headers_t hdr, inout dta_local_t local, inout bit<1> reliable, in bit<48> now,
+        in bit<32> first, in bit<32> place_mask, in bit<8> hops, in bit<48> timer) {
     register<bit<128>>(DTA_PATHS) keys;
     register<bit<8>>(DTA_PATHS) key_bytes_of;
     register<bit<8>>(DTA_PATHS) path_bytes_of;
@@ -28,6 +28,8 @@ control Paths(inout dta_headers_t hdr, inout dta_local_t local, in bit<48> now, 
     register<bit<16>>(DTA_PATHS) seen_of;
     register<bit<48>>(DTA_PATHS) since_of;
     register<bit<1>>(DTA_PATHS) notice_of;
+    /// A postcard of it is essential.
+    register<bit<1>>(DTA_PATHS) reliable_of;
     register<bit<32>>(DTA_PATHS) slot_of;
     register<bit<32>>(DTA_PATHS) checksum_of;
     register<bit<32>>(DTA_PATHS * DTA_WORDS) values;
@@ -97,6 +99,8 @@ control Paths(inout dta_headers_t hdr, inout dta_local_t local, in bit<48> now, 
         }
         bit<1> notice;
         notice_of.read(notice, at);
+        bit<1> is_reliable;
+        reliable_of.read(is_reliable, at);
         bit<32> write_slot;
         bit<32> write_checksum;
         slot_of.read(write_slot, at);
@@ -108,14 +112,21 @@ control Paths(inout dta_headers_t hdr, inout dta_local_t local, in bit<48> now, 
         }
         if (hdr.timer.isValid()) {
             local.notice = notice;
+            reliable = is_reliable;
             if (sends == 1) { seen_of.write(at, 0); }
         } else if (direct == 1) {
             write_slot = slot;
             write_checksum = local.checksum;
         } else {
             bit<1> own = local.notice;
-            if (found == 1) { own = own | notice; }
+            bit<1> own_reliable = reliable;
+            if (found == 1) {
+                own = own | notice;
+                own_reliable = own_reliable | is_reliable;
+            }
             local.notice = evicts == 1 ? notice : own;
+            reliable = evicts == 1 ? is_reliable : own_reliable;
+            reliable_of.write(at, own_reliable);
             values.write((at << 4) + (bit<32>)hop, hdr.postcard.value);
             path_bytes_of.write(at, length);
             notice_of.write(at, own);

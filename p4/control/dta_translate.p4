@@ -14,7 +14,7 @@
 /// The next PSN of each queue pair.
 register<bit<24>>(2 * DTA_COLLECTORS) psn_of;
 
-control Translate(inout dta_headers_t hdr, inout dta_local_t local, in bit<8> copy) {
+control Translate(inout dta_headers_t hdr, inout dta_local_t local, in bit<1> reliable, in bit<8> copy) {
     bit<32> queue_pair_index = 0;
     bit<64> address = 0;
 
@@ -67,7 +67,7 @@ control Translate(inout dta_headers_t hdr, inout dta_local_t local, in bit<8> co
     apply {
         bit<1> adds = hdr.key_increment.isValid() ? 1w1 : 1w0;
         bit<1> last = copy + 1 == local.copies ? 1w1 : 1w0;
-        queue_pair_index = local.collector * 2 + (bit<32>)adds;
+        queue_pair_index = local.collector * 2 + (bit<32>)(adds | reliable);
         queue_pair.apply();
         bit<16> bytes = 16 + 16 + (bit<16>)local.written * 4;
         address = local.address;
@@ -94,9 +94,10 @@ control Translate(inout dta_headers_t hdr, inout dta_local_t local, in bit<8> co
                 hdr.checksum.value = sum[7:0] ++ sum[15:8] ++ sum[23:16] ++ sum[31:24];
                 bytes = bytes + 4;
             }
-            write(UC_WRITE_ONLY, (bit<32>)bytes - 32);
+            write(reliable == 1 ? RC_WRITE_ONLY : UC_WRITE_ONLY, (bit<32>)bytes - 32);
+            hdr.bth.ack_request = reliable;
             if (local.notice == 1 && last == 1) {
-                hdr.bth.opcode = UC_WRITE_ONLY_IMMEDIATE;
+                hdr.bth.opcode = reliable == 1 ? RC_WRITE_ONLY_IMMEDIATE : UC_WRITE_ONLY_IMMEDIATE;
                 notify();
                 bytes = bytes + 4;
             }

@@ -10,31 +10,37 @@
 #include "../shared/headers.p4"
 #include "../shared/crc.p4"
 #include "../shared/dta.p4"
+#include "../shared/translator.p4"
 #include "../control/dta_batch.p4"
 #include "../control/dta_paths.p4"
+#include "../control/dta_tracker.p4"
 #include "../control/dta_translate.p4"
+
+/// Messages to reporters are copies to the session of this number and of the port at which the report arrived.
+const bit<32> REPLY_SESSION = 512;
+const bit<32> INGRESS_CLONE = 1;
 
 /// Bytes of UDP and of a report's base header.
 const bit<16> BASE_BYTES = 16;
 
 #define KEY_STATE(bytes, bits) state parse_key_ ## bytes { \
-    packet.extract(hdr.key_ ## bytes); \
-    local.key = (bit<128>)hdr.key_ ## bytes.key; \
-    local.crc_c = CRC_32C_LENGTH_ ## bytes; \
-    local.crc_d = CRC_32D_LENGTH_ ## bytes; \
-    local.crc_k = CRC_32K_LENGTH_ ## bytes; \
-    local.crc_q = CRC_32Q_LENGTH_ ## bytes; \
-    local.crc_ieee = CRC_IEEE_LENGTH_ ## bytes; \
+    packet.extract(all.report.key_ ## bytes); \
+    own.report.key = (bit<128>)all.report.key_ ## bytes.key; \
+    own.report.crc_c = CRC_32C_LENGTH_ ## bytes; \
+    own.report.crc_d = CRC_32D_LENGTH_ ## bytes; \
+    own.report.crc_k = CRC_32K_LENGTH_ ## bytes; \
+    own.report.crc_q = CRC_32Q_LENGTH_ ## bytes; \
+    own.report.crc_ieee = CRC_IEEE_LENGTH_ ## bytes; \
     transition by_words; \
 }
 #define KEY_CASE(bytes, bits) bytes: parse_key_ ## bytes;
 
-parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t local, inout standard_metadata_t meta) {
+parser DtaParser(packet_in packet, out translator_headers_t all, inout translator_local_t own, inout standard_metadata_t meta) {
     bit<8> left = 0;
 
     state start {
-        packet.extract(hdr.ethernet);
-        transition select(hdr.ethernet.ethertype) {
+        packet.extract(all.report.ethernet);
+        transition select(all.report.ethernet.ethertype) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_TIMER: parse_timer;
             default: accept;
@@ -42,22 +48,22 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
     }
 
     state parse_timer {
-        packet.extract(hdr.timer);
+        packet.extract(all.report.timer);
         transition accept;
     }
 
     state parse_ipv4 {
-        packet.extract(hdr.ipv4);
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags & 1, hdr.ipv4.fragment, hdr.ipv4.proto, hdr.ipv4.total_len) {
+        packet.extract(all.report.ipv4);
+        transition select(all.report.ipv4.version, all.report.ipv4.ihl, all.report.ipv4.flags & 1, all.report.ipv4.fragment, all.report.ipv4.proto, all.report.ipv4.total_len) {
             (4, 5, 0, 0, PROTO_UDP, 28 .. 0xffff): parse_udp;
             default: accept;
         }
     }
 
     state parse_udp {
-        packet.extract(hdr.udp);
-        bit<1> fits = hdr.udp.len <= hdr.ipv4.total_len - 20 ? 1w1 : 1w0;
-        transition select(hdr.udp.dst_port, fits, hdr.udp.len) {
+        packet.extract(all.report.udp);
+        bit<1> fits = all.report.udp.len <= all.report.ipv4.total_len - 20 ? 1w1 : 1w0;
+        transition select(all.report.udp.dst_port, fits, all.report.udp.len) {
             (PORT_DTA, 1, BASE_BYTES .. 0xffff): parse_dta;
             (PORT_ROCE, 1, 28 .. 0xffff): parse_answer;
             default: accept;
@@ -65,30 +71,29 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
     }
 
     state parse_answer {
-        packet.extract(hdr.bth);
-        packet.extract(hdr.aeth);
-        packet.extract(hdr.icrc);
+        packet.extract(all.report.bth);
+        packet.extract(all.report.aeth);
+        packet.extract(all.report.icrc);
         transition accept;
     }
 
     state parse_dta {
-        packet.extract(hdr.dta);
-        // Essential reports need the sequence tracker.
-        transition select(hdr.dta.version, hdr.dta.opcode, hdr.dta.essential) {
-            (1, OP_KEY_WRITE, 0): parse_key_write;
-            (1, OP_APPEND, 0): parse_append;
-            (1, OP_KEY_INCREMENT, 0): parse_key_increment;
-            (1, OP_POSTCARD, 0): parse_postcard;
+        packet.extract(all.report.dta);
+        transition select(all.report.dta.version, all.report.dta.opcode) {
+            (1, OP_KEY_WRITE): parse_key_write;
+            (1, OP_APPEND): parse_append;
+            (1, OP_KEY_INCREMENT): parse_key_increment;
+            (1, OP_POSTCARD): parse_postcard;
             default: accept;
         }
     }
 
     state parse_key_write {
-        packet.extract(hdr.key_write);
-        local.key_bytes = hdr.key_write.key_bytes;
-        left = (bit<8>)(hdr.key_write.data_bytes >> 2);
-        local.is_report = hdr.udp.len == BASE_BYTES + 8 + (bit<16>)hdr.key_write.key_bytes + hdr.key_write.data_bytes ? 1w1 : 1w0;
-        transition select(local.is_report, hdr.key_write.copies, hdr.key_write.data_bytes) {
+        packet.extract(all.report.key_write);
+        own.report.key_bytes = all.report.key_write.key_bytes;
+        left = (bit<8>)(all.report.key_write.data_bytes >> 2);
+        own.report.is_report = all.report.udp.len == BASE_BYTES + 8 + (bit<16>)all.report.key_write.key_bytes + all.report.key_write.data_bytes ? 1w1 : 1w0;
+        transition select(own.report.is_report, all.report.key_write.copies, all.report.key_write.data_bytes) {
             (1, 1 .. 4, 0): refuse;
             (1, 1 .. 4, 0 &&& 0xffc3): by_key;
             (1, 1 .. 4, 64): by_key;
@@ -97,10 +102,10 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
     }
 
     state parse_append {
-        packet.extract(hdr.append);
-        left = (bit<8>)(hdr.append.entry_bytes >> 2);
-        local.is_report = hdr.udp.len == BASE_BYTES + 8 + hdr.append.entry_bytes ? 1w1 : 1w0;
-        transition select(local.is_report, hdr.append.count, hdr.append.entry_bytes) {
+        packet.extract(all.report.append);
+        left = (bit<8>)(all.report.append.entry_bytes >> 2);
+        own.report.is_report = all.report.udp.len == BASE_BYTES + 8 + all.report.append.entry_bytes ? 1w1 : 1w0;
+        transition select(own.report.is_report, all.report.append.count, all.report.append.entry_bytes) {
             (1, 1, 4): by_words;
             (1, 1, 8): by_words;
             (1, 1, 16): by_words;
@@ -111,21 +116,21 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
     }
 
     state parse_key_increment {
-        packet.extract(hdr.key_increment);
-        local.key_bytes = hdr.key_increment.key_bytes;
-        local.is_report = hdr.udp.len == BASE_BYTES + 16 + (bit<16>)hdr.key_increment.key_bytes ? 1w1 : 1w0;
-        transition select(local.is_report, hdr.key_increment.copies) {
+        packet.extract(all.report.key_increment);
+        own.report.key_bytes = all.report.key_increment.key_bytes;
+        own.report.is_report = all.report.udp.len == BASE_BYTES + 16 + (bit<16>)all.report.key_increment.key_bytes ? 1w1 : 1w0;
+        transition select(own.report.is_report, all.report.key_increment.copies) {
             (1, 1 .. 4): by_key;
             default: refuse;
         }
     }
 
     state parse_postcard {
-        packet.extract(hdr.postcard);
-        local.key_bytes = hdr.postcard.key_bytes;
-        local.is_report = hdr.udp.len == BASE_BYTES + 12 + (bit<16>)hdr.postcard.key_bytes ? 1w1 : 1w0;
-        bit<1> is_on_path = (hdr.postcard.path_length == 0 || hdr.postcard.hop <= hdr.postcard.path_length) ? 1w1 : 1w0;
-        transition select(local.is_report, is_on_path, hdr.postcard.hop, hdr.postcard.value) {
+        packet.extract(all.report.postcard);
+        own.report.key_bytes = all.report.postcard.key_bytes;
+        own.report.is_report = all.report.udp.len == BASE_BYTES + 12 + (bit<16>)all.report.postcard.key_bytes ? 1w1 : 1w0;
+        bit<1> is_on_path = (all.report.postcard.path_length == 0 || all.report.postcard.hop <= all.report.postcard.path_length) ? 1w1 : 1w0;
+        transition select(own.report.is_report, is_on_path, all.report.postcard.hop, all.report.postcard.value) {
             (_, _, 0, _): refuse;
             (_, _, _, 0xffffffff): refuse;
             (1, 1, _, _): by_key;
@@ -134,7 +139,7 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
     }
 
     state by_key {
-        transition select(local.key_bytes) {
+        transition select(own.report.key_bytes) {
             EACH_KEY(KEY_CASE)
             default: refuse;
         }
@@ -143,7 +148,7 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
     EACH_KEY(KEY_STATE)
 
     state by_words {
-        local.words = left;
+        own.report.words = left;
         transition next_word;
     }
 
@@ -155,30 +160,37 @@ parser DtaParser(packet_in packet, out dta_headers_t hdr, inout dta_local_t loca
     }
 
     state parse_word {
-        packet.extract(hdr.data.next);
+        packet.extract(all.report.data.next);
         left = left - 1;
         transition next_word;
     }
 
     state refuse {
-        local.is_report = 0;
+        own.report.is_report = 0;
         transition accept;
     }
 }
 
-control DtaVerify(inout dta_headers_t hdr, inout dta_local_t local) {
+control DtaVerify(inout translator_headers_t all, inout translator_local_t own) {
     apply {
-        verify_checksum(hdr.ipv4.isValid() && hdr.ipv4.ihl == 5,
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment,
-              hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        verify_checksum(all.report.ipv4.isValid() && all.report.ipv4.ihl == 5,
+            { all.report.ipv4.version, all.report.ipv4.ihl, all.report.ipv4.dscp, all.report.ipv4.ecn, all.report.ipv4.total_len, all.report.ipv4.id, all.report.ipv4.flags, all.report.ipv4.fragment,
+              all.report.ipv4.ttl, all.report.ipv4.proto, all.report.ipv4.src, all.report.ipv4.dst },
+            all.report.ipv4.checksum, HashAlgorithm.csum16);
     }
 }
 
-control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout standard_metadata_t meta) {
+control DtaIngress(inout translator_headers_t all, inout translator_local_t own, inout standard_metadata_t meta) {
     Batch() batch;
     Paths() paths;
-    @name("reports") counter(DTA_COUNTS, CounterType.packets) reports;
+    Classify() classify;
+    Accept() accept_number;
+    /// Numbers that were given up.
+    @name("lost") register<bit<64>>(1) lost_numbers;
+    @name("sequences") counter(2, CounterType.packets) sequences;
+    /// ACKs; NACKs for a gap, of malformed and of unknown reports.
+    @name("messages") counter(4, CounterType.packets) messages;
+    @name("reports") counter(DTA_ALL_COUNTS, CounterType.packets) reports;
     @name("resynchronised") counter(2 * DTA_COLLECTORS, CounterType.packets) resynchronised;
 
     bit<32> id = 0;
@@ -192,6 +204,12 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
     bit<32> place_mask = 0;
     bit<8> path_hops = 0;
     bit<1> is_for_us = 0;
+    bit<32> tracker = 0;
+    bit<32> reporter_ip = 0;
+    bit<48> idle_us = 10000000;
+    bit<48> interval_us = 1000;
+    bit<8> nack_limit = 3;
+    bit<1> sends_acks = 0;
 
     action drop() {
         mark_to_drop(meta);
@@ -212,7 +230,7 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
     }
 
     action accept_timer() {
-        local.collector = (bit<32>)hdr.timer.collector;
+        own.report.collector = (bit<32>)all.report.timer.collector;
         is_for_us = 1;
     }
 
@@ -226,14 +244,14 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
 
     @name("translate") @id(0x01000041)
     action translate(@id(1) bit<8> collector) {
-        local.collector = (bit<32>)collector;
+        own.report.collector = (bit<32>)collector;
         is_for_us = 1;
     }
 
     /// Collectors by their address: reports to others are forwarded.
     @name("collector") @id(0x02000042)
     table collector {
-        key = { hdr.ipv4.dst : exact @name("ipv4_dst"); }
+        key = { all.report.ipv4.dst : exact @name("ipv4_dst"); }
         actions = { translate; @defaultonly NoAction; }
         const default_action = NoAction();
         size = DTA_COLLECTORS;
@@ -241,7 +259,7 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
 
     @name("resynchronise") @id(0x01000042)
     action resynchronise(@id(1) bit<32> index) {
-        psn_of.write(index, hdr.bth.psn);
+        psn_of.write(index, all.report.bth.psn);
         resynchronised.count(index);
     }
 
@@ -249,8 +267,8 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
     @name("answer") @id(0x02000044)
     table answer {
         key = {
-            hdr.ipv4.src : exact @name("ipv4_src");
-            hdr.bth.queue_pair : exact @name("queue_pair");
+            all.report.ipv4.src : exact @name("ipv4_src");
+            all.report.bth.queue_pair : exact @name("queue_pair");
         }
         actions = { resynchronise; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -260,19 +278,19 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
     /// `stride` is the slot's length, as a power of two.
     @name("slots") @id(0x01000044)
     action slots(@id(1) bit<64> address, @id(2) bit<32> rkey, @id(3) bit<32> slot_mask, @id(4) bit<8> stride, @id(5) bit<8> data_words) {
-        local.address = address;
-        local.rkey = rkey;
-        local.mask = slot_mask;
-        local.stride = stride;
-        local.written = data_words;
+        own.report.address = address;
+        own.report.rkey = rkey;
+        own.report.mask = slot_mask;
+        own.report.stride = stride;
+        own.report.written = data_words;
     }
 
     /// `index` numbers the lists of all collectors. A batch has a power of two of entries, and at most 16 words.
     @name("ring") @id(0x01000045)
     action ring(@id(1) bit<64> address, @id(2) bit<32> rkey, @id(3) bit<32> index, @id(4) bit<32> batch_size, @id(5) bit<32> entries,
             @id(6) bit<8> entry_words, @id(7) bit<48> timer) {
-        local.address = address;
-        local.rkey = rkey;
+        own.report.address = address;
+        own.report.rkey = rkey;
         list_index = index;
         batch_entries = batch_size;
         list_entries = entries;
@@ -295,7 +313,7 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
     @name("store") @id(0x02000045)
     table store {
         key = {
-            local.collector : exact @name("collector");
+            own.report.collector : exact @name("collector");
             opcode : exact @name("opcode");
             id : exact @name("id");
         }
@@ -304,89 +322,200 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
         size = DTA_STORES;
     }
 
+    /// The only address that may use the ID of a reporter, and `index`: its sequence to this collector.
+    @name("track") @id(0x01000047)
+    action track(@id(1) bit<32> index, @id(2) bit<32> address) {
+        tracker = index;
+        reporter_ip = address;
+    }
+
+    @name("reporter") @id(0x02000046)
+    table reporter {
+        key = {
+            own.report.collector : exact @name("collector");
+            all.report.dta.reporter : exact @name("reporter");
+        }
+        actions = { track; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = DTA_REPORTERS;
+    }
+
+    /// Microseconds: after which a reporter's numbers are not compared with earlier ones, and between two NACKs at least; NACKs after which a
+    /// gap is given up; whether ACKs are sent.
+    @name("track_by") @id(0x01000048)
+    action track_by(@id(1) bit<48> idle, @id(2) bit<48> interval, @id(3) bit<8> nacks, @id(4) bit<1> acks) {
+        idle_us = idle;
+        interval_us = interval;
+        nack_limit = nacks;
+        sends_acks = acks;
+    }
+
+    @name("tracking") @id(0x02000047)
+    table tracking {
+        key = { }
+        actions = { track_by; @defaultonly NoAction; }
+        default_action = NoAction();
+    }
+
+    action reply(bit<8> kind, bit<8> code, bit<16> number) {
+        own.tracked.reply = kind;
+        own.tracked.code = code;
+        own.tracked.last = number;
+    }
+
     action set_checksum() {
-        local.checksum = CRC_IEEE_ANY(local.crc_ieee, local.key);
+        own.report.checksum = CRC_IEEE_ANY(own.report.crc_ieee, own.report.key);
     }
 
     apply {
+        bit<48> now = meta.ingress_global_timestamp;
         // Priority 3 does not exist.
-        if (meta.parser_error != error.NoError || meta.checksum_error == 1 || hdr.dta.priority == 3) {
-            local.is_report = 0;
+        if (meta.parser_error != error.NoError || meta.checksum_error == 1 || all.report.dta.priority == 3) {
+            own.report.is_report = 0;
         }
-        if (hdr.timer.isValid()) {
+        if (all.report.timer.isValid()) {
             timer_port.apply();
-        } else if (hdr.udp.isValid() && hdr.udp.dst_port == PORT_DTA) {
+        } else if (all.report.udp.isValid() && all.report.udp.dst_port == PORT_DTA) {
             collector.apply();
         }
         if (is_for_us == 1) {
-            opcode = hdr.dta.opcode;
-            if (hdr.timer.isValid()) {
-                opcode = hdr.timer.opcode;
-                id = hdr.timer.id;
-            } else if (hdr.append.isValid()) {
-                id = hdr.append.list;
-            } else if (hdr.postcard.isValid()) {
-                id = (bit<32>)hdr.postcard.store;
-            } else if (hdr.key_write.isValid()) {
-                id = (bit<32>)hdr.key_write.store;
-                local.copies = hdr.key_write.copies;
+            opcode = all.report.dta.opcode;
+            if (all.report.timer.isValid()) {
+                opcode = all.report.timer.opcode;
+                id = all.report.timer.id;
+            } else if (all.report.append.isValid()) {
+                id = all.report.append.list;
+            } else if (all.report.postcard.isValid()) {
+                id = (bit<32>)all.report.postcard.store;
+            } else if (all.report.key_write.isValid()) {
+                id = (bit<32>)all.report.key_write.store;
+                own.report.copies = all.report.key_write.copies;
             } else {
-                id = (bit<32>)hdr.key_increment.store;
-                local.copies = hdr.key_increment.copies;
-                local.delta = hdr.key_increment.delta;
+                id = (bit<32>)all.report.key_increment.store;
+                own.report.copies = all.report.key_increment.copies;
+                own.report.delta = all.report.key_increment.delta;
             }
-            local.notice = (hdr.dta.isValid() && hdr.dta.immediate == 1) ? 1w1 : 1w0;
-            local.immediate = opcode ++ id[27:0];
-            if (local.is_report == 0 && !hdr.timer.isValid()) {
-                reports.count(DTA_UNREADABLE);
-            } else if (!store.apply().hit) {
-                reports.count(opcode == OP_APPEND ? DTA_UNKNOWN_LIST : DTA_UNKNOWN_STORE);
-            } else if (opcode == OP_APPEND) {
-                if (hdr.append.isValid() && local.words != list_words) {
-                    reports.count(DTA_WRONG_ENTRY);
-                } else {
-                    local.copies = 1;
-                    batch.apply(hdr, local, meta.ingress_global_timestamp, list_index, batch_entries, list_entries, list_words, list_timer);
-                    if (hdr.append.isValid()) { reports.count(DTA_DONE); }
-                }
-            } else if (opcode == OP_POSTCARD) {
-                if (hdr.postcard.isValid() && hdr.postcard.hop > path_hops) {
-                    reports.count(DTA_WRONG_HOP);
-                } else {
-                    local.copies = 1;
-                    local.has_checksum = 1;
-                    paths.apply(hdr, local, meta.ingress_global_timestamp, first_place, place_mask, path_hops, list_timer);
-                    if (hdr.postcard.isValid()) { reports.count(DTA_DONE); }
-                }
-            } else if (hdr.key_write.isValid() && local.words > local.written) {
-                reports.count(DTA_TOO_MUCH_DATA);
-            } else {
-                set_checksum();
-                local.has_checksum = hdr.key_write.isValid() ? 1w1 : 1w0;
-                local.executes = 1;
-                reports.count(DTA_DONE);
+            own.report.notice = (all.report.dta.isValid() && all.report.dta.immediate == 1) ? 1w1 : 1w0;
+            own.tracked.reliable = (all.report.dta.isValid() && all.report.dta.essential == 1) ? 1w1 : 1w0;
+            own.report.immediate = opcode ++ id[27:0];
+            bit<32> outcome = DTA_DONE;
+            bit<1> executes = 1;
+            // An essential report whose base header can be read has a number, whatever follows it.
+            bit<1> is_essential = 0;
+            if (all.report.dta.isValid() && all.report.dta.essential == 1 && all.report.dta.version == 1 && all.report.dta.opcode != 0 && all.report.dta.opcode <= OP_SKETCH
+                    && all.report.dta.priority != 3 && meta.checksum_error == 0) {
+                is_essential = 1;
             }
-            if (local.executes == 1) {
+            if (own.report.is_report == 0 && !all.report.timer.isValid()) {
+                outcome = DTA_UNREADABLE;
+                executes = 0;
+            }
+            bit<1> is_due = 1;
+            if (is_essential == 1) {
+                tracking.apply();
+                bit<16> sequence = all.report.dta.sequence;
+                bit<1> is_tracked = reporter.apply().hit ? 1w1 : 1w0;
+                if (is_tracked == 0 || reporter_ip != all.report.ipv4.src) {
+                    is_essential = 0;
+                    if (executes == 1) { outcome = is_tracked == 0 ? DTA_REPORTERS_FULL : DTA_FORGED; }
+                    executes = 0;
+                } else if (executes == 0) {
+                    // After a gap there is nothing to do: the reporter will send it again.
+                    bit<17> last;
+                    last_of.read(last, tracker);
+                    if (last[16:16] == 1 && sequence - last[15:0] != 1) { is_due = 0; } else { seen_at.write(tracker, now); }
+                } else {
+                    bit<2> verdict;
+                    bit<1> nacks;
+                    bit<16> lost;
+                    bit<1> restarts;
+                    classify.apply(tracker, sequence, now, idle_us, interval_us, nack_limit, verdict, nacks, lost, restarts);
+                    if (restarts == 1) { sequences.count(SEQUENCES_RESTARTS); }
+                    bit<64> all_lost;
+                    lost_numbers.read(all_lost, 0);
+                    lost_numbers.write(0, all_lost + (bit<64>)lost);
+                    if (verdict != IS_DUE) {
+                        is_due = 0;
+                        executes = 0;
+                        outcome = verdict == IS_GAP ? DTA_GAP : DTA_DUPLICATE;
+                    }
+                    if (nacks == 1) {
+                        bit<17> last;
+                        last_of.read(last, tracker);
+                        reply(REPLY_NACK, CODE_GAP, last[15:0]);
+                    }
+                }
+            }
+            if (executes == 1) {
+                if (!store.apply().hit) {
+                    outcome = opcode == OP_APPEND ? DTA_UNKNOWN_LIST : DTA_UNKNOWN_STORE;
+                } else if (opcode == OP_APPEND) {
+                    if (all.report.append.isValid() && own.report.words != list_words) {
+                        outcome = DTA_WRONG_ENTRY;
+                    } else {
+                        own.report.copies = 1;
+                        batch.apply(all.report, own.report, own.tracked.reliable, now, list_index, batch_entries, list_entries, list_words, list_timer);
+                    }
+                } else if (opcode == OP_POSTCARD) {
+                    if (all.report.postcard.isValid() && all.report.postcard.hop > path_hops) {
+                        outcome = DTA_WRONG_HOP;
+                    } else {
+                        own.report.copies = 1;
+                        own.report.has_checksum = 1;
+                        paths.apply(all.report, own.report, own.tracked.reliable, now, first_place, place_mask, path_hops, list_timer);
+                    }
+                } else if (all.report.key_write.isValid() && own.report.words > own.report.written) {
+                    outcome = DTA_TOO_MUCH_DATA;
+                } else {
+                    set_checksum();
+                    own.report.has_checksum = all.report.key_write.isValid() ? 1w1 : 1w0;
+                    own.report.executes = 1;
+                }
+            }
+            // A timer frame is no report; one for a list that does not exist is counted.
+            if (!all.report.timer.isValid() || outcome != DTA_DONE) { reports.count(outcome); }
+            if (is_essential == 1 && is_due == 1) {
+                // A report that can never be executed is accepted, too: sending it again would not help.
+                bit<1> acks;
+                accept_number.apply(tracker, all.report.dta.sequence, acks);
+                sequences.count(SEQUENCES_ACCEPTED);
+                if (outcome == DTA_DONE) {
+                    if (acks == 1 && sends_acks == 1) { reply(REPLY_ACK, 0, all.report.dta.sequence); }
+                } else {
+                    bit<48> at;
+                    nacked_at.read(at, tracker);
+                    if (at == 0 || now - at >= interval_us) {
+                        nacked_at.write(tracker, now);
+                        bit<1> is_unknown = (outcome == DTA_UNKNOWN_STORE || outcome == DTA_UNKNOWN_LIST) ? 1w1 : 1w0;
+                        reply(REPLY_NACK, is_unknown == 1 ? CODE_UNKNOWN : CODE_MALFORMED, all.report.dta.sequence);
+                    }
+                }
+            }
+            if (own.tracked.reply != 0) {
+                messages.count(own.tracked.reply == REPLY_ACK ? MESSAGES_ACK : (bit<32>)own.tracked.code);
+                clone_preserving_field_list(CloneType.I2E, REPLY_SESSION + (bit<32>)meta.ingress_port, REPLY_FIELDS);
+            }
+            if (own.report.executes == 1) {
                 // An addition with a notice is followed by an empty write.
-                bit<8> replicas = local.copies;
-                if (hdr.key_increment.isValid() && local.notice == 1) { replicas = replicas + 1; }
-                meta.mcast_grp = (bit<16>)(local.collector << 3) + (bit<16>)replicas;
+                bit<8> replicas = own.report.copies;
+                if (all.report.key_increment.isValid() && own.report.notice == 1) { replicas = replicas + 1; }
+                meta.mcast_grp = (bit<16>)(own.report.collector << 3) + (bit<16>)replicas;
             } else {
                 drop();
             }
-        } else if (hdr.aeth.isValid()) {
-            if (meta.parser_error == error.NoError && hdr.bth.opcode == RC_ACKNOWLEDGE && hdr.aeth.syndrome == NAK_SEQUENCE) {
+        } else if (all.report.aeth.isValid()) {
+            if (meta.parser_error == error.NoError && all.report.bth.opcode == RC_ACKNOWLEDGE && all.report.aeth.syndrome == NAK_SEQUENCE) {
                 bit<32> crc;
                 hash(crc, HashAlgorithm.crc32, 32w0,
-                    { 64w0xffffffffffffffff, hdr.ipv4.version, hdr.ipv4.ihl, 8w0xff, hdr.ipv4.total_len, hdr.ipv4.id, hdr.ipv4.flags,
-                      hdr.ipv4.fragment, 8w0xff, hdr.ipv4.proto, 16w0xffff, hdr.ipv4.src, hdr.ipv4.dst, hdr.udp.src_port, hdr.udp.dst_port,
-                      hdr.udp.len, 16w0xffff, hdr.bth.opcode, hdr.bth.solicited, hdr.bth.migrated, hdr.bth.pad, hdr.bth.version,
-                      hdr.bth.partition, 8w0xff, hdr.bth.queue_pair, hdr.bth.ack_request, hdr.bth.rsvd, hdr.bth.psn, hdr.aeth },
+                    { 64w0xffffffffffffffff, all.report.ipv4.version, all.report.ipv4.ihl, 8w0xff, all.report.ipv4.total_len, all.report.ipv4.id, all.report.ipv4.flags,
+                      all.report.ipv4.fragment, 8w0xff, all.report.ipv4.proto, 16w0xffff, all.report.ipv4.src, all.report.ipv4.dst, all.report.udp.src_port, all.report.udp.dst_port,
+                      all.report.udp.len, 16w0xffff, all.report.bth.opcode, all.report.bth.solicited, all.report.bth.migrated, all.report.bth.pad, all.report.bth.version,
+                      all.report.bth.partition, 8w0xff, all.report.bth.queue_pair, all.report.bth.ack_request, all.report.bth.rsvd, all.report.bth.psn, all.report.aeth },
                     64w0x100000000);
-                if (hdr.icrc.value == crc[7:0] ++ crc[15:8] ++ crc[23:16] ++ crc[31:24]) { answer.apply(); }
+                if (all.report.icrc.value == crc[7:0] ++ crc[15:8] ++ crc[23:16] ++ crc[31:24]) { answer.apply(); }
             }
             drop();
-        } else if (!hdr.timer.isValid()) {
+        } else if (!all.report.timer.isValid()) {
             other.apply();
         } else {
             drop();
@@ -394,48 +523,53 @@ control DtaIngress(inout dta_headers_t hdr, inout dta_local_t local, inout stand
     }
 }
 
-control DtaEgress(inout dta_headers_t hdr, inout dta_local_t local, inout standard_metadata_t meta) {
+control DtaEgress(inout translator_headers_t all, inout translator_local_t own, inout standard_metadata_t meta) {
     Translate() translate;
+    Reply() reply;
 
     apply {
-        if (local.executes == 1) {
-            translate.apply(hdr, local, (bit<8>)meta.egress_rid - 1);
-            truncate(local.frame_bytes);
+        if (meta.instance_type == INGRESS_CLONE) {
+            reply.apply(all, own);
+            truncate(own.report.frame_bytes);
+        } else if (own.report.executes == 1) {
+            translate.apply(all.report, own.report, own.tracked.reliable, (bit<8>)meta.egress_rid - 1);
+            truncate(own.report.frame_bytes);
         }
     }
 }
 
-control DtaChecksum(inout dta_headers_t hdr, inout dta_local_t local) {
+control DtaChecksum(inout translator_headers_t all, inout translator_local_t own) {
     apply {
-        update_checksum(local.executes == 1,
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment,
-              hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        update_checksum(own.report.executes == 1 || own.tracked.reply != 0,
+            { all.report.ipv4.version, all.report.ipv4.ihl, all.report.ipv4.dscp, all.report.ipv4.ecn, all.report.ipv4.total_len, all.report.ipv4.id, all.report.ipv4.flags, all.report.ipv4.fragment,
+              all.report.ipv4.ttl, all.report.ipv4.proto, all.report.ipv4.src, all.report.ipv4.dst },
+            all.report.ipv4.checksum, HashAlgorithm.csum16);
     }
 }
 
-#define KEY_EMIT(bytes, bits) packet.emit(hdr.key_ ## bytes);
+#define KEY_EMIT(bytes, bits) packet.emit(all.report.key_ ## bytes);
 
-control DtaDeparser(packet_out packet, in dta_headers_t hdr) {
+control DtaDeparser(packet_out packet, in translator_headers_t all) {
     apply {
-        packet.emit(hdr.ethernet);
-        packet.emit(hdr.timer);
-        packet.emit(hdr.ipv4);
-        packet.emit(hdr.udp);
-        packet.emit(hdr.dta);
-        packet.emit(hdr.key_write);
-        packet.emit(hdr.append);
-        packet.emit(hdr.key_increment);
-        packet.emit(hdr.postcard);
+        packet.emit(all.report.ethernet);
+        packet.emit(all.report.timer);
+        packet.emit(all.report.ipv4);
+        packet.emit(all.report.udp);
+        packet.emit(all.report.dta);
+        packet.emit(all.reply);
+        packet.emit(all.report.key_write);
+        packet.emit(all.report.append);
+        packet.emit(all.report.key_increment);
+        packet.emit(all.report.postcard);
         EACH_KEY(KEY_EMIT)
-        packet.emit(hdr.bth);
-        packet.emit(hdr.reth);
-        packet.emit(hdr.atomic);
-        packet.emit(hdr.immediate);
-        packet.emit(hdr.aeth);
-        packet.emit(hdr.checksum);
-        packet.emit(hdr.data);
-        packet.emit(hdr.icrc);
+        packet.emit(all.report.bth);
+        packet.emit(all.report.reth);
+        packet.emit(all.report.atomic);
+        packet.emit(all.report.immediate);
+        packet.emit(all.report.aeth);
+        packet.emit(all.report.checksum);
+        packet.emit(all.report.data);
+        packet.emit(all.report.icrc);
     }
 }
 

@@ -8,12 +8,14 @@ mod bmv2;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use p4_model::{Arrival, Entry, Key, Program, Switch};
 use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 use testkit::rng::Rng;
-use translator::{Cause, CollectorConfig, Config, Origin, Output, Reason, StoreEntry, Translator};
+use translator::{
+    Cause, CollectorConfig, Config, Origin, Output, PinnedReporter, Reason, StoreEntry, Translator,
+};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Geometry, Ring, postcard_stride, slot_stride};
 use wire::dta::{Operation, Report};
@@ -31,6 +33,10 @@ const PATH_TIMER: u64 = 301;
 /// Places for paths of a store.
 const PLACES: u32 = 8;
 const OURS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// Who reports, and the port to it. Two IDs are its own, the third is another's; others are unknown.
+const SENDER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)), 9);
+const BACK: u16 = 2;
+const IDS: [(u32, [u8; 4]); 3] = [(7, [10, 0, 0, 7]), (0x1234_5678, [10, 0, 0, 7]), (8, [10, 0, 0, 8])];
 /// The first list of each ring.
 const LISTS: [u32; 3] = [10, 100, 0x1234_5678];
 
@@ -136,12 +142,14 @@ impl Transport for Wire {
     }
 }
 
-/// Nothing is sent to reporters: no report of this test is essential, and nothing is congested.
-struct Nobody;
+/// Messages to the reporter: collector and payload.
+#[derive(Default)]
+struct Messages(Vec<(u8, Vec<u8>)>);
 
-impl Output for Nobody {
-    fn control(&mut self, _to: SocketAddr, _collector: u8, payload: &[u8]) {
-        panic!("a message to a reporter: {payload:02x?}");
+impl Output for Messages {
+    fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]) {
+        assert_eq!(to, SENDER);
+        self.0.push((collector, payload.to_vec()));
     }
 }
 
@@ -236,6 +244,40 @@ fn timer(collector: u8, opcode: u8, place: u32, id: u32) -> Vec<u8> {
     frame
 }
 
+fn settings(p4: &mut Target) {
+    insert(p4, "timer_port", &[CPU.into()], "accept_timer", vec![]);
+    let tracking = [10_000_000, 1000, 3, 1];
+    p4.model.set_default("tracking", "track_by", &tracking).unwrap();
+    p4.model.set_session(512 + 1, BACK);
+    writeln!(p4.commands, "table_set_default tracking track_by 10000000 1000 3 1\nmirroring_add 513 {BACK}")
+        .unwrap();
+}
+
+/// Who may use which ID.
+fn reporters(p4: &mut Target, collector: u8) {
+    for (index, (id, address)) in IDS.into_iter().enumerate() {
+        let index = u128::from(collector) * 100 + index as u128;
+        let keys = [collector.into(), id.into()];
+        let parameters = vec![index, u32::from_be_bytes(address).into()];
+        insert(p4, "reporter", &keys, "track", parameters);
+    }
+}
+
+/// The ends of both queue pairs.
+fn queue_pairs(p4: &mut Target, collector: u8) {
+    for reliable in [false, true] {
+        let index = u32::from(collector) * 2 + u32::from(reliable);
+        let number = queue_pair(collector, reliable);
+        let path = path(collector);
+        let mac = |mac: [u8; 6]| mac.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
+        let ends = [mac(path.source_mac), mac(path.destination_mac), OURS.to_bits().into()];
+        let rest = [host(collector).to_bits().into(), path.source_port.into(), number.into()];
+        insert(p4, "queue_pair", &[index.into()], "send_to", [ends, rest].concat());
+        let ours = [host(collector).to_bits().into(), u128::from(number) + 0x5000];
+        insert(p4, "answer", &ours, "resynchronise", vec![index.into()]);
+    }
+}
+
 /// Both translators.
 struct Pair {
     rust: Translator,
@@ -243,6 +285,8 @@ struct Pair {
     p4: Target,
     timers: Vec<Vec<u8>>,
     unreadable: u64,
+    /// The next sequence of each ID to each collector.
+    next: [[u16; IDS.len()]; COLLECTORS as usize],
 }
 
 impl Pair {
@@ -254,13 +298,18 @@ impl Pair {
             append_timer: TIMER * 1000,
             postcard_timer: PATH_TIMER * 1000,
             postcards: PLACES as usize,
+            known: IDS
+                .map(|(reporter, address)| PinnedReporter { reporter, address: address.into() })
+                .to_vec(),
+            owned: 0,
+            acks: true,
             ..Config::default()
         };
         let psn: Vec<u32> = (0..COLLECTORS * 2).map(|_| rng.roll() as u32 & 0xff_ffff | 0xff_fff0).collect();
         let mut p4 = Target { model: Switch::new(program.clone()), commands: String::new() };
         let mut nodes = 0;
         let mut timers = Vec::new();
-        insert(&mut p4, "timer_port", &[CPU.into()], "accept_timer", vec![]);
+        settings(&mut p4);
         for collector in 0..COLLECTORS {
             insert(
                 &mut p4,
@@ -269,21 +318,12 @@ impl Pair {
                 "translate",
                 vec![collector.into()],
             );
+            reporters(&mut p4, collector);
             for store in &memory.stores {
                 let timer = |(opcode, place, id)| timer(collector, opcode, place, id);
                 timers.extend(install(&mut p4, collector, store).into_iter().map(timer));
             }
-            for reliable in [false, true] {
-                let index = u32::from(collector) * 2 + u32::from(reliable);
-                let number = queue_pair(collector, reliable);
-                let path = path(collector);
-                let mac = |mac: [u8; 6]| mac.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
-                let ends = [mac(path.source_mac), mac(path.destination_mac), OURS.to_bits().into()];
-                let rest = [host(collector).to_bits().into(), path.source_port.into(), number.into()];
-                insert(&mut p4, "queue_pair", &[index.into()], "send_to", [ends, rest].concat());
-                let ours = [host(collector).to_bits().into(), u128::from(number) + 0x5000];
-                insert(&mut p4, "answer", &ours, "resynchronise", vec![index.into()]);
-            }
+            queue_pairs(&mut p4, collector);
             for copies in 1..=5 {
                 let replicas: Vec<_> = (1..=copies).map(|copy| (PORT + u16::from(collector), copy)).collect();
                 let group = u16::from(collector) * 8 + copies;
@@ -300,7 +340,9 @@ impl Pair {
             }
         }
         let rust = Translator::new(config).unwrap();
-        let mut pair = Self { rust, wire: Wire::new(&vec![0; psn.len()]), p4, timers, unreadable: 0 };
+        let next = std::array::from_fn(|_| std::array::from_fn(|_| rng.roll() as u16));
+        let wire = Wire::new(&vec![0; psn.len()]);
+        let mut pair = Self { rust, wire, p4, timers, unreadable: 0, next };
         for (index, psn) in psn.iter().enumerate() {
             pair.resynchronise(index, *psn);
         }
@@ -323,8 +365,27 @@ impl Pair {
         sent.extend(self.p4.model.process(frame, &arrival).into_iter().map(|out| (out.port, out.frame)));
     }
 
+    /// Time passes: what waits is written, the oldest first, as timer frames in short intervals have it.
+    fn wait(&mut self, until: u64) -> Result<(), String> {
+        while let Some(us) =
+            self.rust.deadline().map(|deadline| deadline.div_ceil(1000)).filter(|us| *us < until)
+        {
+            let mut p4 = Vec::new();
+            for timer in self.timers.clone() {
+                self.give(us, CPU, &timer, &mut p4);
+            }
+            self.rust.tick(us * 1000, &mut self.wire);
+            let rust = std::mem::take(&mut self.wire.frames);
+            if rust != p4 {
+                return Err(format!("frames of timers differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// A report at the time `us`, for both.
     fn send(&mut self, us: u64, collector: u8, payload: &[u8]) -> Result<(), String> {
+        self.wait(us)?;
         let mut p4 = Vec::new();
         // All timer frames where a timer is over, else one of them, which changes nothing.
         let is_over = self.rust.deadline().is_some_and(|deadline| deadline <= us * 1000);
@@ -335,30 +396,108 @@ impl Pair {
         }
         self.give(us, 1, &frame(collector, payload), &mut p4);
         self.rust.tick(us * 1000, &mut self.wire);
-        if has_form(payload) {
-            let origin = Origin { sender: SocketAddr::from(([10, 0, 0, 7], 9)), collector };
-            self.rust.process(us * 1000, origin, payload, &mut self.wire, &mut Nobody);
+        let mut messages = Messages::default();
+        if has_form(payload) || Report::parse(payload).is_err() {
+            let origin = Origin { sender: SENDER, collector };
+            self.rust.process(us * 1000, origin, payload, &mut self.wire, &mut messages);
         } else {
             self.unreadable += 1;
         }
         let rust = std::mem::take(&mut self.wire.frames);
+        let (back, p4): (Vec<_>, Vec<_>) = p4.into_iter().partition(|(port, _)| *port == BACK);
         if rust != p4 {
             return Err(format!("frames differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"));
         }
-        let reports = &self.rust.stats().reports;
+        let back: Vec<_> = back.iter().map(|(_, frame)| message(frame)).collect();
+        if messages.0 != back {
+            return Err(format!("messages differ\n  rust {:02x?}\n  p4   {back:02x?}", messages.0));
+        }
+        back.iter().for_each(|(collector, payload)| self.obey(us, *collector, payload));
+        self.counters()
+    }
+
+    /// A reporter goes on after the last number of a NACK for a gap, unless that is lost.
+    fn obey(&mut self, us: u64, collector: u8, payload: &[u8]) {
+        let index = IDS.iter().position(|(id, _)| payload[4..8] == id.to_be_bytes());
+        // Where time passes, most are lost, so that gaps are given up.
+        let is_heard = us.is_multiple_of(5) || us < 1_010_000 && !us.is_multiple_of(7);
+        if let Some(index) = index.filter(|_| payload[8..10] == [2, 1] && is_heard) {
+            let last = u16::from_be_bytes([payload[10], payload[11]]);
+            self.next[usize::from(collector)][index] = last.wrapping_add(1);
+        }
+    }
+
+    /// Numbers an essential report: mostly the next one, else one that was lost on its way, comes again or is of a reporter that began
+    /// again.
+    fn number(&mut self, rng: &mut Rng, collector: u8, payload: &mut [u8]) {
+        if payload.len() < 8 || payload[1] & 0x40 == 0 {
+            return;
+        }
+        if !has_form(payload) && Report::parse(payload).is_ok() {
+            // What only the program cannot read has no number.
+            payload[1] &= !0x40;
+            return;
+        }
+        let index = [0, 0, 0, 1, 2, 3][rng.below(6)];
+        let Some((id, _)) = IDS.get(index) else {
+            payload[4..8].fill(0x55);
+            return;
+        };
+        payload[4..8].copy_from_slice(&id.to_be_bytes());
+        let next = &mut self.next[usize::from(collector)][index];
+        match rng.below(90) {
+            0 => *next = next.wrapping_add(1 + rng.below(4) as u16),
+            1 => *next = next.wrapping_sub(1 + rng.below(12) as u16),
+            2 => *next = next.wrapping_sub(300 + rng.below(20_000) as u16),
+            3 => *next = rng.roll() as u16,
+            _ => {}
+        }
+        payload[2..4].copy_from_slice(&next.to_be_bytes());
+        *next = next.wrapping_add(u16::from(rng.below(20) != 0));
+    }
+
+    fn counters(&self) -> Result<(), String> {
+        let stats = self.rust.stats();
+        let reports = &stats.reports;
         let dropped = |reason: Reason| reports.dropped[reason as usize];
         let rust = [
             reports.done.iter().sum(),
-            self.unreadable,
+            self.unreadable + reports.unreadable.iter().sum::<u64>() + dropped(Reason::NotAccepted),
             dropped(Reason::UnknownStore),
             dropped(Reason::UnknownList),
             dropped(Reason::TooMuchData),
             dropped(Reason::WrongEntry),
             dropped(Reason::WrongHop),
+            dropped(Reason::Duplicate),
+            dropped(Reason::Gap),
+            dropped(Reason::Forged),
+            dropped(Reason::ReportersFull),
         ];
         let p4 = self.p4.model.counter("reports").unwrap();
-        if rust == p4 { Ok(()) } else { Err(format!("counters differ: rust {rust:?}, p4 {p4:?}")) }
+        if rust != p4 {
+            return Err(format!("counters differ: rust {rust:?}, p4 {p4:?}"));
+        }
+        let controls = &stats.controls;
+        let rust = [
+            [stats.sequences.accepted, stats.sequences.restarts].to_vec(),
+            vec![controls.acks, controls.nacks[0], controls.nacks[1], controls.nacks[2]],
+            vec![stats.sequences.lost],
+        ];
+        let [sequences, messages] =
+            ["sequences", "messages"].map(|name| self.p4.model.counter(name).unwrap().to_vec());
+        let lost = self.p4.model.registers("lost").unwrap()[0] as u64;
+        let p4 = [sequences, messages, vec![lost]];
+        if rust == p4 { Ok(()) } else { Err(format!("sequences differ: rust {rust:?}, p4 {p4:?}")) }
     }
+}
+
+/// The collector and the payload of a message to the reporter.
+fn message(frame: &[u8]) -> (u8, Vec<u8>) {
+    let (head, payload) = frame.split_at(42);
+    assert_eq!(wire::checksum::of(&head[14..34]), 0, "{head:02x?}");
+    assert_eq!((head[..6].to_vec(), &head[30..34]), (vec![2, 0, 0, 0, 0, 8], &[10, 0, 0, 7][..]));
+    assert_eq!((&head[16..18], &head[34..40]), (&[0, 44][..], &[0x9c, 0x68, 0x9c, 0x6c, 0, 24][..]));
+    (head[29] - 200, payload.to_vec())
 }
 
 /// A collector's NAK of a queue pair: the next PSN.
@@ -372,19 +511,18 @@ fn nak(index: usize, psn: u32) -> Vec<u8> {
     out
 }
 
-/// A report that is not essential, of a primitive and of lengths that the program reads.
+/// A report of a primitive and of lengths that the program reads.
 fn has_form(payload: &[u8]) -> bool {
     let Ok(report) = Report::parse(payload) else { return false };
     let words = |len: usize| len.is_multiple_of(4) && (4..=64).contains(&len);
-    let fits = match report.operation {
+    match report.operation {
         Operation::KeyWrite { key, data, .. } => key.len() <= 16 && words(data.len()),
         Operation::KeyIncrement { key, .. } | Operation::Postcard { key, .. } => key.len() <= 16,
         Operation::Append { entry_len, entries, .. } => {
             [4, 8, 16, 32, 64].contains(&entry_len) && entries.len() == usize::from(entry_len)
         }
         _ => false,
-    };
-    fits && !report.base.essential
+    }
 }
 
 fn frame(collector: u8, payload: &[u8]) -> Vec<u8> {
@@ -408,7 +546,7 @@ fn frame(collector: u8, payload: &[u8]) -> Vec<u8> {
 /// A report; some for stores that do not exist, some with too much data, some corrupted.
 fn report(rng: &mut Rng) -> Vec<u8> {
     let immediate = if rng.below(5) == 0 { 0x80 } else { 0 };
-    let flags = immediate | (rng.below(3) as u8) << 4 | u8::from(rng.below(30) == 0) << 6;
+    let flags = immediate | (rng.below(3) as u8) << 4 | u8::from(rng.below(3) == 0) << 6;
     let opcode = [1, 2, 2, 2, 3, 4, 4, 4][rng.below(8)];
     let mut out = vec![0x10 | opcode, flags, rng.roll() as u8, rng.roll() as u8, 0, 0, 0, 7];
     let key: Vec<u8> = (0..1 + rng.below(17)).map(|_| rng.roll() as u8).collect();
@@ -457,16 +595,24 @@ fn report(rng: &mut Rng) -> Vec<u8> {
 #[test]
 fn operations_and_counters_are_the_same() {
     let program = Program::read(PROGRAM).unwrap();
-    let (mut sent, mut done, mut counts, mut paths) = (0, [0; 5], [0; 7], [0; 5]);
+    let (mut sent, mut done, mut counts, mut paths) = (0, [0; 5], [0; 11], [0; 5]);
+    let mut sequences = [0; 8];
     for seed in 0..seeds() {
         let mut rng = Rng(seed);
         let mut pair = Pair::new(&program, &mut rng);
-        for step in 0..200 {
-            let (collector, payload) = (rng.below(COLLECTORS.into()) as u8, report(&mut rng));
+        let mut us = 1_000_000;
+        // Some with one collector, and enough reports for an ACK.
+        let (steps, collectors) = if seed % 10 == 1 { (800, 1) } else { (200, usize::from(COLLECTORS)) };
+        for step in 0..steps {
+            let (collector, mut payload) = (rng.below(collectors) as u8, report(&mut rng));
+            pair.number(&mut rng, collector, &mut payload);
+            // After NACKs, after reporters are calm, and after they are forgotten.
+            let pauses = [900, 5000, 17_000, 300_000, 11_000_000];
+            us += if rng.below(15) == 0 && seed.is_multiple_of(3) { pauses[rng.below(5)] } else { 3 };
             if rng.below(40) == 0 {
                 pair.resynchronise(rng.below(6), rng.roll() as u32 & 0xff_ffff);
             }
-            pair.send(1_000_000 + step * 3, collector, &payload)
+            pair.send(us, collector, &payload)
                 .unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}\n  report {payload:02x?}"));
             sent += 1;
         }
@@ -474,16 +620,22 @@ fn operations_and_counters_are_the_same() {
         let (reports, written) = (stats.reports, stats.postcards.paths);
         paths.iter_mut().zip(&written).for_each(|(all, written)| *all += written);
         done.iter_mut().zip(&reports.done).for_each(|(all, done)| *all += done);
+        let now =
+            [stats.sequences.accepted, stats.sequences.restarts, stats.sequences.lost, stats.controls.acks];
+        let now = now.into_iter().chain(stats.controls.nacks);
+        sequences.iter_mut().zip(now).for_each(|(all, count)| *all += count);
         let p4 = pair.p4.model.counter("reports").unwrap();
         counts.iter_mut().zip(p4).for_each(|(all, count)| *all += count);
     }
     assert!(
-        sent >= 10_000 && done[..4].iter().all(|done| *done > 500),
+        sent >= 10_000 && done[..4].iter().all(|done| *done > 300),
         "{sent} {done:?}: the test has become idle"
     );
-    assert!(counts.iter().all(|count| *count > 40), "{counts:?}: the test has become idle");
+    assert!(counts.iter().all(|count| *count > 30), "{counts:?}: the test has become idle");
     let causes = [Cause::Full, Cause::Timer, Cause::Evicted].map(|cause| paths[cause as usize]);
-    assert!(causes.iter().all(|paths| *paths > 50), "{causes:?}: the test has become idle");
+    assert!(causes.iter().all(|paths| *paths > 30), "{causes:?}: the test has become idle");
+    // Accepted, restarts, lost, ACKs, NACKs by code but overload.
+    assert!(sequences[..7].iter().all(|count| *count > 1), "{sequences:?}: the test has become idle");
 }
 
 #[test]
@@ -496,10 +648,26 @@ fn the_model_and_bmv2_do_the_same() {
     for index in 0..usize::from(COLLECTORS) * 2 {
         input.push(nak(index, rng.roll() as u32 & 0xff_ffff));
     }
-    input.extend((0..300).map(|_| frame(rng.below(COLLECTORS.into()) as u8, &report(&mut rng))));
-    // In the order of time, by which the oldest path is found.
-    for (us, frame) in input.iter().enumerate() {
-        let arrival = Arrival { port: 1, ingress_ts: us as u64, ..Arrival::default() };
+    // Every NACK is due: BMv2 may process packets one after the other that wait for it.
+    pair.p4.model.set_default("tracking", "track_by", &[10_000_000, 0, 3, 1]).unwrap();
+    writeln!(pair.p4.commands, "table_set_default tracking track_by 10000000 0 3 1").unwrap();
+    let mut next = [0xfff0_u16; COLLECTORS as usize];
+    for _ in 0..300 {
+        let (collector, mut payload) = (rng.below(COLLECTORS.into()) as u8, report(&mut rng));
+        if payload.len() > 7 && payload[1] & 0x40 != 0 {
+            // In order, as what follows a gap depends on time.
+            let next = &mut next[usize::from(collector)];
+            let is_numbered = has_form(&payload) && payload[4..8] == [0, 0, 0, 7];
+            payload[1] &= if is_numbered { 0xff } else { !0x40 };
+            payload[2..4].copy_from_slice(&next.to_be_bytes());
+            *next = next.wrapping_add(u16::from(is_numbered));
+        }
+        input.push(frame(collector, &payload));
+    }
+    // In the order of time, by which the oldest path is found; ten milliseconds between two, as in the capture.
+    for (number, frame) in input.iter().enumerate() {
+        let arrival =
+            Arrival { port: 1, ingress_ts: 1_000_000 + 10_000 * number as u64, ..Arrival::default() };
         for sent in pair.p4.model.process(frame, &arrival) {
             expected.entry(sent.port).or_default().push(sent.frame);
         }
