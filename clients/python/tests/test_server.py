@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import os
 import pathlib
 import pickle
 import socket
 import tempfile
 import threading
 import unittest
+import unittest.mock
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -43,7 +45,7 @@ def server(answer: Answer) -> Iterator[str]:
         def do_GET(self) -> None:
             answer(self)
 
-        do_POST = do_PUT = do_GET
+        do_POST = do_PUT = do_DELETE = do_GET
 
     class Server(http.server.ThreadingHTTPServer):
         daemon_threads = True
@@ -95,6 +97,25 @@ class Servers(unittest.TestCase):
         self.refused(text(200, b"<html>hello"), UnexpectedResponse, "without JSON; is it hopwise? <html>hello")
         self.refused(text(502, b"Bad Gateway"), UnexpectedResponse, "answers 502 without JSON")
         self.refused(text(200, b"\xff\xfe" * 9), UnexpectedResponse, "without JSON")
+        self.refused(text(200, b"[" * 200_000), UnexpectedResponse, "without JSON; is it hopwise? [[[")
+
+    def test_json_of_something_else(self) -> None:
+        calls: list[tuple[Callable[[Client], object], str]] = [
+            (lambda client: list(client.flows()), "flows"),
+            (lambda client: list(client.events()), "events"),
+            (lambda client: client.series("hop_latency"), "rollups"),
+            (lambda client: client.query("SELECT 1"), "columns"),
+            (lambda client: client.intents(), "intents"),
+            (lambda client: client.delete_intent("one"), "intents"),
+        ]
+        for body in (b"{}", b"[]", b"5", b'"flows"', b"null"):
+            with server(text(200, body)) as url:
+                for call, part in calls:
+                    with Client(url) as client, self.assertRaisesRegex(UnexpectedResponse, f"no `{part}` as one of hopwise has"):
+                        call(client)
+        with server(text(200, b'{"rollups": [5], "truncated": true}')) as url, Client(url) as client:
+            with self.assertRaisesRegex(UnexpectedResponse, "no `ts`"):
+                client.series("hop_latency")
 
     def test_limits(self) -> None:
         self.refused(text(200, b"[" + b"1," * 5000 + b"1]"), UnexpectedResponse, "longer than 1000 bytes", max_bytes=1000)
@@ -165,7 +186,50 @@ class Servers(unittest.TestCase):
             client.intents()
             with self.assertRaises(ConnectionFailed):
                 client.put_intent({"name": "one"})
-        self.assertEqual(seen, ["GET", "PUT"])
+            # Names that are also the last words of routes that only read.
+            for name in ("query", "plan"):
+                client.intents()
+                with self.assertRaises(ConnectionFailed):
+                    client.delete_intent(name)
+        self.assertEqual(seen, ["GET", "PUT", "GET", "DELETE", "GET", "DELETE"])
+
+    def test_no_token_in_clear_text(self) -> None:
+        seen: list[bytes] = []
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def record() -> None:
+                with listener.accept()[0] as peer:
+                    seen.append(peer.recv(1 << 16))
+
+            # In a scheme, upper case and blanks before it mean nothing.
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            for url in (f"HTTPS://{address}", f" https://{address}", f"\nHttps://{address} "):
+                with self.assertRaisesRegex(ValueError, "HOPWISE_CA"):
+                    Client(url, token="a-secret-of-16-characters")
+                thread = threading.Thread(target=record)
+                thread.start()
+                with Client(url, ca=str(ROOT / "tests/tls/ca.pem"), token="a-secret-of-16-characters") as client:
+                    self.assertEqual(repr(client), f"Client('https://{address}')")
+                    with self.assertRaises(ConnectionFailed):
+                        client.status()
+                thread.join()
+        # Each began a TLS handshake.
+        self.assertEqual([data[:1] for data in seen], [b"\x16"] * 3)
+
+    def test_an_empty_token_is_none(self) -> None:
+        seen: list[str | None] = []
+
+        def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+            seen.append(handler.headers.get("authorization"))
+            text(200, b"{}")(handler)
+
+        with server(answer) as url:
+            for given, token in (("", None), ("from-environment", None), ("from-environment", ""), ("from-environment", "own")):
+                with unittest.mock.patch.dict(os.environ, HOPWISE_TOKEN=given), Client(url, token=token) as client:
+                    client.status()
+        self.assertEqual(seen, [None, "Bearer from-environment", None, "Bearer own"])
+        with unittest.mock.patch.dict(os.environ, HOPWISE_CA=""), self.assertRaisesRegex(ValueError, "HOPWISE_CA"):
+            Client("https://127.0.0.1:1")
 
     def test_pages_that_never_end(self) -> None:
         with server(text(200, b'{"nodes": [{"node": 1}], "next": 1}')) as url, Client(url) as client:
@@ -183,6 +247,37 @@ class Servers(unittest.TestCase):
             self.assertIn("the live stream ended", str(caught.exception))
             self.assertEqual(list(stream), [])
 
+    def test_an_event_of_several_lines(self) -> None:
+        lines = b'data: {"text":\ndata: "a b"}\n\ndata: {"text": "c\ndata: d"}\n\n'
+        with server(text(200, lines, "text/event-stream")) as url, Client(url) as client:
+            stream = client.follow()
+            self.assertEqual(next(stream), {"text": "a b"})
+            # A line feed, which a string of JSON cannot have.
+            with self.assertRaisesRegex(UnexpectedResponse, "an event without JSON"):
+                next(stream)
+
+    def test_a_stream_that_is_silent(self) -> None:
+        stop = threading.Event()
+
+        def hangs(handler: http.server.BaseHTTPRequestHandler) -> None:
+            stop.wait(20)
+
+        def stops(handler: http.server.BaseHTTPRequestHandler) -> None:
+            handler.send_response(200)
+            handler.send_header("content-type", "text/event-stream")
+            handler.end_headers()
+            stop.wait(20)
+
+        try:
+            with server(hangs) as url, Client(url, timeout=30) as client:
+                with self.assertRaisesRegex(ConnectionFailed, "nothing came for 0.2 s"):
+                    client.follow(silence=0.2)
+            with server(stops) as url, Client(url) as client, client.follow(silence=0.2) as stream:
+                with self.assertRaisesRegex(ConnectionFailed, "nothing came, not even a keep-alive"):
+                    next(stream)
+        finally:
+            stop.set()
+
     def test_streams_that_are_none(self) -> None:
         def follow(answer: Answer) -> str:
             with server(answer) as url, Client(url) as client, self.assertRaises(HopwiseError) as caught:
@@ -193,6 +288,10 @@ class Servers(unittest.TestCase):
         self.assertIn("application/json instead of a stream", follow(text(200, b"{}")))
         self.assertEqual(follow(text(401, b'{"error": "a token is needed"}')), "a token is needed")
         self.assertIn("an event without JSON", follow(text(200, b"data: x\n\n", "text/event-stream")))
+        self.assertIn("an event without JSON", follow(text(200, b"data: " + b"[" * 200_000 + b"\n\n", "text/event-stream")))
+        for shed in (b"{}", b'{"shed": "3"}', b'{"shed": null}', b'{"shed": [1]}', b'{"shed": 1e999}'):
+            sentence = follow(text(200, b"event: shed\ndata: " + shed + b"\n\n", "text/event-stream"))
+            self.assertIn("no number of events that were left out", sentence)
         self.assertIn("longer than", follow(text(200, b"data: " + b"x" * (1 << 21), "text/event-stream")))
         self.assertIn("longer than", follow(text(200, (b"data: " + b"x" * 1000 + b"\n") * 1100, "text/event-stream")))
 

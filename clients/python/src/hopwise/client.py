@@ -24,7 +24,6 @@ from .schema import (
     FlowState,
     History,
     Intent,
-    Intents,
     Link,
     Metric,
     Names,
@@ -33,7 +32,6 @@ from .schema import (
     Plan,
     RateHistory,
     Rollup,
-    Rollups,
     SessionView,
     Status,
 )
@@ -51,14 +49,14 @@ V1 = "/api/v1"
 # Rows of a request at most; the API allows no more.
 PAGE = 10_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# Longer than the 15 s after which hopwise gives a sign of life.
+# Longer than the 15 s after which hopwise sends a keep-alive.
 SILENCE = 60.0
 
 
 class Client:
     """One hopwise. Threads may share it.
 
-    `url`: as the program's `--api`. `token`: also from HOPWISE_TOKEN. For https://, `ca` is the PEM file with the authority of the
+    `url`: as the program's `--api`. `token`: also from HOPWISE_TOKEN; "": none. For https://, `ca` is the PEM file with the authority of the
     server's certificate (also from HOPWISE_CA; those of the system are not trusted), `certificate` and `key` are those of this
     client, if hopwise asks for them (HOPWISE_CLIENT_CERTIFICATE, HOPWISE_CLIENT_KEY); `context` replaces all three.
 
@@ -169,7 +167,7 @@ class Client:
         flow: str | None = None,
         silence: float = SILENCE,
     ) -> EventStream:
-        """Events from now on, as they happen. `silence`: seconds without a sign of life after which the connection has failed."""
+        """Events from now on, as they happen. `silence`: seconds without an event or a keep-alive after which the connection has failed."""
         given = {"kind": kind, "node": node, "flow": flow}
         connection, response = self._transport.stream(f"{V1}/events/stream", given, silence)
         return EventStream(self._transport.url, connection, response)
@@ -198,9 +196,11 @@ class Client:
         found: list[list[Rollup]] = []
         count = 0
         while True:
-            page = cast(Rollups, self.get("/rollups", **given, **{"from": first, "to": last, "limit": PAGE}))
-            rows, more = page["rollups"], page["truncated"]
+            page = self.get("/rollups", **given, **{"from": first, "to": last, "limit": PAGE})
+            rows, more = _part(page, "rollups", list), _part(page, "truncated", bool)
             if more and rows:
+                for row in rows:
+                    _part(row, "ts", int)
                 # The limit may have left out rows of the oldest time: they come with the next page, whole.
                 oldest = rows[0]["ts"]
                 whole = [row for row in rows if row["ts"] > oldest]
@@ -224,14 +224,21 @@ class Client:
         `start` and `end`: only files with records of that time; it does not replace a condition in the query.
         """
         body = {"sql": sql, "from": _time(start), "to": _time(end), "limit": limit}
-        answer = self._transport.json("POST", f"{V1}/query", body={k: v for k, v in body.items() if v is not None})
-        return Table(answer["columns"], answer["rows"], answer["truncated"], answer["notes"], answer["elapsed_ms"])
+        given = {name: value for name, value in body.items() if value is not None}
+        answer = self._transport.json("POST", f"{V1}/query", body=given, reads=True)
+        return Table(
+            _part(answer, "columns", list),
+            _part(answer, "rows", list),
+            _part(answer, "truncated", bool),
+            _part(answer, "notes", list),
+            _part(answer, "elapsed_ms", (int, float)),
+        )
 
     # ── The manager ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def intents(self) -> list[Intent]:
         """The intents, by name."""
-        return cast(Intents, self.get("/intents"))["intents"]
+        return cast("list[Intent]", _part(self.get("/intents"), "intents", list))
 
     def intent(self, name: str) -> Intent:
         """One intent, and what became of it."""
@@ -239,7 +246,7 @@ class Client:
 
     def plan_intent(self, intent: Mapping[str, object]) -> Plan:
         """What adding an intent would change, and what it costs. Nothing changes."""
-        return cast(Plan, self._transport.json("POST", f"{V1}/intents/plan", body=dict(intent)))
+        return cast(Plan, self._transport.json("POST", f"{V1}/intents/plan", body=dict(intent), reads=True))
 
     def put_intent(self, intent: Mapping[str, object], *, replace: bool | str = False) -> Intent:
         """Adds an intent; its keys are those of `[[intents]]` in the configuration.
@@ -257,7 +264,7 @@ class Client:
         """Removes an intent, with `etag` only that version of it; returns those that remain."""
         condition = {"If-Match": f'"{etag}"'} if etag is not None else {}
         answer = self._transport.json("DELETE", f"{V1}/intents/{_segment(name)}", headers=condition)
-        return cast(Intents, answer)["intents"]
+        return cast("list[Intent]", _part(answer, "intents", list))
 
     def devices(self) -> Devices:
         """The devices of the manager."""
@@ -299,14 +306,23 @@ def _pages(get: Callable[[dict[str, object]], Any], key: str, cursor: str, limit
     given: dict[str, object] = {}
     while left is None or left > 0:
         page = get({**given, "limit": PAGE if left is None else min(left, PAGE)})
-        rows = page[key]
+        rows = _part(page, key, list)
         yield from rows if left is None else rows[:left]
         left = None if left is None else left - len(rows)
-        if page["next"] is None or not rows:
+        following = page.get("next")
+        if following is None or not rows:
             return
-        if page["next"] == given.get(cursor):
+        if following == given.get(cursor):
             raise UnexpectedResponse(f"a page of {key} names itself as the next one")
-        given = {cursor: page["next"]}
+        given = {cursor: following}
+
+
+def _part(answer: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+    """A part of a response that this client reads itself."""
+    value = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(value, kind):
+        raise UnexpectedResponse(f"the response has no `{name}` as one of hopwise has; is it hopwise, of this version?")
+    return value
 
 
 def _segment(text: str) -> str:

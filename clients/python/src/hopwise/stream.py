@@ -6,7 +6,7 @@ import http.client
 import json
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from .errors import ConnectionFailed, UnexpectedResponse
 from .schema import Event
@@ -41,12 +41,15 @@ class EventStream(Iterator[Event]):
             if line.startswith("event:"):
                 name = line[6:].strip()
             elif line.startswith("data:"):
-                data += line[5:].lstrip(" ")
+                data += ("\n" if data else "") + line[5:].removeprefix(" ")
             elif not line and data:
                 value = self._decoded(data)
                 if name != "shed":
                     return cast(Event, value)
-                self.shed += int(cast("dict[str, int]", value).get("shed", 0))
+                shed = value.get("shed")
+                if not isinstance(shed, int):
+                    self._fail(UnexpectedResponse(f"{self._url}: no number of events that were left out; is it hopwise?"))
+                self.shed += shed
                 name, data = "", ""
             elif not line:
                 name = ""
@@ -60,7 +63,7 @@ class EventStream(Iterator[Event]):
         except (OSError, http.client.HTTPException, ValueError) as error:
             if self._connection is None:
                 raise StopIteration from error
-            reason = "nothing came, not even a sign of life" if isinstance(error, TimeoutError) else error
+            reason = "nothing came, not even a keep-alive" if isinstance(error, TimeoutError) else error
             self._fail(ConnectionFailed(f"{self._url}: {reason}"))
         if not line.endswith(b"\n"):
             if len(line) >= LINE:
@@ -68,16 +71,16 @@ class EventStream(Iterator[Event]):
             self._fail(ConnectionFailed(f"{self._url}: the live stream ended; events from now on are not in it"))
         return line.decode(errors="replace").rstrip("\r\n")
 
-    def _decoded(self, data: str) -> object:
+    def _decoded(self, data: str) -> dict[str, object]:
         try:
             value = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             self._fail(UnexpectedResponse(f"{self._url}: an event without JSON; is it hopwise?"))
         return value
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> NoReturn:
         self.close()
         raise error
 

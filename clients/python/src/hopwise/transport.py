@@ -27,18 +27,20 @@ class Transport:
     def __init__(
         self, url: str, *, token: str | None, context: ssl.SSLContext | None, timeout: float, max_bytes: int
     ) -> None:
-        parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+        parts = _split(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"{url} is not the address of a hopwise; use http://HOST:PORT or https://HOST:PORT")
         if parts.username or parts.password:
             raise ValueError("a token does not go into the address; use `token`, or the environment variable HOPWISE_TOKEN")
+        if parts.scheme == "https" and context is None:
+            raise ValueError(f"{url} has TLS; pass `context`")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._prefix = parts.path.rstrip("/")
         self._host = parts.hostname
         self._port = parts.port
         self._context = context if parts.scheme == "https" else None
         self._headers = {"accept": "application/json", "user-agent": "hopwise-python"}
-        if token is not None:
+        if token:
             if not token.isascii() or not token.isprintable():
                 raise ValueError("the token has characters that no token has")
             self._headers["authorization"] = f"Bearer {token}"
@@ -61,9 +63,11 @@ class Transport:
         query: Mapping[str, object] | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
+        reads: bool = False,
     ) -> Any:
-        """The JSON of a response. What only reads is tried again on a new connection if the kept one has been closed."""
-        reads = method == "GET" or path.endswith(("/query", "/plan"))
+        """The JSON of a response. GET, and what otherwise only `reads`, is tried again on a new connection if the kept one has been
+        closed."""
+        reads = reads or method == "GET"
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
         sent = {**self._headers, **(headers or {})}
         if data is not None:
@@ -99,7 +103,7 @@ class Transport:
                 raise UnexpectedResponse(f"{self.url} answers with {kind} instead of a stream; is it hopwise?")
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise self._failed(error) from error
+            raise self._failed(error, silence) from error
         except BaseException:
             connection.close()
             raise
@@ -165,7 +169,7 @@ class Transport:
     def _decoded(self, status: int, text: bytes) -> Any:
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             excerpt = text[:EXCERPT].decode(errors="replace").strip()
             raise UnexpectedResponse(f"{self.url} answers {status} without JSON; is it hopwise? {excerpt}") from error
         if status < 300:
@@ -173,23 +177,29 @@ class Transport:
         sentence = value.get("error") if isinstance(value, dict) else None
         raise refusal(status, sentence if isinstance(sentence, str) else f"{self.url} answers {status}")
 
-    def _failed(self, error: Exception) -> ConnectionFailed:
+    def _failed(self, error: Exception, limit: float | None = None) -> ConnectionFailed:
         if isinstance(error, http.client.RemoteDisconnected):
             reason = "it closed the connection without a response"
         elif isinstance(error, TimeoutError):
-            reason = str(error) if "did not end" in str(error) else f"nothing came for {self._timeout:g} s"
+            reason = str(error) if "did not end" in str(error) else f"nothing came for {limit or self._timeout:g} s"
         else:
             reason = str(error) or type(error).__name__
         return ConnectionFailed(f"{self.url}: {reason}")
 
 
+def _split(url: str) -> urllib.parse.SplitResult:
+    """The parts of an address; without a scheme it is http. Blanks around it are no part of it."""
+    url = url.strip()
+    return urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+
+
 def tls(url: str, ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     """How to check the server, and who we are. As with the program, the authorities of the system are not trusted."""
-    if not url.startswith("https://"):
+    if _split(url).scheme != "https":
         return None
-    ca = ca or os.environ.get("HOPWISE_CA")
-    certificate = certificate or os.environ.get("HOPWISE_CLIENT_CERTIFICATE")
-    key = key or os.environ.get("HOPWISE_CLIENT_KEY")
+    ca = ca or os.environ.get("HOPWISE_CA") or None
+    certificate = certificate or os.environ.get("HOPWISE_CLIENT_CERTIFICATE") or None
+    key = key or os.environ.get("HOPWISE_CLIENT_KEY") or None
     if ca is None:
         raise ValueError(
             f"{url} has TLS; name the PEM file with the authority of its certificate by `ca` or the environment variable "
