@@ -22,14 +22,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if or .Values.hostNetwork .Values.xdp }}true{{ end }}
 {{- end }}
 
+{{/* What the default configuration refuses to leave open. */}}
+{{- define "hopwise.allow" -}}
+{{- if not .Values.allow }}{{ fail "allow: name the addresses or networks of the switches, such as --set 'allow={10.0.0.0/8}'; reports are not authenticated" }}{{ end }}
+{{- toJson .Values.allow }}
+{{- end }}
+
+{{- define "hopwise.tls" -}}
+{{- if .Values.api.tls }}
+{{- required "api.tlsSecret: name the Secret with tls.crt and tls.key, for api.tls" .Values.api.tlsSecret }}
+{{- else if include "hopwise.ofNode" . }}
+{{- fail "api.tls: with hostNetwork or xdp the API is open at the node's addresses and would take the token in clear text; set api.tls=true and api.tlsSecret, or a `config` of your own" }}
+{{- end }}
+{{- end }}
+
 {{- define "hopwise.pod" -}}
 metadata:
   labels:
     {{- include "hopwise.labels" . | nindent 4 }}
     {{- with .Values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
   annotations:
-    # A changed configuration replaces the pods.
-    checksum/config: {{ ternary .Values.existingSecret (tpl .Values.config .) (ne .Values.existingSecret "") | sha256sum }}
+    # A changed configuration replaces the pods. Its token must be random: whoever reads pods can try guesses with this.
+    checksum/config: {{ if .Values.existingSecret }}{{ sha256sum .Values.existingSecret }}{{ else }}{{ tpl .Values.config . | sha256sum }}{{ end }}
     {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
   automountServiceAccountToken: false
