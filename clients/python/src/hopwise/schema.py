@@ -27,6 +27,8 @@ class Device(TypedDict):
     address: str
     # What it can do, as its driver says; null: not known yet.
     capabilities: DeviceCapabilities | None
+    # What the counters of its program have counted since it started, as its pipeline map names them.
+    counters: list[DeviceCounter]
     # Its driver.
     driver: str
     # Rules that it has too many.
@@ -79,6 +81,15 @@ class DeviceCapabilities(TypedDict):
     sampling: bool
     # It can remove INT.
     sink: bool
+
+
+class DeviceCounter(TypedDict):
+    """A counter of a device."""
+
+    # What it counts.
+    name: str
+    # Packets.
+    packets: int
 
 
 class DeviceEntries(TypedDict):
