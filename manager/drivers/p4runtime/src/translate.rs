@@ -206,7 +206,8 @@ impl Program {
         match &row.form {
             Form::Clone { session, port, truncate } => {
                 let port = self.number(*port, given)?.unwrap_or(0);
-                let replicas = vec![(Bytes::from(port), 1)];
+                // Instance 0: Stratum on a Tofino refuses others.
+                let replicas = vec![(Bytes::from(port), 0)];
                 let content = Content::Clone { replicas, class: 0, truncate: *truncate };
                 Ok(Entry { key: Key::Clone(*session), content, metadata: Vec::new() })
             }
