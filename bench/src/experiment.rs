@@ -10,6 +10,7 @@ mod event_filter;
 mod inferred;
 mod loopback;
 mod monitor_rate;
+mod p4_resources;
 mod page;
 mod postcards;
 mod settings;
@@ -177,6 +178,14 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: switch_cost::PARAMETERS,
         is_measured: true,
         run: switch_cost::run,
+    },
+    Experiment {
+        name: "p4-resources",
+        about: "What the P4 programs take of a Tofino",
+        paper: "Langlet et al., Direct Telemetry Access, Table 3 and Fig. 13",
+        parameters: &[],
+        is_measured: false,
+        run: p4_resources::run,
     },
     Experiment {
         name: "dta-report-rate",
@@ -380,6 +389,27 @@ mod tests {
             }
         }
         fs::remove_dir_all(out).unwrap();
+    }
+
+    #[test]
+    fn the_reference_of_p4_resources_is_made_from_the_compilers_reports() {
+        let experiment = EXPERIMENTS.iter().find(|one| one.name == "p4-resources").unwrap();
+        let (committed, settings) = (
+            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/experiments")),
+            Settings::new(Scale::Full, &[]),
+        );
+        let made = std::env::temp_dir().join(format!("hopwise-p4-resources-{}", std::process::id()));
+        let is_update = std::env::var_os("UPDATE_REFERENCE").is_some();
+        for out in is_update.then_some(committed).into_iter().chain([made.as_path()]) {
+            let findings = (experiment.run)(&settings).unwrap();
+            write((out, &[Format::Svg]), experiment, findings, &settings, None).unwrap();
+        }
+        for file in fs::read_dir(&made).unwrap() {
+            let name = file.unwrap().file_name();
+            let texts = [&made, committed].map(|folder| fs::read_to_string(folder.join(&name)).ok());
+            assert!(texts[0] == texts[1], "{name:?} is of other reports; run `make docs`");
+        }
+        fs::remove_dir_all(made).unwrap();
     }
 
     #[test]

@@ -1,0 +1,255 @@
+//! What the P4 programs take of a Tofino, by the compiler's reports (DTA, Table 3 and Fig. 13).
+
+use serde_json::Value;
+
+use super::{
+    page::{Cell, Comparison, Findings, Table, linear},
+    settings::Settings,
+};
+use crate::{
+    figures::failed,
+    svg::{Axis, Plot, Point, Series, Style},
+};
+use terminal::CliError;
+
+/// What `scripts/build-p4-tna` makes of the compiler's reports.
+const REPORT: &str = include_str!("../../../p4/tna/resources.json");
+/// The programs, in the order of the table's columns.
+const PROGRAMS: [&str; 5] = ["int", "postcards", "aggregator", "dta_reporter", "dta_translator"];
+/// Resources of the chip: the name in the report, ours, and one that fits below a group of bars.
+const RESOURCES: [(&str, &str, &str); 12] = [
+    ("phv_containers", "PHV containers", "PHV"),
+    ("sram", "SRAM blocks", "SRAM"),
+    ("tcam", "TCAM blocks", "TCAM"),
+    ("map_ram", "map RAM blocks", "map RAM"),
+    ("meter_alu", "stateful (meter) ALUs", "meters"),
+    ("statistics_alu", "statistics ALUs", "counters"),
+    ("hash_bit", "hash bits", "hash bits"),
+    ("hash_distribution", "hash distribution units", "hashes"),
+    ("crossbar_byte", "match crossbar bytes", "crossbar"),
+    ("gateway", "gateways", "gateways"),
+    ("logical_table", "logical tables", "tables"),
+    ("instruction", "instructions (VLIW)", "VLIW"),
+];
+/// Counts without a limit of the chip.
+const COUNTS: [(&str, &str); 4] = [
+    ("ingress_stages", "stages at ingress"),
+    ("egress_stages", "stages at egress"),
+    ("match_tables", "tables"),
+    ("registers", "registers"),
+];
+
+/// What one program takes of a resource, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Use {
+    used: u64,
+    of: u64,
+}
+
+impl Use {
+    fn percent(self) -> f64 {
+        self.used as f64 * 100.0 / self.of as f64
+    }
+
+    fn text(self) -> String {
+        format!("{} of {} ({:.1} %)", self.used, self.of, self.percent())
+    }
+}
+
+/// The report of the compiler.
+struct Report(Value);
+
+impl Report {
+    fn read(text: &str) -> Result<Self, CliError> {
+        let report: Value = serde_json::from_str(text).map_err(failed)?;
+        let names: Vec<&String> =
+            report["programs"].as_object().into_iter().flat_map(|of| of.keys()).collect();
+        let mut known = PROGRAMS;
+        known.sort_unstable();
+        if names == known {
+            Ok(Self(report))
+        } else {
+            Err(failed(format!("the report is of other programs: {names:?}")))
+        }
+    }
+
+    fn resource(&self, program: &str, name: &str) -> Result<Use, CliError> {
+        let found = &self.0["programs"][program][name];
+        let missing = || failed(format!("the report of {program} lacks {name}"));
+        let number = |at: usize| found[at].as_u64().ok_or_else(missing);
+        Ok(Use { used: number(0)?, of: number(1)? })
+    }
+
+    fn count(&self, program: &str, name: &str) -> Result<u64, CliError> {
+        let found = self.0["programs"][program][name].as_u64();
+        found.ok_or_else(|| failed(format!("the report of {program} lacks {name}")))
+    }
+}
+
+pub(super) fn run(_: &Settings) -> Result<Findings, CliError> {
+    let report = Report::read(REPORT)?;
+    let compiler = report.0["compiler"].as_str().unwrap_or("unknown");
+    Ok(Findings {
+        method: "The programs of [`p4/tna`](../../p4/README.md#tofino) were compiled for a Tofino 1. The figures are those of the compiler's and the assembler's own \
+                 reports. They are sizes: nobody has run the programs, and nothing here says how fast they are."
+            .into(),
+        conditions: vec![
+            format!("compiler: {compiler}; the reports are in `p4/tna/resources.json`, which a check compares with the sources"),
+            "a stage of a Tofino 1, of which there are 12, has 80 SRAM blocks, 24 TCAM blocks, 48 map RAM blocks, 4 meter ALUs, 4 statistics ALUs, 416 hash bits, 6 hash \
+             distribution units, 194 crossbar bytes, 16 gateways, 16 logical tables and 32 instructions"
+                .into(),
+            "the paper's text, as this project has it, lacks the rows of Table 3 and the bars of Fig. 13; what the text says of them stands above".into(),
+        ],
+        comparisons: comparisons(&report)?,
+        remarks: remarks(&report)?,
+        tables: vec![programs(&report)?, reporters(&report)?],
+    })
+}
+
+fn comparisons(report: &Report) -> Result<Vec<Comparison>, CliError> {
+    let (sram, alu) =
+        (report.resource("dta_translator", "sram")?, report.resource("dta_translator", "meter_alu")?);
+    let both = |name: &str| -> Result<String, CliError> {
+        let of = |program| report.resource(program, name).map(Use::text);
+        Ok(format!("{} and {}", of("dta_reporter")?, of("postcards")?))
+    };
+    Ok(vec![
+        Comparison::new(
+            "SRAM of the translator (Table 3)",
+            "3 % for batches of Append, 16 x 4 B, 255 lists",
+            format!("{} for the whole program, with 1,024 lists", sram.text()),
+        ),
+        Comparison::new(
+            "meter ALUs of the translator (Table 3)",
+            "a relatively high cost, which grows by one access for each entry of a batch",
+            format!("{} for the whole program; 16 are the words of a batch", alu.text()),
+        ),
+        Comparison::new(
+            "retransmission in the translator (Table 3)",
+            "a small cost, for 65,000 reporters",
+            "not in the program",
+        ),
+        Comparison::new(
+            "a reporter by DTA, compared with one that makes reports over UDP (5.5)",
+            "comparable",
+            format!(
+                "`dta_reporter` and `postcards`: SRAM {}; hash bits {}",
+                both("sram")?,
+                both("hash_bit")?
+            ),
+        ),
+        Comparison::new(
+            "a reporter by DTA, compared with one that makes RoCEv2 (Fig. 13)",
+            "several resources halved",
+            "no such program of ours; `dta_translator` makes RoCEv2, with more besides",
+        ),
+    ])
+}
+
+fn remarks(report: &Report) -> Result<Vec<String>, CliError> {
+    let mut largest = Vec::new();
+    for program in PROGRAMS {
+        let mut shares = Vec::new();
+        for (name, about, _) in RESOURCES {
+            shares.push((report.resource(program, name)?, about));
+        }
+        let most = shares.into_iter().max_by(|one, other| one.0.percent().total_cmp(&other.0.percent()));
+        largest.extend(most.map(|(share, about)| format!("`{program}` {about}, {:.0} %", share.percent())));
+    }
+    let mut remarks =
+        vec![format!("What each program takes most of, in proportion: {}.", largest.join("; "))];
+    remarks.push(
+        "`dta_reporter` watches, measures and copies packets as `postcards` does, but for drops, and sends a DTA Key-Write in place of a Telemetry Report: the second table is what \
+         that changes."
+            .to_owned(),
+    );
+    Ok(remarks)
+}
+
+/// A series of bars: a program's shares of the resources.
+fn bars(report: &Report, program: &str) -> Result<Series, CliError> {
+    let mut points = Vec::new();
+    for (at, (name, ..)) in (0_u32..).zip(RESOURCES) {
+        points.push(Point { x: at.into(), y: report.resource(program, name)?.percent(), spread: None });
+    }
+    Ok(Series { name: program.into(), style: Style::Bars, points })
+}
+
+fn plot(report: &Report, title: &str, programs: &[&str]) -> Result<Plot, CliError> {
+    let categories = RESOURCES.iter().map(|(_, _, short)| (*short).into()).collect();
+    Ok(Plot {
+        title: title.into(),
+        note: "by the compiler's reports".into(),
+        x: Axis { categories, ..linear("") },
+        y: linear("of the chip (%)"),
+        series: programs.iter().map(|program| bars(report, program)).collect::<Result<_, _>>()?,
+    })
+}
+
+fn programs(report: &Report) -> Result<Table, CliError> {
+    let mut rows = Vec::new();
+    for (name, about) in COUNTS {
+        let mut row =
+            vec![Cell::from(about), if name.ends_with("stages") { Cell::Count(12) } else { Cell::Empty }];
+        for program in PROGRAMS {
+            row.push(Cell::Count(report.count(program, name)?));
+        }
+        rows.push(row);
+    }
+    for (name, about, _) in RESOURCES {
+        let mut row = vec![Cell::from(about), Cell::Count(report.resource(PROGRAMS[0], name)?.of)];
+        for program in PROGRAMS {
+            row.push(Cell::Count(report.resource(program, name)?.used));
+        }
+        rows.push(row);
+    }
+    let mut columns = vec!["resource", "available"];
+    columns.extend(PROGRAMS);
+    Ok(Table {
+        name: "programs",
+        about: "What the programs take of a Tofino 1".into(),
+        columns,
+        rows,
+        plots: vec![plot(report, "Shares of a Tofino 1", &PROGRAMS)?],
+    })
+}
+
+fn reporters(report: &Report) -> Result<Table, CliError> {
+    let mut rows = Vec::new();
+    for (name, about, _) in RESOURCES {
+        let (udp, dta) = (report.resource("postcards", name)?, report.resource("dta_reporter", name)?);
+        let ratio =
+            if udp.used == 0 { Cell::Empty } else { Cell::Figure(dta.used as f64 / udp.used as f64, 2) };
+        let share = |one: Use| Cell::Figure(one.percent(), 1);
+        rows.push(vec![Cell::from(about), udp.used.into(), dta.used.into(), ratio, share(udp), share(dta)]);
+    }
+    Ok(Table {
+        name: "reporters",
+        about: "Reports over UDP and by DTA".into(),
+        columns: vec![
+            "resource",
+            "postcards",
+            "dta_reporter",
+            "ratio",
+            "postcards_percent",
+            "dta_reporter_percent",
+        ],
+        rows,
+        plots: vec![plot(report, "A reporter over UDP and one by DTA", &["postcards", "dta_reporter"])?],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_other_programs_is_refused() {
+        assert!(Report::read(REPORT).is_ok());
+        let error = Report::read(r#"{"programs":{"int":{}}}"#).err().unwrap().to_string();
+        assert!(error.contains("the report is of other programs: [\"int\"]"), "{error}");
+        let report = Report(serde_json::json!({ "programs": { "int": { "sram": [24, 960] } } }));
+        assert_eq!(report.resource("int", "sram").unwrap().text(), "24 of 960 (2.5 %)");
+        assert!(report.resource("int", "tcam").is_err());
+    }
+}
