@@ -90,7 +90,7 @@ impl<S: 'static> Requests<S> {
         let decided = Arc::new(AtomicBool::new(false));
         let begun = Arc::clone(&decided);
         let work: Work<S> = Box::new(move |state, now| {
-            // Whoever has given up is told that nothing is done.
+            // Nothing is done for whoever has given up, and the answer says so.
             if !reply.is_closed() && !begun.swap(true, Ordering::AcqRel) {
                 let _ = reply.send(work(state, now));
             }

@@ -256,7 +256,7 @@ fn an_id_stands_for_the_flow_that_is_known_to_have_it() {
     assert_eq!(server.collector.stats().postcards.resolved, 2);
 }
 
-/// A filter of reports does not see aggregates: it is told that it must pass on the next report with INT.
+/// A filter of reports does not see aggregates: it must pass on the next report with INT.
 #[test]
 fn the_first_postcard_in_an_aggregate_after_int_makes_a_filter_forget_the_path() {
     let (mut server, key) = (Server::free(), flow(1, false));

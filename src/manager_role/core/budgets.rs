@@ -27,7 +27,7 @@ pub(super) struct Keeping {
     moved: BTreeMap<String, Intent>,
     /// What was counted last, and when.
     last: Option<(u64, Totals)>,
-    /// What each device told last.
+    /// The latest counters of each device.
     devices: BTreeMap<NodeId, Window>,
     /// Collectors with a budget.
     collectors: BTreeMap<SocketAddr, Share>,
@@ -39,9 +39,9 @@ pub(super) struct Keeping {
     events: BTreeMap<String, f64>,
 }
 
-/// What a device counted, and when it told so, ns.
+/// What a device counted, and when it reported that, ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct Counters {
     at: u64,
     packets: u64,
 }
@@ -49,22 +49,22 @@ pub(super) struct Told {
 /// The last two messages of a device: what it counts is known only at their times.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    from: Told,
-    to: Told,
+    from: Counters,
+    to: Counters,
 }
 
 impl Window {
-    fn new(first: Told) -> Self {
+    fn new(first: Counters) -> Self {
         Self { from: first, to: first }
     }
 
-    /// Takes over what the device told last; what is known already changes nothing.
-    fn advance(&mut self, told: Told) {
-        if told.packets < self.to.packets {
+    /// Takes over the latest counters of the device; what is known already changes nothing.
+    fn advance(&mut self, counters: Counters) {
+        if counters.packets < self.to.packets {
             // What counts anew after a restart says nothing about the time before.
-            *self = Self::new(told);
-        } else if told.at >= self.to.at.saturating_add(LEAST) {
-            *self = Self { from: self.to, to: told };
+            *self = Self::new(counters);
+        } else if counters.at >= self.to.at.saturating_add(LEAST) {
+            *self = Self { from: self.to, to: counters };
         }
     }
 
@@ -105,18 +105,18 @@ impl Keeping {
         self.moved.get(&held.intent.name).unwrap_or(&held.intent)
     }
 
-    /// Takes over what was counted up to now, and what devices told last. `sessions`: the collectors with a budget; `None` as devices: all
+    /// Takes over what was counted up to now, and the latest counters of devices. `sessions`: the collectors with a budget; `None` as devices: all
     /// that arrives here.
     fn measure(
         &mut self,
         totals: Totals,
-        told: &BTreeMap<NodeId, Told>,
+        counters: &BTreeMap<NodeId, Counters>,
         sessions: BTreeMap<SocketAddr, (Budget, Option<BTreeSet<NodeId>>)>,
         now: u64,
     ) {
-        self.devices.retain(|node, _| told.contains_key(node));
-        for (node, told) in told {
-            self.devices.entry(*node).or_insert_with(|| Window::new(*told)).advance(*told);
+        self.devices.retain(|node, _| counters.contains_key(node));
+        for (node, counters) in counters {
+            self.devices.entry(*node).or_insert_with(|| Window::new(*counters)).advance(*counters);
         }
         let before = self.last.replace((now, totals));
         let (Some((then, before)), Some((_, totals))) = (before, &self.last) else { return };
@@ -163,14 +163,14 @@ impl Core {
     /// Keeps intents and collectors to their budgets, by the reports and events of the last moment.
     pub(super) fn keep_budgets(&mut self, totals: Totals, now: u64) {
         let sessions = self.budgeted();
-        let told = |(node, counted): (&NodeId, &Counted)| {
-            (*node, Told { at: counted.at, packets: counted.reported.packets })
+        let counters = |(node, counted): (&NodeId, &Counted)| {
+            (*node, Counters { at: counted.at, packets: counted.reported.packets })
         };
-        let told = self.reported.iter().map(told).collect();
+        let counters = self.reported.iter().map(counters).collect();
         for name in self.keeping.no_longer_counted(&totals.uncounted) {
             self.note(now, "manager", "budget", &name, &uncounted());
         }
-        self.keeping.measure(totals, &told, sessions, now);
+        self.keeping.measure(totals, &counters, sessions, now);
         let mut budgets = std::mem::take(&mut self.keeping.budgets);
         let kept: Vec<Kept<'_>> =
             self.intents.iter().filter_map(|(name, held)| self.kept(name, held, now)).collect();
@@ -230,7 +230,7 @@ impl Core {
             let intent = held.intent.with_detail(step.to);
             if let Err(refusal) = self.manager.add_intent(intent.clone(), now) {
                 self.keeping.budgets.undo(name, step);
-                // It is tried again every second, and told once.
+                // It is tried again every second, and logged once.
                 let refusal = refusal.to_string();
                 if self.keeping.refused.get(name) != Some(&refusal) {
                     tracing::warn!(intent = name, reason = refusal, "the budget cannot change the detail");
@@ -294,8 +294,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn told(all: &[(NodeId, u64, u64)]) -> BTreeMap<NodeId, Told> {
-        all.iter().map(|(node, at, packets)| (*node, Told { at: *at, packets: *packets })).collect()
+    fn counters(all: &[(NodeId, u64, u64)]) -> BTreeMap<NodeId, Counters> {
+        all.iter().map(|(node, at, packets)| (*node, Counters { at: *at, packets: *packets })).collect()
     }
 
     #[test]
@@ -311,12 +311,12 @@ mod tests {
         };
         let mut keeping = Keeping::default();
         // The last device tells nothing any more.
-        let first = told(&[(6, SECOND, 5), (7, SECOND, 1000), (8, SECOND, 50), (9, 0, 7)]);
+        let first = counters(&[(6, SECOND, 5), (7, SECOND, 1000), (8, SECOND, 50), (9, 0, 7)]);
         keeping.measure(totals(100, 10), &first, sessions(), SECOND);
         assert_eq!(keeping.collectors, BTreeMap::new());
         let share = |reports, events, since| Share { budget, rates: Rates { reports, events }, since };
         let mut observe = |eight: (u64, u64), seven: (u64, u64), now| {
-            let new = told(&[(6, SECOND, 5), (7, seven.0, seven.1), (8, eight.0, eight.1), (9, 0, 7)]);
+            let new = counters(&[(6, SECOND, 5), (7, seven.0, seven.1), (8, eight.0, eight.1), (9, 0, 7)]);
             keeping.measure(totals(now / SECOND * 100, now / SECOND * 5), &new, sessions(), now);
             (keeping.collectors.clone(), keeping.events.get("a").copied())
         };
@@ -341,13 +341,13 @@ mod tests {
         let without = Budget { reports, events: None };
         assert_eq!(known(without, Some(3.0), None), (without, rates(0.0)));
         let mut keeping = Keeping::default();
-        let mut told = |names: &[&str]| {
+        let mut newly = |names: &[&str]| {
             keeping.no_longer_counted(&names.iter().map(|name| (*name).to_owned()).collect())
         };
-        assert_eq!(told(&["a"]), ["a"]);
-        assert_eq!(told(&["a", "b"]), ["b"]);
-        assert!(told(&["b"]).is_empty());
-        assert_eq!(told(&["a"]), ["a"]);
+        assert_eq!(newly(&["a"]), ["a"]);
+        assert_eq!(newly(&["a", "b"]), ["b"]);
+        assert!(newly(&["b"]).is_empty());
+        assert_eq!(newly(&["a"]), ["a"]);
     }
 
     /// Devices tell once a second, and all is measured twice a second.
@@ -361,7 +361,7 @@ mod tests {
             let now = half * SECOND / 2;
             // At 0.02 s, 1.02 s and so on.
             let last = (now.saturating_sub(SECOND / 50)) / SECOND;
-            let all = told(&[(7, last * SECOND + SECOND / 50, last * 100)]);
+            let all = counters(&[(7, last * SECOND + SECOND / 50, last * 100)]);
             keeping.measure(Totals::default(), &all, [(at, (budget, Some([7].into())))].into(), now);
             let share = keeping.collectors.get(&at).copied().unwrap_or_default();
             seen.extend(share.since.map(|since| (share.rates.reports as u64, since / SECOND)));

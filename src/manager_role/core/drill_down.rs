@@ -15,7 +15,7 @@ use crate::live::Hub;
 /// What became of rules with `then`.
 #[derive(Debug, Default)]
 pub(super) struct Drills {
-    /// Their names were told to the hub.
+    /// The hub has their names.
     pub(super) is_told: bool,
     /// By intent: what was denied and is not in the history yet.
     denied: BTreeMap<String, Refusals>,
@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    /// What was asked for, unless it was denied: then it is counted, and told once a minute.
+    /// What was asked for, unless it was denied: then it is counted, and logged once a minute.
     fn denied<T>(&mut self, name: &str, result: Result<T, Denied>, now: u64) -> Option<T> {
         match result {
             Ok(done) => return Some(done),
