@@ -29,7 +29,8 @@ pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
         found.insert(name, figure);
     }
     let mut out = String::from(HEAD);
-    conditions(&found, &mut out);
+    let machines = machines(&found);
+    conditions(&found, &machines, &mut out);
     let mut titles: Vec<&str> = Vec::new();
     for (name, _) in cases {
         if !titles.contains(&section(name)) {
@@ -38,8 +39,8 @@ pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
     }
     for title in titles {
         let _ = write!(out, "\n## {title}\n\n{COLUMNS}");
-        for (name, about) in cases.iter().filter(|(name, _)| section(name) == title) {
-            row(name, about, &found, &mut out);
+        for case in cases.iter().filter(|(name, _)| section(name) == title) {
+            row(*case, &found, &machines, &mut out);
         }
     }
     Ok(out)
@@ -77,30 +78,48 @@ impl Figure {
         Some((outcome.get("name")?.as_str()?.to_owned(), figure))
     }
 
+    fn machine(&self) -> String {
+        let text = |name: &str| {
+            self.conditions.get(name).map_or_else(String::new, |value| match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            })
+        };
+        format!("{}, {} cores, Linux {}", text("cpu"), text("cores"), text("kernel"))
+    }
+
     fn condition(&self, name: &str) -> Option<f64> {
         self.conditions.get(name)?.as_f64()
     }
 }
 
-/// Names and loads of the machine; several, if the outcomes are of several.
-fn conditions(found: &HashMap<String, Figure>, out: &mut String) {
-    let mut machines: Vec<String> = found
-        .values()
-        .map(|figure| {
-            let text = |name: &str| {
-                figure.conditions.get(name).map_or_else(String::new, |value| match value {
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                })
-            };
-            format!("{}, {} cores, Linux {}", text("cpu"), text("cores"), text("kernel"))
-        })
-        .collect();
+/// The machines of the outcomes.
+fn machines(found: &HashMap<String, Figure>) -> Vec<String> {
+    let mut machines: Vec<String> = found.values().map(Figure::machine).collect();
     machines.sort();
     machines.dedup();
+    machines
+}
+
+/// What a row says of its machine: a letter, if the outcomes are of several.
+fn mark(machines: &[String], machine: &str) -> String {
+    let at = machines.iter().position(|one| one == machine).filter(|_| machines.len() > 1);
+    at.and_then(|at| char::from_digit(at as u32 + 10, 36))
+        .map_or_else(String::new, |letter| format!("{}: ", letter.to_ascii_uppercase()))
+}
+
+/// Names and loads of the machines.
+fn conditions(found: &HashMap<String, Figure>, machines: &[String], out: &mut String) {
+    let named: Vec<String> =
+        machines.iter().map(|machine| format!("{}{machine}", mark(machines, machine))).collect();
     let loads = || found.values().filter_map(|figure| figure.condition("load_average"));
     let (least, most) = (loads().fold(f64::INFINITY, f64::min), loads().fold(0.0, f64::max));
-    let _ = writeln!(out, "\nMachine: {}; load average {least:.1} to {most:.1}.", machines.join("; "));
+    let _ = writeln!(out, "\nMachine: {}; load average {least:.1} to {most:.1}.", named.join("; "));
+    if machines.len() > 1 {
+        out.push_str(
+            "Rows begin with the letter of their machine; figures of different machines are not compared.\n",
+        );
+    }
 }
 
 /// The section of a case.
@@ -127,7 +146,7 @@ fn section(name: &str) -> &'static str {
     SECTIONS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("Others", |(_, title)| title)
 }
 
-fn row(name: &str, about: &str, found: &HashMap<String, Figure>, out: &mut String) {
+fn row((name, about): Case, found: &HashMap<String, Figure>, machines: &[String], out: &mut String) {
     let Some(figure) = found.get(name) else {
         let _ = writeln!(out, "| `{name}` | {about} | not measured | | |");
         return;
@@ -136,7 +155,8 @@ fn row(name: &str, about: &str, found: &HashMap<String, Figure>, out: &mut Strin
     let busy = if figure.busy { " (busy)" } else { "" };
     let _ = write!(
         out,
-        "| `{name}` | {about} | {} ({} to {}){busy} |",
+        "| `{name}` | {about} | {}{} ({} to {}){busy} |",
+        mark(machines, &figure.machine()),
         short(figure.median),
         short(least),
         short(most)
@@ -149,7 +169,9 @@ fn row(name: &str, about: &str, found: &HashMap<String, Figure>, out: &mut Strin
 
 /// The ratio and the verdict.
 fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mut String) {
-    let of = |case: &str| found.get(case).map(|other| other.median);
+    let machine = figure.machine();
+    let of =
+        |case: &str| found.get(case).filter(|other| other.machine() == machine).map(|other| other.median);
     let (value, ratio, wanted) = match *bar {
         Bar::Times { case, most } => {
             let times = of(case).map(|other| figure.median / other);
@@ -238,6 +260,16 @@ mod tests {
         assert_eq!(end("fastpath-6x8-1k"), format!("80.0 {range} | | |"));
         assert!(line(&page, "live-new-flows").contains("not measured"));
         assert!(page.contains("Machine: C, 2 cores, Linux 6; load average 0.5 to 0.5."));
+    }
+
+    #[test]
+    fn figures_of_two_machines_are_marked_and_not_compared() {
+        let (name, base) = ("fastpath-6x8-100k-shuffled", "fastpath-6x8-100k");
+        let lines = [outcome(name, 125.0, ""), outcome(base, 100.0, "").replace("\"C\"", "\"D\"")].join("\n");
+        let page = page(&lines, &[(name, "it"), (base, "it")]).unwrap();
+        assert!(page.contains("Machine: A: C, 2 cores, Linux 6; B: D, 2 cores, Linux 6; load"), "{page}");
+        assert!(line(&page, name).contains("| A: 125 (1.00 to 20,000) |  | at most 1.25 ×: not measured |"));
+        assert!(line(&page, base).contains("| B: 100 "));
     }
 
     #[test]
