@@ -155,7 +155,14 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
     text.single("uptime_seconds", "gauge", "Seconds since the start.", monitor.uptime().as_secs());
-    stages(&mut text, monitor, detail.losses);
+    stages(
+        &mut text,
+        monitor
+            .stages(detail.losses)
+            .into_iter()
+            .chain(exports.map(|exports| exports.stage.clone()))
+            .collect(),
+    );
     inputs(&mut text, monitor);
     collecting(&mut text, monitor);
     losses(&mut text, &detail.streams);
@@ -211,8 +218,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     text.out
 }
 
-fn stages(text: &mut Text, monitor: &Monitor, missing: collector::Losses) {
-    let stages = monitor.stages(missing);
+fn stages(text: &mut Text, stages: Vec<view::Stage>) {
     text.metric("stage_in_total", "counter", "Units that entered a stage of the loss budget.");
     stages.iter().for_each(|stage| {
         text.sample("stage_in_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.into)

@@ -180,6 +180,12 @@ impl<R: Keyed> Delivery<R> {
         self.cursor
     }
 
+    /// Records after the cursor that the ledger has: as read, or as expired.
+    pub fn ahead(&self) -> u64 {
+        let next = self.next.as_ref().map_or(0, |page| page.records.len());
+        (self.batch.records.len() + next) as u64 + self.batch.expired
+    }
+
     /// What became of the records.
     pub fn ledger(&self) -> Ledger {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
@@ -324,6 +330,7 @@ impl<R: Keyed> Delivery<R> {
             self.notices.push(Notice::Expired(page.expired), now);
         }
         self.batch.fill(page.records, page.end);
+        self.batch.expired = page.expired;
         self.step = if self.batch.records.is_empty() {
             Step::Saving { not_before: now }
         } else if self.settings.announce && self.cursor.batch_end != Some(page.end) {
@@ -414,7 +421,7 @@ impl<R: Keyed> Delivery<R> {
             return;
         };
         match outcome {
-            Outcome::Settled { rejected, again, retry_after } => {
+            Outcome::Settled { rejected, again, words: why, retry_after } => {
                 let Some(settled) = lane.settle(rejected, &again) else {
                     let words = "the answer names records that were not sent";
                     self.ledger.failed += 1;
@@ -438,7 +445,8 @@ impl<R: Keyed> Delivery<R> {
                     self.notices.recovered(now);
                 } else {
                     lane.fail(now, retry_after);
-                    let words = format!("the server takes {} records later", again.len());
+                    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+                    let words = format!("the server takes {} records later{why}", again.len());
                     self.notices.failing("a request failed in part", &words, now);
                 }
             }

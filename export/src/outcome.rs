@@ -11,6 +11,8 @@ pub enum Outcome {
         rejected: Vec<(usize, String)>,
         /// Indices in the request: it may take these later.
         again: Vec<usize>,
+        /// Why not now, of one of them.
+        words: String,
         /// When it wants to be asked again.
         retry_after: Option<Nanos>,
     },
@@ -35,7 +37,8 @@ pub enum Outcome {
 
 impl Outcome {
     /// Everything is stored.
-    pub const DONE: Self = Self::Settled { rejected: Vec::new(), again: Vec::new(), retry_after: None };
+    pub const DONE: Self =
+        Self::Settled { rejected: Vec::new(), again: Vec::new(), words: String::new(), retry_after: None };
 
     /// The outcome of a whole HTTP request without errors by record, by its status.
     pub fn of_status(status: u16, words: impl Into<String>, retry_after: Option<Nanos>) -> Self {

@@ -215,8 +215,12 @@ impl World {
             2 => return self.after(delay, Done::Answer(request, Outcome::of_status(401, "who?", None))),
             3 => return,
             4 => {
-                let lie =
-                    Outcome::Settled { rejected: Vec::new(), again: vec![rows.len()], retry_after: None };
+                let lie = Outcome::Settled {
+                    again: vec![rows.len()],
+                    rejected: Vec::new(),
+                    words: String::new(),
+                    retry_after: None,
+                };
                 return self.after(delay, Done::Answer(request, lie));
             }
             _ => {}
@@ -251,7 +255,7 @@ impl World {
                 }
             }
         }
-        Outcome::Settled { rejected, again, retry_after: None }
+        Outcome::Settled { rejected, again, words: String::new(), retry_after: None }
     }
 
     fn done(&mut self, done: Done) {

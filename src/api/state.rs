@@ -31,9 +31,7 @@ pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) 
     let exports = context.exports.clone();
     page::make(&context, move || {
         let mut status = monitor.status(&settings);
-        status
-            .loss_budget
-            .extend(exports.map(|exports| export_role::view::stage(&export_role::view::view(&exports))));
+        status.loss_budget.extend(exports.map(|exports| export_role::view::view(&exports).stage));
         status
     })
     .await

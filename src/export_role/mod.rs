@@ -79,6 +79,19 @@ struct State {
     restarted: u64,
     /// Records that were not for this system, such as events that are no alerts.
     left_out: u64,
+    /// For the loss budget, all of one moment.
+    budget: Budget,
+}
+
+/// An export as a stage of the loss budget. What came is counted in the store, what became of it by the delivery.
+#[derive(Clone, Copy, Default, Debug)]
+struct Budget {
+    into: u64,
+    out: u64,
+    rejected: u64,
+    unwritten: u64,
+    expired: u64,
+    queued: u64,
 }
 
 impl Role {

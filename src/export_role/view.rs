@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Gauge, Handle};
+use super::{Budget, Gauge, Handle};
 use crate::{lock::lock, view::Stage};
 
 /// The exports of a process.
@@ -13,6 +13,8 @@ use crate::{lock::lock, view::Stage};
 pub(crate) struct ExportsView {
     /// Each stream of each export.
     pub(crate) exports: Vec<ExportView>,
+    /// All of them as a stage of the loss budget.
+    pub(crate) stage: Stage,
 }
 
 /// One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`.
@@ -73,20 +75,20 @@ pub(crate) struct ExportView {
 
 /// What is known of them now.
 pub(crate) fn view(handle: &Handle) -> ExportsView {
-    ExportsView { exports: handle.gauges.iter().map(|gauge| of(gauge)).collect() }
+    ExportsView { exports: handle.gauges.iter().map(|gauge| of(gauge)).collect(), stage: stage(handle) }
 }
 
-/// All exports as a stage of the loss budget. What a system is not for leaves it as what is delivered does: nobody misses it.
-pub(crate) fn stage(view: &ExportsView) -> Stage {
+/// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
+fn stage(handle: &Handle) -> Stage {
     let mut stage = Stage { stage: "export".into(), unit: "records".into(), ..Stage::default() };
-    for one in &view.exports {
-        // What waits is counted now and then, and what is in memory is a part of it.
-        let waiting = one.waiting.max(one.held);
-        stage.into += one.read + one.expired + waiting - one.held;
-        stage.out += one.delivered + one.left_out;
-        stage.queued += waiting;
-        stage.drops.add("rejected", one.rejected);
-        stage.drops.add("expired", one.expired);
+    for gauge in handle.gauges.iter() {
+        let Budget { into, out, rejected, unwritten, expired, queued } = lock(&gauge.state).budget;
+        stage.into += into;
+        stage.out += out;
+        stage.queued += queued;
+        for (reason, count) in [("rejected", rejected), ("unwritten", unwritten), ("expired", expired)] {
+            stage.drops.add(reason, count);
+        }
     }
     stage
 }

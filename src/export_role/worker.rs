@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use export::{
-    Action, Cursor, Delivery, Notice, Outcome, Page, RequestId,
+    Action, Cursor, Delivery, Ledger, Notice, Outcome, Page, RequestId,
     record::{Record, Stream},
     sink::Batch,
 };
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    GRACE, Gauge,
+    Budget, GRACE, Gauge,
     answered::{Answered, Failure},
     files::Files,
     link::Link,
@@ -42,6 +42,8 @@ pub(super) struct Exporter {
     collector: String,
     timeout: Duration,
     counted_at: u64,
+    /// The count of the store's records, and what was in it before this process.
+    origin: Option<(u64, u64)>,
     /// Ends here, and saves no cursor.
     only: Option<Place>,
 }
@@ -108,6 +110,7 @@ impl Exporter {
                 .unwrap_or_else(|| "hopwise".to_owned()),
             timeout: settings.timeout,
             counted_at: 0,
+            origin: None,
             only,
         })
     }
@@ -269,12 +272,13 @@ impl Exporter {
         }
         let ledger = self.delivery.ledger();
         let count = now.saturating_sub(self.counted_at) >= COUNT_INTERVAL || self.delivery.is_stopped();
-        let waiting = count.then(|| self.waiting());
+        let counted = count.then(|| self.count(&ledger));
         let mut state = lock(&self.gauge.state);
-        if let Some(waiting) = waiting {
+        if let Some((waiting, budget)) = counted {
             self.counted_at = now;
             state.waiting = waiting;
             state.counted = now;
+            state.budget = budget.unwrap_or(state.budget);
             state.oldest = self.delivery.batch().first().map(Record::ts);
         }
         state.ledger = ledger;
@@ -284,18 +288,36 @@ impl Exporter {
         }
     }
 
-    /// Committed records after the cursor.
-    fn waiting(&mut self) -> u64 {
+    /// Committed records after the cursor, and the stage of the loss budget; `None`: the store begins its count anew just now.
+    fn count(&mut self, ledger: &Ledger) -> (u64, Option<Budget>) {
         let settled = records::place(self.delivery.cursor().settled);
         let end = match self.only {
             Some(end) => end,
             None => match self.follower.end(self.stream()) {
                 Ok(end) => end,
-                Err(_) => return 0,
+                Err(_) => return (0, None),
             },
         };
-        let before = if end.base == settled.base { settled.row } else { 0 };
-        end.row.saturating_sub(before)
+        if end.base != settled.base {
+            return (end.row, None);
+        }
+        let waiting = end.row.saturating_sub(settled.row);
+        let unread = waiting.saturating_sub(self.delivery.ahead());
+        // What the store had before is found out once. From then on its count says what came.
+        if self.origin.is_none_or(|(base, _)| base != end.base) {
+            let came = ledger.read + ledger.expired + unread;
+            self.origin = Some((end.base, end.row.wrapping_sub(came)));
+        }
+        let before = self.origin.map_or(0, |(_, before)| before);
+        let budget = Budget {
+            into: end.row.wrapping_sub(before),
+            out: ledger.delivered,
+            rejected: ledger.rejected.saturating_sub(ledger.unwritten),
+            unwritten: ledger.unwritten,
+            expired: ledger.expired,
+            queued: ledger.held + unread,
+        };
+        (waiting, Some(budget))
     }
 }
 

@@ -147,11 +147,16 @@ fn answers_by_record_are_understood() {
     let outcome = Outcome::Settled {
         rejected: vec![(4, "mapping".to_owned())],
         again: vec![3, 1],
+        words: "full".to_owned(),
         retry_after: Some(2 * SECOND),
     };
     delivery.answer(request, outcome, 0);
     assert_eq!(delivery.poll(0), Some(Action::Reject { record: 4, words: "mapping".to_owned() }));
     delivery.kept(Err("disk full".to_owned()), 0);
+    assert_eq!(
+        delivery.last_error(),
+        Some("a request failed in part: the server takes 2 records later: full")
+    );
     assert_eq!((delivery.poll(0), delivery.wake_at()), (None, Some(2 * SECOND)));
     let (request, records) = sent(&mut delivery, 2 * SECOND).unwrap();
     assert_eq!(records, [1, 3]);
@@ -177,7 +182,11 @@ fn an_answer_about_other_records_is_none() {
         let mut delivery = begun(AT_ONCE, 0..3);
         let (request, _) = sent(&mut delivery, 0).unwrap();
         let rejected = rejected.into_iter().map(|index| (index, String::new())).collect();
-        delivery.answer(request, Outcome::Settled { rejected, again, retry_after: None }, 0);
+        delivery.answer(
+            request,
+            Outcome::Settled { rejected, again, words: String::new(), retry_after: None },
+            0,
+        );
         let ledger = delivery.ledger();
         assert_eq!((ledger.failed, ledger.held, ledger.rejected), (1, 3, 0));
         let later = delivery.wake_at().unwrap();

@@ -299,6 +299,7 @@ impl HttpSink for InfluxDb {
             return Outcome::Settled {
                 rejected: dropped(request, response.body, &words),
                 again: Vec::new(),
+                words: String::new(),
                 retry_after: None,
             };
         }

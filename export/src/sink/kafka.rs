@@ -367,7 +367,8 @@ impl Exchange {
                 false => Outcome::Failed { words, retry_after: None },
             };
         }
-        Outcome::Settled { rejected, again, retry_after: None }
+        let words = if again.is_empty() { String::new() } else { words };
+        Outcome::Settled { rejected, again, words, retry_after: None }
     }
 }
 

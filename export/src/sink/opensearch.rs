@@ -232,6 +232,9 @@ fn settled(answer: &Answer, response: &Response<'_>) -> Outcome {
         Some(first) if all => {
             Outcome::Failed { words: answer.items[*first].create.words(), retry_after: response.retry_after }
         }
-        _ => Outcome::Settled { rejected, again, retry_after: response.retry_after },
+        first => {
+            let words = first.map_or_else(String::new, |first| answer.items[*first].create.words());
+            Outcome::Settled { rejected, again, words, retry_after: response.retry_after }
+        }
     }
 }

@@ -13,8 +13,9 @@
 //! point of the gauges `….p50` and `….p99`, since OTLP has no quantiles beside a histogram. Rollups per flow are left out unless
 //! [`Options::flows`] is set.
 //!
-//! A server that takes a part of a request says how many records it refused, not which. A request is then halved as one that is refused
-//! altogether, until the culprits are alone: what it had taken arrives again, with the same `hopwise.id`.
+//! A server that takes a part of a request says how many records (of metrics: points) it refused, not which, and wants none of them again:
+//! delta histograms would add up to too much. So that many records count as rejected, and the first ones of the request stand for them in
+//! the file of rejected records, with words that say so.
 
 use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::outcome::Outcome;
@@ -336,20 +337,26 @@ impl HttpSink for Otlp {
         Some(self.request_of(batch.stream, batch.collector, &records, rows))
     }
 
-    fn outcome(&self, _: &Batch<'_>, _: &Request, response: &Response<'_>) -> Outcome {
+    fn outcome(&self, _: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
         let outcome = Outcome::of_status(response.status, words(response.body), response.retry_after);
         if outcome != Outcome::DONE {
             return outcome;
         }
-        match partial_success(response.body) {
-            Some((0, _)) => Outcome::DONE,
-            Some((refused, words)) => Outcome::Refused {
-                words: format!("the server refused {refused} records of the request: {words}"),
-            },
-            None => Outcome::Failed {
-                words: format!("no answer of OTLP: {}", said(response)),
-                retry_after: response.retry_after,
-            },
+        let Some((refused, why)) = partial_success(response.body) else {
+            let words = format!("no answer of OTLP: {}", said(response));
+            return Outcome::Failed { words, retry_after: response.retry_after };
+        };
+        let all = request.rows.len();
+        let words = format!(
+            "the server refused {refused} of a request with {all} records, and does not say which: {why}"
+        );
+        let refused = usize::try_from(refused).unwrap_or(all);
+        let rejected = request.rows.iter().take(refused).map(|row| (*row, words.clone())).collect();
+        Outcome::Settled {
+            rejected,
+            again: Vec::new(),
+            words: String::new(),
+            retry_after: response.retry_after,
         }
     }
 

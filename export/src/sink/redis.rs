@@ -395,7 +395,8 @@ fn settled(batch: &Batch<'_>, exchange: &mut Exchange) -> Outcome {
     if again.len() == batch.records.len() {
         return Outcome::Failed { words: std::mem::take(&mut exchange.words), retry_after: None };
     }
-    Outcome::Settled { rejected, again, retry_after: None }
+    let words = if again.is_empty() { String::new() } else { std::mem::take(&mut exchange.words) };
+    Outcome::Settled { rejected, again, words, retry_after: None }
 }
 
 /// The id of the only entry.

@@ -244,7 +244,7 @@ impl HttpSink for RemoteWrite {
         }
         if says(&TOO_OLD) {
             let rejected = request.rows.iter().map(|row| (*row, words.clone())).collect();
-            return Outcome::Settled { rejected, again: Vec::new(), retry_after: None };
+            return Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None };
         }
         let (mut rejected, mut again) = (Vec::new(), Vec::new());
         for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
@@ -255,7 +255,10 @@ impl HttpSink for RemoteWrite {
         }
         match rejected.is_empty() {
             true => refused,
-            false => Outcome::Settled { rejected, again, retry_after: None },
+            false => {
+                let words = "another sample of its series comes first".to_owned();
+                Outcome::Settled { rejected, again, words, retry_after: None }
+            }
         }
     }
 

@@ -151,12 +151,15 @@ fn opentelemetry_reads_rollups_as_metrics() {
 }
 
 #[test]
-fn what_a_receiver_refuses_in_part_is_found_by_halving() {
+fn what_a_receiver_refuses_in_part_is_counted_and_not_sent_again() {
     let Some(server) = receiver() else { return };
-    let refused =
-        Outcome::Refused { words: "the server refused 1 records of the request: too old".to_owned() };
-    for record in [change(1), rollup(0)] {
-        assert_eq!(send(&server, &sink("partial", false), &[record]), refused);
+    for records in [[change(1), change(2)], [rollup(0), rollup(1)]] {
+        let words =
+            "the server refused 1 of a request with 2 records, and does not say which: too old".to_owned();
+        let rejected = vec![(0, words)];
+        let settled =
+            Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None };
+        assert_eq!(send(&server, &sink("partial", false), &records), settled);
     }
     let elsewhere = sink("hopwise", false);
     let mut probe = elsewhere.probe(&[]);

@@ -76,7 +76,12 @@ fn prometheus_stores_what_is_sent() {
     // A repeat: only the newest sample is recognised.
     let old =
         |row| (row, "out of order sample: sent before, or older than another one of its series".to_owned());
-    let repeated = Outcome::Settled { rejected: vec![old(1), old(3)], again: vec![0], retry_after: None };
+    let repeated = Outcome::Settled {
+        rejected: vec![old(1), old(3)],
+        again: vec![0],
+        words: "another sample of its series comes first".to_owned(),
+        retry_after: None,
+    };
     assert_eq!(send(&server, &sink, &batch), repeated);
     assert_eq!(send(&server, &sink, &[of(10)]), Outcome::DONE);
     // Older than the last one of its series.
@@ -86,7 +91,10 @@ fn prometheus_stores_what_is_sent() {
     let old = send(&server, &sink, &[of(10_000), of(10_001)]);
     let words = "out of bounds".to_owned();
     let rejected = vec![(0, words.clone()), (1, words)];
-    assert_eq!(old, Outcome::Settled { rejected, again: Vec::new(), retry_after: None });
+    assert_eq!(
+        old,
+        Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None }
+    );
     let Record::Rollup(mut other) = of(10) else { unreachable!() };
     other.max += 1;
     let different = send(&server, &sink, &[Record::Rollup(other)]);

@@ -136,7 +136,7 @@ fn outcome(status: u16, body: &str) -> Outcome {
 
 fn rejected(rejected: &[(usize, &str)]) -> Outcome {
     let rejected = rejected.iter().map(|(row, words)| (*row, (*words).to_owned())).collect();
-    Outcome::Settled { rejected, again: Vec::new(), retry_after: None }
+    Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None }
 }
 
 #[test]

@@ -129,7 +129,10 @@ fn a_record_that_is_refused_is_found_and_the_rest_goes_on() {
         at += if has && count > 1 { 0 } else { count };
     }
     let rejected = vec![(5, "MESSAGE_TOO_LARGE".to_owned())];
-    assert_eq!(exchange.outcome(), Outcome::Settled { rejected, again: vec![], retry_after: None });
+    assert_eq!(
+        exchange.outcome(),
+        Outcome::Settled { rejected, again: vec![], words: String::new(), retry_after: None }
+    );
 }
 
 #[test]

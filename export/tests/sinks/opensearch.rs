@@ -88,18 +88,22 @@ fn items(statuses: [u16; 3]) -> String {
 
 #[test]
 fn each_document_has_its_own_status() {
-    let settled = |rejected: &[(usize, &str)], again: &[usize]| Outcome::Settled {
+    let settled = |rejected: &[(usize, &str)], again: &[usize], words: &str| Outcome::Settled {
         rejected: rejected.iter().map(|(row, words)| (*row, (*words).to_owned())).collect(),
         again: again.to_vec(),
+        words: words.to_owned(),
         retry_after: None,
     };
     let failed = |words: &str| Outcome::Failed { words: words.to_owned(), retry_after: None };
     assert_eq!(outcome(200, &items([201, 200, 201])), Outcome::DONE);
     // Sent before.
     assert_eq!(outcome(200, &items([201, 409, 409])), Outcome::DONE);
-    assert_eq!(outcome(200, &items([201, 429, 400])), settled(&[(2, "HTTP 400 t400: r")], &[1]));
+    assert_eq!(
+        outcome(200, &items([201, 429, 400])),
+        settled(&[(2, "HTTP 400 t400: r")], &[1], "HTTP 429 t429: r")
+    );
     assert_eq!(outcome(200, &items([503, 403, 404])), failed("HTTP 503 t503: r"));
-    assert_eq!(outcome(200, &items([201, 403, 404])), settled(&[], &[1, 2]));
+    assert_eq!(outcome(200, &items([201, 403, 404])), settled(&[], &[1, 2], "HTTP 403 t403: r"));
     let denied = Outcome::Unauthorised { words: "HTTP 403 t403: r".to_owned() };
     assert_eq!(outcome(200, &items([403, 403, 401])), denied);
     // What is no answer for each document is none at all, and a repeat is harmless.

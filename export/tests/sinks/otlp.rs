@@ -36,10 +36,15 @@ fn answers_say_what_was_refused() {
     // A warning without refused records; an unknown field, fixed ones among them.
     assert_eq!(outcome(200, b"\x0a\x05\x12\x03old"), Outcome::DONE);
     assert_eq!(outcome(200, b"\x18\x01\x0a\x02\x08\x00\x25abcd\x21abcdefgh"), Outcome::DONE);
-    assert_eq!(
-        outcome(200, b"\x0a\x07\x08\x02\x12\x03old"),
-        refused("the server refused 2 records of the request: old")
-    );
+    let settled = |refused: u64, rows: &[usize]| {
+        let words =
+            format!("the server refused {refused} of a request with 2 records, and does not say which: old");
+        let rejected = rows.iter().map(|row| (*row, words.clone())).collect();
+        Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None }
+    };
+    assert_eq!(outcome(200, b"\x0a\x07\x08\x01\x12\x03old"), settled(1, &[0]));
+    // Points of a rollup are several.
+    assert_eq!(outcome(200, b"\x0a\x07\x08\x06\x12\x03old"), settled(6, &[0, 1]));
     for malformed in [&b"\x0a\x05\x08"[..], b"\x0a", b"\xff", b"\x0b", b"\x08", &[0x88; 12], b"\x21abc"] {
         let Outcome::Failed { words, .. } = outcome(200, malformed) else { panic!("{malformed:?}") };
         assert!(words.starts_with("no answer of OTLP: HTTP 200"), "{words}");

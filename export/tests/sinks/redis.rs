@@ -144,9 +144,9 @@ const OK: &str = "$3\r\n1-1\r\n";
 const REPEATED: &str =
     "-ERR The ID specified in XADD is equal or smaller than the target stream top item\r\n";
 
-fn settled(rejected: &[(usize, &str)], again: &[usize]) -> Option<Outcome> {
+fn settled(rejected: &[(usize, &str)], again: &[usize], words: &str) -> Option<Outcome> {
     let rejected = rejected.iter().map(|(row, words)| (*row, (*words).to_owned())).collect();
-    Some(Outcome::Settled { rejected, again: again.to_vec(), retry_after: None })
+    Some(Outcome::Settled { rejected, again: again.to_vec(), words: words.to_owned(), retry_after: None })
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn errors_are_understood_by_record() {
     let failed = |words: &str| Some(Outcome::Failed { words: words.to_owned(), retry_after: None });
     let denied = |words: &str| Some(Outcome::Unauthorised { words: words.to_owned() });
     assert_eq!(outcome([OK, OK, OK]), Some(Outcome::DONE));
-    assert_eq!(outcome([OK, "-WRONGTYPE x\r\n", OK]), settled(&[(1, "WRONGTYPE x")], &[]));
-    assert_eq!(outcome([OK, "-OOM x\r\n", "-ERR y\r\n"]), settled(&[(2, "ERR y")], &[1]));
+    assert_eq!(outcome([OK, "-WRONGTYPE x\r\n", OK]), settled(&[(1, "WRONGTYPE x")], &[], ""));
+    assert_eq!(outcome([OK, "-OOM x\r\n", "-ERR y\r\n"]), settled(&[(2, "ERR y")], &[1], "OOM x"));
     for words in ["OOM x", "LOADING x", "READONLY x", "CLUSTERDOWN x", "ERR unknown command 'XADD'"] {
         let reply = format!("-{words}\r\n");
         assert_eq!(outcome([&reply, &reply, &reply]), failed(words));
@@ -193,11 +193,17 @@ fn a_refused_id_is_a_repeat_or_a_late_record() {
     assert!(commands[0].starts_with("\"XADD|hopwise:events|MAXLEN|~|1000000|70-10|id|0000000000000002|"));
     assert_eq!(exchange(&[&refused, &missing, OK]).1, Some(Outcome::DONE));
     // Somebody else wrote in between, or there is no memory: later.
-    assert_eq!(exchange(&[&refused, &missing, REPEATED]).1, settled(&[], &[1]));
-    assert_eq!(exchange(&[&refused, &missing, "-OOM x\r\n"]).1, settled(&[], &[1]));
+    assert_eq!(exchange(&[&refused, &missing, REPEATED]).1, settled(&[], &[1], REPEATED[1..].trim_end()));
+    assert_eq!(exchange(&[&refused, &missing, "-OOM x\r\n"]).1, settled(&[], &[1], "OOM x"));
     // A server that does not know its last entry, or answers something else.
-    assert_eq!(exchange(&[&refused, &[entry, "*0\r\n", "*0\r\n"].concat()]).1, settled(&[], &[1]));
-    assert_eq!(exchange(&[&refused, &["+x\r\n", "-OOM x\r\n", entry].concat()]).1, settled(&[], &[0, 1]));
+    assert_eq!(
+        exchange(&[&refused, &[entry, "*0\r\n", "*0\r\n"].concat()]).1,
+        settled(&[], &[1], "the server does not say which entry is the last one")
+    );
+    assert_eq!(
+        exchange(&[&refused, &["+x\r\n", "-OOM x\r\n", entry].concat()]).1,
+        settled(&[], &[0, 1], "OOM x")
+    );
     // The number of a late record goes over into the ms.
     let last = entry.replace("$4\r\n70-9", "$23\r\n70-18446744073709551615");
     let (appending, _) = exchange(&[&refused, &[entry, "*0\r\n", &last].concat()]);

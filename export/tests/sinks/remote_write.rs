@@ -158,7 +158,8 @@ fn samples_that_are_too_old_are_not_sent_for_ever() {
         [(400, "out of bounds"), (500, "too old sample"), (400, "x (err-mimir-sample-timestamp-too-old) y")]
     {
         let rejected = vec![(0, words.to_owned()), (2, words.to_owned())];
-        let settled = Outcome::Settled { rejected, again: Vec::new(), retry_after: None };
+        let settled =
+            Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None };
         assert_eq!(outcome(status, words, &near), settled);
         // Not all of them need to be too old.
         assert_eq!(outcome(status, words, &far), refused(words));
@@ -166,7 +167,12 @@ fn samples_that_are_too_old_are_not_sent_for_ever() {
     // Of two samples of a series, one may be right.
     let words = "out of order sample";
     let older = (0, format!("{words}: sent before, or older than another one of its series"));
-    let settled = Outcome::Settled { rejected: vec![older], again: vec![2], retry_after: None };
+    let settled = Outcome::Settled {
+        rejected: vec![older],
+        again: vec![2],
+        words: "another sample of its series comes first".to_owned(),
+        retry_after: None,
+    };
     assert_eq!(outcome(400, words, &near), settled);
     assert_eq!(outcome(400, words, &far), refused(words));
     assert_eq!(outcome(400, words, &near[2..]), refused(words));

@@ -166,9 +166,10 @@ export interface Verdict {
   detail: string;
 }
 
-/** A refused datagram is not a lost report, so it has its own verb. */
+/** A refused datagram is not a lost report, and what another system does not take is still in the store: they have their own verbs. */
 function verbFor(stage: string): string {
-  return stage === 'decode' ? 'refused' : stage === 'queue' ? 'shed' : 'lost';
+  const verbs: Readonly<Record<string, string>> = { decode: 'refused', queue: 'shed', export: 'not taken' };
+  return verbs[stage] ?? 'lost';
 }
 
 function lossSentence(view: StageView): string {
@@ -201,7 +202,7 @@ function evidence(stages: readonly StageView[]): string {
 
 export interface Totals {
   dropped: number;
-  /** Without refused reports. */
+  /** Without refused reports, and without what other systems do not take. */
   lost: number;
 }
 
@@ -245,7 +246,7 @@ function lately({ dropped, seconds }: Recent): string {
 export function totals(stages: readonly BudgetStage[]): Totals {
   const sum = (some: readonly BudgetStage[]): number =>
     some.reduce((all, stage) => all + stageView(stage).dropped, 0);
-  return { dropped: sum(stages), lost: sum(stages.filter(({ stage }) => stage !== 'decode')) };
+  return { dropped: sum(stages), lost: sum(stages.filter(({ stage }) => stage !== 'decode' && stage !== 'export')) };
 }
 
 const SAMPLES = 3;
