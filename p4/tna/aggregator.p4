@@ -12,8 +12,8 @@
 #include "shared/aggregate.p4"
 #include "control/aggregate.p4"
 
-/// Bytes of a postcard's UDP datagram.
-const bit<16> POSTCARD_BYTES = 52;
+/// Bytes of the UDP datagram of one postcard.
+const bit<16> DATAGRAM_BYTES = 52;
 
 parser AggregatorParser(packet_in packet, out arriving_t hdr, out arriving_local_t local, out ingress_intrinsic_metadata_t meta) {
     Checksum() ipv4_checksum;
@@ -49,7 +49,7 @@ parser AggregatorParser(packet_in packet, out arriving_t hdr, out arriving_local
     state parse_udp {
         packet.extract(hdr.udp);
         transition select(hdr.udp.len) {
-            POSTCARD_BYTES: parse_postcard;
+            DATAGRAM_BYTES: parse_postcard;
             default: accept;
         }
     }
