@@ -129,7 +129,7 @@ parser SfParser(packet_in packet, out headers_t hdr, inout local_t local, inout 
         local.proto = hdr.ipv6.next_header;
         local.dscp = hdr.ipv6.dscp;
         local.l4_bytes = hdr.ipv6.payload_len;
-        local.is_ip = hdr.ipv6.version == 6 ? 1w1 : 1w0;
+        local.is_ip = (hdr.ipv6.version == 6 && hdr.ipv6.payload_len <= 0xffd7) ? 1w1 : 1w0;
         transition select(hdr.ipv6.version, local.proto) {
             (6, PROTO_UDP): length_udp;
             (6, PROTO_TCP): length_tcp;
