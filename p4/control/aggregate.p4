@@ -116,12 +116,12 @@ control Aggregate(inout aggregator_headers_t hdr, inout aggregator_local_t local
     action read_postcard() {
         hdr.last.setValid();
         hdr.last.node = hdr.group.node;
-        hdr.last.flow = hdr.cards[0].flow;
-        hdr.last.queue = hdr.cards[0].queue;
-        low(hdr.last.ingress_ts, hdr.cards[0].ingress_ts);
-        low(hdr.last.egress_ts, hdr.cards[0].egress_ts);
+        hdr.last.flow = hdr.reports[0].flow;
+        hdr.last.queue = hdr.reports[0].queue;
+        low(hdr.last.ingress_ts, hdr.reports[0].ingress_ts);
+        low(hdr.last.egress_ts, hdr.reports[0].egress_ts);
         latency = hdr.last.egress_ts - hdr.last.ingress_ts;
-        has_latency = (hdr.cards[0].ingress_ts != 0xffffffffffffffff && hdr.cards[0].egress_ts != 0xffffffffffffffff) ? 1w1 : 1w0;
+        has_latency = (hdr.reports[0].ingress_ts != 0xffffffffffffffff && hdr.reports[0].egress_ts != 0xffffffffffffffff) ? 1w1 : 1w0;
         has_queue = hdr.last.queue != 0xffffffff ? 1w1 : 1w0;
     }
 

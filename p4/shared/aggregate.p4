@@ -104,7 +104,7 @@ struct aggregator_headers_t {
     ipv6_t ipv6;
     udp_t udp;
     group_t group;
-    postcard_report_t[AGGREGATOR_DATAGRAM] cards;
+    postcard_report_t[AGGREGATOR_DATAGRAM] reports;
     aggregate_t aggregate;
     postcard_t[AGGREGATOR_HELD] postcards;
     postcard_t last;

@@ -82,7 +82,7 @@ parser AggregatorParser(packet_in packet, out aggregator_headers_t hdr, inout ag
     }
 
     state parse_postcard {
-        packet.extract(hdr.cards.next);
+        packet.extract(hdr.reports.next);
         local.left = local.left - POSTCARD_BYTES;
         transition select(local.left) {
             0: whole;
@@ -97,11 +97,11 @@ parser AggregatorParser(packet_in packet, out aggregator_headers_t hdr, inout ag
     }
 }
 
-#define CARDS hdr.cards[0], hdr.cards[1], hdr.cards[2], hdr.cards[3], hdr.cards[4], hdr.cards[5], hdr.cards[6], hdr.cards[7], hdr.cards[8], \
-    hdr.cards[9], hdr.cards[10], hdr.cards[11], hdr.cards[12], hdr.cards[13], hdr.cards[14], hdr.cards[15], hdr.cards[16], \
-    hdr.cards[17], hdr.cards[18], hdr.cards[19], hdr.cards[20], hdr.cards[21], hdr.cards[22], hdr.cards[23], hdr.cards[24], \
-    hdr.cards[25], hdr.cards[26], hdr.cards[27], hdr.cards[28], hdr.cards[29], hdr.cards[30], hdr.cards[31], hdr.cards[32], \
-    hdr.cards[33], hdr.cards[34], hdr.cards[35], hdr.cards[36], hdr.cards[37], hdr.cards[38], hdr.cards[39]
+#define REPORTS hdr.reports[0], hdr.reports[1], hdr.reports[2], hdr.reports[3], hdr.reports[4], hdr.reports[5], hdr.reports[6], hdr.reports[7], hdr.reports[8], \
+    hdr.reports[9], hdr.reports[10], hdr.reports[11], hdr.reports[12], hdr.reports[13], hdr.reports[14], hdr.reports[15], hdr.reports[16], \
+    hdr.reports[17], hdr.reports[18], hdr.reports[19], hdr.reports[20], hdr.reports[21], hdr.reports[22], hdr.reports[23], hdr.reports[24], \
+    hdr.reports[25], hdr.reports[26], hdr.reports[27], hdr.reports[28], hdr.reports[29], hdr.reports[30], hdr.reports[31], hdr.reports[32], \
+    hdr.reports[33], hdr.reports[34], hdr.reports[35], hdr.reports[36], hdr.reports[37], hdr.reports[38], hdr.reports[39]
 
 /// A checksum over what includes it is zero. UDP over IPv4 may have none.
 control AggregatorVerify(inout aggregator_headers_t hdr, inout aggregator_local_t local) {
@@ -112,11 +112,11 @@ control AggregatorVerify(inout aggregator_headers_t hdr, inout aggregator_local_
             local.zero, HashAlgorithm.csum16);
         verify_checksum(local.is_whole == 1 && hdr.ipv4.isValid() && hdr.udp.checksum != 0,
             { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.proto, hdr.udp.len, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.len, hdr.udp.checksum,
-              hdr.group, CARDS },
+              hdr.group, REPORTS },
             local.zero, HashAlgorithm.csum16);
         verify_checksum(local.is_whole == 1 && hdr.ipv6.isValid(),
             { hdr.ipv6.src, hdr.ipv6.dst, 8w0, hdr.ipv6.next_header, hdr.udp.len, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.len,
-              hdr.udp.checksum, hdr.group, CARDS },
+              hdr.udp.checksum, hdr.group, REPORTS },
             local.zero, HashAlgorithm.csum16);
     }
 }
@@ -235,7 +235,7 @@ control AggregatorIngress(inout aggregator_headers_t hdr, inout aggregator_local
         } else if (hdr.udp.isValid() && postcard_port.apply().hit) {
             if (local.is_whole == 1 && (meta.checksum_error == 0 || local.is_rest == 1)) {
                 aggregate.apply(hdr, local, meta.ingress_global_timestamp);
-                if (hdr.cards[1].isValid()) {
+                if (hdr.reports[1].isValid()) {
                     local.is_rest = 1;
                     clone_preserving_field_list(CloneType.I2E, REST_SESSION, REST_FIELDS);
                 }
@@ -259,7 +259,7 @@ control AggregatorEgress(inout aggregator_headers_t hdr, inout aggregator_local_
         if (local.sends == 1) {
             truncate(local.frame_bytes);
         } else if (meta.instance_type == INGRESS_CLONE) {
-            hdr.cards[0].setInvalid();
+            hdr.reports[0].setInvalid();
             hdr.udp.len = hdr.udp.len - POSTCARD_BYTES;
             hdr.ipv4.total_len = hdr.ipv4.total_len - POSTCARD_BYTES;
             hdr.ipv6.payload_len = hdr.ipv6.payload_len - POSTCARD_BYTES;
@@ -291,7 +291,7 @@ control AggregatorDeparser(packet_out packet, in aggregator_headers_t hdr) {
         packet.emit(hdr.queue);
         // An aggregate is cut off before these.
         packet.emit(hdr.group);
-        packet.emit(hdr.cards);
+        packet.emit(hdr.reports);
     }
 }
 

@@ -104,6 +104,9 @@ fn bmv2_measures_the_same_share() {
             assert_eq!(reports, wanted, "{mode:?}");
         } else if mode == Mode::Postcard {
             assert!(reports.iter().all(|report| wanted.contains(report)), "{mode:?}");
+        } else {
+            // Which packet a source measures depends on those before.
+            bmv2::skipped("bmv2_measures_the_same_share", "BMv2 has dropped packets");
         }
     }
 }
