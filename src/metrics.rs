@@ -10,7 +10,7 @@ mod switching;
 
 use std::fmt::{Display, Write};
 
-use collector::{StreamView, Summary};
+use collector::{StreamView, Summary, stats::Table};
 
 use crate::{
     aggregator::AggregatorView,
@@ -155,37 +155,12 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
     text.single("uptime_seconds", "gauge", "Seconds since the start.", monitor.uptime().as_secs());
-    stages(
-        &mut text,
-        monitor
-            .stages(detail.losses)
-            .into_iter()
-            .chain(exports.map(|exports| exports.stage.clone()))
-            .collect(),
-    );
+    let export = exports.map(|exports| exports.stage.clone());
+    stages(&mut text, &[monitor.stages(detail.losses), Vec::from_iter(export)].concat());
     inputs(&mut text, monitor);
     collecting(&mut text, monitor);
     losses(&mut text, &detail.streams);
-    text.metric("table_entries", "gauge", "Entries in a table.");
-    detail
-        .tables
-        .iter()
-        .for_each(|(name, table)| text.sample("table_entries", &[("table", name)], table.used));
-    text.metric("table_capacity", "gauge", "Capacity of a table.");
-    detail
-        .tables
-        .iter()
-        .for_each(|(name, table)| text.sample("table_capacity", &[("table", name)], table.capacity));
-    text.metric("table_evicted_total", "counter", "Entries evicted from a full table.");
-    detail
-        .tables
-        .iter()
-        .for_each(|(name, table)| text.sample("table_evicted_total", &[("table", name)], table.evicted));
-    text.metric("table_refused_total", "counter", "New entries refused because a table was full.");
-    detail
-        .tables
-        .iter()
-        .for_each(|(name, table)| text.sample("table_refused_total", &[("table", name)], table.refused));
+    tables(&mut text, &detail.tables);
     network(&mut text, &detail);
     named(&mut text, names, dns);
     store(&mut text, monitor);
@@ -218,7 +193,19 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     text.out
 }
 
-fn stages(text: &mut Text, stages: Vec<view::Stage>) {
+fn tables(text: &mut Text, tables: &[(&'static str, Table)]) {
+    let mut each = |name: &str, kind: &str, help: &str, value: fn(&Table) -> u64| {
+        text.metric(name, kind, help);
+        tables.iter().for_each(|(table, counts)| text.sample(name, &[("table", table)], value(counts)));
+    };
+    each("table_entries", "gauge", "Entries in a table.", |table| table.used);
+    each("table_capacity", "gauge", "Capacity of a table.", |table| table.capacity);
+    each("table_evicted_total", "counter", "Entries evicted from a full table.", |table| table.evicted);
+    let help = "New entries refused because a table was full.";
+    each("table_refused_total", "counter", help, |table| table.refused);
+}
+
+fn stages(text: &mut Text, stages: &[view::Stage]) {
     text.metric("stage_in_total", "counter", "Units that entered a stage of the loss budget.");
     stages.iter().for_each(|stage| {
         text.sample("stage_in_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.into)
@@ -232,7 +219,7 @@ fn stages(text: &mut Text, stages: Vec<view::Stage>) {
         text.sample("stage_queued", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.queued)
     });
     text.metric("drops_total", "counter", "Units lost, by stage of the loss budget and reason.");
-    for stage in &stages {
+    for stage in stages {
         for (reason, count) in &stage.drops {
             text.sample("drops_total", &[("stage", &stage.stage), ("reason", reason)], count);
         }

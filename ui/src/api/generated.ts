@@ -510,6 +510,8 @@ export type Export = {
 export type Exports = {
   /** Each stream of each export. */
   exports: Array<Export>;
+  /** All of them as a stage of the loss budget. */
+  stage: Stage;
 };
 
 /** A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty. */

@@ -322,6 +322,8 @@ class Exports(TypedDict):
 
     # Each stream of each export.
     exports: list[Export]
+    # All of them as a stage of the loss budget.
+    stage: Stage
 
 
 class Flow(TypedDict):
