@@ -158,6 +158,24 @@ fn complete(outcome: &Value) {
 }
 
 #[test]
+fn the_latency_of_int_is_measured_through_processes_of_switches() {
+    let test = "the_latency_of_int_is_measured_through_processes_of_switches";
+    let dir = TempDir::new();
+    let out = dir.join("pages");
+    let run = hopwise(["experiment", "int-latency", "--runs", "1", "--packets", "20", "--out", text(&out)]);
+    if run.stderr.contains("needs root") {
+        return skipped(&format!("{test}: network namespaces need root"));
+    }
+    for line in run.stderr.lines().filter_map(|line| line.strip_prefix("SKIPPED ")) {
+        skipped(&format!("{test}: {line}"));
+    }
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let table = std::fs::read_to_string(out.join("int-latency-added.csv")).unwrap();
+    let tasks: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("hopwise,")).collect();
+    assert!(tasks.len() == 3 && tasks[2].starts_with("source and sink,"), "{table}");
+}
+
+#[test]
 fn an_unknown_case_is_an_error() {
     let run = hopwise(["bench", "fastpath-9x9"]);
     assert_eq!(run.code, Some(2));
