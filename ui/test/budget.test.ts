@@ -68,6 +68,22 @@ test('missing reports without enough evidence are stated, and not counted', () =
   assert.equal(judge({ network: { evidence } }).tone, 'warn');
 });
 
+test('what another system does not take is a warning, and not lost', () => {
+  const stage: BudgetStage = {
+    stage: 'export',
+    unit: 'records',
+    in: 9,
+    out: 4,
+    queued: 0,
+    drops: { rejected: 5 },
+    evidence: null,
+  };
+  const found = verdict([stageView(stage)], [source(true)], { dropped: 5, lost: 0, seconds: 60 });
+  assert.equal(found.tone, 'warn');
+  assert.equal(found.headline, '5 records not taken while exporting');
+  assert.deepEqual(totals([stage]), { dropped: 5, lost: 0 });
+});
+
 test('refused reports alone are a warning', () => {
   const found = judge({ decode: { out: 98, drops: { truncated: 2 } } }, { dropped: 2, lost: 0, seconds: 60 });
   assert.equal(found.tone, 'warn');

@@ -246,7 +246,10 @@ function lately({ dropped, seconds }: Recent): string {
 export function totals(stages: readonly BudgetStage[]): Totals {
   const sum = (some: readonly BudgetStage[]): number =>
     some.reduce((all, stage) => all + stageView(stage).dropped, 0);
-  return { dropped: sum(stages), lost: sum(stages.filter(({ stage }) => stage !== 'decode' && stage !== 'export')) };
+  return {
+    dropped: sum(stages),
+    lost: sum(stages.filter(({ stage }) => stage !== 'decode' && stage !== 'export')),
+  };
 }
 
 const SAMPLES = 3;
