@@ -61,6 +61,8 @@ pub(crate) struct CarriedInt {
     /// The version is 1.0, but the header has 0, as ONOS writes it.
     version_zero: bool,
     pub(crate) layout: Layout,
+    /// Bytes at the end of the stack that are no record: words of the source only.
+    source_only: usize,
     /// Words of header and stack.
     pub(crate) int_words: u8,
     /// SF-INT.
@@ -119,6 +121,7 @@ impl ParsedPacket {
             replication: header::replication(head),
             version_zero: int.version == int::Version::V10 && head[0] >> 4 == 0,
             layout: int.stack.layout,
+            source_only: int.source_only.len(),
             int_words: ((location.end - location.header) / 4) as u8, // the shim's length has 8 bits
             sf: int.sf,
             shim: if option { location.start + OPTION_HEAD } else { location.start },
@@ -131,8 +134,9 @@ impl ParsedPacket {
 impl CarriedInt {
     /// The records in `frame`.
     pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> int::Stack<'a> {
-        let bytes = frame.get(self.stack()..self.end).unwrap_or_default();
-        let count = bytes.len() / self.layout.len().max(1);
+        let bytes = frame.get(self.stack()..self.end - self.source_only).unwrap_or_default();
+        // INT-MX has no records.
+        let count = bytes.len().checked_div(self.layout.len()).unwrap_or(0);
         int::Stack { bytes, layout: self.layout, count: count as u8 }
     }
 
@@ -164,6 +168,7 @@ impl CarriedInt {
             replication: 0,
             version_zero: false,
             layout: Layout::EMPTY,
+            source_only: 0,
             int_words: head[1],
             sf: None,
             shim,
@@ -725,4 +730,19 @@ fn replace(frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
     frame.copy_within(range.end..before, range.start + with.len());
     frame[range.start..range.start + with.len()].copy_from_slice(with);
     frame.truncate(after);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_source_are_no_records() {
+        let frame = testkit::vectors::bytes("int21_mx_src");
+        let seen = ParsedPacket::of(&frame, &Profile::default()).unwrap();
+        let carried = seen.carried.unwrap();
+        assert_eq!((carried.mode, carried.source_only), (Mode::Mx, 8));
+        let stack = carried.records(&frame);
+        assert_eq!((stack.count, stack.bytes.len()), (0, 0));
+    }
 }

@@ -323,6 +323,7 @@ impl Common {
             replication: int.first >> 2 & 3,
             version_zero: false,
             layout: cache.layout,
+            source_only: 0,
             int_words: int.words,
             sf: int.sf(),
             shim: int.shim,
