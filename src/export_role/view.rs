@@ -6,7 +6,7 @@ use super::{Budget, Gauge, Handle};
 use crate::{lock::lock, view::Stage};
 
 /// The exports of a process.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Exports"))]
@@ -15,6 +15,17 @@ pub(crate) struct ExportsView {
     pub(crate) exports: Vec<ExportView>,
     /// All of them as a stage of the loss budget.
     pub(crate) stage: Stage,
+}
+
+impl Default for ExportsView {
+    fn default() -> Self {
+        Self { exports: Vec::new(), stage: nothing() }
+    }
+}
+
+/// The stage before anything came.
+fn nothing() -> Stage {
+    Stage { stage: "export".into(), unit: "records".into(), ..Stage::default() }
 }
 
 /// One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`.
@@ -80,7 +91,7 @@ pub(crate) fn view(handle: &Handle) -> ExportsView {
 
 /// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
 fn stage(handle: &Handle) -> Stage {
-    let mut stage = Stage { stage: "export".into(), unit: "records".into(), ..Stage::default() };
+    let mut stage = nothing();
     for gauge in handle.gauges.iter() {
         let Budget { into, out, rejected, unwritten, expired, queued } = lock(&gauge.state).budget;
         stage.into += into;
