@@ -292,8 +292,8 @@ mod tests {
             serde_json::from_str::<SqlQuery>(&text).ok().map(|query| query.from)
         };
         assert_eq!(
-            ["488.0", "18446744073709551615", "null"].map(read),
-            [Some(Some(488)), Some(Some(u64::MAX)), Some(None)]
+            ["488.0", "4076402218306774.0", "18446744073709551615", "null"].map(read),
+            [Some(Some(488)), Some(Some(4_076_402_218_306_774)), Some(Some(u64::MAX)), Some(None)]
         );
         assert_eq!(["488.5", "-1", "1e30", "\"7\"", "18446744073709551616"].map(read), [None; 5]);
     }
