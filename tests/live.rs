@@ -12,6 +12,7 @@ mod live {
     mod dta_roles;
     mod dta_xdp;
     mod export;
+    mod export_alerts;
     mod export_https;
     mod export_kafka;
     mod export_redis;

@@ -22,14 +22,14 @@ use crate::support::{
 
 /// A request as a server of this test got it.
 #[derive(Clone, PartialEq, Debug)]
-struct Got {
-    target: String,
-    body: Vec<u8>,
+pub(super) struct Got {
+    pub(super) target: String,
+    pub(super) body: Vec<u8>,
 }
 
 /// What the server of a test does with a request.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Act {
+pub(super) enum Act {
     Accept,
     Status(u16),
     Close,
@@ -37,14 +37,14 @@ enum Act {
 }
 
 /// A server that does what it is told, once per request; afterwards it accepts.
-struct Scripted {
-    address: SocketAddr,
-    got: Receiver<(Got, Act)>,
+pub(super) struct Scripted {
+    pub(super) address: SocketAddr,
+    pub(super) got: Receiver<(Got, Act)>,
     script: Arc<Mutex<Vec<Act>>>,
 }
 
 impl Scripted {
-    fn start(script: &[Act]) -> Self {
+    pub(super) fn start(script: &[Act]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, got) = channel();

@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -31,6 +32,15 @@ pub(super) fn is_installed(what: &str, program: &str) -> bool {
 /// A port that nobody listens on now.
 pub(super) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The body of an answer to GET.
+pub(super) fn get(port: u16, target: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 /// A server, killed when dropped. Its output is `log` in its directory.

@@ -1,0 +1,84 @@
+//! Exports of the whole program to a webhook and to Alertmanager.
+
+use std::{fs, process::Command, thread, time::Instant};
+
+use serde_json::Value;
+
+use super::{
+    export::{Scripted, exported, own},
+    servers::{Process, free_port, get, is_installed},
+};
+use crate::support::{
+    TempDir,
+    server::{Server, TIMEOUT, report},
+};
+
+#[test]
+fn a_webhook_gets_what_the_store_has() {
+    let hook = Scripted::start(&[]);
+    let config = format!(
+        "[exports.hook]\nkind = \"webhook\"\nurl = \"http://{}/in?key=1\"\nlines = true\nlinger = \"0s\"\n",
+        hook.address
+    );
+    let server = Server::start(&config);
+    server.send((0..50).map(|n| report(n, 1000 + n as u16, [1000, 2000, 3000])));
+    server.settled(50);
+    exported(&server, "settled", |view| view["waiting"] == 0 && view["held"] == 0 && view["read"] != 0);
+    let mut ids = Vec::new();
+    while let Ok((got, _)) = hook.got.try_recv() {
+        assert_eq!(got.target, "/in?key=1");
+        for line in String::from_utf8(got.body).unwrap().lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(record["schema"], 1);
+            ids.push(record["id"].as_str().unwrap().to_owned());
+        }
+    }
+    ids.sort_unstable();
+    let stored = own(&server, "SELECT id FROM events ORDER BY id");
+    assert_eq!(ids, stored.lines().collect::<Vec<_>>());
+    assert!(ids.len() >= 50, "{}", ids.len());
+}
+
+/// The alerts that Alertmanager has, by name and state, once `done` accepts them.
+fn alerts(port: u16, what: &str, done: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let start = Instant::now();
+    loop {
+        let all: Vec<Value> = serde_json::from_str(&get(port, "/api/v2/alerts")).unwrap();
+        if done(&all) {
+            return all;
+        }
+        assert!(start.elapsed() < TIMEOUT, "never {what}: {all:#?}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn alertmanager_has_the_alerts_of_rules_while_they_are_true() {
+    if !is_installed("exports to Alertmanager", "prometheus-alertmanager") {
+        return;
+    }
+    let (directory, port) = (TempDir::new(), free_port());
+    let file = |name: &str| directory.join(name).display().to_string();
+    fs::write(file("alertmanager.yml"), "route: {receiver: none}\nreceivers: [{name: none}]\n").unwrap();
+    let mut command = Command::new("prometheus-alertmanager");
+    command.arg(format!("--config.file={}", file("alertmanager.yml"))).arg("--cluster.listen-address=");
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    command.arg(format!("--storage.path={}", file("data")));
+    let _process = Process::start(&mut command, &directory, port);
+    let server = Server::start(&format!(
+        "[[rules]]\nname = \"slow\"\nwhen = \"flow_latency > 500us\"\n\
+         [exports.pager]\nkind = \"alertmanager\"\nurl = \"http://127.0.0.1:{port}\"\nlinger = \"0s\"\n\
+         [exports.pager.labels]\nseverity = \"page\"\n"
+    ));
+    server.send([report(0, 5000, [1_000, 900_000, 3_000])]);
+    let raised = alerts(port, "raised", |all| !all.is_empty());
+    let labels = serde_json::json!({"alertname": "slow", "severity": "page", "src": "10.0.0.1", "dst": "10.0.0.2",
+        "sport": "5000", "dport": "80", "proto": "17"});
+    assert_eq!(raised.iter().map(|alert| &alert["labels"]).collect::<Vec<_>>(), [&labels]);
+    server.send([report(1, 5000, [1_000, 2_000, 3_000])]);
+    alerts(port, "resolved", <[Value]>::is_empty);
+    // The events of paths and values are not for it.
+    let view = exported(&server, "settled", |view| view["waiting"] == 0 && view["held"] == 0);
+    assert_eq!(view["delivered"], 2);
+    assert!(view["left_out"].as_u64() >= Some(1), "{view}");
+}
