@@ -3,7 +3,7 @@
 use wire::FlowKey;
 
 use crate::record::{Field, FieldKind, Record, Value};
-use crate::text::{address, address_of, decimal, hex};
+use crate::text::{self, address, address_of, decimal, digit, hex};
 
 /// Appends a record, without a line end.
 pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
@@ -56,7 +56,7 @@ fn write_value(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
 fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"src\":\"");
     if flow.known_id().is_some() {
-        crate::text::flow(flow, out);
+        text::flow(flow, out);
         out.extend_from_slice(b"\",\"dst\":\"");
     } else {
         address(flow.src(), out);
@@ -87,7 +87,7 @@ pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
             byte @ (b'"' | b'\\') => out.extend([b'\\', byte]),
             byte => {
                 out.extend_from_slice(b"\\u00");
-                out.extend([b'0' + (byte >> 4), b"0123456789abcdef"[usize::from(byte & 0xf)]]);
+                out.extend([digit(byte >> 4), digit(byte & 0xf)]);
             }
         }
         rest = &rest[at + 1..];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 pub use collector::event::Stream;
-use collector::event::{Basis, Drop, Event, FlowRow, Loss, Rollup};
+use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use wire::FlowKey;
 
 use crate::delivery::Keyed;
@@ -210,6 +210,25 @@ impl Record {
             Self::Flow(_) => Stream::Flows,
             Self::Drop(_) => Stream::Drops,
             Self::Loss(_) => Stream::Losses,
+        }
+    }
+
+    /// What it reports: the kind of an event, else the name of the stream.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Self::Event(one) => one.event.kind.name(),
+            _ => self.stream().name(),
+        }
+    }
+
+    /// Something is wrong in the network: a drop, a loss, a loop, a rule that became true.
+    pub fn is_wrong(&self) -> bool {
+        match self {
+            Self::Event(one) => {
+                matches!(one.event.kind, Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss)
+            }
+            Self::Drop(_) | Self::Loss(_) => true,
+            Self::Rollup(_) | Self::Flow(_) => false,
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn decimal(mut number: u64, out: &mut Vec<u8>) {
     let mut at = digits.len();
     while number >= 10 {
         at -= 2;
-        digits[at..at + 2].copy_from_slice(&pair(number % 100));
+        digits[at..at + 2].copy_from_slice(&pair(number));
         number /= 100;
     }
     if number > 0 {
@@ -47,7 +47,8 @@ pub(crate) fn hex(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.as_flattened());
 }
 
-fn digit(nibble: u8) -> u8 {
+/// The hexadecimal digit of a number below 16.
+pub(crate) fn digit(nibble: u8) -> u8 {
     b"0123456789abcdef"[usize::from(nibble & 0xf)]
 }
 

@@ -34,7 +34,7 @@ Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 @contextlib.contextmanager
 def server(answer: Answer) -> Iterator[str]:
-    """A server that answers as it is told; its address."""
+    """A server that gives these answers in turn; its address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

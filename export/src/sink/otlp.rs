@@ -22,7 +22,7 @@ use crate::outcome::Outcome;
 use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
 use crate::record::{FieldKind, Record, SCHEMA, Stream, Value};
 use crate::text;
-use collector::event::{Kind, Rollup};
+use collector::event::Rollup;
 use detect::Metric;
 use wire::FlowKey;
 
@@ -97,7 +97,7 @@ fn target(stream: Stream) -> &'static str {
     }
 }
 
-/// A message inside a message; its length is known afterwards.
+/// A field with a length before it, which is known afterwards: a message, or text.
 fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     tag(number, 2, out);
     let at = out.len();
@@ -133,16 +133,8 @@ fn any_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Absent => {}
         Value::Text(text) => write_bytes(1, text.as_bytes(), out),
         Value::Number(number) => integer(number, out),
-        Value::Address(octets) => {
-            let mut address = Vec::with_capacity(39);
-            text::address(text::address_of(octets), &mut address);
-            write_bytes(1, &address, out);
-        }
-        Value::Flow(flow) => {
-            let mut name = Vec::with_capacity(48);
-            text::flow(flow, &mut name);
-            write_bytes(1, &name, out);
-        }
+        Value::Address(octets) => nested(1, out, |address| text::address(text::address_of(octets), address)),
+        Value::Flow(flow) => nested(1, out, |name| text::flow(flow, name)),
         Value::Numbers(numbers) => nested(5, out, |array| {
             for number in numbers {
                 // An unavailable one is a value without content.
@@ -183,39 +175,20 @@ fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
     add("hopwise.proto", Value::Number(flow.proto().into()));
 }
 
-/// Severity number and text (OTLP: 9 is INFO, 13 WARN), and the name of the event.
-fn severity(record: &Record) -> (u64, &'static str, &'static str) {
-    let is_wrong = match record {
-        Record::Event(one) => {
-            matches!(one.event.kind, Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss)
-        }
-        Record::Drop(_) | Record::Loss(_) => true,
-        Record::Rollup(_) | Record::Flow(_) => false,
-    };
-    let name = match record {
-        Record::Event(one) => one.event.kind.name(),
-        _ => record.stream().name(),
-    };
-    match is_wrong {
-        true => (13, "WARN", name),
-        false => (9, "INFO", name),
-    }
-}
-
 /// `LogRecord`, a field of the scope's records.
 fn log(record: &Record, out: &mut Vec<u8>) {
-    let (number, severity, name) = severity(record);
+    // OTLP: 13 is WARN, 9 is INFO.
+    let (number, severity) = if record.is_wrong() { (13, "WARN") } else { (9, "INFO") };
+    let name = record.what();
     nested(2, out, |log| {
         fixed(1, record.ts(), log);
         tag(2, VARINT, log);
         varint(number, log);
         write_bytes(3, severity.as_bytes(), log);
         nested(5, log, |body| any_value(Value::Text(name), body));
-        let mut id = Vec::with_capacity(16);
-        text::hex(record.id(), &mut id);
         nested(6, log, |pair| {
             write_bytes(1, b"hopwise.id", pair);
-            nested(2, pair, |any| write_bytes(1, &id, any));
+            nested(2, pair, |any| nested(1, any, |id| text::hex(record.id(), id)));
         });
         let mut key = String::from("hopwise.");
         record.visit(|field, value| match (field.kind, value) {

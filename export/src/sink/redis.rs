@@ -478,16 +478,18 @@ fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut
 
 /// The head of a command: the number of its parts.
 fn array(len: usize, out: &mut Vec<u8>) {
-    out.push(b'*');
+    head(b'*', len, out);
+}
+
+fn head(mark: u8, len: usize, out: &mut Vec<u8>) {
+    out.push(mark);
     decimal(len as u64, out);
     out.extend_from_slice(b"\r\n");
 }
 
 /// A part of a command.
 fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(b'$');
-    decimal(bytes.len() as u64, out);
-    out.extend_from_slice(b"\r\n");
+    head(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }

@@ -126,18 +126,12 @@ fn severity(record: &Record) -> (u32, &'static str) {
     const WARNING: u32 = 4;
     const NOTICE: u32 = 5;
     const INFORMATIONAL: u32 = 6;
-    match record {
-        Record::Event(one) => {
-            let severity = match one.event.kind {
-                Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss => WARNING,
-                Kind::RuleOff => NOTICE,
-                _ => INFORMATIONAL,
-            };
-            (severity, one.event.kind.name())
-        }
-        Record::Drop(_) | Record::Loss(_) => (WARNING, record.stream().name()),
-        Record::Rollup(_) | Record::Flow(_) => (INFORMATIONAL, record.stream().name()),
-    }
+    let severity = match record {
+        Record::Event(one) if one.event.kind == Kind::RuleOff => NOTICE,
+        _ if record.is_wrong() => WARNING,
+        _ => INFORMATIONAL,
+    };
+    (severity, record.what())
 }
 
 /// A parameter of the structured data (RFC 5424, 6.3.3): `"`, `\` and `]` are escaped.

@@ -18,7 +18,7 @@ use crate::config::values::Listen;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     pub(super) reported: Reported,
-    /// When it told this, ns.
+    /// When it reported this, ns.
     pub(super) at: u64,
     /// When it last had another packet to report, ns; `None`: not since the manager began.
     advanced: Option<u64>,

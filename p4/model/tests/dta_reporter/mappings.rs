@@ -17,7 +17,7 @@ const NODE: u128 = 3;
 pub(crate) const TRIGGERS: [Trigger; 5] =
     [Trigger::Path, Trigger::Hop, Trigger::Drop, Trigger::Queue, Trigger::CongestedPacket];
 
-/// The field of a number that the program can be told.
+/// The field with a number that an entry of the program's table may name.
 #[derive(Clone, Copy)]
 struct Number {
     text: &'static str,
