@@ -3,14 +3,12 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use crate::figures::{failed, packets};
 use nic::{
     frames::{self, Options, Port},
     netns::Namespace,
     time,
 };
-use wire::{ethernet, ipv4, udp};
-
-use crate::figures::failed;
 use terminal::CliError;
 
 /// Bytes of the UDP payload.
@@ -165,24 +163,6 @@ impl Lane {
 
 /// A UDP packet to port 1 of node 1.
 fn frame() -> Vec<u8> {
-    let len = (udp::HEADER_LEN + PAYLOAD) as u16;
-    let l4 = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-    let mut frame = vec![0; l4 + usize::from(len)];
-    let (dst, src) = (dataplane::router::Port::mac_for(1, 1), [2, 0, 0, 0, 0, 1]);
-    ethernet::Repr { dst, src, ethertype: ethernet::ethertype::IPV4 }.emit(&mut frame);
-    let total_len = len + ipv4::HEADER_LEN as u16;
-    ipv4::Repr {
-        src: [10, 0, 1, 5],
-        dst: HOST_ADDRESS,
-        proto: 17,
-        tos: 0,
-        total_len,
-        ident: 0,
-        fragment: 0,
-        ttl: 64,
-        options: &[],
-    }
-    .emit(&mut frame[ethernet::HEADER_LEN..]);
-    udp::Repr { src_port: 1_000, dst_port: 2_000, len, checksum: 0 }.emit(&mut frame[l4..]);
-    frame
+    let mac = dataplane::router::Port::mac_for(1, 1);
+    packets::udp(mac, ([10, 0, 1, 5], 1_000), (HOST_ADDRESS, 2_000), PAYLOAD)
 }

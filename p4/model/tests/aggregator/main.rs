@@ -428,7 +428,7 @@ fn the_model_and_bmv2_do_the_same() {
             }
         }
         let counts = expected.iter().map(|(port, frames)| (*port, frames.len())).collect();
-        let Some(got) = bmv2::run(test, "aggregator.json", &pair.p4.commands, &input, &counts) else {
+        let Some(got) = bmv2::run((test, "aggregator.json"), 1, &pair.p4.commands, &input, &counts) else {
             return;
         };
         let are_missing = match several {

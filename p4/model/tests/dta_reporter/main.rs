@@ -5,6 +5,8 @@
 
 #[path = "../support/bmv2.rs"]
 mod bmv2;
+#[path = "../support/frames.rs"]
+mod frames;
 mod mappings;
 #[allow(dead_code, reason = "this test forges no INT")]
 #[path = "../int/packets.rs"]
@@ -20,7 +22,7 @@ use std::sync::Arc;
 
 use dataplane::dta::{Config as DtaConfig, Mapping, Repeat, Reporter, Spread, SwitchReporter, Trigger};
 use dataplane::report::Outbox;
-use dataplane::switch::{Config, Congestion, Switch, Verdict, Visit};
+use dataplane::switch::{Config, Congestion, Switch, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Watch, Watchlist};
 use detect::Match;
@@ -31,7 +33,7 @@ use wire::dta::control::{Body, Cause, Control};
 
 use mappings::{Both, TRIGGERS};
 use packets::{Routed, has_l4, is_beyond, packet, routed};
-use pair::{AVAILABLE, COLLECTOR, Tables, entry};
+use pair::{AVAILABLE, COLLECTOR, Tables, by_rust, entry};
 use setup::{Setup, commands, installed, measured};
 
 const PROGRAM: &str = include_str!("../../../v1model/dta_reporter.json");
@@ -200,19 +202,7 @@ impl Pair {
         let visit = Visit { mtu: 1500, from_edge: self.edges.0, to_edge: self.edges.1, ..measured(&arrival) };
         let sent = self.p4.process(frame, &arrival);
         let mut outbox = Outbox::default();
-        let mut routed = match next {
-            Routed::To(packet) => packet,
-            Routed::Dropped(reason) => {
-                self.rust.dropped(frame, &Visit { egress_if: 0, ..visit }, reason, &mut outbox);
-                Vec::new()
-            }
-            Routed::Lost => Vec::new(),
-        };
-        if !routed.is_empty()
-            && self.rust.forward(&mut routed, &visit, &mut outbox).verdict == Verdict::Discard
-        {
-            routed.clear();
-        }
+        let routed = by_rust(&mut self.rust, (frame, next), visit, &mut outbox);
         let packet = sent.iter().find(|sent| sent.port == 2).map_or(&[][..], |sent| &sent.frame);
         if packet != routed {
             return Err(format!("packets differ\n  rust {routed:02x?}\n  p4   {packet:02x?}"));
@@ -349,22 +339,7 @@ fn timer(collector: u8) -> Vec<u8> {
 
 /// The frame of a translator's message.
 fn message(collector: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0];
-    let len = 28 + payload.len() as u16;
-    let mut head = vec![0x45, 0, 0, 0, 0, 7, 0x40, 0, 64, 17, 0, 0];
-    head[2..4].copy_from_slice(&len.to_be_bytes());
-    head.extend_from_slice(&address(collector).octets());
-    head.extend_from_slice(&OURS.octets());
-    let sum = wire::checksum::of(&head);
-    head[10..12].copy_from_slice(&sum.to_be_bytes());
-    frame.extend_from_slice(&head);
-    frame.extend_from_slice(&[0x9c, 0x68, 0x9c, 0x6c]);
-    frame.extend_from_slice(&(len - 20).to_be_bytes());
-    frame.extend_from_slice(&[0, 0]);
-    frame.extend_from_slice(payload);
-    let len = frame.len().max(60);
-    frame.resize(len, 0);
-    frame
+    frames::udp((address(collector), 0x9c68), (OURS, 0x9c6c), payload)
 }
 
 /// Packets from source to sink, over switches that report by DTA; translators ask for reports again, and are congested.
@@ -542,7 +517,7 @@ fn the_model_and_bmv2_do_the_same() {
         let counts = [(COLLECTOR, expected.len())].into();
         // A packet takes several passes.
         let commands = commands(&pair.setup) + "set_queue_depth 8192\n";
-        let got = bmv2::run(test, "dta_reporter.json", &commands, &input, &counts);
+        let got = bmv2::run((test, "dta_reporter.json"), 1, &commands, &input, &counts);
         let Some(mut got) = got.and_then(|mut got| got.remove(&COLLECTOR)) else { return };
         if got.len() < expected.len() {
             return bmv2::skipped(test, "simple_switch dropped packets, as it does when the machine is busy");

@@ -5,6 +5,8 @@
 
 #[path = "../support/bmv2.rs"]
 mod bmv2;
+#[path = "../support/frames.rs"]
+mod frames;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -526,21 +528,7 @@ fn has_form(payload: &[u8]) -> bool {
 }
 
 fn frame(collector: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0];
-    let len = 28 + payload.len() as u16;
-    let mut head = vec![0x45, 0, 0, 0, 0, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 7];
-    head[2..4].copy_from_slice(&len.to_be_bytes());
-    head.extend_from_slice(&host(collector).octets());
-    let sum = wire::checksum::of(&head);
-    head[10..12].copy_from_slice(&sum.to_be_bytes());
-    frame.extend_from_slice(&head);
-    frame.extend_from_slice(&[0x9c, 0x69, 0x9c, 0x68]);
-    frame.extend_from_slice(&(len - 20).to_be_bytes());
-    frame.extend_from_slice(&[0, 0]);
-    frame.extend_from_slice(payload);
-    let len = frame.len().max(60);
-    frame.resize(len, 0);
-    frame
+    frames::udp(([10, 0, 0, 7].into(), 0x9c69), (host(collector), 0x9c68), payload)
 }
 
 /// A report; some for stores that do not exist, some with too much data, some corrupted.
@@ -674,7 +662,7 @@ fn the_model_and_bmv2_do_the_same() {
     }
     let counts = expected.iter().map(|(port, frames)| (*port, frames.len())).collect();
     let test = "the_model_and_bmv2_do_the_same";
-    let Some(got) = bmv2::run(test, "dta_translator.json", &pair.p4.commands, &input, &counts) else {
+    let Some(got) = bmv2::run((test, "dta_translator.json"), 1, &pair.p4.commands, &input, &counts) else {
         return;
     };
     for (port, expected) in expected {

@@ -41,7 +41,7 @@ fn the_model_and_bmv2_do_the_same() {
         }
         let counts = [(2, expected[0].len()), (COLLECTOR, expected[1].len())].into();
         let commands = commands(&pair.setup);
-        let got = bmv2::run("the_model_and_bmv2_do_the_same", "int.json", &commands, &input, &counts);
+        let got = bmv2::run(("the_model_and_bmv2_do_the_same", "int.json"), 1, &commands, &input, &counts);
         let Some(mut got) = got else { return };
         let mut got = [2, COLLECTOR].map(|port| got.remove(&port).unwrap_or_default());
         expected[1].iter_mut().chain(&mut got[1]).for_each(|report| mask(&mut report[42..]));

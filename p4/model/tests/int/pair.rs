@@ -309,20 +309,7 @@ impl Pair {
         };
         let sent = self.p4.process(frame, &arrival);
         let mut outbox = Outbox::default();
-        let mut routed = match next {
-            Routed::To(packet) => packet,
-            Routed::Dropped(reason) => {
-                let visit = Visit { egress_if: 0, ..visit };
-                self.rust.dropped(frame, &visit, reason, &mut outbox);
-                Vec::new()
-            }
-            Routed::Lost => Vec::new(),
-        };
-        if !routed.is_empty()
-            && self.rust.forward(&mut routed, &visit, &mut outbox).verdict == Verdict::Discard
-        {
-            routed.clear();
-        }
+        let routed = by_rust(&mut self.rust, (frame, next), visit, &mut outbox);
         let packet = sent.iter().find(|sent| sent.port == 2).map_or(&[][..], |sent| &sent.frame);
         if packet != routed {
             return Err(format!(
@@ -387,5 +374,27 @@ impl Pair {
             }
         }
         Ok(())
+    }
+}
+
+/// What the switch in Rust sends of a packet after its routing; empty: nothing.
+pub(crate) fn by_rust(
+    rust: &mut Switch,
+    (frame, next): (&[u8], Routed),
+    visit: Visit,
+    outbox: &mut Outbox,
+) -> Vec<u8> {
+    match next {
+        Routed::To(mut packet) => {
+            if rust.forward(&mut packet, &visit, outbox).verdict == Verdict::Discard {
+                packet.clear();
+            }
+            packet
+        }
+        Routed::Dropped(reason) => {
+            rust.dropped(frame, &Visit { egress_if: 0, ..visit }, reason, outbox);
+            Vec::new()
+        }
+        Routed::Lost => Vec::new(),
     }
 }

@@ -90,7 +90,7 @@ fn bmv2_measures_the_same_share() {
         }
         let counts = expected.iter().map(|(port, frames)| (*port, frames.len())).collect();
         let commands = commands(&pair.setup);
-        let got = bmv2::run("bmv2_measures_the_same_share", "int.json", &commands, &input, &counts);
+        let got = bmv2::run(("bmv2_measures_the_same_share", "int.json"), 1, &commands, &input, &counts);
         let Some(got) = got else { return };
         // The packet of a report begins behind 20 bytes of headers and two items.
         let flows = |frames: &[Vec<u8>]| {

@@ -50,7 +50,7 @@ fn the_model_and_bmv2_do_the_same() {
             }
         }
         let commands = commands(&pair.setup);
-        let got = bmv2::run("the_model_and_bmv2_do_the_same", "sf.json", &commands, &input, &counts);
+        let got = bmv2::run(("the_model_and_bmv2_do_the_same", "sf.json"), 1, &commands, &input, &counts);
         let Some(mut got) = got else { return };
         let mut got = [2, COLLECTOR].map(|port| got.remove(&port).unwrap_or_default());
         // Sequence numbers count lost reports as well.

@@ -97,24 +97,11 @@ fn start(json: &Path, commands: &str, from: u16, input: &[Vec<u8>], ports: &[u16
     }
 }
 
-/// [`run_from`] port 1.
-#[allow(dead_code, reason = "not every test that includes this file uses it")]
-pub(crate) fn run(
-    test: &str,
-    program: &str,
-    commands: &str,
-    input: &[Vec<u8>],
-    expected: &BTreeMap<u16, usize>,
-) -> Option<BTreeMap<u16, Vec<Vec<u8>>>> {
-    run_from(1, test, program, commands, input, expected)
-}
-
 /// The frames that BMv2 sends from each port, of `input` at port `from`. `None`: it is not on PATH, and the test is skipped. Ends when
 /// there are as many as `expected`.
-pub(crate) fn run_from(
+pub(crate) fn run(
+    (test, program): (&str, &str),
     from: u16,
-    test: &str,
-    program: &str,
     commands: &str,
     input: &[Vec<u8>],
     expected: &BTreeMap<u16, usize>,

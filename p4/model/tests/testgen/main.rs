@@ -39,10 +39,9 @@ fn model(program: &Program, case: &Case) -> Result<Vec<(u16, Vec<u8>)>, String> 
 fn bmv2(name: &str, case: &Case) -> Option<Result<(), String>> {
     let test = format!("p4testgen of {name} in BMv2");
     let (commands, counts) = (case.commands(), case.counts());
-    let got = bmv2::run_from(
+    let got = bmv2::run(
+        (&test, &format!("{name}.json")),
         case.port,
-        &test,
-        &format!("{name}.json"),
         &commands,
         std::slice::from_ref(&case.frame),
         &counts,
