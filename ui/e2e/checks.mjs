@@ -503,6 +503,69 @@ export async function sql(page, base) {
   await drawn(page, '.query-output');
 }
 
+/** The address after `#/`, once it matches. */
+async function addressIs(page, matches, what) {
+  const deadline = Date.now() + WAIT.timeout;
+  let address = '';
+  while (Date.now() < deadline) {
+    address = new URL(page.url()).hash;
+    if (matches.test(address)) return;
+    await page.waitForTimeout(50);
+  }
+  assert.fail(`${what}: the address is ${address}`);
+}
+
+/** What is set on a page is in its address: a copy of it shows the same, and the back button undoes it. */
+export async function addresses(page, base) {
+  const order = page.locator('.flow-list').getByLabel('Order');
+  await open(page, base, 'flow');
+  await order.selectOption('reports');
+  await page.locator('.flow-list tbody tr').first().click();
+  await addressIs(page, /^#\/flow\/[0-9a-f]{16}\?sort=reports$/, 'order and flow');
+  await page.locator('.flow-list').getByLabel('Search flows').fill('10.0');
+  await addressIs(page, /\?sort=reports&filter=10\.0$/, 'what was typed');
+  await page.reload();
+  await until(page, '.flow-title h1', (text) => /→/.test(text), 'the flow of the address');
+  assert.equal(await order.inputValue(), 'reports');
+  assert.equal(await page.getByLabel('Search flows').inputValue(), '10.0');
+  await page.goBack();
+  await page.goBack();
+  await addressIs(page, /^#\/flow$/, 'back');
+  assert.equal(await order.inputValue(), 'latency');
+
+  await open(page, base, 'topology');
+  await page.locator('[data-metric="queue"]').click();
+  await until(page, '.follow tbody tr', (text) => /→/.test(text), 'flows to follow');
+  await page.locator('.follow tbody tr').first().click();
+  await addressIs(page, /^#\/topology\?lens=queue&flow=[0-9a-f]{16}$/, 'lens and flow');
+  await page.reload();
+  await page.locator('[data-metric="queue"][aria-pressed="true"]').waitFor(WAIT);
+  await page.locator('.follow tr.selected').waitFor(WAIT);
+  await page.goBack();
+  await until(page, '.detail', (text) => /Nothing selected/.test(text), 'no flow');
+  await page.goBack();
+  await page.locator('[data-metric="latency"][aria-pressed="true"]').waitFor(WAIT);
+
+  await open(page, base, 'events');
+  await page.locator('.chip', { hasText: 'path' }).first().click();
+  await page.getByLabel('Node').fill('101');
+  await page.getByLabel('Node').press('Enter');
+  await addressIs(page, /^#\/events\?kind=path_change&node=101$/, 'the filter of events');
+  await page.reload();
+  assert.equal(await page.getByLabel('Node').inputValue(), '101');
+  await page.locator('.chip[aria-pressed="true"]', { hasText: 'path' }).waitFor(WAIT);
+
+  await open(page, base, 'sql');
+  const text = "SELECT kind, count(*) AS n FROM events WHERE kind <> '?&#%' GROUP BY kind";
+  await page.locator('.editor').fill(text);
+  await page.locator('#limit').selectOption('100');
+  await page.locator('.editor').press('Control+Enter');
+  await addressIs(page, /^#\/sql\?sql=SELECT.*&limit=100$/, 'the query');
+  await page.reload();
+  await until(page, '.query-output tbody tr', (row) => /[a-z]+\d+/.test(row), 'the result of the address');
+  assert.equal(await page.locator('.editor').inputValue(), text);
+}
+
 export async function explainsEmpty(page, base) {
   await open(page, base, 'overview');
   await until(page, '.hint', (text) => /32766/.test(text) && /hopwise demo/.test(text), 'what to do');

@@ -17,7 +17,16 @@ export interface Page {
 export function parseRoute(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
   const [page = '', ...rest] = path.split('/');
-  return { page, argument: decodeURIComponent(rest.join('/')), query: new URLSearchParams(query) };
+  return { page, argument: decoded(rest.join('/')), query: new URLSearchParams(query) };
+}
+
+/** An address that a person typed may have a `%` that begins nothing. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 export function link(page: string, argument = '', query: Record<string, string> = {}): string {

@@ -1,8 +1,13 @@
 import { h, setText, show } from '../lib/dom';
 import { exact } from '../lib/format';
 import { KINDS, kindLabel, METRICS, metricLabel, PUSHED, tone } from '../model/events';
-import type { Route } from '../router';
+import type { Settings } from '../settings';
 import type { EventQuery } from './events-feed';
+
+/** What a person sets, by the names in the address. `kind` is a list with commas. */
+export const EVENT_DEFAULTS = { kind: '', node: '', metric: '', flow: '' };
+
+export type EventSettings = Settings<typeof EVENT_DEFAULTS>;
 
 export interface Controls {
   element: HTMLElement;
@@ -12,19 +17,30 @@ export interface Controls {
 }
 
 /** The buttons of the kinds, and the fields. `changed` is called when the query changes. */
-export function eventControls(route: Route, changed: () => void, pause: HTMLElement): Controls {
-  const chosen = new Set((route.query.get('kind') ?? '').split(',').filter((kind) => kind !== ''));
+export function eventControls(settings: EventSettings, changed: () => void, pause: HTMLElement): Controls {
+  const chosen = new Set(
+    settings
+      .get('kind')
+      .split(',')
+      .filter((kind) => kind !== ''),
+  );
   const chips = new Map(KINDS.map((kind) => [kind as string, chip(kind)]));
   for (const [kind, { element }] of chips) {
     element.addEventListener('click', () => {
       if (!chosen.delete(kind)) chosen.add(kind);
       element.setAttribute('aria-pressed', String(chosen.has(kind)));
+      settings.set({ kind: [...chosen].join(',') });
       changed();
     });
     element.setAttribute('aria-pressed', String(chosen.has(kind)));
   }
-  const { node, flow, metric } = fields(route);
-  for (const field of [node, flow, metric]) field.addEventListener('change', changed);
+  const { node, flow, metric } = fields(settings);
+  for (const field of [node, flow, metric]) {
+    field.addEventListener('change', () => {
+      settings.set({ node: node.value.trim(), metric: metric.value, flow: flow.value.trim() });
+      changed();
+    });
+  }
   const labelled = (text: string, field: HTMLElement): HTMLElement => h('label', { for: field.id }, text);
   const bar = h('div', { class: 'bar' });
   bar.append(
@@ -52,19 +68,19 @@ export function eventControls(route: Route, changed: () => void, pause: HTMLElem
   };
 }
 
-function fields(route: Route) {
+function fields(settings: EventSettings) {
   const node = h('input', { id: 'filter-node', class: 'short', placeholder: 'any', autocomplete: 'off' });
   node.inputMode = 'numeric';
   node.pattern = '[0-9]*';
   const hint = 'address, port or whole flow';
   const flow = h('input', { id: 'filter-flow', placeholder: hint, spellcheck: 'false', autocomplete: 'off' });
-  const wanted = route.query.get('metric') ?? '';
+  const wanted = settings.get('metric');
   const options = METRICS.map((name) =>
     h('option', { value: name, selected: name === wanted }, metricLabel(name)),
   );
   const metric = h('select', { id: 'filter-metric' }, h('option', { value: '' }, 'any'), ...options);
-  node.value = route.query.get('node') ?? '';
-  flow.value = route.query.get('flow') ?? '';
+  node.value = settings.get('node');
+  flow.value = settings.get('flow');
   return { node, flow, metric };
 }
 

@@ -1,7 +1,8 @@
 import { h, panel, setText } from '../lib/dom';
 import { exact, plural } from '../lib/format';
 import type { Page, Route } from '../router';
-import { eventControls } from './events-controls';
+import { Settings } from '../settings';
+import { EVENT_DEFAULTS, eventControls } from './events-controls';
 import { EventFeed } from './events-feed';
 import { eventRows } from './events-rows';
 
@@ -10,7 +11,8 @@ const DRAW_EVERY_MS = 250;
 /** Live events, newest first. */
 export function eventsPage(route: Route): Page {
   const pause = h('button', { type: 'button', aria: { pressed: 'false' } }, 'Pause');
-  const controls = eventControls(route, () => feed.change(controls.query()), pause);
+  const settings = new Settings(route, EVENT_DEFAULTS);
+  const controls = eventControls(settings, () => feed.change(controls.query()), pause);
   const feed = new EventFeed(controls.query());
   const rows = eventRows();
   const note = h('p', { class: 'stream-state', role: 'status' });
@@ -38,6 +40,7 @@ export function eventsPage(route: Route): Page {
   return {
     element: h('div', { class: 'page events' }, panel('Events', { aside: note }, ...body)),
     stop() {
+      settings.stop();
       clearInterval(timer);
       feed.stop();
     },

@@ -4,10 +4,15 @@ import type { Flow } from '../api/types';
 import { h, setText } from '../lib/dom';
 import { count, duration, exact, flowName, pathText } from '../lib/format';
 import { LiveTable } from '../lib/table';
+import type { Settings } from '../settings';
 
 const SHOWN = 100;
 
+/** What a person sets in the list, by the names in the address. */
+export const FLOW_LIST_DEFAULTS = { sort: 'latency', filter: '' };
+
 export interface FlowListOptions {
+  settings: Settings<typeof FLOW_LIST_DEFAULTS>;
   selected(): string;
   select(flow: Flow): void;
   arrived?(flows: readonly Flow[]): void;
@@ -15,6 +20,7 @@ export interface FlowListOptions {
 
 /** The list of flows, with search and order. */
 export function flowList(options: FlowListOptions) {
+  const { settings } = options;
   const search = h('input', {
     type: 'search',
     placeholder: 'address or port',
@@ -45,6 +51,13 @@ export function flowList(options: FlowListOptions) {
     ],
   });
   let rows: Flow[] = [];
+  const fill = (): void => {
+    search.value = settings.get('filter');
+    sort.value = settings.get('sort');
+    // An order that there is not.
+    if (sort.value === '') sort.value = FLOW_LIST_DEFAULTS.sort;
+  };
+  fill();
   const answers = poll<{ flows: Flow[]; total: number }>({
     intervalMs: 2000,
     request: (signal) =>
@@ -56,11 +69,22 @@ export function flowList(options: FlowListOptions) {
       options.arrived?.(rows);
     },
   });
-  search.addEventListener('input', () => answers.now());
-  sort.addEventListener('change', () => answers.now());
+  search.addEventListener('input', () => {
+    settings.type({ filter: search.value.trim() });
+    answers.now();
+  });
+  sort.addEventListener('change', () => {
+    settings.set({ sort: sort.value });
+    answers.now();
+  });
   return {
     element: h('div', { class: 'flow-list' }, h('div', { class: 'bar' }, search, sort), table.element, total),
     refresh: () => table.update(rows),
+    /** Shows what is set now, after another address was opened. */
+    adopt(): void {
+      fill();
+      answers.now();
+    },
     stop: () => answers.stop(),
   };
 }

@@ -4,18 +4,24 @@ import type { FlowDetail, FlowHistory } from '../api/types';
 import { empty, h, panel } from '../lib/dom';
 import { live } from '../live';
 import { WINDOW_SECONDS } from '../model/rates';
-import { link, type Page, type Route } from '../router';
+import type { Page, Route } from '../router';
+import { Settings } from '../settings';
 import { flowView } from './flow-detail';
-import { flowList } from './flow-list';
+import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 
 /** One flow: its path hop by hop, and the latency of each hop. The address names the flow by its id or its text. */
 export function flowPage(route: Route): Page {
   const detail = h('div', { class: 'flow-detail' });
   let name = route.argument;
   let shown: { stop(): void } | null = null;
+  const settings = new Settings(route, FLOW_LIST_DEFAULTS);
   const list = flowList({
+    settings,
     selected: () => name,
-    select: (flow) => (location.hash = link('flow', flow.id)),
+    select: (flow) => {
+      settings.go(flow.id);
+      show(flow.id);
+    },
     arrived: (flows) => {
       // Without a selection, show the slowest flow.
       if (name === '' && flows[0]) show(flows[0].id);
@@ -34,9 +40,11 @@ export function flowPage(route: Route): Page {
   return {
     element: h('div', { class: 'page flow' }, panel('Flows', { class: 'flow-side' }, list.element), detail),
     route(next) {
+      if (settings.adopt(next)) list.adopt();
       if (next.argument !== name) show(next.argument);
     },
     stop() {
+      settings.stop();
       shown?.stop();
       list.stop();
     },

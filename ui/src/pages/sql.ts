@@ -6,16 +6,18 @@ import { empty, h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, exact } from '../lib/format';
 import { live } from '../live';
 import { plotColumns, timeColumn } from '../model/result';
-import type { Page } from '../router';
+import type { Page, Route } from '../router';
+import { Settings } from '../settings';
 import { EXAMPLES, SCHEMA } from './sql-help';
 
 const KEPT_QUERY = 'hopwise-sql';
 const SHOWN_ROWS = 1000;
 const LIMITS = ['100', '1000', '10000'];
+const DEFAULTS = { sql: '', limit: '1000' };
 
 /** A query, its result as a table, and as lines when the first column is a time. */
-export function sqlPage(): Page {
-  return new SqlPage();
+export function sqlPage(route: Route): Page {
+  return new SqlPage(route);
 }
 
 class SqlPage implements Page {
@@ -30,7 +32,10 @@ class SqlPage implements Page {
   private chart: LineChart | null = null;
   private running: AbortController | null = null;
 
-  constructor() {
+  private readonly settings: Settings<typeof DEFAULTS>;
+
+  constructor(route: Route) {
+    this.settings = new Settings(route, DEFAULTS);
     this.error.hidden = true;
     this.output.append(empty('No result yet', 'Write a query or take an example.'));
     this.text.addEventListener('keydown', (event) => {
@@ -41,10 +46,17 @@ class SqlPage implements Page {
     this.csv.addEventListener('click', () => {
       if (this.result) download('hopwise.csv', 'text/csv', toCsv(this.result.columns, this.result.rows));
     });
+    this.limit.addEventListener('change', () => this.settings.set({ limit: this.limit.value }));
     this.element = this.build();
+    this.adopt();
+  }
+
+  route(route: Route): void {
+    if (this.settings.adopt(route)) this.adopt();
   }
 
   stop(): void {
+    this.settings.stop();
     this.running?.abort();
     this.chart?.destroy();
   }
@@ -67,11 +79,22 @@ class SqlPage implements Page {
     );
   }
 
+  /** Shows the query of the address, and its result. */
+  private adopt(): void {
+    const limit = this.settings.get('limit');
+    this.limit.value = LIMITS.includes(limit) ? limit : DEFAULTS.limit;
+    const sql = this.settings.get('sql');
+    if (sql === '') return;
+    this.text.value = sql;
+    void this.execute();
+  }
+
   private async execute(): Promise<void> {
     this.running?.abort();
     const mine = (this.running = new AbortController());
     const sql = this.text.value.trim();
     if (sql === '') return;
+    this.settings.set({ sql });
     sessionStorage.setItem(KEPT_QUERY, sql);
     setText(this.info, 'running …');
     try {

@@ -4,7 +4,7 @@ import { ticks, type MapMetric, type Scale } from '../model/topology';
 
 const LINKS = 'Links: latest; width: flows. Grey: not reported.';
 
-const MAP_METRICS: readonly { metric: MapMetric; title: string; legend: string; note: string }[] = [
+export const MAP_METRICS: readonly { metric: MapMetric; title: string; legend: string; note: string }[] = [
   {
     metric: 'latency',
     title: 'Latency',
@@ -26,20 +26,22 @@ const MAP_METRICS: readonly { metric: MapMetric; title: string; legend: string; 
 ];
 
 /** Buttons that choose the metric of the colours. */
-export function metricPicker(first: MapMetric, chosen: (metric: MapMetric) => void): HTMLElement {
-  const buttons = MAP_METRICS.map(({ metric, title }) => {
-    const button = h(
-      'button',
-      { type: 'button', data: { metric }, aria: { pressed: String(metric === first) } },
-      title,
-    );
-    button.addEventListener('click', () => {
-      for (const other of buttons) other.setAttribute('aria-pressed', String(other === button));
-      chosen(metric);
-    });
-    return button;
-  });
-  return h('div', { class: 'segments', role: 'group', aria: { label: 'Colour by' } }, ...buttons);
+export function metricPicker(chosen: (metric: MapMetric) => void) {
+  const buttons = MAP_METRICS.map(({ metric, title }) =>
+    h('button', { type: 'button', data: { metric }, on: { click: () => chosen(metric) } }, title),
+  );
+  return {
+    element: h('div', { class: 'segments', role: 'group', aria: { label: 'Colour by' } }, ...buttons),
+    update(shown: MapMetric): void {
+      for (const button of buttons)
+        button.setAttribute('aria-pressed', String(button.dataset['metric'] === shown));
+    },
+  };
+}
+
+/** The metric of this name; latency where there is none. */
+export function metricNamed(name: string): MapMetric {
+  return MAP_METRICS.find(({ metric }) => metric === name)?.metric ?? 'latency';
 }
 
 export function metricText(metric: MapMetric, value: number | null): string {

@@ -3,19 +3,23 @@ import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, Node, PathUse } from '../api/types';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural } from '../lib/format';
-import { buildGraph, type Graph, type MapMetric } from '../model/topology';
+import { buildGraph, type Graph } from '../model/topology';
 import type { Page, Route } from '../router';
-import { flowList } from './flow-list';
+import { Settings } from '../settings';
+import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
 import type { Selection } from './topology-paint';
 import { detailView } from './topology-detail';
-import { legendView, metricPicker } from './topology-legend';
+import { legendView, metricNamed, metricPicker } from './topology-legend';
 
 interface Answer {
   nodes: Node[];
   links: Link[];
   paths: PathUse[];
 }
+
+/** What a person sets on the map, by the names in the address. The address also names what is selected. */
+const DEFAULTS = { ...FLOW_LIST_DEFAULTS, lens: 'latency', flow: '' };
 
 /** The network as the reports' paths show it. */
 export function topologyPage(route: Route): Page {
@@ -24,7 +28,7 @@ export function topologyPage(route: Route): Page {
 
 class TopologyPage implements Page {
   readonly element: HTMLElement;
-  private metric: MapMetric = 'latency';
+  private readonly settings: Settings<typeof DEFAULTS>;
   private graph: Graph = { nodes: [], edges: [] };
   private selected: Selection | null;
   /** The flow whose path is highlighted. */
@@ -39,10 +43,11 @@ class TopologyPage implements Page {
     'Nodes and links are learnt from the paths in reports. They appear with the first report that has hops.',
   );
   private readonly canvas = new TopologyCanvas((selected) => this.select(selected));
-  private readonly list = flowList({
-    selected: () => this.flow?.id ?? '',
-    select: (flow) => this.follow(this.flow?.id === flow.id ? null : flow),
+  private readonly metrics = metricPicker((metric) => {
+    this.settings.set({ lens: metric });
+    this.draw();
   });
+  private readonly list: ReturnType<typeof flowList>;
   private readonly answers = poll<Answer>({
     intervalMs: 1000,
     request: requestAll,
@@ -50,18 +55,27 @@ class TopologyPage implements Page {
   });
 
   constructor(route: Route) {
-    this.selected = nodeOf(route);
+    this.settings = new Settings(route, DEFAULTS);
+    this.list = flowList({
+      settings: this.settings,
+      selected: () => this.flow?.id ?? '',
+      select: (flow) => this.choose(this.flow?.id === flow.id ? null : flow),
+    });
+    this.selected = selectionOf(route.argument);
     this.element = this.build();
-    void this.followNamed(route);
+    void this.followNamed();
   }
 
   route(route: Route): void {
-    this.select(nodeOf(route) ?? this.selected);
-    void this.followNamed(route);
+    if (this.settings.adopt(route)) this.list.adopt();
+    this.selected = selectionOf(route.argument);
+    this.draw();
+    void this.followNamed();
   }
 
   stop(): void {
     this.stopped = true;
+    this.settings.stop();
     this.answers.stop();
     this.flowPoll?.stop();
     this.list.stop();
@@ -71,17 +85,13 @@ class TopologyPage implements Page {
 
   private build(): HTMLElement {
     this.nothing.hidden = true;
-    const metrics = metricPicker(this.metric, (metric) => {
-      this.metric = metric;
-      this.draw();
-    });
     const title = 'Show the whole network';
     const reset = h(
       'button',
       { type: 'button', class: 'quiet', title, on: { click: () => this.canvas.fit() } },
       'Fit',
     );
-    const aside = h('div', { class: 'bar' }, this.summary, metrics, reset);
+    const aside = h('div', { class: 'bar' }, this.summary, this.metrics.element, reset);
     const map = h('div', { class: 'map' }, this.canvas.element, this.nothing);
     const details = panel('Details', {}, this.detail.element);
     const flows = panel('Follow a flow', { class: 'follow' }, this.list.element);
@@ -103,7 +113,9 @@ class TopologyPage implements Page {
   }
 
   private draw(): void {
-    const { graph, metric, selected, flow } = this;
+    const { graph, selected, flow } = this;
+    const metric = metricNamed(this.settings.get('lens'));
+    this.metrics.update(metric);
     const scale = this.canvas.draw({ graph, metric, path: flow?.path ?? null, selected });
     this.legend.update(metric, scale);
     this.detail.update(graph, selected, flow);
@@ -111,7 +123,13 @@ class TopologyPage implements Page {
 
   private select(selected: Selection | null): void {
     this.selected = selected;
+    this.settings.go(selectionText(selected));
     this.draw();
+  }
+
+  private choose(flow: Flow | null): void {
+    this.settings.set({ flow: flow?.id ?? '' });
+    this.follow(flow);
   }
 
   private follow(flow: Flow | null): void {
@@ -131,11 +149,14 @@ class TopologyPage implements Page {
   }
 
   /** Follows the flow that the address names; one that has expired is ignored. */
-  private async followNamed(route: Route): Promise<void> {
-    const name = route.query.get('flow') ?? '';
-    if (name === '') return;
+  private async followNamed(): Promise<void> {
+    const name = this.settings.get('flow');
+    if (name === '') return this.follow(null);
+    if (this.flow && [this.flow.id, this.flow.text].includes(name)) return;
     try {
-      this.follow(await get<Flow>(`flows/${encodeURIComponent(name)}`));
+      const flow = await get<Flow>(`flows/${encodeURIComponent(name)}`);
+      // Meanwhile another one may have been chosen.
+      if (this.settings.get('flow') === name) this.follow(flow);
     } catch (error) {
       if (!(error instanceof ApiError || error instanceof Unreachable)) throw error;
     }
@@ -151,7 +172,14 @@ async function requestAll(signal: AbortSignal): Promise<Answer> {
   return { ...nodes, ...links, ...paths };
 }
 
-function nodeOf(route: Route): Selection | null {
-  const id = Number(route.argument);
-  return route.argument !== '' && Number.isFinite(id) ? { node: id } : null;
+/** `101` is a node, `101>201` a link. */
+function selectionOf(argument: string): Selection | null {
+  const [from, to, ...more] = argument.split('>').map((part) => (/^\d+$/.test(part) ? Number(part) : null));
+  if (from === null || from === undefined || to === null || more.length > 0) return null;
+  return to === undefined ? { node: from } : { from, to };
+}
+
+function selectionText(selected: Selection | null): string {
+  if (selected === null) return '';
+  return 'node' in selected ? String(selected.node) : `${selected.from}>${selected.to}`;
 }
