@@ -31,6 +31,7 @@ use crate::{
     exchange::secret::NewSecret,
     export_role,
     fanout::{self, Ledger, LoadSender, Plan},
+    history::{History, Local},
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     intercept::{self, SwitchEnd, TranslatorEnd},
     live::Hub,
@@ -41,7 +42,7 @@ use crate::{
     notify,
     pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    reporter_role, sql, switch, tls, translator_role,
+    reporter_role, switch, tls, translator_role,
     worker::{Worker, WorkerHandle},
 };
 use settings::values::Size;
@@ -316,7 +317,6 @@ impl Server {
 
     /// What the handlers of the API need.
     fn context(&self, settings: &Settings, monitor: Arc<Monitor>) -> Result<api::Context, CliError> {
-        let reader = self.reader(settings)?;
         Ok(api::Context {
             active_config: Arc::clone(&self.active_config),
             monitor,
@@ -331,8 +331,7 @@ impl Server {
             exports: self.exports.as_ref().map(export_role::Role::handle),
             dns: settings.names.dns.then(Resolver::start).transpose()?.map(Arc::new),
             tls: Arc::clone(&self.tls),
-            sql: reader.as_ref().map(|reader| sql::Pool::new(reader.dir().to_owned(), "[api] query_timeout")),
-            store: reader,
+            history: history(settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),
             pages: Arc::new(Semaphore::new(api::PAGES)),
@@ -348,14 +347,6 @@ impl Server {
         }
         self.translator = translator.map(|translator| translator.start(&self.control)).transpose()?;
         Ok(())
-    }
-
-    fn reader(&self, settings: &Settings) -> Result<Option<Arc<store::Reader>>, CliError> {
-        if !settings.store.enabled || !settings.collects() {
-            return Ok(None);
-        }
-        let reader = store::Reader::open(settings.store_directory());
-        reader.map(|reader| Some(Arc::new(reader))).map_err(|error| CliError::new(error.to_string()))
     }
 
     fn start_collecting(
@@ -621,6 +612,16 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
+/// What answers about the past.
+fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
+    if !settings.store.enabled || !settings.collects() {
+        return Ok(None);
+    }
+    let reader = store::Reader::open(settings.store_directory());
+    let reader = reader.map_err(|error| CliError::new(error.to_string()))?;
+    Ok(Some(Box::new(Local::new(reader))))
 }
 
 /// The connection of the switch and the translator, if reports are intercepted.

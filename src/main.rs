@@ -19,6 +19,7 @@ mod exchange;
 mod export_role;
 mod fanout;
 mod flow_index;
+mod history;
 mod host;
 mod input;
 mod intercept;

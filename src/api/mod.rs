@@ -37,7 +37,8 @@ use axum::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    active_config::ActiveConfig, control::Control, dns::Resolver, live::Hub, monitor::Monitor, sql, tls,
+    active_config::ActiveConfig, control::Control, dns::Resolver, history::History, live::Hub,
+    monitor::Monitor, tls,
 };
 pub(crate) use guard::admits;
 pub(crate) use page::PAGES;
@@ -73,13 +74,11 @@ pub(crate) struct Context {
     pub(crate) dns: Option<Arc<Resolver>>,
     /// TLS of the API.
     pub(crate) tls: Arc<tls::Endpoint>,
-    /// The store, if there is one.
-    pub(crate) store: Option<Arc<store::Reader>>,
-    /// SQL over it.
-    pub(crate) sql: Option<sql::Pool>,
+    /// What answers about the past, if there is something.
+    pub(crate) history: Option<Box<dyn History>>,
     /// Permits for SQL queries.
     pub(crate) queries: Arc<Semaphore>,
-    /// Permits for other queries of the store.
+    /// Permits for other questions about the past.
     pub(crate) reads: Arc<Semaphore>,
     /// Permits for large responses.
     pub(crate) pages: Arc<Semaphore>,

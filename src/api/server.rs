@@ -17,7 +17,7 @@ use super::{
     connections::{Limited, Peer},
     service,
 };
-use crate::{control, monitor::Monitor, sql, view::Name};
+use crate::{control, monitor::Monitor, view::Name};
 use terminal::CliError;
 
 /// The API as a component.
@@ -139,10 +139,8 @@ async fn sample(context: Arc<Context>) {
         if second.is_multiple_of(DROPS_EVERY) {
             drops.report(&context.monitor);
         }
-        // A deleted file takes space until the last connection to it is closed.
-        if let Some(reader) = context.store.as_ref().filter(|_| second.is_multiple_of(60)) {
-            reader.tidy();
-            context.sql.iter().for_each(sql::Pool::tidy);
+        if second.is_multiple_of(60) {
+            context.history.iter().for_each(|history| history.tidy());
         }
     }
 }

@@ -1,20 +1,13 @@
-//! Responses from the store: events, rollups, a flow's history, and SQL. They wait for the disk, so they run outside the async
-//! runtime, a bounded number at a time.
+//! Responses about the past: events, rollups, a flow's history, and SQL; a bounded number at a time.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
 };
 use serde::{Deserialize, Deserializer, Serialize};
-use store::{EventFilter, EventRow, FirstRow, FlowPoint, QueryError, QueryErrorKind, Reader, RollupFilter};
+use store::{EventFilter, EventRow, FirstRow, FlowPoint, RollupFilter};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task,
@@ -28,6 +21,7 @@ use super::{
     refusal::Refusal,
 };
 use crate::config::build;
+use crate::history::{FlowQuestion, History, Place};
 use crate::sql::{Failure, Request};
 use crate::view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
@@ -57,17 +51,17 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
         limit: params.limit()?,
     };
     let reasons = build::drop_reasons(&context.active_config.settings());
-    let asked = Arc::clone(&context);
-    read(&context, move |reader| {
-        let rows = reader.events(&filter)?;
-        names::look_up(&asked, rows.iter().filter_map(|row| row.event.flow.as_ref()));
+    let place = place(&context).await?;
+    let rows = history_of(&context)?.events(filter, Arc::clone(&place)).await?;
+    names::look_up(&context, rows.iter().filter_map(|row| row.event.flow.as_ref()));
+    respond(place, move || {
         let view = |row: &EventRow| {
             let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
             EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
         };
         let (events, cut) = page::fill(rows.iter().map(view), filter.limit);
         let next = events.last().map(|event| event.ts).filter(|_| cut || events.len() == filter.limit);
-        Ok(Events { events, next })
+        Events { events, next }
     })
     .await
 }
@@ -102,12 +96,13 @@ pub(crate) async fn rollups(
         interval: params.number("interval")?,
         limit: params.limit()?,
     };
-    read(&context, move |reader| {
-        let rows = reader.rollups(&filter)?;
+    let place = place(&context).await?;
+    let rows = history_of(&context)?.rollups(filter, Arc::clone(&place)).await?;
+    respond(place, move || {
         // Beyond the limit the latest rows are returned.
         let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
         rollups.reverse();
-        Ok(Rollups { rollups, truncated: truncated || rows.len() == filter.limit })
+        Rollups { rollups, truncated: truncated || rows.len() == filter.limit }
     })
     .await
 }
@@ -128,8 +123,10 @@ pub(crate) async fn history(
         Err(_) => flows::flow_by_id(&context, &id).await?.0,
     };
     let push = context.active_config.settings().collector.push_interval;
-    read(&context, move |reader| {
-        let history = reader.history(&flow, from, to, limit)?;
+    let place = place(&context).await?;
+    let question = FlowQuestion { flow, from, to, limit };
+    let history = history_of(&context)?.flow(question, Arc::clone(&place)).await?;
+    respond(place, move || {
         let point = |point: FlowPoint| PointView {
             ts: point.ts,
             flow_latency: point.flow_latency,
@@ -147,7 +144,7 @@ pub(crate) async fn history(
         series.reverse();
         paths.reverse();
         let series = with_silences(series.into_iter(), push);
-        Ok(HistoryView { series, paths, truncated: history.truncated || more || more_paths })
+        HistoryView { series, paths, truncated: history.truncated || more || more_paths }
     })
     .await
 }
@@ -212,7 +209,7 @@ pub(crate) async fn query(
     let Json(query) = query.map_err(|error| {
         Refusal::bad(format!("{}; send {{\"sql\": \"SELECT …\"}} as application/json", error.body_text()))
     })?;
-    let sql = context.sql.as_ref().ok_or_else(no_store)?;
+    let history = history_of(&context)?;
     let settings = context.active_config.settings();
     let most = settings.api.query_rows;
     let request = Request {
@@ -223,44 +220,44 @@ pub(crate) async fn query(
         timeout: settings.api.query_timeout,
     };
     let _permit = permit(&context.queries).await?;
-    match sql.query(&request).await {
-        Ok(rows) => Ok(Prepared(rows)),
-        Err(Failure::Query(failure)) => Err(Refusal::bad(failure.message)),
-        Err(Failure::Unavailable(message)) => Err(Refusal::unavailable(message)),
-    }
+    Ok(Prepared(history.query(request).await?))
 }
 
-/// Queries the store on a thread that may block; a few queries at a time. The query ends when the client disconnects.
-async fn read<T: Serialize>(
-    context: &Context,
-    query: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
+/// Who answers.
+fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
+    context.history.as_deref().ok_or_else(no_store)
+}
+
+/// A place for a question.
+async fn place(context: &Context) -> Result<Place, Refusal> {
+    // Without a history there is nothing to wait for.
+    history_of(context)?;
+    permit(&context.reads).await.map(Arc::new)
+}
+
+/// Makes a response on a thread that may block.
+async fn respond<T: Serialize>(
+    place: Place,
+    make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Prepared, Refusal> {
-    let stop = StopOnDrop::default();
-    let reader = context.store.as_ref().ok_or_else(no_store)?.until(Arc::clone(&stop.0));
-    let permit = permit(&context.reads).await?;
-    let asked = task::spawn_blocking(move || {
-        // Held until the query ends, even if the client disconnects.
-        let _permit = permit;
-        query(&reader).map(|answer| serde_json::to_vec(&answer))
+    let made = task::spawn_blocking(move || {
+        let _place = place;
+        serde_json::to_vec(&make())
     });
-    match asked.await {
-        Ok(Ok(Ok(answer))) => Ok(Prepared(answer)),
-        Ok(Err(error)) if error.kind == QueryErrorKind::Storage => Err(Refusal::unavailable(error.message)),
-        Ok(Err(error)) => Err(Refusal::bad(error.message)),
-        Ok(Ok(Err(_))) | Err(_) => Err(Refusal::unavailable(
+    match made.await {
+        Ok(Ok(answer)) => Ok(Prepared(answer)),
+        Ok(Err(_)) | Err(_) => Err(Refusal::unavailable(
             "the query was not answered; this is a fault in hopwise, please report it",
         )),
     }
 }
 
-/// Sets the flag when the client disconnects, because that drops the future of its request.
-#[derive(Default)]
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        // Relaxed: the flag orders no other memory.
-        self.0.store(true, Ordering::Relaxed);
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Query(failure) => Self::bad(failure.message),
+            Failure::Unavailable(message) => Self::unavailable(message),
+        }
     }
 }
 

@@ -101,23 +101,12 @@ impl Reader {
         clause.time(from, to.map(|to| to.saturating_add(1)));
         clause.equal("flow", Some(text(flow)));
         clause.scattered = true;
-        clause.terms.push("metric IN ('flow_path', 'flow_latency', 'hop_latency')".to_owned());
-        clause.terms.push("kind IN ('new', 'change', 'path_change', 'path_loop', 'latest')".to_owned());
-        // A point is a flow latency and the latencies of some hops; this many events give at least `limit` points, or all.
-        let most = limit.saturating_mul(EVENTS_PER_POINT);
+        clause.terms.push(FlowHistory::EVENTS.to_owned());
+        let most = FlowHistory::events_for(limit);
         let mut events = self.latest(EVENT_COLUMNS, "events", &clause, most, event_row)?;
         let cut = events.len() == most;
         events.reverse();
-        let mut history = FlowHistory { truncated: cut, ..FlowHistory::default() };
-        for row in events {
-            history.add(row);
-        }
-        if history.series.len() > limit {
-            history.truncated = true;
-            history.series.drain(..history.series.len() - limit);
-        }
-        history.arrange();
-        Ok(history)
+        Ok(FlowHistory::of(events, cut, limit))
     }
 
     /// Totals over all files. Cheap: each file has its counts in `meta`.
@@ -196,6 +185,29 @@ impl Reader {
 }
 
 impl FlowHistory {
+    /// The events that it is made of, as a condition of SQL.
+    pub const EVENTS: &str = "metric IN ('flow_path', 'flow_latency', 'hop_latency') AND \
+                              kind IN ('new', 'change', 'path_change', 'path_loop', 'latest')";
+
+    /// So many events of a flow are needed for `limit` points: each is a flow latency and the latencies of some hops.
+    pub fn events_for(limit: usize) -> usize {
+        limit.saturating_mul(EVENTS_PER_POINT)
+    }
+
+    /// A flow over time, from its events in ascending order of time: the latest `limit` points. `is_cut`: there are older events.
+    pub fn of(events: Vec<EventRow>, is_cut: bool, limit: usize) -> Self {
+        let mut history = Self { truncated: is_cut, ..Self::default() };
+        for row in events {
+            history.add(row);
+        }
+        if history.series.len() > limit {
+            history.truncated = true;
+            history.series.drain(..history.series.len() - limit);
+        }
+        history.arrange();
+        history
+    }
+
     /// Adds an event that is not older than those before.
     fn add(&mut self, row: EventRow) {
         let event = row.event;
