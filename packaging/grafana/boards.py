@@ -82,8 +82,12 @@ def prometheus(text: str, legend: str = "") -> tuple[Query, ...]:
 
 BY_NODE = "{{name}} {{node}}"
 
-# The number of a node as text: Grafana takes a column of numbers for values.
-NODE_TEXT = "toString(node)"
+def as_text(column: str) -> str:
+    """A number of a place as text, because Grafana takes a column of numbers for values. A place that a record does not have is all ones."""
+    return f"if({column} = 4294967295, '', toString({column}))"
+
+
+NODE_TEXT = as_text("node")
 COLLECTORS = "collector IN (${collector:sqlstring})"
 NODES = "node IN (${node:csv})"
 FLOW = "position(flow, ${flow:sqlstring}) > 0"
@@ -297,7 +301,7 @@ NODE_BOARD = Board(
         Panel(
             "Queue occupancy", "Latest (Prometheus) or largest (ClickHouse) occupancy, in the unit of the device.", "short", width=24,
             prometheus=prometheus(named(f"hopwise_queue_occupancy{{{NODE}}}"), "{{name}} {{node}} queue {{queue}}"),
-            clickhouse=rollups("queue_occupancy", "concat(toString(node), ' queue ', toString(queue))", "max(max)", NODES),
+            clickhouse=rollups("queue_occupancy", f"concat(toString(node), ' queue ', {as_text('queue')})", "max(max)", NODES),
         ),
         Panel(
             "Link utilization", "Latest (Prometheus) or largest (ClickHouse) utilization of an egress link.", "percentunit", width=24,
@@ -311,7 +315,7 @@ NODE_BOARD = Board(
         ),
         Panel(
             "Packets dropped", "Reports of packets that the node dropped, by reason.", "suffix:packets/s",
-            clickhouse=over_time("drops", "concat(toString(node), ' reason ', ifNull(toString(reason), '?'))", "uniqExact(id) / $__interval_s", NODES),
+            clickhouse=over_time("drops", f"concat({NODE_TEXT}, ' reason ', ifNull(toString(reason), '?'))", "uniqExact(id) / $__interval_s", NODES),
         ),
         Panel(
             "Longest queues", "Queues by their occupancy now.", "short", "table", columns={"node": "string", "queue": "string", "name": "string"},
@@ -320,7 +324,7 @@ NODE_BOARD = Board(
         Panel(
             "Longest queues", "Queues by their largest occupancy in the time range.", "short", "table", columns={"node": "string", "queue": "string"},
             clickhouse=(
-                f"SELECT {NODE_TEXT} AS node, toString(queue) AS queue, max(max) AS largest, sum(sum) / sum(count) AS mean\n"
+                f"SELECT {NODE_TEXT} AS node, {as_text('queue')} AS queue, max(max) AS largest, sum(sum) / sum(count) AS mean\n"
                 "FROM ${database}.rollups FINAL\n"
                 f"WHERE $__timeFilter(ts) AND {COLLECTORS} AND metric = 'queue_occupancy' AND {INTERVAL} AND {NODES}\n"
                 "GROUP BY node, queue ORDER BY largest DESC LIMIT 20"
@@ -333,7 +337,7 @@ NODE_BOARD = Board(
         Panel(
             "Events", "Significant changes at the nodes, newest first. Values: ns, device units, millionths of the link rate.", "short", "table", columns={"time": "dateTimeAsIso", "node": "string", "interface": "string", "queue": "string"},
             clickhouse=(
-                f"SELECT ts AS time, kind, metric, {NODE_TEXT} AS node, interface, queue, previous, value\n"
+                f"SELECT ts AS time, kind, metric, {NODE_TEXT} AS node, {as_text('interface')} AS interface, {as_text('queue')} AS queue, previous, value\n"
                 "FROM ${database}.events\n"
                 f"WHERE $__timeFilter(ts) AND {COLLECTORS} AND metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization') AND {NODES}\n"
                 "ORDER BY ts DESC LIMIT 1 BY id LIMIT 200"

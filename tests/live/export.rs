@@ -339,8 +339,7 @@ fn clickhouse_has_what_the_store_has() {
     let drained = hopwise(["export", "drain", "--wait", "60", "--api", &format!("http://{}", server.api)]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
     let own = |sql: &str| own(&server, sql);
-    let columns =
-        "id, kind, ifnull(metric, ''), ifnull(flow, ''), ifnull(node, 0), value, previous, threshold, basis";
+    let columns = "id, kind, ifnull(metric, ''), ifnull(flow, ''), ifnull(node, 4294967295), value, previous, threshold, basis";
     let theirs =
         "lower(leftPad(hex(id), 16, '0')), kind, metric, flow, node, value, previous, threshold, basis";
     let (there, here) = (

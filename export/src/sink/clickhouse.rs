@@ -34,7 +34,8 @@ impl ClickHouse {
         Ok(Self { database: database.to_owned(), prefix: prefix.to_owned(), keep_days })
     }
 
-    fn table(&self, stream: Stream) -> String {
+    /// The table of a stream, with its database.
+    pub fn table(&self, stream: Stream) -> String {
         format!("{}.{}{}", self.database, self.prefix, stream.name())
     }
 
@@ -89,6 +90,9 @@ struct Column {
     codec: &'static str,
 }
 
+/// A node, an interface or a queue that a record does not have. 0 is one.
+pub const ABSENT: u32 = u32::MAX;
+
 /// The columns of a flow.
 const FLOW: [Column; 6] = [
     Column { name: "flow", kind: "String", codec: " CODEC(ZSTD(1))" },
@@ -109,7 +113,7 @@ fn columns(stream: Stream) -> Vec<Column> {
             FieldKind::Text => of("LowCardinality(String)", ""),
             FieldKind::Numbers => of("Array(UInt32)", " CODEC(ZSTD(1))"),
             FieldKind::Address => of("IPv6", ""),
-            // What is in the order of a table cannot be absent there: then it is 0.
+            // What is in the order of a table cannot be absent there: then it is all ones.
             FieldKind::Number if is_key(field.name) => of("UInt32", " CODEC(T64, ZSTD(1))"),
             FieldKind::Number if is_present(stream, field.name) => of("UInt64", " CODEC(T64, ZSTD(1))"),
             FieldKind::Number => of("Nullable(UInt64)", " CODEC(T64, ZSTD(1))"),
@@ -244,7 +248,7 @@ impl HttpSink for ClickHouse {
 }
 
 /// The code of an exception in an answer, which can come after a status of success.
-fn code(body: &[u8]) -> Option<u32> {
+pub fn code(body: &[u8]) -> Option<u32> {
     let text = String::from_utf8_lossy(&body[..body.len().min(1 << 14)]);
     let at = text.find("Code: ").filter(|_| text.contains("Exception"))?;
     let digits: String = text[at + 6..].chars().take_while(char::is_ascii_digit).collect();
@@ -265,7 +269,8 @@ fn write(stream: Stream, field: &Field, value: Value<'_>, body: &mut Vec<u8>) {
         FieldKind::Id => body.extend(number.unwrap_or(0).to_le_bytes()),
         FieldKind::Time => time(number.unwrap_or(0), body),
         FieldKind::Number if is_key(field.name) => {
-            body.extend(u32::try_from(number.unwrap_or(0)).unwrap_or(u32::MAX).to_le_bytes());
+            let number = number.map_or(ABSENT, |number| u32::try_from(number).unwrap_or(u32::MAX));
+            body.extend(number.to_le_bytes());
         }
         FieldKind::Number if is_present(stream, field.name) => {
             body.extend(number.unwrap_or(0).to_le_bytes());
@@ -334,7 +339,8 @@ fn length(mut length: usize, body: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::record::Record;
-    use collector::Loss;
+    use collector::{Loss, Rollup};
+    use detect::Metric;
 
     fn loss() -> Record {
         Record::Loss(Box::new(Loss {
@@ -393,6 +399,36 @@ mod tests {
                  &insert_deduplication_token=c1-losses-{id}-{id}-1&deduplicate_blocks_in_dependent_materialized_views=1"
             )
         );
+    }
+
+    #[test]
+    fn a_queue_that_a_record_does_not_have_is_another_than_the_first() {
+        let rollup = |queue| {
+            Record::Rollup(Box::new(Rollup {
+                ts: 60_000_000_000,
+                interval: 60,
+                metric: Metric::QueueOccupancy,
+                flow: None,
+                node: Some(0),
+                interface: None,
+                queue,
+                count: 1,
+                min: 2,
+                max: 2,
+                sum: 2,
+                p50: None,
+                p99: None,
+            }))
+        };
+        // What tells rollups apart, as the table's order has it, after the text of the flow, its addresses, ports and protocol.
+        let place = |queue| {
+            let (record, mut body) = (rollup(queue), Vec::new());
+            row(&record, "c1", &mut body);
+            let at = 8 + 8 + 3 + 4 + 4 + (1 + "queue_occupancy".len()) + (1 + 32 + 4 + 1);
+            body[at..at + 12].to_vec()
+        };
+        assert_eq!(place(Some(0)), [[0; 4], [0xff; 4], [0; 4]].concat());
+        assert_eq!(place(None), [[0; 4], [0xff; 4], [0xff; 4]].concat());
     }
 
     #[test]
