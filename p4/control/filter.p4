@@ -300,7 +300,12 @@ control Decide(inout headers_t hdr, inout local_t local) {
             is_own = 1;
             node_own = local.node;
             bit<64> latency = local.visit.egress_ts - local.visit.ingress_ts;
-            if (local.report_bits[13:13] == 1) { latency_own = 1w0 ++ latency[31:0]; }
+            if (local.report_bits[13:13] == 1) {
+                latency_own = 1w0 ++ latency[31:0];
+            } else if (local.report_bits[11:10] == 3) {
+                // From its times, which have more bits.
+                latency_own = 1w0 ++ (latency[63:32] == 0 ? latency[31:0] : 0xffffffff);
+            }
             if (local.report_bits[12:12] == 1) { queue_own = (bit<33>)local.visit.queue_occupancy; }
         }
         EACH(EXAMINE)

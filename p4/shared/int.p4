@@ -168,7 +168,7 @@ struct local_t {
     bit<1> edge_refused;
     /// A stack that contradicts itself behind a valid header: a sink removes it.
     bit<1> malformed_stack;
-    /// The L4 header contradicts itself: INT is neither put behind it nor read there.
+    /// The L4 header contradicts itself, or lies behind the IP packet: INT is neither put behind it nor read there.
     @field_list(2) bit<1> bad_l4;
     /// Bytes from the L4 header to the end of the IP packet, and of that after the L4 header (TCP: its fixed part).
     @field_list(2) bit<16> l4_bytes;

@@ -166,7 +166,7 @@ struct local_t {
     bit<1> malformed_stack;
     /// A node that does not know SF-INT has added a record.
     bit<1> is_plain_node;
-    /// The L4 header contradicts itself: INT is neither put behind it nor read there.
+    /// The L4 header contradicts itself, or lies behind the IP packet: INT is neither put behind it nor read there.
     bit<1> bad_l4;
     /// L4 behind a hop-by-hop header is whole.
     bit<1> has_l4;

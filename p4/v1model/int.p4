@@ -160,10 +160,22 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
         local.dscp = hdr.ipv6.dscp;
         local.l4_bytes = hdr.ipv6.payload_len;
         local.is_ip = (hdr.ipv6.version == 6 && hdr.ipv6.payload_len <= 0xffd7) ? 1w1 : 1w0;
-        transition select(hdr.ipv6.version, local.proto) {
-            (6, PROTO_UDP): length_udp;
-            (6, PROTO_TCP): length_tcp;
+        transition select(hdr.ipv6.version, local.proto, local.l4_bytes) {
+            (6, PROTO_UDP, 0): no_length;
+            (6, PROTO_TCP, 0): no_length;
+            (6, PROTO_UDP, _): length_udp;
+            (6, PROTO_TCP, _): length_tcp;
             default: accept;
+        }
+    }
+
+    // A length of 0, as segmentation offload leaves it: the rest of the frame may have INT, which is left alone.
+    state no_length {
+        local.bad_l4 = 1;
+        local.l4_bytes = meta.packet_length < (bit<32>)local.link_bytes + 40 ? 0 : meta.packet_length[15:0] - local.link_bytes - 40;
+        transition select(local.proto) {
+            PROTO_UDP: length_udp;
+            default: length_tcp;
         }
     }
 
@@ -187,7 +199,7 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
         local.src_port = hdr.udp.src_port;
         local.dst_port = hdr.udp.dst_port;
         local.body_bytes = local.l4_bytes - 8;
-        local.refused = (hdr.udp.len < 8 || hdr.udp.len > local.l4_bytes) ? 1w1 : 1w0;
+        local.refused = (local.bad_l4 == 0 && (hdr.udp.len < 8 || hdr.udp.len > local.l4_bytes)) ? 1w1 : 1w0;
         transition select(local.refused, hdr.udp.dst_port) {
             (1, _): accept;
             (0, PORT_VXLAN): by_vxlan;
@@ -202,7 +214,7 @@ parser IntParser(packet_in packet, out headers_t hdr, inout local_t local, inout
         local.src_port = hdr.tcp.src_port;
         local.dst_port = hdr.tcp.dst_port;
         local.body_bytes = local.l4_bytes - 20;
-        local.bad_l4 = (hdr.tcp.data_offset < 5 || (bit<16>)hdr.tcp.data_offset * 4 > local.l4_bytes) ? 1w1 : 1w0;
+        local.bad_l4 = local.bad_l4 | ((hdr.tcp.data_offset < 5 || (bit<16>)hdr.tcp.data_offset * 4 > local.l4_bytes) ? 1w1 : 1w0);
         transition by_dscp;
     }
 

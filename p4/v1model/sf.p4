@@ -130,10 +130,25 @@ parser SfParser(packet_in packet, out headers_t hdr, inout local_t local, inout 
         local.dscp = hdr.ipv6.dscp;
         local.l4_bytes = hdr.ipv6.payload_len;
         local.is_ip = (hdr.ipv6.version == 6 && hdr.ipv6.payload_len <= 0xffd7) ? 1w1 : 1w0;
-        transition select(hdr.ipv6.version, local.proto) {
-            (6, PROTO_UDP): length_udp;
-            (6, PROTO_TCP): length_tcp;
-            (6, PROTO_HOP_BY_HOP): length_hop_by_hop;
+        transition select(hdr.ipv6.version, local.l4_bytes) {
+            (6, 0): no_length;
+            (6, _): by_next_header;
+            default: accept;
+        }
+    }
+
+    // A length of 0, as segmentation offload leaves it: the rest of the frame may have INT, which is left alone.
+    state no_length {
+        local.bad_l4 = 1;
+        local.l4_bytes = meta.packet_length < (bit<32>)local.link_bytes + 40 ? 0 : meta.packet_length[15:0] - local.link_bytes - 40;
+        transition by_next_header;
+    }
+
+    state by_next_header {
+        transition select(local.proto) {
+            PROTO_UDP: length_udp;
+            PROTO_TCP: length_tcp;
+            PROTO_HOP_BY_HOP: length_hop_by_hop;
             default: accept;
         }
     }
@@ -279,7 +294,7 @@ parser SfParser(packet_in packet, out headers_t hdr, inout local_t local, inout 
         bit<48> udp = packet.lookahead<bit<48>>();
         local.src_port = udp[47:32];
         local.dst_port = udp[31:16];
-        local.bad_length = (udp[15:0] < 8 || udp[15:0] > local.body_bytes) ? 1w1 : 1w0;
+        local.bad_length = (local.bad_l4 == 0 && (udp[15:0] < 8 || udp[15:0] > local.body_bytes)) ? 1w1 : 1w0;
         local.has_l4 = 1;
         transition parse_payload;
     }
@@ -313,7 +328,7 @@ parser SfParser(packet_in packet, out headers_t hdr, inout local_t local, inout 
         local.src_port = hdr.udp.src_port;
         local.dst_port = hdr.udp.dst_port;
         local.body_bytes = local.l4_bytes - 8;
-        local.refused = (hdr.udp.len < 8 || hdr.udp.len > local.l4_bytes) ? 1w1 : 1w0;
+        local.refused = (local.bad_l4 == 0 && (hdr.udp.len < 8 || hdr.udp.len > local.l4_bytes)) ? 1w1 : 1w0;
         transition select(local.refused, hdr.udp.dst_port) {
             (1, _): accept;
             (0, PORT_VXLAN): by_vxlan;
@@ -328,7 +343,7 @@ parser SfParser(packet_in packet, out headers_t hdr, inout local_t local, inout 
         local.src_port = hdr.tcp.src_port;
         local.dst_port = hdr.tcp.dst_port;
         local.body_bytes = local.l4_bytes - 20;
-        local.bad_l4 = (hdr.tcp.data_offset < 5 || (bit<16>)hdr.tcp.data_offset * 4 > local.l4_bytes) ? 1w1 : 1w0;
+        local.bad_l4 = local.bad_l4 | ((hdr.tcp.data_offset < 5 || (bit<16>)hdr.tcp.data_offset * 4 > local.l4_bytes) ? 1w1 : 1w0);
         transition by_dscp;
     }
 
@@ -613,7 +628,7 @@ control SfEgress(inout headers_t hdr, inout local_t local, inout standard_metada
             if (local.visit.from_outside == 1) {
                 if (local.carries_int == 1 && hdr.shim_2.isValid() && hdr.md_2.isValid()) {
                     border.apply(hdr, local);
-                } else if (local.is_other_int == 1) {
+                } else if (local.is_other_int == 1 && local.bad_l4 == 0) {
                     // INT that this program cannot remove.
                     local.edge_refused = 1;
                 }
@@ -634,7 +649,7 @@ control SfEgress(inout headers_t hdr, inout local_t local, inout standard_metada
                     is_flow = ~local.bad_l4;
                 } else if (hdr.hop_by_hop.isValid() || local.has_l4 == 1) {
                     // INT that was removed at the border may have taken the whole header with it.
-                    is_flow = 1;
+                    is_flow = ~local.bad_l4;
                 }
                 flow_id.apply(hdr, local, local.tag);
                 if (local.carries_int == 1) {

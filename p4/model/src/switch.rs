@@ -206,10 +206,10 @@ impl Switch {
     ) -> Vec<Sent> {
         let program = Arc::clone(&self.program);
         let standard = &program.standard;
-        let mut packet = self.parse(frame, metadata);
+        let known = [metadata, &[(standard.packet_length, frame.len() as u128)]].concat();
+        let mut packet = self.parse(frame, &known);
         let set = |packet: &mut Packet, field: Field, value: u128| packet.phv.set(field, value);
         set(&mut packet, standard.ingress_ts, u128::from(arrival.ingress_ts));
-        set(&mut packet, standard.packet_length, frame.len() as u128);
         self.verify_checksums(&mut packet);
         self.run(&program.ingress, &mut packet);
         let mut queue: Vec<Queued> = self.copied_at_ingress(&mut packet, frame).into_iter().collect();

@@ -126,6 +126,13 @@ fn ip(frame: &[u8]) -> Option<(usize, bool)> {
     }
 }
 
+/// Sets the length of an IPv6 packet to 0, as segmentation offload leaves it. False: it is of IPv4.
+pub(crate) fn without_length(frame: &mut [u8]) -> bool {
+    let Some((at, true)) = ip(frame) else { return false };
+    frame[at + 4..at + 6].fill(0);
+    true
+}
+
 /// Whether a packet has a whole header of UDP or TCP. The program reports no queue and no drop of others; the switch in Rust does, with
 /// their first 64 bytes.
 pub(crate) fn has_l4(frame: &[u8]) -> bool {

@@ -34,10 +34,11 @@ pub(crate) struct Pair {
 }
 
 pub(crate) fn watch(rng: &mut Rng) -> Watch {
-    // The program computes no latency from the timestamps of others.
-    let bits = [0xfc00, 0x9000, 0xa000, 0xff81, 0x8000, 0xfd01, (rng.roll() as u16 & 0xff80) | 0xa000];
+    let any = (rng.roll() as u16 & 0xff80) | 0xa000;
     let mode = [Mode::Md10, Mode::Md21, Mode::Md21, Mode::Mx21, Mode::Postcard][rng.below(5)];
     let on_stack = matches!(mode, Mode::Md10 | Mode::Md21);
+    // The program computes no latency from the timestamps of others.
+    let bits = [0xfc00, if on_stack { 0x9000 } else { 0x9c00 }, 0xa000, 0xff81, 0x8000, 0xfd01, any];
     Watch {
         mode,
         bitmap: bits[rng.below(bits.len())] & if on_stack { 0xffff } else { 0xfffe },

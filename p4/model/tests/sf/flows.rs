@@ -132,7 +132,11 @@ fn options(header: &[u8]) -> (Vec<(u8, usize)>, bool) {
 fn has_unusual_options(packet: &[u8]) -> bool {
     let Some([next, units, ..]) = packet.get(40..) else { return true };
     let len = 8 + usize::from(*units) * 8;
-    let payload = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+    let payload = match u16::from_be_bytes([packet[4], packet[5]]) {
+        // Then the rest of the frame is read.
+        0 => packet.len() - 40,
+        payload => usize::from(payload),
+    };
     let Some(header) = packet.get(40..40 + len).filter(|_| len <= payload) else { return true };
     let (found, is_whole) = options(header);
     let is_int = found.first().is_some_and(|(kind, _)| *kind == INT);
@@ -172,10 +176,6 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
     let Some((at, v6)) = ip(frame) else { return false };
     if frame.len() < at + 40 {
         return false;
-    }
-    // The switch in Rust reads to the end of the frame then, as segmentation offload leaves such packets.
-    if v6 && frame[at + 4..at + 6] == [0, 0] {
-        return true;
     }
     if v6 && frame[at + 6] == 0 && has_unusual_options(&frame[at..]) {
         return true;

@@ -23,6 +23,7 @@ use p4_model::{Arrival, Program};
 use testkit::rng::Rng;
 
 use flows::{distort, flow, is_beyond};
+use packets::without_length;
 use pair::Pair;
 
 const PROGRAM: &str = include_str!("../../../v1model/sf.json");
@@ -112,4 +113,31 @@ fn packets_reports_registers_and_rules_are_the_same() {
         sent >= 10_000 && enough,
         "{sent} packets, rules {rules:?}, counts {counts:?}: the test has become idle"
     );
+}
+
+/// IPv6 packets with a payload length of 0, which the source's INT follows or none: both leave them alone, and count the former as refused.
+#[test]
+fn ipv6_without_a_length_is_left_alone() {
+    let program = Arc::new(Program::read(PROGRAM).unwrap());
+    let (mut plain, mut refused) = (0, 0);
+    for seed in 0..seeds() / 2 {
+        let mut rng = Rng(seed);
+        let roles = [(true, false), (true, false), (false, false), (false, true), (true, true)];
+        let [mut host, rest @ ..] = roles.map(|edges| Pair::new(&mut rng, &program, edges));
+        for mut pair in rest {
+            let arrival = Arrival { port: 1, ingress_ts: 50_000_000, egress_ts: 50_000_100, deq_qdepth: 1 };
+            let frame = flow(&mut rng);
+            if is_beyond(&frame) {
+                continue;
+            }
+            let mut frame = host.pass(&frame, arrival).unwrap();
+            if !without_length(&mut frame) {
+                continue;
+            }
+            send_along(&mut [&mut pair], frame, (seed, &mut rng), (50_000_000, 6));
+            plain += pair.rust.stats().plain;
+            refused += pair.rust.stats().refused;
+        }
+    }
+    assert!(plain >= 60 && refused >= 60, "{plain} plain, {refused} refused: the test has become idle");
 }
