@@ -35,9 +35,9 @@ export class Settings<T extends Record<string, string>> {
     return this.values[name];
   }
 
-  /** Changes values, at once in the address: the back button returns to those before. */
-  set(changes: Partial<T>): void {
-    if (this.change(changes)) this.flush(true);
+  /** Changes values, at once in the address: the back button returns to those before, or skips them without `push`. */
+  set(changes: Partial<T>, push = true): void {
+    if (this.change(changes)) this.flush(push);
   }
 
   /** Changes what is being typed: the address follows when the typing pauses, and the back button skips it. */

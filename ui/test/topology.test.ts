@@ -7,7 +7,7 @@ import {
   buildGraph,
   chain,
   edgeValue,
-  nodeValue,
+  nodeValues,
   place,
   scaleFor,
   ticks,
@@ -106,16 +106,26 @@ test('values through the metrics; never reported is null, not zero', () => {
     [node],
     [link(1, 2, { utilization: 0.2 }), link(1, 3, { utilization: 0.7, queue_occupancy: 4 })],
   );
-  const [one, two] = graph.nodes;
-  assert.ok(one && two);
-  assert.deepEqual(
-    (['latency', 'queue', 'utilization'] as const).map((metric) => nodeValue(one, graph, metric)),
-    [1200, 9, 0.7],
-  );
-  assert.deepEqual(
-    (['latency', 'queue', 'utilization'] as const).map((metric) => nodeValue(two, graph, metric)),
-    [null, null, null],
-  );
+  const values = (['latency', 'queue', 'utilization'] as const).map((metric) => [
+    ...nodeValues(graph, metric),
+  ]);
+  assert.deepEqual(values, [
+    [
+      [1, 1200],
+      [2, null],
+      [3, null],
+    ],
+    [
+      [1, 9],
+      [2, null],
+      [3, null],
+    ],
+    [
+      [1, 0.7],
+      [2, null],
+      [3, null],
+    ],
+  ]);
   assert.equal(edgeValue(link(1, 2, { queue_occupancy: 4 }), 'queue'), 4);
 });
 

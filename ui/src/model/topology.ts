@@ -18,7 +18,11 @@ export interface GraphEdge {
 export interface Graph {
   nodes: GraphNode[];
   edges: GraphEdge[];
+  /** The same as long as no node and no link is added or removed. */
+  shape: string;
 }
+
+export const NO_GRAPH: Graph = { nodes: [], edges: [], shape: '' };
 
 export function edgeId(from: number, to: number): string {
   return `${from}>${to}`;
@@ -40,19 +44,28 @@ export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Grap
       edges.set(id, { id, from: link.from, to: link.to, link });
   }
   const sorted = [...byId.values()].sort((a, b) => a.id - b.id);
-  return { nodes: sorted, edges: [...edges.values()].sort((a, b) => (a.id < b.id ? -1 : 1)) };
+  const sortedEdges = [...edges.values()].sort((a, b) => a.from - b.from || a.to - b.to);
+  const shape = [...sorted.map(({ id, name }) => `${id} ${name}`), ...sortedEdges.map(({ id }) => id)].join();
+  return { nodes: sorted, edges: sortedEdges, shape };
 }
 
 /**
- * A node's value of the selected metric (metric), in its unit: the maximum or p99 of the last second, so that a burst of a
- * millisecond is visible. Null if the node never reported it.
+ * Each node's value of the selected metric (metric), in its unit: the maximum or p99 of the last second, so that a burst
+ * of a millisecond is visible. Null if the node never reported it.
  */
-export function nodeValue(entry: GraphNode, graph: Graph, metric: MapMetric): number | null {
-  const latency = entry.node?.hop_latency;
+export function nodeValues(graph: Graph, metric: MapMetric): Map<number, number | null> {
+  if (metric !== 'utilization')
+    return new Map(graph.nodes.map(({ id, node }) => [id, node && ownValue(node, metric)]));
+  const busiest = new Map<number, number | null>(graph.nodes.map(({ id }) => [id, null]));
+  for (const { from, link } of graph.edges)
+    busiest.set(from, most([busiest.get(from) ?? null, link.utilization]));
+  return busiest;
+}
+
+function ownValue(node: Node, metric: MapMetric): number | null {
+  const latency = node.hop_latency;
   if (metric === 'latency') return latency?.p99 ?? latency?.max ?? latency?.latest ?? null;
-  if (metric === 'queue')
-    return most((entry.node?.queues ?? []).map((queue) => queue.max ?? queue.occupancy));
-  return most(graph.edges.filter((edge) => edge.from === entry.id).map((edge) => edge.link.utilization));
+  return most(node.queues.map((queue) => queue.max ?? queue.occupancy));
 }
 
 export function edgeValue(link: Link, metric: MapMetric): number | null {
@@ -60,9 +73,9 @@ export function edgeValue(link: Link, metric: MapMetric): number | null {
   return metric === 'queue' ? link.queue_occupancy : link.utilization;
 }
 
-function most(values: readonly (number | null)[]): number | null {
-  const known = values.filter((value): value is number => value !== null);
-  return known.length === 0 ? null : Math.max(...known);
+/** The greatest of what is known. */
+export function most(values: readonly (number | null)[]): number | null {
+  return values.reduce((most, value) => (most === null || (value ?? -Infinity) > most ? value : most), null);
 }
 
 export type Neighbours = Map<number, Set<number>>;
@@ -144,12 +157,13 @@ export function scaleFor(
 ): Scale {
   if (metric === 'utilization') return { low: 0, high: 1, log: false };
   const known = values.filter((value): value is number => value !== null && value > 0);
+  const highest = known.reduce((a, b) => Math.max(a, b), 0);
   if (metric === 'queue') {
-    const high = roundUp(Math.max(10, ...known));
+    const high = roundUp(Math.max(10, highest));
     return { low: 0, high: Math.max(high, previous?.high ?? 0), log: false };
   }
-  const low = 10 ** Math.floor(Math.log10(Math.min(...known, 1e4)));
-  const high = 10 ** Math.ceil(Math.log10(Math.max(...known, SLOW)));
+  const low = 10 ** Math.floor(Math.log10(known.reduce((a, b) => Math.min(a, b), 1e4)));
+  const high = 10 ** Math.ceil(Math.log10(Math.max(highest, SLOW)));
   // The scale only widens, so that colours keep their meaning while the page is open.
   return {
     low: Math.min(low, previous?.low ?? low),
@@ -171,6 +185,13 @@ export function place(scale: Scale, value: number | null): number | null {
     ? (Math.log10(Math.max(value, low)) - Math.log10(low)) / (Math.log10(high) - Math.log10(low))
     : (value - low) / (high - low);
   return Math.min(1, Math.max(0, fraction));
+}
+
+/** From here up, of the scale, a node is counted as bad: the last fifth. */
+const BAD = 0.8;
+
+export function isBad(scale: Scale, value: number | null): boolean {
+  return (place(scale, value) ?? 0) >= BAD;
 }
 
 /** Values at the ends and steps of the legend. */

@@ -6,20 +6,43 @@ import { empty, h, setText } from '../lib/dom';
 import { ago, count, duration, exact, flowName, pathText, percent } from '../lib/format';
 import { live } from '../live';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
-import { edgeId, type Graph } from '../model/topology';
+import type { Fabric } from '../model/fabric';
+import { hostNames, type Hosts } from '../model/hosts';
+import { edgeId, isBad, type Graph, type MapMetric, type Scale } from '../model/topology';
 import { watchLink, watchNode, watchQueue } from '../model/watch';
 import { link } from '../router';
-import type { Selection } from './topology-paint';
+import { names } from '../lib/names';
+import { metricText } from './topology-legend';
+import type { Selection } from './topology-style';
 
 type Fact = [name: string, value: string];
 
-/** Facts about the selected node, link or flow. */
-export function detailView() {
+/** What the details are about. */
+export interface Shown {
+  graph: Graph;
+  fabric: Fabric | null;
+  open: ReadonlySet<string>;
+  selected: Selection | null;
+  flow: Flow | null;
+  hosts: Hosts;
+  values: ReadonlyMap<number, number | null>;
+  scale: Scale;
+  metric: MapMetric;
+}
+
+interface Actions {
+  toggle(group: string): void;
+  select(selected: Selection): void;
+}
+
+/** Facts about the selected node, link, group or flow. */
+export function detailView(actions: Actions) {
   const title = h('h3');
   const facts = h('dl', { class: 'facts' });
   const links = h('p', { class: 'links' });
   const chartBox = h('div', { class: 'node-chart' });
   const hint = empty('Nothing selected', 'Click a node or a link, or follow a flow from the list.');
+  title.setAttribute('aria-live', 'polite');
   let chart: { node: number; stop(): void } | null = null;
 
   function showChart(node: number | null): void {
@@ -36,7 +59,7 @@ export function detailView() {
       facts.dataset['shown'] = key;
       facts.replaceChildren(...list.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
     }
-    const addresses = anchors.map((anchor) => anchor.getAttribute('href')).join();
+    const addresses = anchors.map((anchor) => `${anchor.getAttribute('href')} ${anchor.textContent}`).join();
     if (links.dataset['shown'] === addresses) return;
     links.dataset['shown'] = addresses;
     links.replaceChildren(...anchors);
@@ -44,8 +67,9 @@ export function detailView() {
 
   return {
     element: h('div', { class: 'detail' }, hint, title, facts, chartBox, links),
-    update(graph: Graph, selected: Selection | null, flow: Flow | null): void {
-      const shown = describe(graph, selected, flow);
+    update(about: Shown): void {
+      const { selected } = about;
+      const shown = describe(about, actions);
       hint.hidden = shown !== null;
       showChart(shown && selected && 'node' in selected ? selected.node : null);
       fill(shown?.title ?? '', shown?.facts ?? [], shown?.links ?? []);
@@ -60,17 +84,51 @@ interface Description {
   links: HTMLElement[];
 }
 
-function describe(graph: Graph, selected: Selection | null, flow: Flow | null): Description | null {
-  if (selected && 'node' in selected) return describeNode(graph, selected.node);
+function describe(about: Shown, actions: Actions): Description | null {
+  const { graph, selected, flow } = about;
+  if (selected && 'group' in selected) return describeGroup(about, selected.group, actions);
+  if (selected && 'node' in selected) return describeNode(about, selected.node, actions);
   if (selected) return describeLink(graph, selected.from, selected.to);
   return flow ? describeFlow(flow) : null;
+}
+
+/** Nodes of a group that get a button of their own. */
+const MOST_WORST = 6;
+
+function describeGroup(about: Shown, id: string, actions: Actions): Description | null {
+  const { fabric, values, scale, metric } = about;
+  const group = fabric?.groups.find((one) => one.id === id);
+  if (!fabric || !group) return null;
+  const value = (node: number): number => values.get(node) ?? -1;
+  const worst = [...group.members].sort((a, b) => value(b) - value(a)).slice(0, MOST_WORST);
+  const bad = group.members.filter((node) => isBad(scale, values.get(node) ?? null)).length;
+  const names = new Map(about.graph.nodes.map((node) => [node.id, node.name]));
+  const nameOf = (node: number): string => names.get(node) ?? String(node);
+  const texts = worst.map((node) => `${nameOf(node)} ${metricText(metric, values.get(node) ?? null)}`);
+  const buttons = worst.map((node) => act(nameOf(node), () => actions.select({ node })));
+  return {
+    title: group.name,
+    facts: [
+      ['nodes', exact(group.members.length)],
+      ['bad', bad === 0 ? 'none' : `${exact(bad)}, in the last fifth of the scale`],
+      ['worst', texts.join(', ')],
+    ],
+    links: [
+      ...buttons,
+      act(about.open.has(id) ? 'close the group' : 'open the group', () => actions.toggle(id)),
+    ],
+  };
+}
+
+function act(text: string, click: () => void): HTMLElement {
+  return h('button', { type: 'button', class: 'as-link', on: { click } }, text);
 }
 
 /** Queues of a node that get a link of their own. */
 const MOST_QUEUES = 8;
 
-function describeNode(graph: Graph, id: number): Description | null {
-  const entry = graph.nodes.find((node) => node.id === id);
+function describeNode(about: Shown, id: number, actions: Actions): Description | null {
+  const entry = about.graph.nodes.find((node) => node.id === id);
   if (!entry) return null;
   const title = entry.name === String(id) ? `Node ${id}` : `${entry.name} (node ${id})`;
   const events = h('a', { href: link('events', '', { node: String(id) }) }, 'events of this node');
@@ -79,11 +137,32 @@ function describeNode(graph: Graph, id: number): Description | null {
     .map(({ queue }) =>
       watchThis(queue === null ? 'watch its queues' : `watch queue ${queue}`, watchQueue(id, queue)),
     );
+  const group = about.fabric?.groups.find(({ members }) => members.includes(id));
   return {
     title,
-    facts: entry.node ? nodeFacts(entry.node) : [['reports', 'none']],
-    links: [events, watchThis('watch this node', watchNode(id)), ...queues],
+    facts: [
+      ...(entry.node ? nodeFacts(entry.node) : ([['reports', 'none']] satisfies Fact[])),
+      ...(group ? ([['group', group.name]] satisfies Fact[]) : []),
+      ...hostFacts(about.hosts.get(id) ?? []),
+    ],
+    links: [
+      events,
+      watchThis('watch this node', watchNode(id)),
+      ...queues,
+      ...(group ? [act('close its group', () => actions.toggle(group.id))] : []),
+    ],
   };
+}
+
+/** Hosts that are named; the others are counted. */
+const MOST_HOSTS = 12;
+
+function hostFacts(addresses: readonly string[]): Fact[] {
+  if (addresses.length === 0) return [];
+  const all = hostNames(addresses, (address) => names.host(address));
+  const shown = all.slice(0, MOST_HOSTS);
+  const more = all.length - shown.length;
+  return [['hosts', shown.join(', ') + (more > 0 ? `, and ${exact(more)} more` : '')]];
 }
 
 function nodeFacts(node: Node): Fact[] {

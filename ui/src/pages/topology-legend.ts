@@ -2,7 +2,7 @@ import { h, setText } from '../lib/dom';
 import { count, duration, percent } from '../lib/format';
 import { ticks, type MapMetric, type Scale } from '../model/topology';
 
-const LINKS = 'Links: latest; width: flows. Grey: not reported.';
+const LINKS = 'Links: latest; width: flows. Grey: not reported. Bad: the last fifth of the scale.';
 
 export const MAP_METRICS: readonly { metric: MapMetric; title: string; legend: string; note: string }[] = [
   {

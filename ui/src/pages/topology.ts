@@ -3,23 +3,39 @@ import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, Node, PathUse } from '../api/types';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural } from '../lib/format';
-import { buildGraph, type Graph } from '../model/topology';
+import { names } from '../lib/names';
+import { hostsOf, type Hosts } from '../model/hosts';
+import { ranking } from '../model/ranking';
+import { search } from '../model/search';
+import { buildGraph, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
 import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
-import type { Selection } from './topology-paint';
 import { detailView } from './topology-detail';
 import { legendView, metricNamed, metricPicker } from './topology-legend';
+import { rankingList } from './topology-list';
+import type { Selection } from './topology-style';
+
+/**
+ * What a person sets on the map, by the names in the address: `open` has the ids of open groups, or `all`; `find` is what
+ * is searched for. The address also names what is selected.
+ */
+const DEFAULTS = { ...FLOW_LIST_DEFAULTS, lens: 'latency', flow: '', open: '', find: '' };
+
+/** As many as the server gives at once. */
+const MOST_ROWS = 10_000;
+/** A large network is asked for less often. */
+const LARGE = 1_500;
+const HOSTS_MS = 15_000;
+const PATHS_MS = 15_000;
+const FLOWS_FOR_HOSTS = 2_000;
 
 interface Answer {
   nodes: Node[];
   links: Link[];
   paths: PathUse[];
 }
-
-/** What a person sets on the map, by the names in the address. The address also names what is selected. */
-const DEFAULTS = { ...FLOW_LIST_DEFAULTS, lens: 'latency', flow: '' };
 
 /** The network as the reports' paths show it. */
 export function topologyPage(route: Route): Page {
@@ -29,30 +45,57 @@ export function topologyPage(route: Route): Page {
 class TopologyPage implements Page {
   readonly element: HTMLElement;
   private readonly settings: Settings<typeof DEFAULTS>;
-  private graph: Graph = { nodes: [], edges: [] };
+  private graph: Graph = NO_GRAPH;
+  private paths: { at: number; paths: PathUse[] } = { at: -Infinity, paths: [] };
+  private hosts: Hosts = new Map();
   private selected: Selection | null;
+  /** Which of the nodes that were found is shown. */
+  private match = -1;
+  /** What the address selects is shown once, when the network is known. */
+  private revealed = false;
   /** The flow whose path is highlighted. */
   private flow: Flow | null = null;
   private flowPoll: Poll | undefined;
   private stopped = false;
   private readonly legend = legendView();
-  private readonly detail = detailView();
+  private readonly detail = detailView({
+    toggle: (group) => this.toggle(group),
+    select: (selected) => this.reveal(selected),
+  });
   private readonly summary = h('span', { class: 'muted map-summary' });
   private readonly nothing = empty(
     'No nodes yet',
     'Nodes and links are learnt from the paths in reports. They appear with the first report that has hops.',
   );
-  private readonly canvas = new TopologyCanvas((selected) => this.select(selected));
+  private readonly canvas = new TopologyCanvas({
+    choose: ({ selected, step }) => this.select(selected, step),
+    toggle: (group) => this.toggle(group),
+  });
   private readonly metrics = metricPicker((metric) => {
     this.settings.set({ lens: metric });
     this.draw();
   });
+  private readonly all = h('button', { type: 'button', on: { click: () => this.toggleAll() } });
+  private readonly find = h('input', {
+    type: 'search',
+    class: 'find',
+    placeholder: 'find a node or host',
+    spellcheck: 'false',
+    autocomplete: 'off',
+    aria: { label: 'Find a node or host' },
+  });
+  private readonly ranks = rankingList({
+    choose: (selected) => ('group' in selected ? this.toggle(selected.group) : this.reveal(selected)),
+    selected: () => this.selected,
+    metric: () => metricNamed(this.settings.get('lens')),
+  });
   private readonly list: ReturnType<typeof flowList>;
   private readonly answers = poll<Answer>({
-    intervalMs: 1000,
-    request: requestAll,
+    intervalMs: () => (this.graph.nodes.length + this.graph.edges.length > LARGE ? 3000 : 1000),
+    request: (signal) => this.requestAll(signal),
     show: (answer) => this.take(answer),
   });
+  private hostPoll: Poll | undefined;
 
   constructor(route: Route) {
     this.settings = new Settings(route, DEFAULTS);
@@ -62,14 +105,20 @@ class TopologyPage implements Page {
       select: (flow) => this.choose(this.flow?.id === flow.id ? null : flow),
     });
     this.selected = selectionOf(route.argument);
+    this.find.value = this.settings.get('find');
+    this.find.addEventListener('input', () => this.search());
+    this.find.addEventListener('keydown', (event) => this.findKey(event));
     this.element = this.build();
     void this.followNamed();
   }
 
   route(route: Route): void {
     if (this.settings.adopt(route)) this.list.adopt();
+    this.find.value = this.settings.get('find');
     this.selected = selectionOf(route.argument);
+    this.arrange();
     this.draw();
+    if (this.selected) this.canvas.reveal(this.selected);
     void this.followNamed();
   }
 
@@ -77,6 +126,7 @@ class TopologyPage implements Page {
     this.stopped = true;
     this.settings.stop();
     this.answers.stop();
+    this.hostPoll?.stop();
     this.flowPoll?.stop();
     this.list.stop();
     this.detail.stop();
@@ -85,22 +135,47 @@ class TopologyPage implements Page {
 
   private build(): HTMLElement {
     this.nothing.hidden = true;
-    const title = 'Show the whole network';
-    const reset = h(
-      'button',
-      { type: 'button', class: 'quiet', title, on: { click: () => this.canvas.fit() } },
-      'Fit',
+    show(this.all, false);
+    const button = (text: string, title: string, click: () => void): HTMLElement =>
+      h('button', { type: 'button', class: 'quiet', title, aria: { label: title }, on: { click } }, text);
+    const zooms = [
+      button('−', 'Zoom out', () => this.canvas.zoom(1 / 1.5)),
+      button('+', 'Zoom in', () => this.canvas.zoom(1.5)),
+      button('Fit', 'Show the whole network', () => this.canvas.fit()),
+    ];
+    const aside = h(
+      'div',
+      { class: 'bar' },
+      this.summary,
+      this.find,
+      this.metrics.element,
+      this.all,
+      h('div', { class: 'zooms' }, ...zooms),
     );
-    const aside = h('div', { class: 'bar' }, this.summary, this.metrics.element, reset);
     const map = h('div', { class: 'map' }, this.canvas.element, this.nothing);
     const details = panel('Details', {}, this.detail.element);
+    const ranks = panel('Worst first', { class: 'ranks' }, this.ranks.element);
     const flows = panel('Follow a flow', { class: 'follow' }, this.list.element);
     return h(
       'div',
       { class: 'page topology' },
       panel('Topology', { class: 'map-panel', aside }, map, this.legend.element),
-      h('div', { class: 'side' }, details, flows),
+      h('div', { class: 'side' }, details, ranks, flows),
     );
+  }
+
+  /** Paths only say where nodes stand: those of a large network are asked for less often. */
+  private async requestAll(signal: AbortSignal): Promise<Answer> {
+    const all = { limit: MOST_ROWS };
+    const asked = Date.now();
+    const old = asked - this.paths.at > PATHS_MS || this.graph.nodes.length < LARGE / 10;
+    const [nodes, links, paths] = await Promise.all([
+      get<{ nodes: Node[] }>('nodes', all, signal),
+      get<{ links: Link[] }>('links', all, signal),
+      old ? get<{ paths: PathUse[] }>('paths', all, signal) : this.paths,
+    ]);
+    if (old) this.paths = { at: asked, paths: paths.paths };
+    return { nodes: nodes.nodes, links: links.links, paths: paths.paths };
   }
 
   private take(answer: Answer): void {
@@ -108,23 +183,126 @@ class TopologyPage implements Page {
     const { nodes, edges } = this.graph;
     show(this.nothing, nodes.length === 0);
     setText(this.summary, `${plural(nodes.length, 'node')}, ${plural(edges.length, 'link')}`);
-    this.canvas.arrange(this.graph, answer.paths);
+    this.arrange();
     this.draw();
+    if (this.revealed || nodes.length === 0) return;
+    this.revealed = true;
+    // Not before: the first picture does without.
+    this.hostPoll = this.pollHosts();
+    // A small network is shown whole.
+    if (this.selected && this.canvas.fabric) this.canvas.reveal(this.selected);
+  }
+
+  private pollHosts(): Poll {
+    return poll<{ flows: Flow[] }>({
+      intervalMs: HOSTS_MS,
+      request: (signal) => get('flows', { sort: 'last_seen', limit: FLOWS_FOR_HOSTS }, signal),
+      show: ({ flows }) => {
+        this.hosts = hostsOf(flows);
+        this.draw();
+      },
+    });
+  }
+
+  private arrange(): void {
+    const { fabric } = this.canvas;
+    this.canvas.arrange(this.graph, this.paths.paths, this.open());
+    // The first time, the groups are known only now.
+    if (this.canvas.fabric !== fabric || this.openFor(this.selected))
+      this.canvas.arrange(this.graph, this.paths.paths, this.open());
+  }
+
+  /** The groups that are open. */
+  private open(): Set<string> {
+    const text = this.settings.get('open');
+    if (text === 'all') return new Set(this.canvas.fabric?.groups.map(({ id }) => id));
+    return new Set(text.split(',').filter((id) => id !== ''));
+  }
+
+  /** Opens the group of a node, so that it can be seen. Returns whether it was closed. */
+  private openFor(selected: Selection | null): boolean {
+    if (!selected || !('node' in selected)) return false;
+    const group = this.canvas.fabric?.groupOf.get(selected.node);
+    const open = this.open();
+    if (group === undefined || open.has(group)) return false;
+    this.settings.set({ open: [...open, group].join() }, false);
+    return true;
   }
 
   private draw(): void {
-    const { graph, selected, flow } = this;
+    if (this.stopped) return;
+    const { graph, selected, flow, hosts } = this;
     const metric = metricNamed(this.settings.get('lens'));
     this.metrics.update(metric);
-    const scale = this.canvas.draw({ graph, metric, path: flow?.path ?? null, selected });
+    const hostName = (address: string): string => names.host(address);
+    const found = search(graph.nodes, hosts, this.settings.get('find'), hostName);
+    const path = flow?.path ?? null;
+    const picture = { graph, metric, path, selected, matches: new Set(found), hosts, hostName };
+    const scale = this.canvas.draw(picture);
     this.legend.update(metric, scale);
-    this.detail.update(graph, selected, flow);
+    const { fabric } = this.canvas;
+    const open = this.open();
+    const values = nodeValues(graph, metric);
+    this.detail.update({ graph, fabric, open, selected, flow, hosts, values, scale, metric });
+    const searching = this.settings.get('find').trim() !== '';
+    const rows = ranking(graph, searching ? null : fabric, open, values, scale);
+    this.ranks.update(
+      searching ? rows.filter(({ node }) => node !== null && picture.matches.has(node)) : rows,
+    );
+    show(this.all, fabric !== null);
+    setText(this.all, open.size > 0 ? 'Close all' : 'Open all');
   }
 
-  private select(selected: Selection | null): void {
+  private select(selected: Selection | null, step: boolean): void {
     this.selected = selected;
-    this.settings.go(selectionText(selected));
+    this.settings.go(selectionText(selected), step);
     this.draw();
+  }
+
+  /** Selects something that may be in a closed group or out of sight, and shows it. */
+  private reveal(selected: Selection): void {
+    this.openFor(selected);
+    this.select(selected, true);
+    this.arrange();
+    this.draw();
+    this.canvas.reveal(selected);
+  }
+
+  private toggle(group: string): void {
+    const open = this.open();
+    if (!open.delete(group)) open.add(group);
+    this.settings.set({ open: [...open].join() });
+    this.select({ group }, false);
+    this.arrange();
+    this.draw();
+    this.canvas.reveal({ group });
+  }
+
+  private toggleAll(): void {
+    this.settings.set({ open: this.open().size > 0 ? '' : 'all' });
+    // A node that stays selected would open its group again.
+    if (this.selected && !('group' in this.selected)) this.select(null, false);
+    this.arrange();
+    this.draw();
+    this.canvas.fit();
+  }
+
+  private search(): void {
+    this.match = -1;
+    this.settings.type({ find: this.find.value });
+    this.draw();
+  }
+
+  /** Enter goes to what was found, again to the next. */
+  private findKey(event: KeyboardEvent): void {
+    if (event.key !== 'Enter') return;
+    event.preventDefault();
+    const { graph, hosts } = this;
+    const found = search(graph.nodes, hosts, this.find.value, (address) => names.host(address));
+    if (found.length === 0) return;
+    this.match = (this.match + (event.shiftKey ? found.length - 1 : 1)) % found.length;
+    const node = found[this.match];
+    if (node !== undefined) this.reveal({ node });
   }
 
   private choose(flow: Flow | null): void {
@@ -163,17 +341,9 @@ class TopologyPage implements Page {
   }
 }
 
-async function requestAll(signal: AbortSignal): Promise<Answer> {
-  const [nodes, links, paths] = await Promise.all([
-    get<{ nodes: Node[] }>('nodes', {}, signal),
-    get<{ links: Link[] }>('links', {}, signal),
-    get<{ paths: PathUse[] }>('paths', {}, signal),
-  ]);
-  return { ...nodes, ...links, ...paths };
-}
-
-/** `101` is a node, `101>201` a link. */
+/** `101` is a node, `101>201` a link, `g101` a group. */
 function selectionOf(argument: string): Selection | null {
+  if (/^g\d+$/.test(argument)) return { group: argument };
   const [from, to, ...more] = argument.split('>').map((part) => (/^\d+$/.test(part) ? Number(part) : null));
   if (from === null || from === undefined || to === null || more.length > 0) return null;
   return to === undefined ? { node: from } : { from, to };
@@ -181,5 +351,6 @@ function selectionOf(argument: string): Selection | null {
 
 function selectionText(selected: Selection | null): string {
   if (selected === null) return '';
+  if ('group' in selected) return selected.group;
   return 'node' in selected ? String(selected.node) : `${selected.from}>${selected.to}`;
 }
