@@ -19,7 +19,8 @@ if (chromium === null) {
   );
   process.exit(0);
 }
-if (!process.env.HOPWISE_URL && !existsSync(new URL('../dist/index.html', import.meta.url))) {
+const built = existsSync(new URL('../dist/index.html', import.meta.url));
+if (!process.env.HOPWISE_URL && !built) {
   console.error('no ui/dist: run `npm run build` first');
   process.exit(2);
 }
@@ -101,6 +102,23 @@ async function screenshots(page, base, directory) {
   }
 }
 
+/** A network that only the mock has. */
+async function largeNetwork() {
+  const problems = [];
+  const { context, close } = await launch(chromium, { viewport: WIDE, colorScheme: 'dark' });
+  const mock = await start({ large: true });
+  try {
+    const page = await newPage(context, problems);
+    await check('a topology of 1,000 nodes and 8,000 links', () => checks.largeTopology(page, mock.url));
+    await check('no errors and no warnings of the large map on the console', () => {
+      if (problems.length > 0) throw new Error(problems.slice(0, 5).join('\n'));
+    });
+  } finally {
+    mock.close();
+    await close();
+  }
+}
+
 /** States that only the mock has: nothing received yet, a token, a server that stops and returns. */
 async function special() {
   const { context, close } = await launch(chromium, { viewport: WIDE });
@@ -133,5 +151,6 @@ else {
   mock.close();
   await special();
 }
+if (built) await largeNetwork();
 console.log(failures === 0 ? 'browser test passed' : `browser test: ${failures} failed`);
 process.exit(failures === 0 ? 0 : 1);

@@ -1,5 +1,5 @@
 // The API with made-up data, and the built pages with the program's content policy. For development and the browser test.
-//   node mock/server.mjs [--port 8179] [--empty] [--manager] [--token SECRET]
+//   node mock/server.mjs [--port 8179] [--empty] [--manager] [--large] [--token SECRET]
 import { createReadStream, existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import * as answers from './answers.mjs';
 import { dta } from './dta.mjs';
 import { Fabric } from './fabric.mjs';
+import { Large, largeAnswer } from './large.mjs';
 import { Manager } from './manager.mjs';
 import { answer } from './sql.mjs';
 
@@ -16,14 +17,15 @@ const POLICY =
   "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 
-/** Starts it; resolves to `{ url, fabric, manager, close }`. Port 0 selects a free one. */
-export function start({ port = 0, empty = false, token = '', managed = false } = {}) {
+/** Starts it; resolves to `{ url, fabric, manager, network, close }`. Port 0 selects a free one. */
+export function start({ port = 0, empty = false, token = '', managed = false, large = false } = {}) {
   const manager = managed ? new Manager() : null;
+  const network = large ? new Large() : null;
   const fabric = new Fabric(Math.floor(Date.now() / 1000) - 900);
   if (!empty) for (let i = 0; i < 900; i += 1) fabric.step();
   const timer = empty ? undefined : setInterval(() => fabric.step(), 1000);
   const server = createServer((request, response) =>
-    serve({ fabric, empty, token, manager }, request, response),
+    serve({ fabric, empty, token, manager, network }, request, response),
   );
   return new Promise((resolve) => {
     server.listen(port, '127.0.0.1', () => {
@@ -32,7 +34,7 @@ export function start({ port = 0, empty = false, token = '', managed = false } =
         server.closeAllConnections();
         server.close();
       };
-      resolve({ url: `http://127.0.0.1:${server.address().port}/`, fabric, manager, close });
+      resolve({ url: `http://127.0.0.1:${server.address().port}/`, fabric, manager, network, close });
     });
   });
 }
@@ -48,7 +50,9 @@ function serve(state, request, response) {
   const path = url.pathname.slice('/api/v1/'.length);
   if (path === 'events/stream') return serveStream(state, url.searchParams, request, response);
   if (path === 'query') return serveQuery(state, request, response);
-  const found = read(state, path, url.searchParams);
+  const found =
+    (state.network && largeAnswer(state.network, path, url.searchParams)) ??
+    read(state, path, url.searchParams);
   if (found !== null) return json(response, 200, found);
   const missing = () => json(response, 404, { error: `nothing is at ${url.pathname}` });
   if (state.manager === null) return missing();
@@ -120,7 +124,9 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     return at < 0 ? otherwise : process.argv[at + 1];
   };
   const port = Number(option('--port', '8179'));
-  const [empty, managed] = ['--empty', '--manager'].map((name) => process.argv.includes(name));
-  const mock = await start({ port, empty, managed, token: option('--token', '') });
+  const [empty, managed, large] = ['--empty', '--manager', '--large'].map((name) =>
+    process.argv.includes(name),
+  );
+  const mock = await start({ port, empty, managed, large, token: option('--token', '') });
   console.log(`mock of hopwise on ${mock.url}`);
 }
