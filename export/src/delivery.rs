@@ -98,6 +98,8 @@ pub struct Page<R> {
     pub end: Position,
     /// Records after `from` that had been deleted.
     pub expired: u64,
+    /// Records among them that the stream does not have: it is a part of what is read.
+    pub left_out: u64,
     /// There are no more records now.
     pub is_last: bool,
 }
@@ -180,10 +182,10 @@ impl<R: Keyed> Delivery<R> {
         self.cursor
     }
 
-    /// Records after the cursor that the ledger has: as read, or as expired.
+    /// Records after the cursor that the ledger has: as read, as expired, or as left out.
     pub fn ahead(&self) -> u64 {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
-        (self.batch.records.len() + next) as u64 + self.batch.expired
+        (self.batch.records.len() + next) as u64 + self.batch.expired + self.batch.left_out
     }
 
     /// What became of the records.
@@ -319,7 +321,8 @@ impl<R: Keyed> Delivery<R> {
             self.step = Step::Reading { not_before, fills_until: None };
             return;
         }
-        if page.is_last && !page.records.is_empty() && !is_repeat && now < waits {
+        let is_something = !page.records.is_empty() || page.left_out > 0;
+        if page.is_last && is_something && !is_repeat && now < waits {
             // It is read again, with what will have come.
             self.ledger.read -= page.records.len() as u64;
             self.step = Step::Reading { not_before: waits, fills_until: Some(waits) };
@@ -329,8 +332,9 @@ impl<R: Keyed> Delivery<R> {
             self.ledger.expired += page.expired;
             self.notices.push(Notice::Expired(page.expired), now);
         }
+        self.ledger.left_out += page.left_out;
         self.batch.fill(page.records, page.end);
-        self.batch.expired = page.expired;
+        (self.batch.expired, self.batch.left_out) = (page.expired, page.left_out);
         self.step = if self.batch.records.is_empty() {
             Step::Saving { not_before: now }
         } else if self.settings.announce && self.cursor.batch_end != Some(page.end) {

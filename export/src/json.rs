@@ -2,7 +2,7 @@
 
 use wire::FlowKey;
 
-use crate::record::{Field, FieldKind, Record, Value};
+use crate::record::{Record, Value};
 use crate::text::{self, address, address_of, decimal, digit, hex};
 
 /// Appends a record, without a line end.
@@ -13,7 +13,7 @@ pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
             return;
         }
         out.extend_from_slice(field.json.as_bytes());
-        write_value(field, value, out);
+        write_value(value, out);
     });
     // Each field begins with a comma, and each record has one.
     if let Some(first) = out.get_mut(start) {
@@ -22,10 +22,10 @@ pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn write_value(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
+fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Absent => out.extend_from_slice(b"null"),
-        Value::Number(id) if field.kind == FieldKind::Id => {
+        Value::Id(id) => {
             out.push(b'"');
             hex(id, out);
             out.push(b'"');

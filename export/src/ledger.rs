@@ -13,6 +13,8 @@ pub struct Ledger {
     pub held: u64,
     /// Records that were deleted before they were read, because the store's limits of age or size came first.
     pub expired: u64,
+    /// Records that the stream does not have, since it is a part of what is read.
+    pub left_out: u64,
     /// Rejected records that could not be written to `rejected/`: only their number is left.
     pub unwritten: u64,
     /// Records that were sent again.

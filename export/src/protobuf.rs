@@ -2,7 +2,7 @@
 
 use wire::FlowKey;
 
-use crate::record::{COMMON, Field, FieldKind, Record, Schema as _, Stream, Value};
+use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
 
 /// Appends a record.
 pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
@@ -18,10 +18,8 @@ fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
     let number = field.number;
     match value {
         Value::Absent | Value::Numbers([]) => {}
-        Value::Number(value) if matches!(field.kind, FieldKind::Id | FieldKind::Time) => {
-            tag(number, FIXED_64, out);
-            out.extend(value.to_le_bytes());
-        }
+        Value::Id(value) => write_fixed(number, value, out),
+        Value::Number(value) if field.kind == FieldKind::Time => write_fixed(number, value, out),
         Value::Number(value) => write_number(number, value, out),
         Value::Text(text) => write_bytes(number, text.as_bytes(), out),
         Value::Address(address) => write_bytes(number, octets(address), out),
@@ -65,6 +63,11 @@ fn octets(address: &[u8; 16]) -> &[u8] {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => &address[12..],
         _ => address,
     }
+}
+
+fn write_fixed(number: u32, value: u64, out: &mut Vec<u8>) {
+    tag(number, FIXED_64, out);
+    out.extend(value.to_le_bytes());
 }
 
 fn write_number(number: u32, value: u64, out: &mut Vec<u8>) {

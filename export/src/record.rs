@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-pub use collector::event::Stream;
-use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
+use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup, Stream as Stored};
 use wire::FlowKey;
 
 use crate::delivery::Keyed;
@@ -11,33 +10,68 @@ use crate::delivery::Keyed;
 /// Version of the schema: fields are only added.
 pub const SCHEMA: u64 = 1;
 
-/// The schema of a stream.
-pub trait Schema {
-    /// The name of its message in `record.proto`.
-    fn message(self) -> &'static str;
-
-    /// The fields of its records after the [`COMMON`] ones, in order.
-    fn fields(self) -> &'static [Field];
+/// A stream: records of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stream {
+    /// Significant changes.
+    Events,
+    /// A metric of a key over an interval.
+    Rollups,
+    /// The latest state of a flow.
+    Flows,
+    /// Dropped packets that switches reported.
+    Drops,
+    /// Reports that were lost on the way to the collector.
+    Losses,
+    /// Rules that became true or false: a part of the events, in a form of their own.
+    Alerts,
 }
 
-impl Schema for Stream {
-    fn message(self) -> &'static str {
+impl Stream {
+    /// All.
+    pub const ALL: [Self; 6] =
+        [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses, Self::Alerts];
+
+    /// Its name, in topics, tables and settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alerts => "alerts",
+            _ => self.stored().name(),
+        }
+    }
+
+    /// The stored stream that it is read from.
+    pub fn stored(self) -> Stored {
+        match self {
+            Self::Events | Self::Alerts => Stored::Events,
+            Self::Rollups => Stored::Rollups,
+            Self::Flows => Stored::Flows,
+            Self::Drops => Stored::Drops,
+            Self::Losses => Stored::Losses,
+        }
+    }
+
+    /// The name of its message in `record.proto`.
+    pub fn message(self) -> &'static str {
         match self {
             Self::Events => "Event",
             Self::Rollups => "Rollup",
             Self::Flows => "FlowState",
             Self::Drops => "Drop",
             Self::Losses => "Loss",
+            Self::Alerts => "Alert",
         }
     }
 
-    fn fields(self) -> &'static [Field] {
+    /// The fields of its records after the [`COMMON`] ones, in order.
+    pub fn fields(self) -> &'static [Field] {
         match self {
             Self::Events => &EVENT,
             Self::Rollups => &ROLLUP,
             Self::Flows => &FLOW,
             Self::Drops => &DROP,
             Self::Losses => &LOSS,
+            Self::Alerts => &ALERT,
         }
     }
 }
@@ -81,8 +115,10 @@ pub enum FieldKind {
 pub enum Value<'a> {
     /// There is none.
     Absent,
-    /// Of a number, a time or an id.
+    /// Of a number or a time.
     Number(u64),
+    /// Of an id.
+    Id(u64),
     /// Text.
     Text(&'a str),
     /// Numbers of 32 bits.
@@ -171,6 +207,16 @@ fields! {
         17 "reordered" Number "Reports that arrived in another order.",
         18 "duplicated" Number "Reports that arrived twice.",
     ];
+    /// A rule that became true or false.
+    const ALERT: [
+        10 "alert" Id "The same for a rule and what it is about: as long as it lasts, and whenever it comes back.",
+        11 "rule" Text "The name of the rule.",
+        12 "flow" Flow "The flow that it is about.",
+        13 "node" Number "The node that it is about.",
+        14 "interface" Number "The interface.",
+        15 "queue" Number "The queue.",
+        16 "state" Text "firing: the rule became true; resolved: it became false.",
+    ];
 }
 
 /// A record of a stream.
@@ -186,6 +232,64 @@ pub enum Record {
     Drop(Box<Drop>),
     /// Of `losses`.
     Loss(Box<Loss>),
+    /// Of `alerts`.
+    Alert(Box<Alert>),
+}
+
+/// A rule that became true or false for something. Its id is that of the event.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Alert {
+    /// When.
+    pub ts: u64,
+    /// The same for the same change.
+    pub id: u64,
+    /// The name of the rule.
+    pub rule: Arc<str>,
+    /// It became true, else false.
+    pub is_firing: bool,
+    /// The flow that it is about.
+    pub flow: Option<FlowKey>,
+    /// The node.
+    pub node: Option<u32>,
+    /// The interface.
+    pub interface: Option<u32>,
+    /// The queue.
+    pub queue: Option<u8>,
+}
+
+impl Alert {
+    /// The alert that this event is; `None`: it is of another kind.
+    pub fn of(event: &Event, rule: Option<Arc<str>>) -> Option<Self> {
+        let is_firing = match event.kind {
+            Kind::RuleOn => true,
+            Kind::RuleOff => false,
+            _ => return None,
+        };
+        // A store that lost the name knows the place of the rule at most.
+        let rule = rule.filter(|rule| !rule.is_empty());
+        let rule = rule.unwrap_or_else(|| format!("rule {}", event.rule.unwrap_or_default()).into());
+        let Event { ts, id, flow, node, interface, queue, .. } = *event;
+        Some(Self { ts, id, rule, is_firing, flow, node, interface, queue })
+    }
+
+    /// The same for this rule and what it is about.
+    pub fn alert(&self) -> u64 {
+        // The length says where the name ends.
+        let name = self
+            .rule
+            .as_bytes()
+            .chunks(8)
+            .map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        let place = [self.node, self.interface, self.queue.map(u32::from)];
+        let place = place.map(|part| part.map_or(u64::MAX, u64::from));
+        let start = [self.rule.len() as u64, flow_id(self.flow.as_ref())];
+        hash(start.into_iter().chain(place).chain(name))
+    }
+
+    /// `firing` or `resolved`.
+    pub fn state(&self) -> &'static str {
+        if self.is_firing { "firing" } else { "resolved" }
+    }
 }
 
 /// An event with what is passed beside it.
@@ -210,13 +314,15 @@ impl Record {
             Self::Flow(_) => Stream::Flows,
             Self::Drop(_) => Stream::Drops,
             Self::Loss(_) => Stream::Losses,
+            Self::Alert(_) => Stream::Alerts,
         }
     }
 
-    /// What it reports: the kind of an event, else the name of the stream.
+    /// What it reports: the kind of an event, the state of an alert, else the name of the stream.
     pub fn what(&self) -> &'static str {
         match self {
             Self::Event(one) => one.event.kind.name(),
+            Self::Alert(one) => one.state(),
             _ => self.stream().name(),
         }
     }
@@ -228,6 +334,7 @@ impl Record {
                 matches!(one.event.kind, Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss)
             }
             Self::Drop(_) | Self::Loss(_) => true,
+            Self::Alert(one) => one.is_firing,
             Self::Rollup(_) | Self::Flow(_) => false,
         }
     }
@@ -240,6 +347,7 @@ impl Record {
             Self::Flow(one) => one.0.last_seen,
             Self::Drop(one) => one.ts,
             Self::Loss(one) => one.ts,
+            Self::Alert(one) => one.ts,
         }
     }
 
@@ -251,6 +359,7 @@ impl Record {
             Self::Flow(one) => Some(&one.0.flow),
             Self::Drop(one) => one.flow.as_ref(),
             Self::Loss(_) => None,
+            Self::Alert(one) => one.flow.as_ref(),
         }
     }
 
@@ -262,6 +371,7 @@ impl Record {
             Self::Flow(_) => None,
             Self::Drop(one) => one.node,
             Self::Loss(one) => one.node,
+            Self::Alert(one) => one.node,
         }
     }
 
@@ -270,6 +380,7 @@ impl Record {
         match self {
             Self::Event(one) => one.event.id,
             Self::Drop(one) => one.id,
+            Self::Alert(one) => one.id,
             Self::Rollup(one) => {
                 let place = [one.interval.into(), one.metric as u64, one.node.map_or(u64::MAX, u64::from)];
                 let part = [one.interface.map_or(u64::MAX, u64::from), one.queue.map_or(u64::MAX, u64::from)];
@@ -292,12 +403,8 @@ impl Record {
 
     /// Calls `each` for all fields, in order; `collector`: the name of this one.
     pub fn visit_all(&self, collector: &str, mut each: impl FnMut(&'static Field, Value<'_>)) {
-        let common = [
-            Value::Number(self.id()),
-            Value::Number(self.ts()),
-            Value::Text(collector),
-            Value::Number(SCHEMA),
-        ];
+        let common =
+            [Value::Id(self.id()), Value::Number(self.ts()), Value::Text(collector), Value::Number(SCHEMA)];
         COMMON.iter().zip(common).for_each(|(field, value)| each(field, value));
         self.visit(each);
     }
@@ -351,6 +458,15 @@ impl Record {
                     .into_iter()
                     .for_each(|value| next(Value::Number(value)));
             }
+            Self::Alert(one) => {
+                next(Value::Id(one.alert()));
+                next(Value::Text(&one.rule));
+                next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
+                next(small(one.node));
+                next(small(one.interface));
+                next(small(one.queue.map(u32::from)));
+                next(Value::Text(one.state()));
+            }
         }
     }
 }
@@ -385,8 +501,11 @@ fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
 }
 
 impl Keyed for Record {
-    /// Of the flow, else of the node.
+    /// Of the flow, else of the node; of an alert, the rule and what it is about.
     fn key(&self) -> u64 {
+        if let Self::Alert(one) = self {
+            return one.alert();
+        }
         match (self.flow(), self.node()) {
             (Some(flow), _) => hash([flow.id()]),
             (None, node) => hash([u64::from(node.unwrap_or(u32::MAX))]),

@@ -8,9 +8,12 @@ use std::process::{Command, Stdio};
 
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
-use export::record::{COMMON, EventRecord, Record, Schema as _, Stream};
+use export::record::{Alert, COMMON, EventRecord, Record, Stream};
 use export::{json, protobuf};
 use serde_json::json;
+
+/// Of the alert below. It is a promise, as other ids are.
+const ALERT: &str = "2e41456320e62f27";
 
 fn proto() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto/hopwise/v1/record.proto")
@@ -63,6 +66,11 @@ fn flow() -> Record {
     let row =
         FlowRow { flow, flow_latency: None, basis: Basis::Measured, first_seen: 1, last_seen: 2, reports: 3 };
     Record::Flow(Box::new((row, Vec::new())))
+}
+
+fn alert() -> Record {
+    let Record::Event(one) = event() else { unreachable!() };
+    Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
 }
 
 fn drop_of() -> Record {
@@ -122,6 +130,12 @@ fn records_are_json_objects_with_the_names_of_the_api() {
     let by_id = json!({"src": "flow-id:0x0000f10a", "dst": "", "proto": 0});
     of(&drop_of(), json!({"flow": by_id, "node": 5, "queue": 0, "egress_if": 2, "reason": 71}));
     of(&loss(), json!({"source": "192.0.2.1", "hw_id": 3, "lost": 4, "reordered": 0, "duplicated": 1}));
+    of(
+        &alert(),
+        json!({"alert": ALERT, "rule": "a \"rule\"\n\u{1}é",
+        "flow": {"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1234, "dport": 80, "proto": 6},
+        "node": 4_294_967_294_u32, "interface": 0, "queue": 255, "state": "firing"}),
+    );
 }
 
 #[test]
@@ -192,9 +206,17 @@ fn protoc_reads_the_messages() {
             ),
         ),
         (drop_of(), r#"flow { flow_id: 61706 } node: 5 queue: 0 egress_if: 2 reason: 71"#),
+        (
+            alert(),
+            concat!(
+                r#"alert: ALERT rule: "a \"rule\"\n\001\303\251" flow { src: "\n\000\000\001" dst: "\n\000\000\002" "#,
+                r#"sport: 1234 dport: 80 proto: 6 } node: 4294967294 interface: 0 queue: 255 state: "firing""#
+            ),
+        ),
         (loss(), r#"source: "\300\000\002\001" hw_id: 3 lost: 4 reordered: 0 duplicated: 1"#),
     ];
     for (record, expected) in cases {
+        let expected = expected.replace("ALERT", &u64::from_str_radix(ALERT, 16).unwrap().to_string());
         assert_eq!(decoded(&record), format!("{} {expected}", head(&record)));
     }
 }

@@ -22,6 +22,8 @@ struct Row {
     key: u64,
     /// The server never takes it.
     is_wrong: bool,
+    /// It is not of the stream, which is a part of what is read.
+    is_left_out: bool,
 }
 
 impl Keyed for Row {
@@ -52,6 +54,8 @@ struct Faults {
     deletes: usize,
     /// Rows that the server never takes.
     wrong: usize,
+    /// Rows that are not of the stream.
+    left_out: usize,
     /// The server says which record it refuses.
     by_record: bool,
 }
@@ -100,7 +104,7 @@ struct World {
     /// By first row: the ends of batches that were sent.
     borders: BTreeMap<u64, BTreeSet<u64>>,
     crashes: u32,
-    /// Of the processes that were killed.
+    /// Expired and left out, of the processes that were killed.
     expired: u64,
 }
 
@@ -144,8 +148,9 @@ impl World {
     fn grow(&mut self) {
         for _ in 0..self.rng.below(30) {
             let is_wrong = self.rng.below(100) < self.faults.wrong;
+            let is_left_out = self.rng.below(100) < self.faults.left_out;
             let key = self.rng.roll() % 5;
-            self.rows.push(Row { number: self.rows.len() as u64, key, is_wrong });
+            self.rows.push(Row { number: self.rows.len() as u64, key, is_wrong, is_left_out });
         }
         if self.happens(self.faults.deletes) && self.rows.len() as u64 > self.deleted + FILE {
             self.deleted = (self.deleted / FILE + 1) * FILE;
@@ -156,8 +161,11 @@ impl World {
     fn read(&self, from: u64, until: Option<u64>, records: usize) -> Page<Row> {
         let start = from.max(self.deleted).min(until.unwrap_or(u64::MAX));
         let end = until.unwrap_or(start + records as u64).min(self.rows.len() as u64).max(start);
+        let rows = &self.rows[start as usize..end as usize];
+        let records: Vec<Row> = rows.iter().filter(|row| !row.is_left_out).copied().collect();
         Page {
-            records: self.rows[start as usize..end as usize].to_vec(),
+            left_out: (rows.len() - records.len()) as u64,
+            records,
             end: position(end),
             expired: start - from,
             is_last: end == self.rows.len() as u64,
@@ -199,11 +207,13 @@ impl World {
         assert!(batch.len() <= self.settings.records);
         // At most one batch is in flight beyond the cursor that survives a crash.
         let settled = number(self.saved.settled);
-        assert!(first == settled || (self.faults.deletes > 0 && first > settled), "{first} {settled}");
-        if self.settings.announce {
-            assert_eq!(self.saved.batch_end, Some(position(last + 1)));
-        }
-        self.borders.entry(first).or_default().insert(last + 1);
+        let skips =
+            |from: u64, to: u64| self.rows[from as usize..to as usize].iter().all(|row| row.is_left_out);
+        assert!(skips(settled, first) || (self.faults.deletes > 0 && first > settled), "{first} {settled}");
+        let end = self.saved.batch_end.map_or(last + 1, number);
+        assert!(skips(last + 1, end));
+        assert_eq!(self.settings.announce, self.saved.batch_end.is_some());
+        self.borders.entry(first).or_default().insert(end);
 
         let mut delay = self.soon();
         let kind = if self.happens(self.faults.server) { 1 + self.rng.below(8) } else { 0 };
@@ -285,7 +295,8 @@ impl World {
 
     fn crash(&mut self) {
         self.crashes += 1;
-        self.expired += self.delivery.ledger().expired;
+        let ledger = self.delivery.ledger();
+        self.expired += ledger.expired + ledger.left_out;
         self.scheduled.clear();
         let seed = self.rng.roll();
         self.delivery = Delivery::new(self.settings, self.saved, seed);
@@ -334,25 +345,28 @@ impl World {
     }
 
     fn check_end(&self) {
-        let mut missing = 0;
+        let (mut missing, mut absent) = (0, 0);
         for row in &self.rows {
             let stored = self.stored.contains_key(&row.number);
             let known = self.rejected.contains(&row.number) || self.unwritten.contains(&row.number);
-            match row.is_wrong {
-                true => assert!(!stored),
-                false => assert!(!known, "{row:?} was rejected"),
+            match (row.is_left_out, row.is_wrong) {
+                (true, _) => assert!(!stored && !known, "{row:?} is not of the stream"),
+                (false, true) => assert!(!stored),
+                (false, false) => assert!(!known, "{row:?} was rejected"),
             }
             missing += u64::from(!stored && !known);
+            absent += u64::from(!stored && !known && !row.is_left_out);
         }
-        // Only what the store deleted before it was read.
+        // Only what the store deleted before it was read, and what is not of the stream.
         let ledger = self.check();
-        assert!(missing <= self.expired + ledger.expired, "{missing} missing, {ledger:?}");
+        let accounted = ledger.expired + ledger.left_out;
+        assert!(missing <= self.expired + accounted, "{missing} missing, {ledger:?}");
         if self.faults.deletes == 0 {
-            assert_eq!((missing, ledger.expired), (0, 0));
+            assert_eq!((absent, ledger.expired), (0, 0));
         }
         if self.crashes == 0 {
-            assert_eq!(missing, ledger.expired);
-            let settled = ledger.delivered + ledger.rejected + ledger.expired;
+            assert_eq!(missing, accounted);
+            let settled = ledger.delivered + ledger.rejected + accounted;
             assert_eq!((settled, ledger.held), (self.rows.len() as u64, 0));
             assert_eq!(ledger.rejected, (self.rejected.len() + self.unwritten.len()) as u64);
             assert_eq!(ledger.unwritten, self.unwritten.len() as u64);
@@ -380,6 +394,7 @@ fn nothing_is_lost_in_silence_whatever_happens() {
     let (mut crashes, mut rejected, mut expired, mut repeated, mut partial_batches) = (0, 0, 0, 0, 0);
     for seed in 0..2_000 {
         let mut rng = Rng(seed);
+        let left_out = [0, 0, 30, 97][rng.below(4)];
         let mut percent = |of: usize, most: usize| if rng.below(3) < of { rng.below(most) } else { 0 };
         let faults = Faults {
             server: percent(2, 40),
@@ -388,6 +403,7 @@ fn nothing_is_lost_in_silence_whatever_happens() {
             crash: percent(1, 8),
             deletes: percent(1, 10),
             wrong: percent(1, 6),
+            left_out,
             by_record: percent(1, 2) == 1,
         };
         let settings = Settings {

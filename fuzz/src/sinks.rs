@@ -3,7 +3,7 @@
 use collector::event::{Basis, Event, FlowRow, Kind, Rollup};
 use detect::Metric;
 use export::Outcome;
-use export::record::{EventRecord, Record, Stream};
+use export::record::{Alert, EventRecord, Record, Stream};
 use export::sink::kafka::{self, Kafka, Producer, protocol, scram};
 use export::sink::redis::{Redis, Replies, Reply};
 use export::sink::{
@@ -29,6 +29,13 @@ fn event(id: u64) -> Record {
         basis: Basis::Measured,
     };
     Record::Event(Box::new(EventRecord { event, rule: None, path: Vec::new(), first: None }))
+}
+
+fn alert(id: u64) -> Record {
+    let flow = Some(wire::FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17));
+    let (rule, is_firing) = ("rule".into(), id.is_multiple_of(2));
+    let (node, interface, queue) = (None, None, None);
+    Record::Alert(Box::new(Alert { ts: id, id, rule, is_firing, flow, node, interface, queue }))
 }
 
 fn flow() -> Record {
@@ -75,8 +82,10 @@ pub fn sink_http(bytes: &[u8]) {
     let Ok(sink) = sink_of(*sink) else { unreachable!("the default options are right") };
     let status = [200, 204, 400, 404, 409, 422, 429, 500][usize::from(*status) % 8];
     let response = Response { status, retry_after: None, body, is_cut: false };
-    let records = [event(3), event(1), event(2), rollup(2), rollup(1)];
-    for (stream, records) in [(Stream::Events, &records[..3]), (Stream::Rollups, &records[3..])] {
+    let records = [event(3), event(1), event(2), rollup(2), rollup(1), alert(1), alert(2)];
+    let streams =
+        [(Stream::Events, &records[..3]), (Stream::Rollups, &records[3..5]), (Stream::Alerts, &records[5..])];
+    for (stream, records) in streams {
         let records: Vec<&Record> = records.iter().collect();
         let batch = Batch { stream, records: &records, collector: "c" };
         if let Some(request) = sink.request(&batch) {

@@ -36,9 +36,9 @@ section! {
         /// number of a database behind it (`/1`); of syslog and Kafka `tcp://HOST:PORT` or `tls://HOST:PORT`, for
         /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`.
         pub(crate) url: String = String::new(),
-        /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`. Of `flows`, the latest state of each is sent. Empty:
-        /// all but `flows`, which is only with Redis one of them; with `remote_write` the rollups, with `webhook`, `alertmanager` and `syslog` the
-        /// events.
+        /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`. Of `flows`, the latest state of each is
+        /// sent. `alerts` are the events of rules, in a form of their own. Empty: all but `alerts` and `flows`, of which Redis gets `flows`; with
+        /// `remote_write` the rollups, with `webhook` and `syslog` the events, with `alertmanager` the alerts.
         pub(crate) streams: Vec<String> = Vec::new(),
         /// Begin with the oldest stored record, or with those that are stored from the first start on.
         pub(crate) start: ExportStart = ExportStart::Oldest,
@@ -256,19 +256,28 @@ impl ExportSettings {
         streams.dedup();
         let only = match self.kind {
             Some(ExportKind::RemoteWrite) => Some(Stream::Rollups),
-            Some(ExportKind::Alertmanager) => Some(Stream::Events),
+            Some(ExportKind::Alertmanager) => Some(Stream::Alerts),
             _ => None,
         };
         match (streams.is_empty(), only, self.kind) {
             (true, Some(only), _) => Ok(vec![only]),
             (true, None, Some(ExportKind::Webhook | ExportKind::Syslog)) => Ok(vec![Stream::Events]),
-            (true, None, Some(ExportKind::Redis)) => Ok(Stream::ALL.to_vec()),
-            (true, ..) => Ok(Stream::ALL.into_iter().filter(|stream| *stream != Stream::Flows).collect()),
+            (true, ..) => Ok(Stream::ALL.into_iter().filter(|stream| self.is_default(*stream)).collect()),
             (false, Some(only), _) if streams != [only] => Err((
                 "streams",
                 format!("it takes {0} only; write streams = [\"{0}\"], or leave it out", only.name()),
             )),
             _ => Ok(streams),
+        }
+    }
+
+    /// Whether a stream is sent without being asked for.
+    fn is_default(&self, stream: Stream) -> bool {
+        match stream {
+            Stream::Events | Stream::Rollups | Stream::Drops | Stream::Losses => true,
+            Stream::Flows => self.kind == Some(ExportKind::Redis),
+            // They are among the events.
+            Stream::Alerts => false,
         }
     }
 

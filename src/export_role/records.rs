@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use export::{
     Position,
-    record::{EventRecord, Record},
+    record::{Alert, EventRecord, Record, Stream},
 };
 use store::{EventRow, FlowState, Place, StoredRecord};
 
@@ -18,9 +18,13 @@ pub(super) fn position(place: Place) -> Position {
     Position { file: place.base, row: place.row }
 }
 
-/// A record as it leaves.
-pub(super) fn record(stored: StoredRecord) -> Record {
-    match stored {
+/// A record as it leaves in a stream; `None`: it is not in it.
+pub(super) fn record(stream: Stream, stored: StoredRecord) -> Option<Record> {
+    if stream == Stream::Alerts {
+        let StoredRecord::Event(row) = stored else { return None };
+        return Alert::of(&row.event, row.rule.map(Arc::from)).map(|alert| Record::Alert(Box::new(alert)));
+    }
+    Some(match stored {
         StoredRecord::Event(EventRow { event, rule, path, first }) => {
             let first = first.map(|first| (first.flow_latency, first.basis, first.hop_latencies));
             Record::Event(Box::new(EventRecord { event, rule: rule.map(Arc::from), path, first }))
@@ -29,5 +33,5 @@ pub(super) fn record(stored: StoredRecord) -> Record {
         StoredRecord::Flow(FlowState { row, path }) => Record::Flow(Box::new((row, path))),
         StoredRecord::Drop(drop) => Record::Drop(Box::new(drop)),
         StoredRecord::Loss(loss) => Record::Loss(Box::new(loss)),
-    }
+    })
 }

@@ -78,7 +78,7 @@ impl Exporter {
     ) -> Result<Self, String> {
         let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
         let mut follower = Follower::new(directory);
-        let stream = gauge.stream;
+        let stream = gauge.stream.stored();
         let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;
         let cursor = if let Some((from, to)) = range {
@@ -166,13 +166,8 @@ impl Exporter {
                     Err(error) => self.delivery.not_read(&error.to_string(), now),
                     Ok(chunk) => {
                         lock(&self.gauge.state).restarted += u64::from(chunk.restarted);
-                        let page = Page {
-                            records: chunk.records.into_iter().map(records::record).collect(),
-                            end: records::position(chunk.end),
-                            expired: chunk.expired,
-                            is_last: chunk.is_last,
-                        };
-                        let is_over = self.only.is_some() && page.records.is_empty();
+                        let page = self.page(chunk);
+                        let is_over = self.only.is_some() && page.records.is_empty() && page.left_out == 0;
                         self.delivery.page(page, now);
                         if is_over {
                             self.delivery.stop(now, 0);
@@ -198,6 +193,20 @@ impl Exporter {
         }
     }
 
+    /// What of it is in the stream.
+    fn page(&self, chunk: Chunk) -> Page<Record> {
+        let read = chunk.records.len();
+        let of = |stored| records::record(self.stream(), stored);
+        let records: Vec<Record> = chunk.records.into_iter().filter_map(of).collect();
+        Page {
+            left_out: (read - records.len()) as u64,
+            records,
+            end: records::position(chunk.end),
+            expired: chunk.expired,
+            is_last: chunk.is_last,
+        }
+    }
+
     /// As the store reads, but not beyond the end of a range.
     fn read(
         &mut self,
@@ -206,7 +215,7 @@ impl Exporter {
         records: usize,
         bytes: usize,
     ) -> Result<Chunk, store::Error> {
-        let stream = self.stream();
+        let stream = self.stream().stored();
         let chunk = self.follower.read(stream, from, until, records, bytes)?;
         match self.only {
             Some(end) if chunk.end > end => {
@@ -293,7 +302,7 @@ impl Exporter {
         let settled = records::place(self.delivery.cursor().settled);
         let end = match self.only {
             Some(end) => end,
-            None => match self.follower.end(self.stream()) {
+            None => match self.follower.end(self.stream().stored()) {
                 Ok(end) => end,
                 Err(_) => return (0, None),
             },
@@ -305,13 +314,13 @@ impl Exporter {
         let unread = waiting.saturating_sub(self.delivery.ahead());
         // What the store had before is found out once. From then on its count says what came.
         if self.origin.is_none_or(|(base, _)| base != end.base) {
-            let came = ledger.read + ledger.expired + unread;
+            let came = ledger.read + ledger.left_out + ledger.expired + unread;
             self.origin = Some((end.base, end.row.wrapping_sub(came)));
         }
         let before = self.origin.map_or(0, |(_, before)| before);
         let budget = Budget {
             into: end.row.wrapping_sub(before),
-            out: ledger.delivered,
+            out: ledger.delivered + ledger.left_out,
             rejected: ledger.rejected.saturating_sub(ledger.unwritten),
             unwritten: ledger.unwritten,
             expired: ledger.expired,

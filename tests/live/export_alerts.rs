@@ -10,7 +10,7 @@ use super::{
 };
 use crate::support::{
     TempDir,
-    server::{Server, TIMEOUT, report},
+    server::{Server, TIMEOUT, report, stage},
 };
 
 #[test]
@@ -37,6 +37,53 @@ fn a_webhook_gets_what_the_store_has() {
     let stored = own(&server, "SELECT id FROM events ORDER BY id");
     assert_eq!(ids, stored.lines().collect::<Vec<_>>());
     assert!(ids.len() >= 50, "{}", ids.len());
+}
+
+#[test]
+fn the_stream_of_alerts_has_rules_and_nothing_else() {
+    let hook = Scripted::start(&[]);
+    let server = Server::start(&format!(
+        "[[rules]]\nname = \"slow\"\nwhen = \"flow_latency > 500us\"\n\
+         [exports.hook]\nkind = \"webhook\"\nurl = \"http://{}/in\"\nstreams = [\"alerts\"]\nlines = true\nlinger = \"0s\"\n",
+        hook.address
+    ));
+    server.send([report(0, 5000, [1_000, 900_000, 3_000]), report(1, 5001, [1_000, 2_000, 3_000])]);
+    server.settled(2);
+    server.send([report(2, 5000, [1_000, 2_000, 3_000])]);
+    server.settled(3);
+    let view = exported(&server, "settled", |view| {
+        view["waiting"] == 0 && view["held"] == 0 && view["delivered"] == 2
+    });
+    let mut got = Vec::new();
+    while let Ok((request, _)) = hook.got.try_recv() {
+        for line in String::from_utf8(request.body).unwrap().lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            let flow = record["flow"]["sport"].as_u64().unwrap();
+            let [id, alert] = ["id", "alert"].map(|name| record[name].as_str().unwrap().to_owned());
+            let [rule, state] = ["rule", "state"].map(|name| record[name].as_str().unwrap().to_owned());
+            got.push((id, alert, rule, state, flow));
+        }
+    }
+    let ids = own(&server, "SELECT id FROM events WHERE rule = 'slow' ORDER BY ts");
+    let ids: Vec<&str> = ids.lines().collect();
+    let alert = got.first().unwrap().1.clone();
+    let of =
+        |id: &str, state: &str| (id.to_owned(), alert.clone(), "slow".to_owned(), state.to_owned(), 5000);
+    assert_eq!(got, [of(ids[0], "firing"), of(ids[1], "resolved")]);
+    // The other events are read, and accounted for.
+    let events: u64 = own(&server, "SELECT count(*) FROM events").parse().unwrap();
+    assert_eq!((view["read"].as_u64(), view["left_out"].as_u64()), (Some(events), Some(events - 2)));
+    // The stage is counted once a second.
+    let start = Instant::now();
+    loop {
+        let status = server.json("/api/v1/status");
+        let stage = stage(&status, "export");
+        if (stage["in"].as_u64(), stage["out"].as_u64()) == (Some(events), Some(events)) {
+            break;
+        }
+        assert!(start.elapsed() < TIMEOUT, "never in = out = {events}: {stage}");
+        thread::yield_now();
+    }
 }
 
 /// The alerts that Alertmanager has, by name and state, once `done` accepts them.

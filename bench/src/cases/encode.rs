@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use collector::event::{Basis, Event, Kind, Stream};
+use collector::event::{Basis, Event, Kind};
 use detect::Metric;
-use export::record::{EventRecord, Record};
+use export::record::{EventRecord, Record, Stream};
 use export::sink::Batch;
 use export::sink::kafka::{Compression, Format, Kafka, Options};
 use wire::FlowKey;

@@ -1,4 +1,4 @@
-//! Rules that became true or false, as alerts of Prometheus' Alertmanager (API version 2).
+//! The stream `alerts` as alerts of Prometheus' Alertmanager (API version 2).
 //!
 //! <https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml>
 //!
@@ -6,17 +6,16 @@
 //! `dport`, `proto`, `node`, `interface`, `queue`), and [`Options::labels`] adds some. The collector is an annotation, so that two
 //! collectors that observe the same thing raise one alert, and a repeat changes nothing.
 //!
-//! Alertmanager resolves an alert that nobody repeats. So `rule_on` is sent with an end ([`Options::lasts`]) and `rule_off` with the
-//! real one. Alertmanager keeps alerts in memory: after its restart those that began before are missing.
+//! Alertmanager resolves an alert that nobody repeats. So one that is firing is sent with an end ([`Options::lasts`]), and a resolved one
+//! with the real one. Alertmanager keeps alerts in memory: after its restart those that began before are missing.
 
 use std::io::Write as _;
 
 use super::{Batch, HttpSink, Request, Response, said, unauthorised};
 use crate::backoff::Nanos;
 use crate::json::write_text;
-use crate::record::{EventRecord, Record, Stream};
+use crate::record::{Alert, Record, Stream};
 use crate::text::rfc3339;
-use collector::event::Kind;
 
 /// How alerts are written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,14 +79,10 @@ impl Alertmanager {
         Ok(Self { labels, lasts: options.lasts })
     }
 
-    fn write(&self, one: &EventRecord, collector: &str, out: &mut Vec<u8>) {
-        let event = &one.event;
+    fn write(&self, one: &Alert, collector: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"labels\":{\"alertname\":");
-        match one.rule.as_deref().filter(|rule| !rule.is_empty()) {
-            Some(rule) => write_text(rule, out),
-            None => _ = write!(out, "\"rule {}\"", event.rule.unwrap_or_default()),
-        }
-        if let Some(flow) = &event.flow {
+        write_text(&one.rule, out);
+        if let Some(flow) = &one.flow {
             _ = match flow.known_id() {
                 Some(_) => write!(out, ",\"src\":\"{flow}\""),
                 None => write!(out, ",\"src\":\"{}\",\"dst\":\"{}\"", flow.src(), flow.dst()),
@@ -97,8 +92,7 @@ impl Alertmanager {
             }
             _ = write!(out, ",\"proto\":\"{}\"", flow.proto());
         }
-        let place =
-            [("node", event.node), ("interface", event.interface), ("queue", event.queue.map(u32::from))];
+        let place = [("node", one.node), ("interface", one.interface), ("queue", one.queue.map(u32::from))];
         for (name, value) in place {
             if let Some(value) = value {
                 _ = write!(out, ",\"{name}\":\"{value}\"");
@@ -107,15 +101,15 @@ impl Alertmanager {
         out.extend_from_slice(&self.labels);
         out.extend_from_slice(b"},\"annotations\":{\"collector\":");
         write_text(collector, out);
-        _ = write!(out, ",\"id\":\"{:016x}\"}}", event.id);
-        if event.kind == Kind::RuleOn {
+        _ = write!(out, ",\"id\":\"{:016x}\"}}", one.id);
+        if one.is_firing {
             out.extend_from_slice(b",\"startsAt\":\"");
-            rfc3339(event.ts, out);
+            rfc3339(one.ts, out);
             out.extend_from_slice(b"\",\"endsAt\":\"");
-            rfc3339(event.ts.saturating_add(self.lasts), out);
+            rfc3339(one.ts.saturating_add(self.lasts), out);
         } else {
             out.extend_from_slice(b",\"endsAt\":\"");
-            rfc3339(event.ts, out);
+            rfc3339(one.ts, out);
         }
         out.extend_from_slice(b"\"}");
     }
@@ -125,12 +119,10 @@ impl HttpSink for Alertmanager {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
         let (mut body, mut rows) = (Vec::new(), Vec::new());
         for (index, record) in batch.records.iter().enumerate() {
-            let Record::Event(one) = record else { continue };
-            if matches!(one.event.kind, Kind::RuleOn | Kind::RuleOff) {
-                body.push(if rows.is_empty() { b'[' } else { b',' });
-                self.write(one, batch.collector, &mut body);
-                rows.push(index);
-            }
+            let Record::Alert(one) = record else { continue };
+            body.push(if rows.is_empty() { b'[' } else { b',' });
+            self.write(one, batch.collector, &mut body);
+            rows.push(index);
         }
         if rows.is_empty() {
             return None;

@@ -3,7 +3,7 @@
 
 use super::{Batch, HttpSink, Request, Response, said, words};
 use crate::outcome::Outcome;
-use crate::record::{COMMON, Field, FieldKind, Record, Schema as _, Stream, Value};
+use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
 
 /// Where records go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,6 +59,7 @@ impl ClickHouse {
             Stream::Flows => ("ReplacingMergeTree(last_seen)", "flow, collector"),
             Stream::Drops => ("MergeTree", "toStartOfFiveMinutes(ts), node, ts"),
             Stream::Losses => ("MergeTree", "toStartOfFiveMinutes(ts), source, ts"),
+            Stream::Alerts => ("MergeTree", "rule, toStartOfFiveMinutes(ts), ts"),
         };
         // Questions by flow need a second order: each busy flow is in every granule of the first.
         let projection = match stream {
@@ -132,7 +133,7 @@ fn is_present(stream: Stream, name: &str) -> bool {
         Stream::Rollups => &["count", "min", "max", "sum"],
         Stream::Flows => &["reports"],
         Stream::Losses => &["hw_id", "lost", "reordered", "duplicated"],
-        Stream::Events | Stream::Drops => &[],
+        Stream::Events | Stream::Drops | Stream::Alerts => &[],
     };
     names.contains(&name)
 }
@@ -262,7 +263,7 @@ fn row(record: &Record, collector: &str, body: &mut Vec<u8>) {
 
 fn write(stream: Stream, field: &Field, value: Value<'_>, body: &mut Vec<u8>) {
     let number = match value {
-        Value::Number(number) => Some(number),
+        Value::Number(number) | Value::Id(number) => Some(number),
         _ => None,
     };
     match field.kind {

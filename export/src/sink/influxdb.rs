@@ -154,7 +154,7 @@ impl InfluxDb {
 
     fn time(&self, record: &Record) -> u64 {
         match record {
-            Record::Event(_) | Record::Flow(_) | Record::Drop(_) if self.spread > 0 => {
+            Record::Event(_) | Record::Flow(_) | Record::Drop(_) | Record::Alert(_) if self.spread > 0 => {
                 record.ts() - record.ts() % self.spread + record.id() % self.spread
             }
             _ => record.ts(),
@@ -229,6 +229,7 @@ fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     start(name, out);
     match value {
         Value::Number(number) => decimal(number, out),
+        Value::Id(id) => hex(id, out),
         Value::Address(octets) => address(address_of(octets), out),
         Value::Text(text) => {
             for byte in text.bytes() {
@@ -248,6 +249,11 @@ fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
 fn write_field(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     start(name, out);
     match value {
+        Value::Id(id) => {
+            out.push(b'"');
+            hex(id, out);
+            out.push(b'"');
+        }
         // Integers have 63 bits without the sign.
         Value::Number(number) => {
             decimal(number.min(i64::MAX as u64), out);

@@ -3,7 +3,7 @@
 //! * <https://kafka.apache.org/documentation/#messageformat> (record batches, version 2), <https://kafka.apache.org/protocol.html>
 //!
 //! The value is a record as protobuf, or as a JSON object: one message is one record, without a length before it. The key is the flow as
-//! text, else the node, else the address of the reporter; the partition of a key is that which other producers choose for it (murmur2).
+//! text, else the node, else the address of the reporter, of an alert the rule and what it is about; the partition of a key is that which other producers choose for it (murmur2).
 //! The time is that of the event, in ms. Headers are `id`, `schema` (the name of the protobuf message) and `collector`.
 //!
 //! A batch goes out as an [`Exchange`]: its records are spread over partitions and cut into chunks of less than 900 kB, since a broker
@@ -16,7 +16,7 @@ use std::io::Write as _;
 
 use super::Batch;
 use crate::outcome::Outcome;
-use crate::record::{Record, Schema as _, Stream};
+use crate::record::{Record, Stream};
 use crate::text::{self, address, address_of, decimal, hex};
 use crate::{json, protobuf};
 
@@ -514,8 +514,12 @@ fn headers_after_id(batch: &Batch<'_>) -> Vec<u8> {
     headers
 }
 
-/// The key as text: flow, else node, else the address of the reporter.
+/// The key as text: flow, else node, else the address of the reporter. Before those of an alert stands its rule.
 fn write_key(record: &Record, out: &mut Vec<u8>) {
+    if let Record::Alert(alert) = record {
+        out.extend_from_slice(alert.rule.as_bytes());
+        out.push(b' ');
+    }
     match (record.flow(), record.node(), record) {
         (Some(flow), ..) => text::flow(flow, out),
         (None, Some(node), _) => decimal(node.into(), out),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::json;
 use crate::outcome::Outcome;
-use crate::record::{COMMON, FieldKind, SCHEMA, Schema as _, Stream};
+use crate::record::{COMMON, FieldKind, SCHEMA, Stream};
 use crate::text::{hex, rfc3339};
 
 /// How records are written.

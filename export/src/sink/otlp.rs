@@ -93,7 +93,7 @@ impl Otlp {
 fn target(stream: Stream) -> &'static str {
     match stream {
         Stream::Rollups => "/v1/metrics",
-        Stream::Events | Stream::Flows | Stream::Drops | Stream::Losses => "/v1/logs",
+        Stream::Events | Stream::Flows | Stream::Drops | Stream::Losses | Stream::Alerts => "/v1/logs",
     }
 }
 
@@ -133,6 +133,7 @@ fn any_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Absent => {}
         Value::Text(text) => write_bytes(1, text.as_bytes(), out),
         Value::Number(number) => integer(number, out),
+        Value::Id(id) => nested(1, out, |digits| text::hex(id, digits)),
         Value::Address(octets) => nested(1, out, |address| text::address(text::address_of(octets), address)),
         Value::Flow(flow) => nested(1, out, |name| text::flow(flow, name)),
         Value::Numbers(numbers) => nested(5, out, |array| {

@@ -19,7 +19,7 @@ use std::io::Write as _;
 
 use super::Batch;
 use crate::outcome::Outcome;
-use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
+use crate::record::{COMMON, Field, Record, Stream, Value};
 use crate::text::{self, address, address_of, decimal, hex};
 
 mod resp;
@@ -455,7 +455,7 @@ fn write_field(field: &Field, value: Value<'_>, scratch: &mut Vec<u8>, out: &mut
     scratch.clear();
     match value {
         Value::Absent | Value::Numbers([]) => return,
-        Value::Number(id) if field.kind == FieldKind::Id => hex(id, scratch),
+        Value::Id(id) => hex(id, scratch),
         Value::Number(number) => decimal(number, scratch),
         Value::Text(text) => scratch.extend_from_slice(text.as_bytes()),
         Value::Address(octets) => address(address_of(octets), scratch),

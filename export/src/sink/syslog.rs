@@ -105,9 +105,12 @@ impl Syslog {
         write_param("schema", Value::Number(SCHEMA), out);
         record.visit(|field, value| write_param(field.name, value, out));
         _ = write!(out, "] {id}");
-        if let Record::Event(one) = record
-            && let Some(rule) = one.rule.as_deref()
-        {
+        let rule = match record {
+            Record::Event(one) => one.rule.as_deref(),
+            Record::Alert(one) => Some(&*one.rule),
+            _ => None,
+        };
+        if let Some(rule) = rule {
             out.push(b' ');
             out.extend(rule.bytes().map(|byte| if byte < 0x20 || byte == 0x7f { b' ' } else { byte }));
         }
@@ -128,6 +131,7 @@ fn severity(record: &Record) -> (u32, &'static str) {
     const INFORMATIONAL: u32 = 6;
     let severity = match record {
         Record::Event(one) if one.event.kind == Kind::RuleOff => NOTICE,
+        Record::Alert(one) if !one.is_firing => NOTICE,
         _ if record.is_wrong() => WARNING,
         _ => INFORMATIONAL,
     };
@@ -143,6 +147,7 @@ fn write_param(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Absent => {}
         Value::Number(number) => decimal(number, out),
+        Value::Id(id) => hex(id, out),
         Value::Address(octets) => address(address_of(octets), out),
         // An IPv6 address in it is in brackets.
         Value::Flow(flow) => _ = write!(Escaped(out), "{flow}"),

@@ -27,9 +27,9 @@ fn alertmanager() -> Option<Server> {
 }
 
 fn at(ts: u64, kind: Kind) -> Record {
-    let Record::Event(mut one) = rule(2, kind) else { unreachable!() };
-    one.event.ts = ts;
-    Record::Event(one)
+    let Record::Alert(mut one) = alert(2, kind) else { unreachable!() };
+    one.ts = ts;
+    Record::Alert(one)
 }
 
 /// Labels, collector and start of the alerts that are active.

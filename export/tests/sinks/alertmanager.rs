@@ -16,10 +16,10 @@ fn sink(labels: &[(&str, &str)]) -> Result<Alertmanager, String> {
 #[test]
 fn rules_are_alerts() {
     let sink = sink(&[("severity", "page \"me\"")]).unwrap();
-    let mut queue = event(9, Kind::RuleOn);
-    (queue.event.node, queue.event.interface, queue.event.queue) = (Some(7), Some(2), Some(0));
-    queue.event.rule = Some(4);
-    let records = [change(1), rule(2, Kind::RuleOn), rule(3, Kind::RuleOff), Record::Event(Box::new(queue))];
+    let Record::Alert(mut queue) = alert(9, Kind::RuleOn) else { unreachable!() };
+    (queue.node, queue.interface, queue.queue) = (Some(7), Some(2), Some(0));
+    (queue.flow, queue.rule) = (None, "rule 4".into());
+    let records = [change(1), alert(2, Kind::RuleOn), alert(3, Kind::RuleOff), Record::Alert(queue)];
     let request = batch("leaf \"1\"", &records, |batch| sink.request(batch)).unwrap();
     assert_eq!(
         shown(&request),
@@ -38,6 +38,7 @@ fn rules_are_alerts() {
     );
     assert!(serde_json::from_slice::<serde_json::Value>(&request.body).is_ok());
     assert_eq!(batch("c", &[change(1), new_flow(2)], |batch| sink.request(batch)), None);
+    assert_eq!(batch("c", &[rule(1, Kind::RuleOn)], |batch| sink.request(batch)), None);
     assert_eq!(batch("c", &[rollup(1)], |batch| sink.request(batch)), None);
 }
 
@@ -64,7 +65,7 @@ fn options_are_checked() {
 fn answers_are_understood_by_their_status() {
     let sink = sink(&[]).unwrap();
     let outcome = |status, body: &str| {
-        batch("c1", &[rule(1, Kind::RuleOn)], |batch| {
+        batch("c1", &[alert(1, Kind::RuleOn)], |batch| {
             sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body))
         })
     };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test panics")]
 
 mod alertmanager;
+mod alerts;
 mod influxdb;
 mod kafka;
 mod opensearch;

@@ -1,7 +1,7 @@
 //! Bulk requests, and what OpenSearch answers.
 
 use export::Outcome;
-use export::record::{Schema as _, Stream};
+use export::record::Stream;
 use export::sink::HttpSink as _;
 use export::sink::opensearch::{OpenSearch, Options};
 

@@ -2,7 +2,7 @@
 
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
-use export::record::{EventRecord, Record, Stream};
+use export::record::{Alert, EventRecord, Record, Stream};
 use export::sink::{Batch, Request, Response};
 
 /// 2026-11-26T01:00:00Z, ns.
@@ -48,6 +48,12 @@ pub(crate) fn rule(id: u64, kind: Kind) -> Record {
     one.event.rule = Some(1);
     one.rule = Some("deep \"queue\" \\ a=b, c] \u{1}é".into());
     Record::Event(Box::new(one))
+}
+
+/// The alert that this rule is.
+pub(crate) fn alert(id: u64, kind: Kind) -> Record {
+    let Record::Event(one) = rule(id, kind) else { unreachable!() };
+    Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
 }
 
 /// The hop latency of a queue over a second.
