@@ -3,6 +3,7 @@ import { ApiError, get } from './api/client';
 import type { Domain } from './api/manager';
 import { poll } from './api/poll';
 import { count, span } from './lib/format';
+import { keys } from './keys';
 import { onTheme, theme, toggleTheme } from './lib/theme';
 import { live } from './live';
 import { stoppedText } from './model/intents';
@@ -21,6 +22,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
   const state = h('span', { class: 'live-state', role: 'status' });
   const banner = h('div', { class: 'banner', role: 'alert' });
   const stopped = stoppedBanner();
+  const { dialog: help, button: helpButton } = keys(pages);
   const header = h(
     'header',
     { class: 'top' },
@@ -32,6 +34,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     ),
     h('nav', { aria: { label: 'Pages' } }, ...tabs),
     state,
+    helpButton,
     themeButton(),
   );
   const skip = h(
@@ -40,7 +43,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     'Skip to content',
   );
   const dialog = tokenDialog(() => location.reload());
-  const element = h('div', { class: 'frame' }, skip, header, banner, stopped, main, dialog.element);
+  const element = h('div', { class: 'frame' }, skip, header, banner, stopped, main, dialog.element, help);
   live.watch(() => {
     showState(state);
     showTrouble(banner);

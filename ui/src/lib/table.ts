@@ -85,10 +85,21 @@ export class LiveTable<T> {
     row.classList.add('pickable');
     row.addEventListener('click', select);
     row.addEventListener('keydown', (event) => {
-      if (event.key !== 'Enter' && event.key !== ' ') return;
+      // A link in the row has its own Enter.
+      if (event.target !== row) return;
+      if (event.key === 'Enter' || event.key === ' ') select();
+      else if (!this.focusRow(event.key, index)) return;
       event.preventDefault();
-      select();
     });
+  }
+
+  /** Arrows, Home and End go to other rows. Returns whether the key is one of them. */
+  private focusRow(key: string, index: number): boolean {
+    const last = this.body.rows.length - 1;
+    const to = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: last }[key];
+    if (to === undefined) return false;
+    this.body.rows[Math.min(last, Math.max(0, to))]?.focus();
+    return true;
   }
 
   private patch(element: HTMLTableRowElement, row: T): void {

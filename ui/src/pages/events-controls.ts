@@ -73,7 +73,13 @@ function fields(settings: EventSettings) {
   node.inputMode = 'numeric';
   node.pattern = '[0-9]*';
   const hint = 'address, port or whole flow';
-  const flow = h('input', { id: 'filter-flow', placeholder: hint, spellcheck: 'false', autocomplete: 'off' });
+  const flow = h('input', {
+    id: 'filter-flow',
+    data: { search: '' },
+    placeholder: hint,
+    spellcheck: 'false',
+    autocomplete: 'off',
+  });
   const wanted = settings.get('metric');
   const options = METRICS.map((name) =>
     h('option', { value: name, selected: name === wanted }, metricLabel(name)),

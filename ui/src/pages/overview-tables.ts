@@ -19,7 +19,7 @@ export function flowTable() {
         class: 'grow',
         cell: (row) => ({ text: flowName(row.flow), href: link('flow', row.id), title: row.text }),
       },
-      { title: 'Path', class: 'mono', cell: (row) => pathText(row.path) },
+      { title: 'Path', class: 'mono wide-only', cell: (row) => pathText(row.path) },
       {
         title: 'Latency',
         numeric: true,
@@ -32,8 +32,8 @@ export function flowTable() {
           return mark ? { text: mark.mark, title: mark.hint, class: 'mark' } : '';
         },
       },
-      { title: 'Reports', numeric: true, cell: (row) => count(row.reports) },
-      { title: 'Seen', numeric: true, cell: (row) => ago(row.last_seen, live.now()) },
+      { title: 'Reports', class: 'wide-only', numeric: true, cell: (row) => count(row.reports) },
+      { title: 'Seen', class: 'wide-only', numeric: true, cell: (row) => ago(row.last_seen, live.now()) },
     ],
   });
   return {

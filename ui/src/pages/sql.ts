@@ -130,6 +130,7 @@ class SqlPage implements Page {
 function editor(): HTMLTextAreaElement {
   const text = h('textarea', {
     class: 'editor',
+    data: { search: '' },
     rows: '7',
     spellcheck: 'false',
     placeholder: 'SELECT … FROM events WHERE …',

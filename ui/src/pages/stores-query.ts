@@ -15,6 +15,7 @@ export function queryPanel() {
   const key = h('input', {
     type: 'text',
     id: 'key',
+    data: { search: '' },
     spellcheck: 'false',
     autocomplete: 'off',
     placeholder: '10.0.0.1:1234 > 10.0.0.2:80 tcp, an address, a number, or 0x…',
