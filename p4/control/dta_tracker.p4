@@ -135,8 +135,8 @@ control Accept(in bit<32> index, in bit<16> sequence, out bit<1> acks) {
     }
 }
 
-/// The message to the reporter: the copy of its report, sent back.
-control Reply(inout translator_headers_t all, inout translator_local_t own) {
+/// A message to the reporter: the copy of its report, sent back. The second message is a copy of the first.
+control Reply(inout translator_headers_t all, inout translator_local_t own, in bit<1> is_first) {
     /// The next number of a message.
     register<bit<16>>(1) messages;
 
@@ -144,19 +144,30 @@ control Reply(inout translator_headers_t all, inout translator_local_t own) {
         bit<16> number;
         messages.read(number, 0);
         messages.write(0, number + 1);
-        bit<48> mac = all.report.ethernet.src;
-        all.report.ethernet.src = all.report.ethernet.dst;
-        all.report.ethernet.dst = mac;
-        bit<32> ours = all.report.ipv4.dst;
-        bit<32> its = all.report.ipv4.src;
-        all.report.ipv4 = { 4, 5, 0, 0, 44, 0, 2, 0, 64, PROTO_UDP, 0, ours, its };
-        all.report.udp = { PORT_DTA, PORT_DTA_CONTROL, 24, 0 };
+        if (is_first == 1) {
+            bit<48> mac = all.report.ethernet.src;
+            all.report.ethernet.src = all.report.ethernet.dst;
+            all.report.ethernet.dst = mac;
+            bit<32> ours = all.report.ipv4.dst;
+            bit<32> its = all.report.ipv4.src;
+            all.report.ipv4 = { 4, 5, 0, 0, 44, 0, 2, 0, 64, PROTO_UDP, 0, ours, its };
+            all.report.udp = { PORT_DTA, PORT_DTA_CONTROL, 24, 0 };
+        }
         bit<16> trigger = own.tracked.reply == REPLY_NACK ? all.report.dta.sequence : 16w0;
-        all.reply.setValid();
-        all.reply = { own.tracked.reply, own.tracked.code, own.tracked.last, trigger, 0 };
         bit<32> reporter = all.report.dta.reporter;
         all.report.dta = { 1, OP_CONTROL, 0, 0, 0, 0, number, reporter };
+        all.reply.setValid();
         own.report.frame_bytes = 58;
+        if (own.tracked.reply != 0) {
+            all.reply = { own.tracked.reply, own.tracked.code, own.tracked.last, trigger, 0 };
+        } else {
+            all.reply = { own.tracked.second, CODE_GAP, 0, all.sketch.sketch, all.sketch.epoch };
+            all.reply_number.setValid();
+            all.reply_number.value = own.tracked.number;
+            all.report.udp.len = 28;
+            all.report.ipv4.total_len = 48;
+            own.report.frame_bytes = 62;
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What the DTA translator needs for essential reports, beside the headers of dta.p4.
+// What the DTA translator on v1model needs beside dta.p4: for essential reports, sketches, and passes after the first one.
 
 #ifndef TRANSLATOR_P4
 #define TRANSLATOR_P4
@@ -16,47 +16,113 @@ const bit<8> REPLY_NACK = 2;
 const bit<8> CODE_GAP = 1;
 const bit<8> CODE_MALFORMED = 2;
 const bit<8> CODE_UNKNOWN = 3;
-/// What the copy of a report keeps that is sent back.
+const bit<8> REPLY_SKETCH_NACK = 3;
+/// What the copy of a report keeps that is sent back, the copy of that copy, and a packet that passes again.
 const bit<8> REPLY_FIELDS = 1;
+const bit<8> SECOND_FIELDS = 2;
+const bit<8> AGAIN_FIELDS = 3;
+
+/// Sketches of all collectors; their counters of 4 bytes, and columns, of both epochs.
+#define DTA_SKETCHES 16
+#define DTA_SKETCH_WORDS 65536
+#define DTA_SKETCH_COLUMNS 16384
+
+const bit<8> SKETCH_SUM = 0;
+const bit<8> SKETCH_MIN = 2;
 
 // Instances of the counter of reports, after those of dta.p4.
 const bit<32> DTA_DUPLICATE = 7;
 const bit<32> DTA_GAP = 8;
 const bit<32> DTA_FORGED = 9;
 const bit<32> DTA_REPORTERS_FULL = 10;
-const int DTA_ALL_COUNTS = 11;
+const bit<32> DTA_UNKNOWN_SKETCH = 11;
+const bit<32> DTA_WRONG_SHAPE = 12;
+const bit<32> DTA_ONE_REPORTER_TOO_MANY = 13;
+const bit<32> DTA_DUPLICATE_COLUMN = 14;
+const bit<32> DTA_COLUMN_GAP = 15;
+const bit<32> DTA_EPOCH_OVER = 16;
+const bit<32> DTA_EPOCH_AHEAD = 17;
+const int DTA_ALL_COUNTS = 18;
 
 // Instances of the counter of sequences, and of the counter of messages.
 const bit<32> SEQUENCES_ACCEPTED = 0;
 const bit<32> SEQUENCES_RESTARTS = 1;
 const bit<32> MESSAGES_ACK = 0;
+const bit<32> MESSAGES_SKETCH_NACK = 4;
 
-/// ACK or NACK, after the base header.
+header sketch_merge_t {
+    bit<16> sketch;
+    bit<16> epoch;
+    bit<32> first;
+    bit<8> depth;
+    bit<8> width;
+    bit<8> op;
+    bit<8> columns;
+}
+
+/// A message to the reporter, after the base header: of an ACK, the last number; of a NACK, this and the number of the report; of one of a
+/// sketch, nothing, sketch and epoch.
 header dta_reply_t {
     bit<8> kind;
     bit<8> code;
-    bit<16> last;
-    bit<16> trigger;
-    bit<16> rsvd;
+    bit<16> first;
+    bit<16> second;
+    bit<16> third;
 }
 
 struct translator_headers_t {
     dta_headers_t report;
+    sketch_merge_t sketch;
     dta_reply_t reply;
+    /// The expected column.
+    word_t reply_number;
+    /// Columns of a sketch that are written, or its trailer; the report that completed them is still there.
+    word_t[DTA_WORDS] columns;
 }
 
 struct tracked_t {
-    /// The message to the reporter; 0: none.
+    /// The first message to the reporter; 0: none.
     @field_list(1) bit<8> reply;
     @field_list(1) bit<8> code;
     @field_list(1) bit<16> last;
+    /// The second one, and what it says.
+    @field_list(1, 2) bit<8> second;
+    @field_list(1, 2) bit<32> number;
     /// What is written is, or includes, an essential report: by the reliable queue pair.
     bit<1> reliable;
+}
+
+/// Of a packet that passes again, because it causes more operations than one. `port` and `at` are of every packet, of its first arrival.
+struct again_t {
+    @field_list(3) bit<1> passes;
+    /// Its report was merged: what remains is written.
+    @field_list(3) bit<1> pumps;
+    @field_list(1, 3) bit<9> port;
+    @field_list(3) bit<48> at;
+}
+
+/// A sketch, as the controller describes it.
+struct sketch_t {
+    bit<32> index;
+    /// Where its counters and its columns begin.
+    bit<32> first_word;
+    bit<32> first_column;
+    bit<32> columns;
+    bit<8> depth;
+    bit<8> width;
+    bit<8> op;
+    bit<1> saturates;
+    bit<32> reporters;
+    /// Columns that are written together.
+    bit<32> batch;
+    bit<48> timer;
 }
 
 struct translator_local_t {
     dta_local_t report;
     tracked_t tracked;
+    again_t again;
+    sketch_t sketch;
 }
 
 #endif

@@ -2,7 +2,8 @@
 // The DTA translator on v1model: reports in, RDMA operations out, over IPv4. Other packets are forwarded by their ingress port.
 //
 // Ingress finds the store and holds the entries of lists; the packet's replicas, of a multicast group for each collector and number of
-// copies, become operations at egress. The group of N replicas to collector C is 8 C + N.
+// copies, become operations at egress. The group of N replicas to collector C is 8 C + N. A packet that causes more operations than one after
+// the other passes again: group 8 C + 6 has replica 1, the operation, and replica 7, which is recirculated as the packet that it was.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -13,12 +14,17 @@
 #include "../shared/translator.p4"
 #include "../control/dta_batch.p4"
 #include "../control/dta_paths.p4"
+#include "../control/dta_sketch.p4"
 #include "../control/dta_tracker.p4"
 #include "../control/dta_translate.p4"
 
 /// Messages to reporters are copies to the session of this number and of the port at which the report arrived.
 const bit<32> REPLY_SESSION = 512;
 const bit<32> INGRESS_CLONE = 1;
+const bit<32> EGRESS_CLONE = 2;
+/// The replica that passes again, and the group of it and of an operation.
+const bit<16> AGAIN_REPLICA = 7;
+const bit<8> AGAIN_GROUP = 6;
 
 /// Bytes of UDP and of a report's base header.
 const bit<16> BASE_BYTES = 16;
@@ -84,6 +90,7 @@ parser DtaParser(packet_in packet, out translator_headers_t all, inout translato
             (1, OP_APPEND): parse_append;
             (1, OP_KEY_INCREMENT): parse_key_increment;
             (1, OP_POSTCARD): parse_postcard;
+            (1, OP_SKETCH): parse_sketch;
             default: accept;
         }
     }
@@ -138,6 +145,18 @@ parser DtaParser(packet_in packet, out translator_headers_t all, inout translato
         }
     }
 
+    state parse_sketch {
+        packet.extract(all.sketch);
+        bit<16> words = (bit<16>)all.sketch.depth * (bit<16>)all.sketch.columns * (bit<16>)(all.sketch.width >> 2);
+        left = (bit<8>)words;
+        own.report.is_report = all.report.udp.len == BASE_BYTES + 12 + (words << 2) ? 1w1 : 1w0;
+        transition select(own.report.is_report, all.sketch.width, all.sketch.op, all.sketch.depth, words) {
+            (1, 4, 0 .. 2, 1 .. 16, 1 .. 16): by_words;
+            (1, 8, 0 .. 3, 1 .. 16, 2 .. 16): by_words;
+            default: refuse;
+        }
+    }
+
     state by_key {
         transition select(own.report.key_bytes) {
             EACH_KEY(KEY_CASE)
@@ -183,13 +202,14 @@ control DtaVerify(inout translator_headers_t all, inout translator_local_t own) 
 control DtaIngress(inout translator_headers_t all, inout translator_local_t own, inout standard_metadata_t meta) {
     Batch() batch;
     Paths() paths;
+    Sketch() merge;
     Classify() classify;
     Accept() accept_number;
     /// Numbers that were given up.
     @name("lost") register<bit<64>>(1) lost_numbers;
     @name("sequences") counter(2, CounterType.packets) sequences;
-    /// ACKs; NACKs for a gap, of malformed and of unknown reports.
-    @name("messages") counter(4, CounterType.packets) messages;
+    /// ACKs; NACKs for a gap, of malformed and of unknown reports, and for columns.
+    @name("messages") counter(5, CounterType.packets) messages;
     @name("reports") counter(DTA_ALL_COUNTS, CounterType.packets) reports;
     @name("resynchronised") counter(2 * DTA_COLLECTORS, CounterType.packets) resynchronised;
 
@@ -236,7 +256,7 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
 
     @name("timer_port") @id(0x02000041)
     table timer_port {
-        key = { meta.ingress_port : exact @name("ingress_port"); }
+        key = { own.again.port : exact @name("ingress_port"); }
         actions = { accept_timer; @defaultonly NoAction; }
         const default_action = NoAction();
         size = DTA_PORTS;
@@ -309,7 +329,18 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
         list_timer = timer;
     }
 
-    /// Stores and lists of each collector.
+    /// `index` numbers the sketches of all collectors. Those of 4-byte counters and of columns begin at `word` and `column`; there are as many of
+    /// both epochs. `batch` columns have at most 16 words. `saturates`: sums stop at the maximum.
+    @name("sketch") @id(0x01000049)
+    action sketch(@id(1) bit<64> address, @id(2) bit<32> rkey, @id(3) bit<32> index, @id(4) bit<32> word, @id(5) bit<32> column,
+            @id(6) bit<32> columns, @id(7) bit<8> depth, @id(8) bit<8> width, @id(9) bit<8> op, @id(10) bit<1> saturates, @id(11) bit<32> reporters,
+            @id(12) bit<32> batch_size, @id(13) bit<48> timer) {
+        own.report.address = address;
+        own.report.rkey = rkey;
+        own.sketch = { index, word, column, columns, depth, width, op, saturates, reporters, batch_size, timer };
+    }
+
+    /// Stores, lists and sketches of each collector.
     @name("store") @id(0x02000045)
     table store {
         key = {
@@ -317,7 +348,7 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
             opcode : exact @name("opcode");
             id : exact @name("id");
         }
-        actions = { slots; ring; path_slots; @defaultonly NoAction; }
+        actions = { slots; ring; path_slots; sketch; @defaultonly NoAction; }
         const default_action = NoAction();
         size = DTA_STORES;
     }
@@ -368,7 +399,11 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
     }
 
     apply {
-        bit<48> now = meta.ingress_global_timestamp;
+        if (own.again.passes == 0) {
+            own.again.port = meta.ingress_port;
+            own.again.at = meta.ingress_global_timestamp;
+        }
+        bit<48> now = own.again.at;
         // Priority 3 does not exist.
         if (meta.parser_error != error.NoError || meta.checksum_error == 1 || all.report.dta.priority == 3) {
             own.report.is_report = 0;
@@ -387,6 +422,8 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                 id = all.report.append.list;
             } else if (all.report.postcard.isValid()) {
                 id = (bit<32>)all.report.postcard.store;
+            } else if (all.sketch.isValid()) {
+                id = (bit<32>)all.sketch.sketch;
             } else if (all.report.key_write.isValid()) {
                 id = (bit<32>)all.report.key_write.store;
                 own.report.copies = all.report.key_write.copies;
@@ -400,6 +437,8 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
             own.report.immediate = opcode ++ id[27:0];
             bit<32> outcome = DTA_DONE;
             bit<1> executes = 1;
+            bit<1> evicts = 0;
+            bit<1> goes_on = 0;
             // An essential report whose base header can be read has a number, whatever follows it.
             bit<1> is_essential = 0;
             if (all.report.dta.isValid() && all.report.dta.essential == 1 && all.report.dta.version == 1 && all.report.dta.opcode != 0 && all.report.dta.opcode <= OP_SKETCH
@@ -411,7 +450,9 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                 executes = 0;
             }
             bit<1> is_due = 1;
-            if (is_essential == 1) {
+            // What was merged in an earlier pass was judged then.
+            if (own.again.pumps == 1) { is_essential = 0; }
+            if (own.again.pumps == 0 && (is_essential == 1 || (executes == 1 && all.sketch.isValid()))) {
                 tracking.apply();
                 bit<16> sequence = all.report.dta.sequence;
                 bit<1> is_tracked = reporter.apply().hit ? 1w1 : 1w0;
@@ -419,6 +460,8 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                     is_essential = 0;
                     if (executes == 1) { outcome = is_tracked == 0 ? DTA_REPORTERS_FULL : DTA_FORGED; }
                     executes = 0;
+                } else if (is_essential == 0) {
+                    // Columns need a known reporter, not a number.
                 } else if (executes == 0) {
                     // After a gap there is nothing to do: the reporter will send it again.
                     bit<17> last;
@@ -448,7 +491,9 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
             }
             if (executes == 1) {
                 if (!store.apply().hit) {
-                    outcome = opcode == OP_APPEND ? DTA_UNKNOWN_LIST : DTA_UNKNOWN_STORE;
+                    outcome = DTA_UNKNOWN_STORE;
+                    if (opcode == OP_APPEND) { outcome = DTA_UNKNOWN_LIST; }
+                    if (opcode == OP_SKETCH) { outcome = DTA_UNKNOWN_SKETCH; }
                 } else if (opcode == OP_APPEND) {
                     if (all.report.append.isValid() && own.report.words != list_words) {
                         outcome = DTA_WRONG_ENTRY;
@@ -464,6 +509,8 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                         own.report.has_checksum = 1;
                         paths.apply(all.report, own.report, own.tracked.reliable, now, first_place, place_mask, path_hops, list_timer);
                     }
+                } else if (opcode == OP_SKETCH) {
+                    merge.apply(all, own, now, tracker, interval_us, outcome, evicts, goes_on);
                 } else if (all.report.key_write.isValid() && own.report.words > own.report.written) {
                     outcome = DTA_TOO_MUCH_DATA;
                 } else {
@@ -473,32 +520,39 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                 }
             }
             // A timer frame is no report; one for a list that does not exist is counted.
-            if (!all.report.timer.isValid() || outcome != DTA_DONE) { reports.count(outcome); }
-            if (is_essential == 1 && is_due == 1) {
+            if (own.again.pumps == 0 && evicts == 0 && (!all.report.timer.isValid() || outcome != DTA_DONE)) { reports.count(outcome); }
+            if (is_essential == 1 && is_due == 1 && evicts == 0) {
                 // A report that can never be executed is accepted, too: sending it again would not help.
                 bit<1> acks;
                 accept_number.apply(tracker, all.report.dta.sequence, acks);
                 sequences.count(SEQUENCES_ACCEPTED);
-                if (outcome == DTA_DONE) {
+                if (outcome == DTA_DONE || outcome >= DTA_ONE_REPORTER_TOO_MANY) {
+                    // Columns that were not merged are asked for by another message.
                     if (acks == 1 && sends_acks == 1) { reply(REPLY_ACK, 0, all.report.dta.sequence); }
                 } else {
                     bit<48> at;
                     nacked_at.read(at, tracker);
                     if (at == 0 || now - at >= interval_us) {
                         nacked_at.write(tracker, now);
-                        bit<1> is_unknown = (outcome == DTA_UNKNOWN_STORE || outcome == DTA_UNKNOWN_LIST) ? 1w1 : 1w0;
+                        bit<1> is_unknown = (outcome == DTA_UNKNOWN_STORE || outcome == DTA_UNKNOWN_LIST || outcome == DTA_UNKNOWN_SKETCH) ? 1w1 : 1w0;
                         reply(REPLY_NACK, is_unknown == 1 ? CODE_UNKNOWN : CODE_MALFORMED, all.report.dta.sequence);
                     }
                 }
             }
-            if (own.tracked.reply != 0) {
-                messages.count(own.tracked.reply == REPLY_ACK ? MESSAGES_ACK : (bit<32>)own.tracked.code);
-                clone_preserving_field_list(CloneType.I2E, REPLY_SESSION + (bit<32>)meta.ingress_port, REPLY_FIELDS);
+            if (own.tracked.reply != 0) { messages.count(own.tracked.reply == REPLY_ACK ? MESSAGES_ACK : (bit<32>)own.tracked.code); }
+            if (own.tracked.second != 0) { messages.count(MESSAGES_SKETCH_NACK); }
+            if (own.tracked.reply != 0 || own.tracked.second != 0) {
+                clone_preserving_field_list(CloneType.I2E, REPLY_SESSION + (bit<32>)own.again.port, REPLY_FIELDS);
             }
             if (own.report.executes == 1) {
                 // An addition with a notice is followed by an empty write.
                 bit<8> replicas = own.report.copies;
                 if (all.report.key_increment.isValid() && own.report.notice == 1) { replicas = replicas + 1; }
+                if (goes_on == 1) {
+                    replicas = AGAIN_GROUP;
+                    own.again.passes = 1;
+                    own.again.pumps = ~evicts;
+                }
                 meta.mcast_grp = (bit<16>)(own.report.collector << 3) + (bit<16>)replicas;
             } else {
                 drop();
@@ -523,15 +577,27 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
     }
 }
 
+#define NO_COLUMN(n) all.columns[n].setInvalid();
+#define COLUMN_DATA(n) if (all.columns[n].isValid()) { all.report.data[n] = all.columns[n]; all.columns[n].setInvalid(); }
+
 control DtaEgress(inout translator_headers_t all, inout translator_local_t own, inout standard_metadata_t meta) {
     Translate() translate;
     Reply() reply;
 
     apply {
-        if (meta.instance_type == INGRESS_CLONE) {
-            reply.apply(all, own);
+        if (meta.instance_type == INGRESS_CLONE || meta.instance_type == EGRESS_CLONE) {
+            reply.apply(all, own, meta.instance_type == INGRESS_CLONE ? 1w1 : 1w0);
             truncate(own.report.frame_bytes);
+            if (own.tracked.reply != 0 && own.tracked.second != 0) {
+                clone_preserving_field_list(CloneType.E2E, REPLY_SESSION + (bit<32>)own.again.port, SECOND_FIELDS);
+            }
+        } else if (meta.egress_rid == AGAIN_REPLICA) {
+            own.report.executes = 0;
+            EACH_WORD(NO_COLUMN)
+            recirculate_preserving_field_list(AGAIN_FIELDS);
         } else if (own.report.executes == 1) {
+            EACH_WORD(COLUMN_DATA)
+            all.sketch.setInvalid();
             translate.apply(all.report, own.report, own.tracked.reliable, (bit<8>)meta.egress_rid - 1);
             truncate(own.report.frame_bytes);
         }
@@ -540,7 +606,7 @@ control DtaEgress(inout translator_headers_t all, inout translator_local_t own, 
 
 control DtaChecksum(inout translator_headers_t all, inout translator_local_t own) {
     apply {
-        update_checksum(own.report.executes == 1 || own.tracked.reply != 0,
+        update_checksum(own.report.executes == 1 || own.tracked.reply != 0 || own.tracked.second != 0,
             { all.report.ipv4.version, all.report.ipv4.ihl, all.report.ipv4.dscp, all.report.ipv4.ecn, all.report.ipv4.total_len, all.report.ipv4.id, all.report.ipv4.flags, all.report.ipv4.fragment,
               all.report.ipv4.ttl, all.report.ipv4.proto, all.report.ipv4.src, all.report.ipv4.dst },
             all.report.ipv4.checksum, HashAlgorithm.csum16);
@@ -557,6 +623,8 @@ control DtaDeparser(packet_out packet, in translator_headers_t all) {
         packet.emit(all.report.udp);
         packet.emit(all.report.dta);
         packet.emit(all.reply);
+        packet.emit(all.reply_number);
+        packet.emit(all.sketch);
         packet.emit(all.report.key_write);
         packet.emit(all.report.append);
         packet.emit(all.report.key_increment);
