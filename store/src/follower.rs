@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::vec;
 
 use collector::event::{Basis, Drop, Kind, Loss, Rollup, Stream};
 use detect::Metric;
@@ -13,7 +14,7 @@ use crate::config::Error;
 use crate::files;
 use crate::intern::{parse_flow, parse_path};
 use crate::join::{self, Identity};
-use crate::numbering::Numbering;
+use crate::numbering::{Numbering, RUN};
 use crate::rows::{
     EventNames, EventRow, FirstRow, FlowState, basis_of, drop_at, event_at, flow_at, kind_of, loss, optional,
     rollup_at,
@@ -298,6 +299,11 @@ struct Filling {
 }
 
 impl Filling {
+    fn push(&mut self, record: StoredRecord) {
+        self.size += record.bytes();
+        self.chunk.records.push(record);
+    }
+
     fn is_full(&self) -> bool {
         let records = self.chunk.records.len();
         self.until.is_none() && records > 0 && (records >= self.records || self.size >= self.bytes)
@@ -340,6 +346,17 @@ struct OpenFile {
     conn: Connection,
     has_runs: bool,
     names: FileNames,
+    /// Of the run that was read last.
+    rest: Option<Rest>,
+}
+
+/// Records of a run that did not fit into a chunk: the next one begins with them, and they are not read again.
+#[derive(Debug)]
+struct Rest {
+    stream: Stream,
+    /// Of the first.
+    number: i64,
+    records: vec::IntoIter<StoredRecord>,
 }
 
 /// What the numbers in a file stand for.
@@ -358,7 +375,7 @@ impl OpenFile {
     fn open(file: &Identity) -> Result<Self, Error> {
         let (conn, has_runs) = attach(file)?;
         let names = FileNames::read(&conn).map_err(|error| Error::sqlite(&file.path, error))?;
-        Ok(Self { file: file.clone(), conn, has_runs, names })
+        Ok(Self { file: file.clone(), conn, has_runs, names, rest: None })
     }
 
     fn numbers(&self) -> rusqlite::Result<Numbers> {
@@ -416,34 +433,68 @@ impl OpenFile {
         start: i64,
         filling: &mut Filling,
     ) -> rusqlite::Result<i64> {
+        if stream == Stream::Flows {
+            return self.flows(run, start, filling);
+        }
+        let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
+        let begun = self.rest.take().filter(|rest| (rest.stream, rest.number) == (stream, start));
+        let mut rest = match begun {
+            Some(rest) => rest,
+            None => Rest { stream, number: start, records: self.run_records(stream, run, start)? },
+        };
+        while rest.number < end {
+            if filling.is_full() {
+                let number = rest.number;
+                self.rest = Some(rest);
+                return Ok(number);
+            }
+            let Some(record) = rest.records.next() else {
+                // Rows that the run counts and that are not there: the file was changed.
+                filling.chunk.expired += (end - rest.number).cast_unsigned();
+                break;
+            };
+            filling.push(record);
+            rest.number += 1;
+        }
+        Ok(end)
+    }
+
+    /// The records of a run from the number `start` on, in the order of their sequence numbers.
+    fn run_records(
+        &mut self,
+        stream: Stream,
+        run: Run,
+        start: i64,
+    ) -> rusqlite::Result<vec::IntoIter<StoredRecord>> {
+        let Self { conn, names, .. } = self;
+        let mut select = conn.prepare_cached(&select(stream))?;
+        let at = select.column_count() - 1;
+        let mut rows = select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?;
+        let mut records = Vec::with_capacity(run.count.clamp(0, RUN) as usize);
+        while let Some(row) = rows.next()? {
+            let seq: i64 = row.get(at)?;
+            records.push((seq, names.record(conn, stream, row)?));
+        }
+        // The rows come in the order of their times: that costs less than to let SQLite sort them.
+        if !records.is_sorted_by_key(|(seq, _)| *seq) {
+            records.sort_unstable_by_key(|(seq, _)| *seq);
+        }
+        let skipped = usize::try_from(start - run.first).unwrap_or(0).min(records.len());
+        let records: Vec<StoredRecord> = records.drain(skipped..).map(|(_, record)| record).collect();
+        Ok(records.into_iter())
+    }
+
+    /// The same for flows, whose rows have their numbers.
+    fn flows(&mut self, run: Run, start: i64, filling: &mut Filling) -> rusqlite::Result<i64> {
         let Self { conn, names, .. } = self;
         let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
-        let mut select = conn.prepare_cached(&select(stream))?;
-        let mut rows = match stream {
-            Stream::Flows => select.query(params![start, end])?,
-            _ => select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?,
-        };
-        let mut number = run.first;
+        let mut select = conn.prepare_cached(&select(Stream::Flows))?;
+        let mut rows = select.query(params![start, end])?;
         while let Some(row) = rows.next()? {
-            if stream == Stream::Flows {
-                number = row.get(7)?;
+            if filling.is_full() {
+                return row.get(7);
             }
-            if number >= end {
-                break;
-            }
-            if number >= start {
-                if filling.is_full() {
-                    return Ok(number);
-                }
-                let record = names.record(conn, stream, row)?;
-                filling.size += record.bytes();
-                filling.chunk.records.push(record);
-            }
-            number += 1;
-        }
-        if stream != Stream::Flows && number < end {
-            // Rows that the run counts and that are not there: the file was changed.
-            filling.chunk.expired += (end - number.max(start)).max(0).cast_unsigned();
+            filling.push(names.record(conn, Stream::Flows, row)?);
         }
         Ok(end)
     }
@@ -578,8 +629,8 @@ impl StoredRecord {
     }
 }
 
-/// The rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of these; of flows, those with the numbers
-/// from 1 to 2. The columns after the flow are in the order that `rows` reads.
+/// The rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of the times; of flows, those with the numbers
+/// from 1 to 2, in their order. The columns after the flow are in the order that `rows` reads; the sequence number is the last one.
 fn select(stream: Stream) -> String {
     let (table, columns) = match stream {
         Stream::Events => (
@@ -588,17 +639,17 @@ fn select(stream: Stream) -> String {
         ),
         Stream::Rollups => (
             "rollup_data",
-            "flow, ts, interval, metric, node, interface, queue, count, min, max, sum, p50, p99",
+            "flow, ts, interval, metric, node, interface, queue, count, min, max, sum, p50, p99, seq",
         ),
         Stream::Flows => {
             ("flow_data", "flow, flow_latency, basis, first_seen, last_seen, reports, path, number")
         }
-        Stream::Drops => ("drop_data", "flow, ts, id, node, ingress_if, egress_if, queue, reason"),
-        Stream::Losses => ("loss_data", "ts, node, source, hw_id, lost, reordered, duplicated"),
+        Stream::Drops => ("drop_data", "flow, ts, id, node, ingress_if, egress_if, queue, reason, seq"),
+        Stream::Losses => ("loss_data", "ts, node, source, hw_id, lost, reordered, duplicated, seq"),
     };
     let which = match stream {
         Stream::Flows => "number >= ?1 AND number < ?2 ORDER BY number",
-        _ => "ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq",
+        _ => "ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4",
     };
     format!("SELECT {columns} FROM {FILE}.{table} WHERE {which}")
 }

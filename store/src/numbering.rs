@@ -118,6 +118,6 @@ impl Runs {
 }
 
 /// A run is at most so long, so that a reader that wants a part of it does not read much more.
-const RUN: i64 = 8192;
+pub(crate) const RUN: i64 = 8192;
 const MS_BITS: u32 = 20;
 const MAX_MS: i64 = i64::MAX >> (MS_BITS + 1);
