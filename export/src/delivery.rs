@@ -123,6 +123,8 @@ enum Step {
 pub struct Delivery<R> {
     settings: Settings,
     cursor: Cursor,
+    /// The one that is being saved.
+    saved_as: Cursor,
     step: Step,
     batch: Batch<R>,
     /// The page after the batch.
@@ -155,6 +157,7 @@ impl<R: Keyed> Delivery<R> {
         Self {
             settings,
             cursor,
+            saved_as: cursor,
             step: Step::Reading { not_before: 0, fills_until: None },
             batch: Batch::new(lanes.collect(), cursor.settled),
             next: None,
@@ -256,10 +259,16 @@ impl<R: Keyed> Delivery<R> {
                 self.save(cursor, not_before, now)
             }
             Step::Sending => self.poll_sending(now),
-            Step::Saving { not_before } => {
-                self.save(Cursor { settled: self.batch.end, batch_end: None }, not_before, now)
-            }
+            Step::Saving { not_before } => self.save(self.after_batch(), not_before, now),
         }
+    }
+
+    /// The cursor after the batch. If it is known that the next page becomes a batch as it is, its end is saved at the same time.
+    fn after_batch(&self) -> Cursor {
+        let next = self.next.as_ref().filter(|page| {
+            self.settings.announce && !page.is_last && !page.records.is_empty() && self.stop_at.is_none()
+        });
+        Cursor { settled: self.batch.end, batch_end: next.map(|page| page.end) }
     }
 
     fn poll_reading(&mut self, now: Nanos, not_before: Nanos, fills_until: Option<Nanos>) -> Option<Action> {
@@ -349,6 +358,7 @@ impl<R: Keyed> Delivery<R> {
             return None;
         }
         self.saving = true;
+        self.saved_as = cursor;
         Some(Action::Save(cursor))
     }
 
@@ -367,13 +377,13 @@ impl<R: Keyed> Delivery<R> {
             Step::Announcing { .. } if failed => self.step = Step::Announcing { not_before: again },
             Step::Announcing { .. } => {
                 self.local.reset();
-                self.cursor.batch_end = Some(self.batch.end);
+                self.cursor = self.saved_as;
                 self.step = Step::Sending;
             }
             Step::Saving { .. } if failed => self.step = Step::Saving { not_before: again },
             Step::Saving { .. } => {
                 self.local.reset();
-                self.cursor = Cursor { settled: self.batch.end, batch_end: None };
+                self.cursor = self.saved_as;
                 self.batch.clear();
                 self.step = Step::Reading { not_before: now, fills_until: None };
             }

@@ -35,7 +35,9 @@ impl<R: Keyed> Batch<R> {
         let lanes = self.lanes.len();
         let mut parts = vec![Vec::new(); lanes];
         for (index, record) in records.iter().enumerate() {
-            parts[(record.key() % lanes as u64) as usize].push(index);
+            // The key of a record costs more than everything else here.
+            let lane = if lanes == 1 { 0 } else { record.key() % lanes as u64 };
+            parts[lane as usize].push(index);
         }
         for (lane, part) in self.lanes.iter_mut().zip(parts) {
             lane.parts = VecDeque::from_iter(Some(part).filter(|part| !part.is_empty()));

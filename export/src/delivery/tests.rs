@@ -98,6 +98,31 @@ fn the_end_of_a_batch_is_saved_before_it_is_sent() {
 }
 
 #[test]
+fn the_end_of_a_full_batch_is_saved_with_the_one_before() {
+    let settings = Settings { announce: true, linger: SECOND, ..AT_ONCE };
+    let cursor = |settled, end| Cursor { settled: at(settled), batch_end: Some(at(end)) };
+    let mut delivery = Delivery::new(settings, from(0), 1);
+    assert!(matches!(delivery.poll(0), Some(Action::Read { .. })));
+    delivery.page(page(0..8, false), 0);
+    assert_eq!(delivery.poll(0), Some(Action::Save(cursor(0, 8))));
+    delivery.saved(Ok(()), 0);
+    assert_eq!(sent(&mut delivery, 0), Some((1, (0..8).collect())));
+    assert!(matches!(delivery.poll(0), Some(Action::Read { .. })));
+    delivery.page(page(8..16, false), 0);
+    delivery.answer(1, Outcome::DONE, 1);
+    assert_eq!(delivery.poll(1), Some(Action::Save(cursor(8, 16))));
+    assert_eq!(delivery.cursor(), cursor(0, 8));
+    delivery.saved(Ok(()), 1);
+    assert_eq!(delivery.cursor(), cursor(8, 16));
+    assert_eq!(sent(&mut delivery, 1), Some((2, (0..8).collect())));
+    // One that may become longer is not announced yet.
+    assert!(matches!(delivery.poll(1), Some(Action::Read { .. })));
+    delivery.page(page(16..18, true), 1);
+    delivery.answer(2, Outcome::DONE, 2);
+    assert_eq!(delivery.poll(2), Some(Action::Save(from(16))));
+}
+
+#[test]
 fn a_batch_fills_for_a_while() {
     let mut delivery = begun(Settings { linger: 5 * SECOND, ..AT_ONCE }, 0..3);
     assert_eq!((delivery.poll(0), delivery.wake_at()), (None, Some(5 * SECOND)));
