@@ -1,9 +1,12 @@
-//! ClickHouse over HTTP: rows in the format `RowBinaryWithNamesAndTypes`
-//! (ClickHouse documentation, *Formats*: `RowBinaryWithNamesAndTypes`; *HTTP interface*).
+//! ClickHouse over HTTP: a block of columns for each batch
+//! (ClickHouse documentation, *Formats*: `Native`; *HTTP interface*).
 
+mod native;
+
+use self::native::Block;
 use super::{Batch, HttpSink, Request, Response, said, words};
 use crate::outcome::Outcome;
-use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
+use crate::record::{COMMON, Field, FieldKind, Stream};
 
 /// Where records go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,7 +52,7 @@ impl ClickHouse {
     fn create(&self, stream: Stream) -> String {
         let columns: Vec<String> = columns(stream)
             .iter()
-            .map(|column| format!("  {} {}{}", column.name, column.kind, column.codec))
+            .map(|column| format!("  {} {}{}", column.name, column.kind.name(), column.codec))
             .collect();
         let (engine, order) = match stream {
             Stream::Events => ("MergeTree", "toStartOfFiveMinutes(ts), node, metric, ts"),
@@ -87,8 +90,56 @@ impl ClickHouse {
 #[derive(Clone, Copy, Debug)]
 struct Column {
     name: &'static str,
-    kind: &'static str,
+    kind: Kind,
     codec: &'static str,
+}
+
+/// The type of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    U8,
+    U16,
+    /// A number in the order of a table; [`ABSENT`]: none.
+    U32,
+    U64,
+    /// A number that may be absent.
+    MaybeU64,
+    Time,
+    Address,
+    Text,
+    /// A text of which there are few.
+    Word,
+    Numbers,
+}
+
+impl Kind {
+    /// As ClickHouse writes it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "UInt8",
+            Self::U16 => "UInt16",
+            Self::U32 => "UInt32",
+            Self::U64 => "UInt64",
+            Self::MaybeU64 => "Nullable(UInt64)",
+            Self::Time => "DateTime64(9, 'UTC')",
+            Self::Address => "IPv6",
+            Self::Text => "String",
+            Self::Word => "LowCardinality(String)",
+            Self::Numbers => "Array(UInt32)",
+        }
+    }
+
+    /// Bytes of each value, if all have the same length.
+    fn width(self) -> Option<usize> {
+        match self {
+            Self::U8 => Some(1),
+            Self::U16 => Some(2),
+            Self::U32 => Some(4),
+            Self::U64 | Self::Time => Some(8),
+            Self::Address => Some(16),
+            Self::MaybeU64 | Self::Text | Self::Word | Self::Numbers => None,
+        }
+    }
 }
 
 /// A node, an interface or a queue that a record does not have. 0 is one.
@@ -96,12 +147,12 @@ pub const ABSENT: u32 = u32::MAX;
 
 /// The columns of a flow.
 const FLOW: [Column; 6] = [
-    Column { name: "flow", kind: "String", codec: " CODEC(ZSTD(1))" },
-    Column { name: "src", kind: "IPv6", codec: " CODEC(ZSTD(1))" },
-    Column { name: "dst", kind: "IPv6", codec: " CODEC(ZSTD(1))" },
-    Column { name: "sport", kind: "UInt16", codec: "" },
-    Column { name: "dport", kind: "UInt16", codec: "" },
-    Column { name: "proto", kind: "UInt8", codec: "" },
+    Column { name: "flow", kind: Kind::Text, codec: " CODEC(ZSTD(1))" },
+    Column { name: "src", kind: Kind::Address, codec: " CODEC(ZSTD(1))" },
+    Column { name: "dst", kind: Kind::Address, codec: " CODEC(ZSTD(1))" },
+    Column { name: "sport", kind: Kind::U16, codec: "" },
+    Column { name: "dport", kind: Kind::U16, codec: "" },
+    Column { name: "proto", kind: Kind::U8, codec: "" },
 ];
 
 fn columns(stream: Stream) -> Vec<Column> {
@@ -109,15 +160,15 @@ fn columns(stream: Stream) -> Vec<Column> {
         let of = |kind, codec| vec![Column { name: field.name, kind, codec }];
         match field.kind {
             FieldKind::Flow => FLOW.to_vec(),
-            FieldKind::Id => of("UInt64", " CODEC(NONE)"),
-            FieldKind::Time => of("DateTime64(9, 'UTC')", " CODEC(Delta, ZSTD(1))"),
-            FieldKind::Text => of("LowCardinality(String)", ""),
-            FieldKind::Numbers => of("Array(UInt32)", " CODEC(ZSTD(1))"),
-            FieldKind::Address => of("IPv6", ""),
+            FieldKind::Id => of(Kind::U64, " CODEC(NONE)"),
+            FieldKind::Time => of(Kind::Time, " CODEC(Delta, ZSTD(1))"),
+            FieldKind::Text => of(Kind::Word, ""),
+            FieldKind::Numbers => of(Kind::Numbers, " CODEC(ZSTD(1))"),
+            FieldKind::Address => of(Kind::Address, ""),
             // What is in the order of a table cannot be absent there: then it is all ones.
-            FieldKind::Number if is_key(field.name) => of("UInt32", " CODEC(T64, ZSTD(1))"),
-            FieldKind::Number if is_present(stream, field.name) => of("UInt64", " CODEC(T64, ZSTD(1))"),
-            FieldKind::Number => of("Nullable(UInt64)", " CODEC(T64, ZSTD(1))"),
+            FieldKind::Number if is_key(field.name) => of(Kind::U32, " CODEC(T64, ZSTD(1))"),
+            FieldKind::Number if is_present(stream, field.name) => of(Kind::U64, " CODEC(T64, ZSTD(1))"),
+            FieldKind::Number => of(Kind::MaybeU64, " CODEC(T64, ZSTD(1))"),
         }
     };
     COMMON.iter().chain(stream.fields()).flat_map(column).collect()
@@ -141,14 +192,8 @@ fn is_present(stream: Stream, name: &str) -> bool {
 impl HttpSink for ClickHouse {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
         let (first, last) = (batch.records.first()?, batch.records.last()?);
-        let columns = columns(batch.stream);
-        let mut body = Vec::with_capacity(batch.records.len() * 160 + 2048);
-        length(columns.len(), &mut body);
-        columns.iter().for_each(|column| text(column.name, &mut body));
-        columns.iter().for_each(|column| text(column.kind, &mut body));
-        for record in batch.records {
-            row(record, batch.collector, &mut body);
-        }
+        let mut block = Block::new(columns(batch.stream), batch.records.len());
+        batch.records.iter().for_each(|record| block.push(record, batch.collector));
         // The same records after a crash are recognised by the server, and not stored twice.
         let token = format!(
             "{}-{}-{:016x}-{:016x}-{}",
@@ -158,7 +203,7 @@ impl HttpSink for ClickHouse {
             last.id(),
             batch.records.len()
         );
-        let query = format!("INSERT INTO {} FORMAT RowBinaryWithNamesAndTypes", self.table(batch.stream));
+        let query = format!("INSERT INTO {} FORMAT Native", self.table(batch.stream));
         Some(Request {
             method: "POST",
             target: format!(
@@ -167,7 +212,7 @@ impl HttpSink for ClickHouse {
                 super::escape(&token)
             ),
             headers: vec![("content-type", "application/octet-stream".to_owned())],
-            body,
+            body: block.write(),
             rows: Vec::new(),
         })
     }
@@ -233,13 +278,13 @@ impl HttpSink for ClickHouse {
                 let kind = found.iter().find(|(name, _)| *name == column.name).map(|(_, kind)| *kind);
                 // Quotes are escaped in this format.
                 let kind = kind.map(|kind| kind.replace("\\'", "'"));
-                if kind.as_deref() != Some(column.kind) {
+                if kind.as_deref() != Some(column.kind.name()) {
                     let is = kind.map_or("is missing".to_owned(), |kind| format!("is of type {kind}"));
                     return Err(format!(
                         "in ClickHouse's table {}, the column {} {is}; it must be {}: rename the table, and let `hopwise schema apply` make a new one",
                         self.table(*stream),
                         column.name,
-                        column.kind
+                        column.kind.name()
                     ));
                 }
             }
@@ -256,92 +301,16 @@ pub fn code(body: &[u8]) -> Option<u32> {
     digits.parse().ok()
 }
 
-fn row(record: &Record, collector: &str, body: &mut Vec<u8>) {
-    let stream = record.stream();
-    record.visit_all(collector, |field, value| write(stream, field, value, body));
-}
-
-fn write(stream: Stream, field: &Field, value: Value<'_>, body: &mut Vec<u8>) {
-    let number = match value {
-        Value::Number(number) | Value::Id(number) => Some(number),
-        _ => None,
-    };
-    match field.kind {
-        FieldKind::Id => body.extend(number.unwrap_or(0).to_le_bytes()),
-        FieldKind::Time => time(number.unwrap_or(0), body),
-        FieldKind::Number if is_key(field.name) => {
-            let number = number.map_or(ABSENT, |number| u32::try_from(number).unwrap_or(u32::MAX));
-            body.extend(number.to_le_bytes());
-        }
-        FieldKind::Number if is_present(stream, field.name) => {
-            body.extend(number.unwrap_or(0).to_le_bytes());
-        }
-        FieldKind::Number => match number {
-            None => body.push(1),
-            Some(number) => {
-                body.push(0);
-                body.extend(number.to_le_bytes());
-            }
-        },
-        FieldKind::Text => text(if let Value::Text(text) = value { text } else { "" }, body),
-        FieldKind::Numbers => {
-            let numbers = if let Value::Numbers(numbers) = value { numbers } else { &[] };
-            length(numbers.len(), body);
-            numbers.iter().for_each(|number| body.extend(number.to_le_bytes()));
-        }
-        FieldKind::Address => {
-            body.extend(if let Value::Address(address) = value { *address } else { [0; 16] })
-        }
-        FieldKind::Flow => {
-            let Value::Flow(flow) = value else {
-                // Text, two addresses, two ports and the protocol, all empty.
-                body.extend([0; 1 + 32 + 4 + 1]);
-                return;
-            };
-            text(&flow.to_string(), body);
-            let octets = |address: std::net::IpAddr| match address {
-                std::net::IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-                std::net::IpAddr::V6(address) => address.octets(),
-            };
-            let [src, dst] = match flow.known_id() {
-                Some(_) => [[0; 16]; 2],
-                None => [octets(flow.src()), octets(flow.dst())],
-            };
-            body.extend(src);
-            body.extend(dst);
-            let (sport, dport) = flow.ports().unwrap_or((0, 0));
-            body.extend(sport.to_le_bytes());
-            body.extend(dport.to_le_bytes());
-            body.push(flow.proto());
-        }
-    }
-}
-
-/// `DateTime64` covers the years up to 2262 in nanoseconds; it is signed.
-fn time(ns: u64, body: &mut Vec<u8>) {
-    body.extend(i64::try_from(ns).unwrap_or(i64::MAX).to_le_bytes());
-}
-
-fn text(text: &str, body: &mut Vec<u8>) {
-    length(text.len(), body);
-    body.extend(text.as_bytes());
-}
-
-/// LEB128.
-fn length(mut length: usize, body: &mut Vec<u8>) {
-    while length >= 0x80 {
-        body.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    body.push(length as u8);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
-    use collector::{Loss, Rollup};
+    use crate::record::{EventRecord, Record};
+    use collector::{
+        Event, Loss,
+        event::{Basis, Kind},
+    };
     use detect::Metric;
+    use wire::FlowKey;
 
     fn loss() -> Record {
         Record::Loss(Box::new(Loss {
@@ -359,77 +328,162 @@ mod tests {
         ClickHouse::new("net", "hopwise_", 30).unwrap()
     }
 
+    /// Name, type, and the bytes of all values.
+    type Written = (&'static str, &'static str, Vec<u8>);
+
+    fn block(rows: u8, columns: &[Written]) -> Vec<u8> {
+        let mut block = vec![columns.len() as u8, rows];
+        for (name, kind, values) in columns {
+            for text in [name, kind] {
+                block.push(text.len() as u8);
+                block.extend(text.as_bytes());
+            }
+            block.extend(values);
+        }
+        block
+    }
+
+    /// Each word once, and that of each row.
+    fn words(words: &[&str], rows: &[u8]) -> Vec<u8> {
+        let numbers = [1_u64, 0x600, words.len() as u64];
+        let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        for word in words {
+            bytes.push(word.len() as u8);
+            bytes.extend(word.as_bytes());
+        }
+        bytes.extend((rows.len() as u64).to_le_bytes());
+        bytes.extend(rows);
+        bytes
+    }
+
+    fn numbers(numbers: &[u64]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    fn small(numbers: &[u32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
     #[test]
-    fn a_row_has_the_bytes_of_its_types() {
+    fn a_batch_is_a_block_of_columns() {
         let record = loss();
-        let batch = Batch { stream: Stream::Losses, records: &[&record], collector: "c1" };
+        let batch = Batch { stream: Stream::Losses, records: &[&record, &record], collector: "c1" };
         let request = sink().request(&batch).unwrap();
-        let mut expected = vec![11];
-        let names =
-            ["id", "ts", "collector", "schema", "node", "source", "hw_id", "lost", "reordered", "duplicated"];
-        expected[0] = names.len() as u8;
-        let kinds = [
-            "UInt64",
-            "DateTime64(9, 'UTC')",
-            "LowCardinality(String)",
-            "UInt32",
-            "UInt32",
-            "IPv6",
-            "UInt64",
-            "UInt64",
-            "UInt64",
-            "UInt64",
+        let ts = 1_795_269_600_000_000_007;
+        let source = b"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\x09";
+        let twice = |number| numbers(&[number; 2]);
+        let columns: [Written; 10] = [
+            ("id", "UInt64", twice(record.id())),
+            ("ts", "DateTime64(9, 'UTC')", twice(ts)),
+            ("collector", "LowCardinality(String)", words(&["c1"], &[0, 0])),
+            ("schema", "UInt32", small(&[1, 1])),
+            ("node", "UInt32", small(&[3, 3])),
+            ("source", "IPv6", [*source; 2].concat()),
+            ("hw_id", "UInt64", twice(2)),
+            ("lost", "UInt64", twice(5)),
+            ("reordered", "UInt64", twice(0)),
+            ("duplicated", "UInt64", twice(1)),
         ];
-        for name in names.into_iter().chain(kinds) {
-            expected.push(name.len() as u8);
-            expected.extend(name.as_bytes());
-        }
-        expected.extend(record.id().to_le_bytes());
-        expected.extend(1_795_269_600_000_000_007_i64.to_le_bytes());
-        expected.extend(b"\x02c1\x01\0\0\0\x03\0\0\0");
-        expected.extend(b"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\x09");
-        for number in [2_u64, 5, 0, 1] {
-            expected.extend(number.to_le_bytes());
-        }
-        assert_eq!(request.body, expected);
+        assert_eq!(request.body, block(2, &columns));
         let id = format!("{:016x}", record.id());
         assert_eq!(
             request.target,
             format!(
-                "/?query=INSERT%20INTO%20net.hopwise_losses%20FORMAT%20RowBinaryWithNamesAndTypes\
-                 &insert_deduplication_token=c1-losses-{id}-{id}-1&deduplicate_blocks_in_dependent_materialized_views=1"
+                "/?query=INSERT%20INTO%20net.hopwise_losses%20FORMAT%20Native\
+                 &insert_deduplication_token=c1-losses-{id}-{id}-2&deduplicate_blocks_in_dependent_materialized_views=1"
             )
         );
     }
 
+    /// The first with everything that its kind has, the second with as little as possible.
+    fn events() -> [Record; 2] {
+        let event = Event {
+            ts: u64::MAX,
+            id: 7,
+            kind: Kind::New,
+            metric: Some(Metric::FlowPath),
+            flow: Some(FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 80)), 6)),
+            node: Some(0),
+            interface: Some(64),
+            queue: Some(4),
+            value: Some(300),
+            previous: None,
+            threshold: Some(1),
+            rule: None,
+            reason: None,
+            basis: Basis::Measured,
+        };
+        let first = Some((Some(9), Basis::Measured, vec![4, 5]));
+        let record = EventRecord { event, rule: Some("slow".into()), path: vec![1, 2], first };
+        let flow = Some(FlowKey::of_id(0xf10a));
+        let least =
+            Event { ts: 1, kind: Kind::Change, metric: None, flow, node: None, queue: Some(0), ..event };
+        let least = Event { interface: None, value: None, threshold: None, ..least };
+        let least = EventRecord { event: least, rule: None, path: Vec::new(), first: None };
+        [record, least].map(|record| Record::Event(Box::new(record)))
+    }
+
     #[test]
-    fn a_queue_that_a_record_does_not_have_is_another_than_the_first() {
-        let rollup = |queue| {
-            Record::Rollup(Box::new(Rollup {
-                ts: 60_000_000_000,
-                interval: 60,
-                metric: Metric::QueueOccupancy,
-                flow: None,
-                node: Some(0),
-                interface: None,
-                queue,
-                count: 1,
-                min: 2,
-                max: 2,
-                sum: 2,
-                p50: None,
-                p99: None,
-            }))
+    fn what_an_event_lacks_has_a_place_in_each_column() {
+        let [first, second] = &events();
+        let batch = Batch { stream: Stream::Events, records: &[first, second], collector: "c1" };
+        let request = sink().request(&batch).unwrap();
+        let optional = |absent: [u8; 2], values: [u64; 2]| [absent.to_vec(), numbers(&values)].concat();
+        let address = |last: u8| [[0; 10].as_slice(), &[0xff, 0xff, 10, 0, 0, last], &[0; 16]].concat();
+        let list = |values: &[u32]| [numbers(&[2, 2]), small(values)].concat();
+        let columns: [Written; 25] = [
+            ("id", "UInt64", numbers(&[7, 7])),
+            ("ts", "DateTime64(9, 'UTC')", numbers(&[i64::MAX as u64, 1])),
+            ("collector", "LowCardinality(String)", words(&["c1"], &[0, 0])),
+            ("schema", "UInt32", small(&[1, 1])),
+            ("kind", "LowCardinality(String)", words(&["new", "change"], &[0, 1])),
+            ("metric", "LowCardinality(String)", words(&["flow_path", ""], &[0, 1])),
+            ("flow", "String", b"\x1b10.0.0.1:5000>10.0.0.2:80/6\x12flow-id:0x0000f10a".to_vec()),
+            ("src", "IPv6", address(1)),
+            ("dst", "IPv6", address(2)),
+            ("sport", "UInt16", vec![0x88, 0x13, 0, 0]),
+            ("dport", "UInt16", vec![80, 0, 0, 0]),
+            ("proto", "UInt8", vec![6, 0]),
+            // What is 0 is another place than one that is absent.
+            ("node", "UInt32", small(&[0, ABSENT])),
+            ("interface", "UInt32", small(&[64, ABSENT])),
+            ("queue", "UInt32", small(&[4, 0])),
+            ("value", "Nullable(UInt64)", optional([0, 1], [300, 0])),
+            ("previous", "Nullable(UInt64)", optional([1, 1], [0, 0])),
+            ("threshold", "Nullable(UInt64)", optional([0, 1], [1, 0])),
+            ("rule", "LowCardinality(String)", words(&["slow", ""], &[0, 1])),
+            ("reason", "Nullable(UInt64)", optional([1, 1], [0, 0])),
+            ("basis", "LowCardinality(String)", words(&["measured"], &[0, 0])),
+            ("path", "Array(UInt32)", list(&[1, 2])),
+            ("flow_latency", "Nullable(UInt64)", optional([0, 1], [9, 0])),
+            ("latency_basis", "LowCardinality(String)", words(&["measured", ""], &[0, 1])),
+            ("hop_latencies", "Array(UInt32)", list(&[4, 5])),
+        ];
+        assert_eq!(request.body, block(2, &columns));
+    }
+
+    #[test]
+    fn more_words_than_a_byte_counts_have_wider_numbers() {
+        let [event, _] = events();
+        let Record::Event(event) = event else { unreachable!() };
+        let named = |n: u32| {
+            Record::Event(Box::new(EventRecord { rule: Some(format!("r{n:05}").into()), ..(*event).clone() }))
         };
-        // What tells rollups apart, as the table's order has it, after the text of the flow, its addresses, ports and protocol.
-        let place = |queue| {
-            let (record, mut body) = (rollup(queue), Vec::new());
-            row(&record, "c1", &mut body);
-            let at = 8 + 8 + 3 + 4 + 4 + (1 + "queue_occupancy".len()) + (1 + 32 + 4 + 1);
-            body[at..at + 12].to_vec()
-        };
-        assert_eq!(place(Some(0)), [[0; 4], [0xff; 4], [0; 4]].concat());
-        assert_eq!(place(None), [[0; 4], [0xff; 4], [0xff; 4]].concat());
+        for (count, flags, width) in
+            [(256, 0x600_u64, 1), (257, 0x601, 2), (65_536, 0x601, 2), (65_537, 0x602, 4)]
+        {
+            let records: Vec<Record> = (0..count).map(named).collect();
+            let records: Vec<&Record> = records.iter().collect();
+            let batch = Batch { stream: Stream::Events, records: &records, collector: "c1" };
+            let body = sink().request(&batch).unwrap().body;
+            let head = b"\x04rule\x16LowCardinality(String)\x01\0\0\0\0\0\0\0";
+            let at = body.windows(head.len()).position(|window| window == head).unwrap() + head.len();
+            let mut expected = numbers(&[flags, u64::from(count)]);
+            (0..count).for_each(|n| expected.extend(format!("\x06r{n:05}").bytes()));
+            expected.extend(u64::from(count).to_le_bytes());
+            (0..count).for_each(|n| expected.extend(&n.to_le_bytes()[..width]));
+            assert_eq!(body[at..at + expected.len()], expected, "{count}");
+        }
     }
 
     #[test]
@@ -466,7 +520,9 @@ mod tests {
         };
         let whole: String = columns(Stream::Losses)
             .iter()
-            .map(|column| format!("hopwise_losses\t{}\t{}\n", column.name, column.kind.replace('\'', "\\'")))
+            .map(|column| {
+                format!("hopwise_losses\t{}\t{}\n", column.name, column.kind.name().replace('\'', "\\'"))
+            })
             .collect();
         assert_eq!(probed(&whole), Ok(()));
         assert!(
