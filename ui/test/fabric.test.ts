@@ -5,6 +5,7 @@ import { fit, moved, toNetwork, toScreen, zoomAt } from '../src/model/camera';
 import { findFabric, type Fabric } from '../src/model/fabric';
 import { hostNames, hostsOf } from '../src/model/hosts';
 import { shortened, Taken } from '../src/model/labels';
+import { placesOf } from '../src/model/places';
 import { ranking } from '../src/model/ranking';
 import { groupedScene, type Box, type Scene } from '../src/model/scene';
 import { search } from '../src/model/search';
@@ -126,10 +127,43 @@ test('a leaf without flows is where nodes of such names are; a network without p
   );
 });
 
+test('labels of the inventory say the layer and the pod, and are believed', () => {
+  const labelled = (node: number, ...labels: string[]): { node: number; labels: string[] } => ({
+    node,
+    labels,
+  });
+  const places = placesOf([
+    labelled(11, 'ams', 'leaf', 'pod-x'),
+    labelled(15, 'spine', 'pod-x'),
+    labelled(16, 'layer-3'),
+    labelled(22, 'pod-', 'podium', 'layer-33'),
+  ]);
+  assert.deepEqual(
+    [...places],
+    [
+      [11, { layer: 0, pod: 'pod-x' }],
+      [15, { layer: 1, pod: 'pod-x' }],
+      [16, { layer: 3, pod: null }],
+    ],
+  );
+  const { groups, layers } = findFabric(FAT_TREE, PATHS, places);
+  assert.deepEqual([layers.get(16), layers.get(26)], [3, 1]);
+  assert.deepEqual(
+    groups.map(({ name, upper, members }) => [name, upper, ...members]),
+    [
+      ['core', true, 16],
+      ['layer 2', true, 31, 32],
+      ['a-leaf2', false, 12],
+      ['b', false, 21, 22, 25, 26],
+      ['pod-x', false, 11, 15],
+    ],
+  );
+});
+
 const overlaps = (a: Box, b: Box): boolean =>
   Math.abs(a.x - b.x) < (a.w + b.w) / 2 && Math.abs(a.y - b.y) < (a.h + b.h) / 2;
 
-const placesOf = ({ items, outlines, lines, bounds }: Scene): unknown => ({
+const pictureOf = ({ items, outlines, lines, bounds }: Scene): unknown => ({
   items: items.map(({ x, y, node, group }) => [node ?? group?.id, x, y]),
   outlines: outlines.map(({ x, y, w, h, group }) => [group.id, x, y, w, h]),
   lines: lines.map(({ from, to, edges, back }) => [
@@ -143,7 +177,7 @@ const placesOf = ({ items, outlines, lines, bounds }: Scene): unknown => ({
 
 test('closed groups stand as one item each, with all links between two of them in one line', () => {
   const fabric = findFabric(FAT_TREE, PATHS);
-  assert.deepEqual(placesOf(groupedScene(FAT_TREE, fabric, new Set(), 1.5)), {
+  assert.deepEqual(pictureOf(groupedScene(FAT_TREE, fabric, new Set(), 1.5)), {
     items: [
       ['g31', 0, 32],
       ['g11', -95, 186],
@@ -163,7 +197,7 @@ test('closed groups stand as one item each, with all links between two of them i
 test('an open group has its nodes in layers, and the same picture whatever came first', () => {
   const fabric = findFabric(FAT_TREE, PATHS);
   const scene = groupedScene(FAT_TREE, fabric, new Set(['g11']), 1.5);
-  assert.deepEqual(placesOf(scene), {
+  assert.deepEqual(pictureOf(scene), {
     items: [
       ['g31', 0, 32],
       [15, -158, 212],
@@ -192,7 +226,7 @@ test('an open group has its nodes in layers, and the same picture whatever came 
     new Set(['g11']),
     1.5,
   );
-  assert.deepEqual(placesOf(again), placesOf(scene));
+  assert.deepEqual(pictureOf(again), pictureOf(scene));
 });
 
 /** Pods of 24 nodes under 40 cores. */

@@ -1,4 +1,5 @@
 import type { PathUse } from '../api/types';
+import { NO_PLACES, type Places } from './places';
 import { neighbours, type Graph, type GraphNode, type Neighbours } from './topology';
 
 /** Nodes that are drawn as one until somebody opens them. */
@@ -26,15 +27,28 @@ export interface Fabric {
 /** With more nodes than this, groups are collapsed. */
 export const MOST_PLAIN = 60;
 
-/** Finds layers from the ends of paths, and pods as what is left connected without the upper layers. */
-export function findFabric(graph: Graph, paths: readonly PathUse[]): Fabric {
+/**
+ * Finds layers from the ends of paths, and pods as what is left connected without the upper layers. What the inventory
+ * says of a node comes first.
+ */
+export function findFabric(graph: Graph, paths: readonly PathUse[], places: Places = NO_PLACES): Fabric {
   const near = neighbours(graph);
   const layers = findLayers(graph, near, paths);
-  const { upper, pods } = findPods(near, layers);
+  for (const [id, { layer }] of places) if (layer !== null && layers.has(id)) layers.set(id, layer);
+  const given = groupBy(
+    graph.nodes.map(({ id }) => id).filter((id) => places.get(id)?.pod),
+    (id) => places.get(id)?.pod ?? '',
+  );
+  const { upper, pods } =
+    given.size > 0 ? besidePods(near, layers, [...given.values()]) : findPods(near, layers);
   const byId = new Map(graph.nodes.map((node) => [node.id, node]));
   const nodesOf = (ids: readonly number[]): GraphNode[] =>
     ids.flatMap((id) => byId.get(id) ?? []).sort((a, b) => natural(a.name, b.name) || a.id - b.id);
-  const drafts = [...upperDrafts(upper, layers, nodesOf), ...podDrafts(pods, layers, nodesOf)];
+  const drafts = [
+    ...upperDrafts(upper, layers, nodesOf),
+    ...[...given].map(([name, ids]) => ({ nodes: nodesOf(ids), name, upper: false })),
+    ...podDrafts(pods, layers, nodesOf),
+  ];
   const groups = named(drafts, layers);
   groups.sort(
     (a, b) =>
@@ -120,6 +134,20 @@ function findPods(
       return { upper: ids.filter((id) => layer(id) >= cut), pods };
   }
   return { upper: [], pods: components(near, new Set(ids)) };
+}
+
+/** Where pods are known, the nodes of none are above them, or parts of their own. */
+function besidePods(
+  near: Neighbours,
+  layers: ReadonlyMap<number, number>,
+  given: readonly (readonly number[])[],
+): { upper: number[]; pods: number[][] } {
+  const known = new Set(given.flat());
+  const highest = [...known].reduce((most, id) => Math.max(most, layers.get(id) ?? 0), 0);
+  const rest = [...near.keys()].filter((id) => !known.has(id));
+  const isAbove = (id: number): boolean => (layers.get(id) ?? 0) > highest;
+  const beside = new Set(rest.filter((id) => !isAbove(id)));
+  return { upper: rest.filter(isAbove), pods: components(near, beside) };
 }
 
 function components(near: Neighbours, among: ReadonlySet<number>): number[][] {

@@ -3,6 +3,7 @@ import { h } from '../lib/dom';
 import { onTheme } from '../lib/theme';
 import { fit, moved, toNetwork, zoomAt, type Camera, type Size } from '../model/camera';
 import { findFabric, MOST_PLAIN, type Fabric } from '../model/fabric';
+import { NO_PLACES, type Places } from '../model/places';
 import { arrange, type Arrangement, type Positions } from '../model/layout';
 import { groupedScene, plainScene, type Box, type Item, type Scene } from '../model/scene';
 import {
@@ -53,6 +54,7 @@ export class TopologyCanvas {
   private readonly endTheme: () => void;
   private readonly endGestures: () => void;
   private graph: Graph | null = null;
+  private places: Places = NO_PLACES;
   private arranged: Arrangement = { shape: 'free', positions: new Map() };
   private scene: Scene | null = null;
   private sceneKey = '';
@@ -88,15 +90,19 @@ export class TopologyCanvas {
     this.endTheme = onTheme(() => this.redraw());
   }
 
-  /** Finds layers and groups and arranges nodes, only if nodes or links were added or removed, so that the picture does not move. */
-  arrange(graph: Graph, paths: readonly PathUse[], open: ReadonlySet<string>): void {
-    if (graph.shape !== this.graph?.shape) {
+  /**
+   * Finds layers and groups and arranges nodes, only if nodes or links were added or removed or the inventory has changed,
+   * so that the picture does not move.
+   */
+  arrange(graph: Graph, paths: readonly PathUse[], places: Places, open: ReadonlySet<string>): void {
+    if (graph.shape !== this.graph?.shape || places !== this.places) {
       const grouped = graph.nodes.length > MOST_PLAIN;
-      this.fabric = grouped ? findFabric(graph, paths) : null;
+      this.fabric = grouped ? findFabric(graph, paths, places) : null;
       this.arranged = grouped ? { shape: 'free', positions: new Map() } : arrange(graph, paths);
       this.sceneKey = '';
     }
     this.graph = graph;
+    this.places = places;
     this.open = open;
     this.build();
   }

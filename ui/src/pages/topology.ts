@@ -1,10 +1,13 @@
 import { ApiError, get, Unreachable } from '../api/client';
+import type { Devices } from '../api/manager';
 import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, Node, PathUse } from '../api/types';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural } from '../lib/format';
 import { names } from '../lib/names';
+import { MOST_PLAIN } from '../model/fabric';
 import { hostsOf, type Hosts } from '../model/hosts';
+import { NO_PLACES, placesOf, samePlaces, type Places } from '../model/places';
 import { ranking } from '../model/ranking';
 import { search } from '../model/search';
 import { buildGraph, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
@@ -29,6 +32,7 @@ const MOST_ROWS = 10_000;
 const LARGE = 1_500;
 const HOSTS_MS = 15_000;
 const PATHS_MS = 15_000;
+const PLACES_MS = 60_000;
 const FLOWS_FOR_HOSTS = 2_000;
 
 interface Answer {
@@ -48,6 +52,8 @@ class TopologyPage implements Page {
   private graph: Graph = NO_GRAPH;
   private paths: { at: number; paths: PathUse[] } = { at: -Infinity, paths: [] };
   private hosts: Hosts = new Map();
+  /** What the inventory says. */
+  private places: Places = NO_PLACES;
   private selected: Selection | null;
   /** Which of the nodes that were found is shown. */
   private match = -1;
@@ -96,6 +102,7 @@ class TopologyPage implements Page {
     show: (answer) => this.take(answer),
   });
   private hostPoll: Poll | undefined;
+  private placePoll: Poll | undefined;
 
   constructor(route: Route) {
     this.settings = new Settings(route, DEFAULTS);
@@ -127,6 +134,7 @@ class TopologyPage implements Page {
     this.settings.stop();
     this.answers.stop();
     this.hostPoll?.stop();
+    this.placePoll?.stop();
     this.flowPoll?.stop();
     this.list.stop();
     this.detail.stop();
@@ -141,7 +149,7 @@ class TopologyPage implements Page {
     const zooms = [
       button('−', 'Zoom out', () => this.canvas.zoom(1 / 1.5)),
       button('+', 'Zoom in', () => this.canvas.zoom(1.5)),
-      button('Fit', 'Show the whole network', () => this.canvas.fit()),
+      button('Fit', 'Fit: show the whole network', () => this.canvas.fit()),
     ];
     const aside = h(
       'div',
@@ -189,6 +197,7 @@ class TopologyPage implements Page {
     this.revealed = true;
     // Not before: the first picture does without.
     this.hostPoll = this.pollHosts();
+    if (nodes.length > MOST_PLAIN) this.placePoll = this.pollPlaces();
     // A small network is shown whole.
     if (this.selected && this.canvas.fabric) this.canvas.reveal(this.selected);
   }
@@ -204,12 +213,30 @@ class TopologyPage implements Page {
     });
   }
 
+  private pollPlaces(): Poll {
+    return poll<Devices>({
+      intervalMs: PLACES_MS,
+      request: (signal) => get('devices', {}, signal),
+      show: ({ devices }) => {
+        const places = placesOf(devices);
+        if (samePlaces(places, this.places)) return;
+        this.places = places;
+        this.arrange();
+        this.draw();
+      },
+      failed: (error) => {
+        // There is no manager in this program.
+        if (error instanceof ApiError && error.status === 404) this.placePoll?.stop();
+      },
+    });
+  }
+
   private arrange(): void {
     const { fabric } = this.canvas;
-    this.canvas.arrange(this.graph, this.paths.paths, this.open());
+    this.canvas.arrange(this.graph, this.paths.paths, this.places, this.open());
     // The first time, the groups are known only now.
     if (this.canvas.fabric !== fabric || this.openFor(this.selected))
-      this.canvas.arrange(this.graph, this.paths.paths, this.open());
+      this.canvas.arrange(this.graph, this.paths.paths, this.places, this.open());
   }
 
   /** The groups that are open. */
