@@ -137,6 +137,8 @@ export class TopologyCanvas {
   reveal(selected: Selection): void {
     const box = this.boxOf(selected);
     if (!box) return;
+    // A small network can be seen whole: it moves only if somebody has moved the node out of sight.
+    if (!this.fabric) return this.follow(box);
     const outline = 'group' in selected && this.open.has(selected.group);
     const near = fit(box, this.size());
     this.placed = true;

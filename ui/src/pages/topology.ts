@@ -198,8 +198,7 @@ class TopologyPage implements Page {
     // Not before: the first picture does without.
     this.hostPoll = this.pollHosts();
     if (nodes.length > MOST_PLAIN) this.placePoll = this.pollPlaces();
-    // A small network is shown whole.
-    if (this.selected && this.canvas.fabric) this.canvas.reveal(this.selected);
+    if (this.selected) this.canvas.reveal(this.selected);
   }
 
   private pollHosts(): Poll {
