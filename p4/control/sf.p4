@@ -380,7 +380,6 @@ control SfSwap(inout headers_t hdr, inout local_t local) {
         keep = keeps;
     }
 
-    /// The paper's Table 1. A register never has a record of state medium.
     @name("sf_rules") @id(0x02000031)
     table rules {
         key = {
@@ -390,15 +389,7 @@ control SfSwap(inout headers_t hdr, inout local_t local) {
         actions = { sf_rule; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
-            (STATE_MEDIUM, STATE_HIGH): sf_rule(1, FORWARD_REGISTER, STATE_HIGH, STATE_LOW);
-            (STATE_MEDIUM, STATE_LOW): sf_rule(2, FORWARD_LOCAL, STATE_MEDIUM, STATE_HIGH);
-            (STATE_MEDIUM, STATE_EMPTY): sf_rule(3, FORWARD_LOCAL, STATE_MEDIUM, STATE_HIGH);
-            (STATE_HIGH, STATE_HIGH): sf_rule(4, FORWARD_REGISTER, STATE_HIGH, STATE_HIGH);
-            (STATE_HIGH, STATE_LOW): sf_rule(5, FORWARD_REGISTER, STATE_LOW, STATE_LOW);
-            (STATE_HIGH, STATE_EMPTY): sf_rule(6, FORWARD_ARRIVAL, STATE_HIGH, STATE_EMPTY);
-            (STATE_LOW, STATE_HIGH): sf_rule(7, FORWARD_REGISTER, STATE_HIGH, STATE_LOW);
-            (STATE_LOW, STATE_LOW): sf_rule(8, FORWARD_REGISTER, STATE_LOW, STATE_LOW);
-            (STATE_LOW, STATE_EMPTY): sf_rule(9, FORWARD_ARRIVAL, STATE_LOW, STATE_EMPTY);
+            SF_RULE_ENTRIES
         }
     }
 

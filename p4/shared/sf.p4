@@ -5,39 +5,19 @@
 #ifndef SF_P4
 #define SF_P4
 
-const bit<4> SHIM_2_SF = 4;
+#include "sf_rules.p4"
+
 /// The type of the IPv6 option with INT: experimental (RFC 4727).
 const bit<8> OPTION_INT = 0x3e;
 const bit<8> PROTO_HOP_BY_HOP = 0;
 /// The domain of a compact report, "SF".
 const bit<16> SF_DOMAIN = 0x5346;
 
-// States of a record; a register that is empty has 0.
-const bit<2> STATE_EMPTY = 0;
-const bit<2> STATE_LOW = 1;
-const bit<2> STATE_MEDIUM = 2;
-const bit<2> STATE_HIGH = 3;
-
-// Which record leaves with a packet.
-const bit<2> FORWARD_ARRIVAL = 0;
-const bit<2> FORWARD_REGISTER = 1;
-const bit<2> FORWARD_LOCAL = 2;
-
-/// Registers and counters of flows: a power of two.
-const int SF_REGISTERS = 1024;
-const bit<32> SF_INDEX = 1023;
 /// Words of a record with all items.
 const int SF_WORDS = 18;
 /// For each word of a record.
 #define EACH_SF_WORD(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
 
-// Further instances of the counter of packets.
-const bit<32> COUNT_SWAPPED = 14;
-const bit<32> COUNT_URGENT = 15;
-const bit<32> COUNT_PLAIN_NODES = 16;
-const int SF_COUNTS = 24;
-/// Applied rules by their number in the paper's Table 1; 0: the hop count was used up.
-const int SF_RULES = 10;
 
 header hop_by_hop_t {
     bit<8> next_header;

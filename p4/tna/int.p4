@@ -12,10 +12,18 @@
 #include "../shared/sizes.p4"
 #include "../shared/report.p4"
 #include "shared/items.p4"
+#ifdef SF
+#include "../shared/sf_rules.p4"
+#include "shared/sf.p4"
+#endif
 #include "shared/int.p4"
 #include "control/report_session.p4"
 #include "control/int_record.p4"
 #include "control/int_report.p4"
+#ifdef SF
+#include "control/sf_source.p4"
+#include "control/sf_swap.p4"
+#endif
 
 parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t local, out ingress_intrinsic_metadata_t meta) {
     Checksum() ipv4_checksum;
@@ -24,7 +32,8 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
     state start {
         packet.extract(meta);
         packet.advance(PORT_METADATA_SIZE);
-        local = { false, 0, 0, false, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+        local = { false, 0, 0, false, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+            SF_ARRIVING_NOTHING };
         transition select(meta.resubmit_flag) {
             1: parse_again;
             default: parse_ethernet;
@@ -108,7 +117,8 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
         bit<40> head = packet.lookahead<bit<40>>();
         transition select(head[39:32], head[7:4]) {
             (SHIM_10_HOP_BY_HOP, INT_VERSION_10): other_int;
-            (0x10 &&& 0xfc, INT_VERSION_2): parse_shim;
+            (SHIM_OURS &&& 0xfc, INT_VERSION_2): parse_shim;
+            (SHIM_OTHER &&& 0xfc, INT_VERSION_2): other_int;
             (0x30 &&& 0xfc, INT_VERSION_2): other_int;
             default: accept;
         }
@@ -276,13 +286,15 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
     }
 }
 
-/// Of a packet that comes a second time.
-const bit<4> NOT_COUNTED = 15;
-
 control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingress_intrinsic_metadata_t meta,
         in ingress_intrinsic_metadata_from_parser_t from_parser, inout ingress_intrinsic_metadata_for_deparser_t for_deparser,
         inout ingress_intrinsic_metadata_for_tm_t for_tm) {
-    @name("packets") Counter<bit<32>, bit<4>>(COUNTS, CounterType_t.PACKETS) packets;
+    @name("packets") Counter<bit<32>, count_t>(PACKET_COUNTS, CounterType_t.PACKETS) packets;
+#ifdef SF
+    FlowTag() flow_tag;
+    Count() count;
+    Number() number;
+#endif
 
     bit<1> has_route = 0;
     bit<1> expires = 0;
@@ -294,7 +306,8 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
     bit<1> is_not_restorable = 0;
     bit<16> removed = 0;
     bit<1> is_beyond = 0;
-    bit<4> outcome = 0;
+    bit<1> is_ours = 0;
+    count_t outcome = 0;
 
     @name("drop") @id(0x01000015)
     action drop() { for_deparser.drop_ctl = 1; }
@@ -367,8 +380,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
     }
 
     /// `words`: of the items of `instructions`.
-    @name("watch_md_21") @id(0x01000001)
-    action watch_md_21(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<8> words) {
+    WATCH_ACTION(@id(1) bit<8> remaining_hops, @id(2) bit<16> instructions, @id(3) bit<8> words) {
         local.is_source = 1;
         local.bitmap = instructions;
         local.hop_ml = words;
@@ -388,7 +400,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
             local.src_port : range @name("l4_sport");
             local.dst_port : range @name("l4_dport");
         }
-        actions = { watch_md_21; watch_nothing; }
+        actions = { WATCH; watch_nothing; }
         const default_action = watch_nothing();
         size = WATCHLIST_SIZE;
     }
@@ -422,11 +434,19 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
 
     /// Whether a stack is a whole number of records, and has space for one more.
     table stack_shape {
+#ifdef SF
+        key = { hdr.shim.length : ternary; local.hop_ml : ternary; hdr.md.rsvd[10:10] : ternary; }
+#else
         key = { hdr.shim.length : ternary; local.hop_ml : ternary; }
+#endif
         actions = { is_whole; is_too_long; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
+#ifdef SF
+#include "tables/sf_stacks.p4"
+#else
 #include "tables/stacks.p4"
+#endif
         }
         size = 256;
     }
@@ -488,16 +508,28 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         hdr.change.grown = local.grown;
         hdr.change.ingress_if = (bit<16>)meta.ingress_port;
         hdr.change.ingress_ts = from_parser.global_tstamp;
+#ifdef SF
+        hdr.change.tag = local.tag;
+        hdr.change.now = from_parser.global_tstamp[47:16];
+#endif
     }
     action add_record() { hand_over(ADD_RECORD); }
     action exceed_hops() { hand_over(EXCEEDS_HOPS); }
     action exceed_mtu() { hand_over(EXCEEDS_MTU); }
+#ifdef SF
+    /// The packet does not grow.
+    action swap_record() {
+        hand_over(SWAP_RECORD);
+        hdr.change.words = 0;
+        hdr.change.grown = 0;
+    }
+#endif
 
     /// An empty stack; egress then adds the record as at any other node.
     action insert() {
         hand_over(ADD_RECORD);
         hdr.shim.setValid();
-        hdr.shim.type = SHIM_2_MD;
+        hdr.shim.type = SHIM_TYPE;
         hdr.shim.npt = 0;
         hdr.shim.rsvd = 0;
         hdr.shim.length = HEADER_WORDS_2;
@@ -509,7 +541,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         hdr.md.discard = 0;
         hdr.md.hops_exceeded = 0;
         hdr.md.mtu_exceeded = 0;
-        hdr.md.rsvd = 0;
+        hdr.md.rsvd = RSVD_OF_SOURCE;
         hdr.md.hop_ml = local.hop_ml[4:0];
         hdr.md.remaining = local.hops;
         hdr.md.bitmap = local.bitmap;
@@ -533,7 +565,13 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
             take_instructions();
         } else if (local.has_l4 == 1 && local.has_dscp == 0 && from_edge == 1 && to_edge == 0 && !hdr.vlan.isValid()) {
             watchlist_v4.apply();
+#ifdef SF
+            if (local.is_source == 1) { count.apply(local); }
+#endif
         }
+#ifdef SF
+        flow_tag.apply(hdr, local);
+#endif
         record.apply();
         if (hdr.md.isValid()) { stack_shape.apply(); }
         find_left();
@@ -546,6 +584,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         if (local.is_stripped == 1 && from_outside == 1 && hdr.shim.dscp == INT_DSCP) { is_beyond = 1; }
         if (hdr.md.isValid() && hdr.shim.length[7:6] != 0 && (from_outside == 1 || to_edge == 1)) { is_beyond = 1; }
         if (left[15:15] == 1 || local.is_too_long == 1) { is_short = 1; }
+        if (IS_OURS) { is_ours = 1; }
         if (hdr.ipv4.checksum == 0xffff) { is_not_restorable = 1; }
         if (hdr.tcp.isValid() && hdr.tcp.checksum == 0xffff) { is_not_restorable = 1; }
         if (local.is_ip == 0 || local.wrong_checksum) {
@@ -554,7 +593,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
             drop();
         } else if (is_beyond == 1) {
             drop();
-            packets.count((bit<4>)COUNT_EDGE_REFUSED);
+            packets.count((count_t)COUNT_EDGE_REFUSED);
         } else {
             if (hdr.ipv4.checksum[15:8] == 0xff) { older_v4_carry(); } else { older_v4(); }
             if (local.is_stripped == 1) {
@@ -567,43 +606,51 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
                 outcome = NOT_COUNTED;
             } else if (hdr.md.isValid() && from_outside == 1) {
                 come_again();
-                outcome = (bit<4>)COUNT_EDGE_STRIPPED;
+                outcome = (count_t)COUNT_EDGE_STRIPPED;
             } else if (hdr.md.isValid() && to_edge == 1) {
                 if (hdr.md.discard == 1) { drop(); } else { come_again(); }
                 copy_path();
-                outcome = (bit<4>)COUNT_REPORTED;
+                outcome = (count_t)COUNT_REPORTED;
             } else if (hdr.md.isValid()) {
-                if (hdr.md.rsvd[11:11] == 1 || local.is_whole == 0 || local.words == 0) {
+                if (is_ours == 0 || local.is_whole == 0 || local.words == 0) {
                     pass_by();
-                    outcome = (bit<4>)COUNT_REFUSED;
+                    outcome = (count_t)COUNT_REFUSED;
                 } else if (hdr.md.remaining == 0) {
                     exceed_hops();
-                    outcome = (bit<4>)COUNT_HOPS_EXCEEDED;
+                    outcome = (count_t)COUNT_HOPS_EXCEEDED;
+#ifdef SF
+                } else if (hdr.md.rsvd[10:10] == 0) {
+                    swap_record();
+                    outcome = (count_t)COUNT_SWAPPED;
+#endif
                 } else if (is_short == 1) {
                     exceed_mtu();
-                    outcome = (bit<4>)COUNT_MTU_EXCEEDED;
+                    outcome = (count_t)COUNT_MTU_EXCEEDED;
                 } else {
                     add_record();
-                    outcome = (bit<4>)COUNT_RECORDED;
+                    outcome = (count_t)COUNT_RECORDED;
                 }
             } else if (local.has_dscp == 1) {
                 pass_by();
-                outcome = (bit<4>)COUNT_REFUSED;
+                outcome = (count_t)COUNT_REFUSED;
             } else if (local.is_source == 1 && local.words != 0) {
                 if (is_short == 1) {
                     pass_by();
-                    outcome = (bit<4>)COUNT_MTU_EXCEEDED;
+                    outcome = (count_t)COUNT_MTU_EXCEEDED;
                 } else if (is_not_restorable == 1) {
                     pass_by();
-                    outcome = (bit<4>)COUNT_NOT_RESTORABLE;
+                    outcome = (count_t)COUNT_NOT_RESTORABLE;
                 } else {
                     insert();
                     mark();
-                    outcome = (bit<4>)COUNT_RECORDED;
+#ifdef SF
+                    number.apply(hdr, local);
+#endif
+                    outcome = (count_t)COUNT_RECORDED;
                 }
             } else {
                 pass_by();
-                outcome = (bit<4>)COUNT_PLAIN;
+                outcome = (count_t)COUNT_PLAIN;
             }
             packets.count(outcome);
         }
@@ -649,7 +696,7 @@ parser IntLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local
 
     state start {
         packet.extract(meta);
-        local = { 0, false, false, 0, 0, 0 };
+        local = { 0, false, false, 0, 0, 0 SF_LEAVING_NOTHING };
         transition select(packet.lookahead<bit<8>>()) {
             REPORT_PATH: parse_copy;
             default: parse_change;
@@ -741,6 +788,29 @@ parser IntLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local
         packet.extract(hdr.shim);
         packet.extract(hdr.md);
         rest.subtract({ hdr.shim, hdr.md });
+#ifdef SF
+        transition select(hdr.change.kind) {
+            SWAP_RECORD: parse_word_0;
+            default: have_words;
+        }
+    }
+
+    WORD_STATE(0, 1, parse_word_1)
+    WORD_STATE(1, 2, parse_word_2)
+    WORD_STATE(2, 3, parse_word_3)
+    WORD_STATE(3, 4, parse_word_4)
+    WORD_STATE(4, 5, parse_word_5)
+    WORD_STATE(5, 6, parse_word_6)
+    WORD_STATE(6, 7, parse_word_7)
+
+    state parse_word_7 {
+        packet.extract(hdr.w7);
+        rest.subtract({ hdr.w7 });
+        transition have_words;
+    }
+
+    state have_words {
+#endif
         local.rest = rest.get();
         transition accept;
     }
@@ -751,6 +821,9 @@ control IntEgress(inout leaving_t hdr, inout leaving_local_t local, in egress_in
         inout egress_intrinsic_metadata_for_output_port_t for_port) {
     Record() record;
     Report() report;
+#ifdef SF
+    Swap() swap;
+#endif
 
     @name("set_node") @id(0x01000011)
     action set_node(@id(1) bit<32> node, @id(3) bit<1> leave_l4_checksum) {
@@ -777,8 +850,14 @@ control IntEgress(inout leaving_t hdr, inout leaving_local_t local, in egress_in
         node.apply();
         if (hdr.copied.isValid()) {
             report.apply(hdr, local, for_deparser.drop_ctl);
+#ifdef SF
+        } else if (hdr.change.kind == ADD_RECORD || hdr.change.kind == SWAP_RECORD) {
+            if (hdr.change.kind == SWAP_RECORD) { swap.apply(hdr, local); }
+            if (hdr.change.kind == ADD_RECORD || local.forward == FORWARD_LOCAL) { record.apply(hdr, local, meta, from_parser); }
+#else
         } else if (hdr.change.kind == ADD_RECORD) {
             record.apply(hdr, local, meta, from_parser);
+#endif
         } else if (hdr.change.kind == EXCEEDS_HOPS) {
             exceed_hops();
         } else {
@@ -792,7 +871,7 @@ control IntEgress(inout leaving_t hdr, inout leaving_local_t local, in egress_in
     hdr.md.version, hdr.md.discard, hdr.md.hops_exceeded, hdr.md.mtu_exceeded, hdr.md.rsvd, hdr.md.hop_ml, hdr.md.remaining, hdr.md.bitmap, \
     hdr.md.ds_id, hdr.md.ds_instruction, hdr.md.ds_flags, \
     hdr.node.value, hdr.interfaces.ingress, hdr.interfaces.egress, hdr.latency.value, hdr.queue.id, hdr.queue.occupancy, \
-    hdr.ingress_zero.value, hdr.ingress_ts.value, hdr.egress_zero.value, hdr.egress_ts.value
+    hdr.ingress_zero.value, hdr.ingress_ts.value, hdr.egress_zero.value, hdr.egress_ts.value WORD_FIELDS
 
 control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t local, in egress_intrinsic_metadata_for_deparser_t meta) {
     Checksum() ipv4_checksum;
@@ -835,6 +914,7 @@ control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t l
         packet.emit(hdr.ingress_ts);
         packet.emit(hdr.egress_zero);
         packet.emit(hdr.egress_ts);
+        EACH_WORD(WORD_EMIT)
     }
 }
 

@@ -15,7 +15,7 @@ use terminal::CliError;
 /// What `scripts/build-p4-tna` makes of the compiler's reports.
 const REPORT: &str = include_str!("../../../p4/tna/resources.json");
 /// The programs, in the order of the table's columns.
-const PROGRAMS: [&str; 5] = ["int", "postcards", "aggregator", "dta_reporter", "dta_translator"];
+const PROGRAMS: [&str; 6] = ["int", "sf", "postcards", "aggregator", "dta_reporter", "dta_translator"];
 /// Resources of the chip: the name in the report, ours, and one that fits below a group of bars.
 const RESOURCES: [(&str, &str, &str); 12] = [
     ("phv_containers", "PHV containers", "PHV"),

@@ -10,7 +10,7 @@ control Record(inout leaving_t hdr, in leaving_local_t local, in egress_intrinsi
     action grow() {
         hdr.ipv4.total_len = hdr.ipv4.total_len + hdr.change.grown;
         hdr.shim.length = hdr.shim.length + hdr.change.words;
-        hdr.md.remaining = hdr.md.remaining - 1;
+        hdr.md.remaining = hdr.md.remaining |-| 1;
     }
     action grow_udp() { hdr.udp.len = hdr.udp.len + hdr.change.grown; }
     action add_node() {

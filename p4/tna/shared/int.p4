@@ -4,6 +4,26 @@
 #ifndef TNA_INT_P4
 #define TNA_INT_P4
 
+#ifndef SF
+// What programs besides this one have otherwise: see `sf.p4`.
+#define SHIM_OURS 0x10
+#define SHIM_OTHER 0x40
+#define SHIM_TYPE SHIM_2_MD
+typedef bit<4> count_t;
+/// Of a packet that comes a second time.
+const count_t NOT_COUNTED = 15;
+#define PACKET_COUNTS COUNTS
+#define WATCH watch_md_21
+#define WATCH_ACTION @name("watch_md_21") @id(0x01000001) action watch_md_21
+#define RSVD_OF_SOURCE 0
+/// The first reserved bit marks SF-INT, which has a type of its own.
+#define IS_OURS hdr.md.rsvd[11:11] == 0
+#define EACH_WORD(X)
+#define WORD_FIELDS
+#define SF_ARRIVING_NOTHING
+#define SF_LEAVING_NOTHING
+#endif
+
 /// What egress does: the record of this node, a flag that tells why there is none, or the report of a sink, from the copy of a packet.
 const bit<8> ADD_RECORD = 1;
 const bit<8> EXCEEDS_HOPS = 2;
@@ -28,6 +48,11 @@ header change_t {
     bit<16> grown;
     bit<16> ingress_if;
     bit<48> ingress_ts;
+#ifdef SF
+    /// CRC-32C of the flow, and the time in units of 65,536 ns.
+    bit<32> tag;
+    bit<32> now;
+#endif
 }
 
 /// In front of the copy of a packet.
@@ -112,6 +137,9 @@ struct arriving_local_t {
     bit<8> words;
     bit<16> grown;
     bit<16> room;
+#ifdef SF
+    SF_ARRIVING
+#endif
 }
 
 struct leaving_t {
@@ -141,6 +169,7 @@ struct leaving_t {
     nanoseconds_t ingress_ts;
     half_t egress_zero;
     nanoseconds_t egress_ts;
+    EACH_WORD(WORD_HEADER)
 }
 
 struct leaving_local_t {
@@ -153,6 +182,9 @@ struct leaving_local_t {
     bit<1> leave_l4_checksum;
     /// Of the packet in a report.
     bit<16> bytes;
+#ifdef SF
+    SF_LEAVING
+#endif
 }
 
 #endif
