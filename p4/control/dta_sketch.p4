@@ -206,8 +206,7 @@ control Sketch(inout translator_headers_t all, inout translator_local_t own, in 
                     column_nacked_at.read(nacked, member);
                     if (nacked == 0 || now - nacked >= interval) {
                         column_nacked_at.write(member, now);
-                        own.tracked.second = REPLY_SKETCH_NACK;
-                        own.tracked.number = (bit<32>)next;
+                        own.tracked.next = { REPLY_SKETCH_NACK, CODE_GAP, 0, all.sketch.sketch, all.sketch.epoch, (bit<32>)next };
                     }
                 }
             } else if (outcome == DTA_DONE && opens == 0 && (bit<32>)members >= own.sketch.reporters) {
@@ -221,8 +220,7 @@ control Sketch(inout translator_headers_t all, inout translator_local_t own, in 
                 if (stranger != 1w1 ++ all.sketch.epoch || now - nacked >= interval) {
                     stranger_of.write(member, 1w1 ++ all.sketch.epoch);
                     stranger_nacked_at.write(member, now);
-                    own.tracked.second = REPLY_SKETCH_NACK;
-                    own.tracked.number = 0;
+                    own.tracked.next = { REPLY_SKETCH_NACK, CODE_GAP, 0, all.sketch.sketch, all.sketch.epoch, 0 };
                 }
             }
             if (outcome == DTA_DONE && opens == 1 && state != EPOCH_IDLE && state != EPOCH_CLOSED) {

@@ -25,6 +25,8 @@ register<bit<17>>(DTA_REPORTERS) last_of;
 /// NACKs for the gap after it, and when the last one was sent; 0: never.
 register<bit<8>>(DTA_REPORTERS) nacks_of;
 register<bit<48>>(DTA_REPORTERS) nacked_at;
+/// A number that was due was refused since the last NACK for a gap: later ones are there because of that.
+register<bit<1>>(DTA_REPORTERS) refused_of;
 /// Numbers in a row that are behind: how many, the first, the next one, when the last one arrived, and whether nothing else explains them.
 register<bit<8>>(DTA_REPORTERS) run_of;
 register<bit<16>>(DTA_REPORTERS) run_first;
@@ -85,6 +87,7 @@ control Classify(in bit<32> index, in bit<16> sequence, in bit<48> now, in bit<4
                 restarts = 1;
                 last_of.write(index, 1w1 ++ (first - 1));
                 seen_at.write(index, now);
+                refused_of.write(index, 0);
                 run = 0;
                 if (first == sequence) {
                     nacks_of.write(index, 0);
@@ -106,13 +109,16 @@ control Classify(in bit<32> index, in bit<16> sequence, in bit<48> now, in bit<4
             bit<48> wait = interval << (waits << 1);
             verdict = IS_GAP;
             if (sent == 0 || now - at >= wait) {
-                if (sent >= limit) {
+                bit<1> refused;
+                refused_of.read(refused, index);
+                if (sent >= limit && refused == 0) {
                     last_of.write(index, 1w1 ++ (sequence - 1));
                     nacks_of.write(index, 0);
                     lost = ahead - 1;
                     verdict = IS_DUE;
                 } else {
-                    nacks_of.write(index, sent + 1);
+                    nacks_of.write(index, sent == 255 ? sent : sent + 1);
+                    refused_of.write(index, 0);
                     nacked_at.write(index, now);
                     nacks = 1;
                 }
@@ -130,8 +136,24 @@ control Accept(in bit<32> index, in bit<16> sequence, out bit<1> acks) {
         accepted_of.write(index, accepted);
         last_of.write(index, 1w1 ++ sequence);
         nacks_of.write(index, 0);
+        refused_of.write(index, 0);
         run_of.write(index, 0);
         acks = accepted == 0 ? 1w1 : 1w0;
+    }
+}
+
+/// Does not accept a number that is due: the reporter will send it again. `nacks`: a NACK is due.
+control Refuse(in bit<32> index, in bit<16> sequence, in bit<48> now, in bit<48> interval, out bit<1> nacks) {
+    apply {
+        bit<17> last;
+        bit<48> at;
+        last_of.read(last, index);
+        nacked_at.read(at, index);
+        if (last[16:16] == 0) { last_of.write(index, 1w1 ++ (sequence - 1)); }
+        nacks_of.write(index, 1);
+        refused_of.write(index, 1);
+        nacks = (at == 0 || now - at >= interval) ? 1w1 : 1w0;
+        if (nacks == 1) { nacked_at.write(index, now); }
     }
 }
 
@@ -153,17 +175,23 @@ control Reply(inout translator_headers_t all, inout translator_local_t own, in b
             all.report.ipv4 = { 4, 5, 0, 0, 44, 0, 2, 0, 64, PROTO_UDP, 0, ours, its };
             all.report.udp = { PORT_DTA, PORT_DTA_CONTROL, 24, 0 };
         }
-        bit<16> trigger = own.tracked.reply == REPLY_NACK ? all.report.dta.sequence : 16w0;
         bit<32> reporter = all.report.dta.reporter;
         all.report.dta = { 1, OP_CONTROL, 0, 0, 0, 0, number, reporter };
         all.reply.setValid();
         own.report.frame_bytes = 58;
-        if (own.tracked.reply != 0) {
-            all.reply = { own.tracked.reply, own.tracked.code, own.tracked.last, trigger, 0 };
+        all.report.udp.len = 24;
+        all.report.ipv4.total_len = 44;
+        all.reply_number.setInvalid();
+        bit<32> last_word = own.tracked.message.number;
+        if (own.tracked.message.kind != 0) {
+            all.reply = { own.tracked.message.kind, own.tracked.message.code, own.tracked.message.first, own.tracked.message.second, own.tracked.message.third };
         } else {
-            all.reply = { own.tracked.second, CODE_GAP, 0, all.sketch.sketch, all.sketch.epoch };
+            all.reply = { own.tracked.next.kind, own.tracked.next.code, own.tracked.next.first, own.tracked.next.second, own.tracked.next.third };
+            last_word = own.tracked.next.number;
+        }
+        if (all.reply.kind >= REPLY_SKETCH_NACK) {
             all.reply_number.setValid();
-            all.reply_number.value = own.tracked.number;
+            all.reply_number.value = last_word;
             all.report.udp.len = 28;
             all.report.ipv4.total_len = 48;
             own.report.frame_bytes = 62;

@@ -16,6 +16,7 @@
 #include "../control/dta_paths.p4"
 #include "../control/dta_sketch.p4"
 #include "../control/dta_tracker.p4"
+#include "../control/dta_meter.p4"
 #include "../control/dta_translate.p4"
 
 /// Messages to reporters are copies to the session of this number and of the port at which the report arrived.
@@ -205,11 +206,16 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
     Sketch() merge;
     Classify() classify;
     Accept() accept_number;
+    Refuse() refuse_number;
+    Rate() rate;
+    Level() load;
+    Spend() spend;
+    Notices() notices;
     /// Numbers that were given up.
     @name("lost") register<bit<64>>(1) lost_numbers;
     @name("sequences") counter(2, CounterType.packets) sequences;
-    /// ACKs; NACKs for a gap, of malformed and of unknown reports, and for columns.
-    @name("messages") counter(5, CounterType.packets) messages;
+    /// ACKs; NACKs for a gap, of malformed and of unknown reports, for overload, and for columns; notices of congestion.
+    @name("messages") counter(7, CounterType.packets) messages;
     @name("reports") counter(DTA_ALL_COUNTS, CounterType.packets) reports;
     @name("resynchronised") counter(2 * DTA_COLLECTORS, CounterType.packets) resynchronised;
 
@@ -230,6 +236,13 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
     bit<48> interval_us = 1000;
     bit<8> nack_limit = 3;
     bit<1> sends_acks = 0;
+    bit<32> sender_index = DTA_SENDERS;
+    bit<64> report_cost = 0;
+    bit<64> report_burst = 0;
+    bit<48> hold_us = 500;
+    bit<8> copies_0 = 4;
+    bit<8> copies_1 = 2;
+    bit<8> copies_2 = 1;
 
     action drop() {
         mark_to_drop(meta);
@@ -388,10 +401,45 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
         default_action = NoAction();
     }
 
-    action reply(bit<8> kind, bit<8> code, bit<16> number) {
-        own.tracked.reply = kind;
-        own.tracked.code = code;
-        own.tracked.last = number;
+    /// A sender of reports whose rate and congestion notices are its own.
+    @name("count_sender") @id(0x0100004b)
+    action count_sender(@id(1) bit<32> index) {
+        sender_index = index;
+    }
+
+    @name("sender") @id(0x02000049)
+    table sender {
+        key = { all.report.ipv4.src : exact @name("ipv4_src"); }
+        actions = { count_sender; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = DTA_SENDERS;
+    }
+
+    /// Of a sender: what a report costs, ns with 16 bits of fraction (0: no limit), and as much as it may send at once; microseconds for which a
+    /// notice holds; copies of a Key-Write at most, by the level of congestion.
+    @name("limit_by") @id(0x0100004c)
+    action limit_by(@id(1) bit<64> cost, @id(2) bit<64> burst, @id(3) bit<48> hold, @id(4) bit<8> copies, @id(5) bit<8> copies_at_1, @id(6) bit<8> copies_at_2) {
+        report_cost = cost;
+        report_burst = burst;
+        hold_us = hold;
+        copies_0 = copies;
+        copies_1 = copies_at_1;
+        copies_2 = copies_at_2;
+    }
+
+    @name("limits") @id(0x0200004a)
+    table limits {
+        key = { }
+        actions = { limit_by; @defaultonly NoAction; }
+        default_action = NoAction();
+    }
+
+    action reply(bit<8> kind, bit<8> code, bit<16> number, bit<16> trigger) {
+        own.tracked.message = { kind, code, number, trigger, 0, 0 };
+    }
+
+    action notify(bit<2> level, bit<32> dropped) {
+        own.tracked.next = { REPLY_CONGESTION, 6w0 ++ level, 0, hold_us[31:16], hold_us[15:0], dropped };
     }
 
     action set_checksum() {
@@ -450,10 +498,24 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                 executes = 0;
             }
             bit<1> is_due = 1;
+            bit<2> level = 0;
+            bit<64> message_cost = 0;
+            bit<64> byte_cost = 0;
+            bit<1> is_congested = 0;
+            limits.apply();
+            tracking.apply();
             // What was merged in an earlier pass was judged then.
             if (own.again.pumps == 1) { is_essential = 0; }
+            if (own.again.pumps == 0 && executes == 1 && !all.report.timer.isValid()) {
+                sender.apply();
+                if (own.again.passes == 0) { rate.apply(sender_index, now, idle_us, report_cost, report_burst, is_congested); }
+                if (is_congested == 1) {
+                    outcome = DTA_METERED;
+                    executes = 0;
+                    level = 2;
+                }
+            }
             if (own.again.pumps == 0 && (is_essential == 1 || (executes == 1 && all.sketch.isValid()))) {
-                tracking.apply();
                 bit<16> sequence = all.report.dta.sequence;
                 bit<1> is_tracked = reporter.apply().hit ? 1w1 : 1w0;
                 if (is_tracked == 0 || reporter_ip != all.report.ipv4.src) {
@@ -462,6 +524,10 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                     executes = 0;
                 } else if (is_essential == 0) {
                     // Columns need a known reporter, not a number.
+                } else if (outcome == DTA_METERED) {
+                    bit<17> last;
+                    last_of.read(last, tracker);
+                    if (last[16:16] == 1 && sequence - last[15:0] != 1) { is_due = 0; }
                 } else if (executes == 0) {
                     // After a gap there is nothing to do: the reporter will send it again.
                     bit<17> last;
@@ -485,7 +551,27 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                     if (nacks == 1) {
                         bit<17> last;
                         last_of.read(last, tracker);
-                        reply(REPLY_NACK, CODE_GAP, last[15:0]);
+                        reply(REPLY_NACK, CODE_GAP, last[15:0], sequence);
+                    }
+                }
+            }
+            if (executes == 1) {
+                load.apply(own.report.collector, now, ~own.again.passes, level, message_cost, byte_cost);
+                if (own.again.passes == 1) { level = own.again.level; }
+                own.again.level = level;
+                if (own.again.passes == 0 && all.report.dta.isValid()) {
+                    bit<1> is_important = (all.report.dta.essential == 1 || all.report.dta.priority == 2) ? 1w1 : 1w0;
+                    if (is_important == 1) {
+                        // There is no local memory in which it could wait.
+                        if (level == 3) { outcome = DTA_CONGESTED_HIGH; }
+                    } else if (all.report.dta.priority == 1) {
+                        if (level >= 2) { outcome = DTA_CONGESTED_MEDIUM; }
+                    } else if (level != 0) {
+                        outcome = DTA_CONGESTED_LOW;
+                    }
+                    if (outcome != DTA_DONE) {
+                        is_congested = 1;
+                        executes = 0;
                     }
                 }
             }
@@ -515,36 +601,67 @@ control DtaIngress(inout translator_headers_t all, inout translator_local_t own,
                     outcome = DTA_TOO_MUCH_DATA;
                 } else {
                     set_checksum();
+                    bit<8> most = copies_0;
+                    if (level == 1) { most = copies_1; }
+                    if (level == 2) { most = copies_2; }
+                    if (all.report.key_write.isValid() && own.report.copies > most) { own.report.copies = most; }
                     own.report.has_checksum = all.report.key_write.isValid() ? 1w1 : 1w0;
                     own.report.executes = 1;
                 }
             }
             // A timer frame is no report; one for a list that does not exist is counted.
             if (own.again.pumps == 0 && evicts == 0 && (!all.report.timer.isValid() || outcome != DTA_DONE)) { reports.count(outcome); }
-            if (is_essential == 1 && is_due == 1 && evicts == 0) {
+            if (is_essential == 1 && is_due == 1 && is_congested == 1) {
+                bit<1> nacks;
+                refuse_number.apply(tracker, all.report.dta.sequence, now, interval_us, nacks);
+                if (nacks == 1) {
+                    bit<17> last;
+                    last_of.read(last, tracker);
+                    reply(REPLY_NACK, CODE_OVERLOAD, last[15:0], all.report.dta.sequence);
+                }
+            } else if (is_essential == 1 && is_due == 1 && evicts == 0) {
                 // A report that can never be executed is accepted, too: sending it again would not help.
                 bit<1> acks;
                 accept_number.apply(tracker, all.report.dta.sequence, acks);
                 sequences.count(SEQUENCES_ACCEPTED);
                 if (outcome == DTA_DONE || outcome >= DTA_ONE_REPORTER_TOO_MANY) {
                     // Columns that were not merged are asked for by another message.
-                    if (acks == 1 && sends_acks == 1) { reply(REPLY_ACK, 0, all.report.dta.sequence); }
+                    if (acks == 1 && sends_acks == 1) { reply(REPLY_ACK, 0, all.report.dta.sequence, 0); }
                 } else {
                     bit<48> at;
                     nacked_at.read(at, tracker);
                     if (at == 0 || now - at >= interval_us) {
                         nacked_at.write(tracker, now);
                         bit<1> is_unknown = (outcome == DTA_UNKNOWN_STORE || outcome == DTA_UNKNOWN_LIST || outcome == DTA_UNKNOWN_SKETCH) ? 1w1 : 1w0;
-                        reply(REPLY_NACK, is_unknown == 1 ? CODE_UNKNOWN : CODE_MALFORMED, all.report.dta.sequence);
+                        reply(REPLY_NACK, is_unknown == 1 ? CODE_UNKNOWN : CODE_MALFORMED, all.report.dta.sequence, all.report.dta.sequence);
                     }
                 }
             }
-            if (own.tracked.reply != 0) { messages.count(own.tracked.reply == REPLY_ACK ? MESSAGES_ACK : (bit<32>)own.tracked.code); }
-            if (own.tracked.second != 0) { messages.count(MESSAGES_SKETCH_NACK); }
-            if (own.tracked.reply != 0 || own.tracked.second != 0) {
+            if (sender_index < DTA_SENDERS && (is_congested == 1 || (outcome == DTA_DONE && level == 0 && evicts == 0))) {
+                bit<1> is_notice_due;
+                bit<32> dropped;
+                notices.apply(sender_index, now, hold_us, level, outcome == DTA_METERED ? 1w1 : 1w0, is_congested, is_notice_due, dropped);
+                if (is_notice_due == 1) {
+                    notify(level, dropped);
+                    messages.count(MESSAGES_CONGESTION);
+                }
+            }
+            if (own.tracked.message.kind != 0) { messages.count(own.tracked.message.kind == REPLY_ACK ? MESSAGES_ACK : (bit<32>)own.tracked.message.code); }
+            if (own.tracked.next.kind == REPLY_SKETCH_NACK) { messages.count(MESSAGES_SKETCH_NACK); }
+            if (outcome == DTA_METERED && own.tracked.message.kind != 0 && own.tracked.next.kind != 0) {
+                // The notice goes first.
+                bit<16> last = own.tracked.message.first;
+                own.tracked.message = { REPLY_CONGESTION, own.tracked.next.code, 0, own.tracked.next.second, own.tracked.next.third, own.tracked.next.number };
+                own.tracked.next = { REPLY_NACK, CODE_OVERLOAD, last, all.report.dta.sequence, 0, 0 };
+            }
+            if (own.tracked.message.kind != 0 || own.tracked.next.kind != 0) {
                 clone_preserving_field_list(CloneType.I2E, REPLY_SESSION + (bit<32>)own.again.port, REPLY_FIELDS);
             }
             if (own.report.executes == 1) {
+                bit<64> bytes = (bit<64>)own.report.written << 2;
+                if (own.report.has_checksum == 1) { bytes = bytes + 4; }
+                if (all.report.key_increment.isValid()) { bytes = 8; }
+                spend.apply(own.report.collector, message_cost, byte_cost, (bit<64>)own.report.copies, bytes);
                 // An addition with a notice is followed by an empty write.
                 bit<8> replicas = own.report.copies;
                 if (all.report.key_increment.isValid() && own.report.notice == 1) { replicas = replicas + 1; }
@@ -588,7 +705,7 @@ control DtaEgress(inout translator_headers_t all, inout translator_local_t own, 
         if (meta.instance_type == INGRESS_CLONE || meta.instance_type == EGRESS_CLONE) {
             reply.apply(all, own, meta.instance_type == INGRESS_CLONE ? 1w1 : 1w0);
             truncate(own.report.frame_bytes);
-            if (own.tracked.reply != 0 && own.tracked.second != 0) {
+            if (own.tracked.message.kind != 0 && own.tracked.next.kind != 0) {
                 clone_preserving_field_list(CloneType.E2E, REPLY_SESSION + (bit<32>)own.again.port, SECOND_FIELDS);
             }
         } else if (meta.egress_rid == AGAIN_REPLICA) {
@@ -606,7 +723,7 @@ control DtaEgress(inout translator_headers_t all, inout translator_local_t own, 
 
 control DtaChecksum(inout translator_headers_t all, inout translator_local_t own) {
     apply {
-        update_checksum(own.report.executes == 1 || own.tracked.reply != 0 || own.tracked.second != 0,
+        update_checksum(own.report.executes == 1 || own.tracked.message.kind != 0 || own.tracked.next.kind != 0,
             { all.report.ipv4.version, all.report.ipv4.ihl, all.report.ipv4.dscp, all.report.ipv4.ecn, all.report.ipv4.total_len, all.report.ipv4.id, all.report.ipv4.flags, all.report.ipv4.fragment,
               all.report.ipv4.ttl, all.report.ipv4.proto, all.report.ipv4.src, all.report.ipv4.dst },
             all.report.ipv4.checksum, HashAlgorithm.csum16);
