@@ -56,7 +56,7 @@ pub struct Response<'a> {
 }
 
 /// A server that takes records by HTTP.
-pub trait HttpSink: std::fmt::Debug + Send {
+pub trait HttpSink: std::fmt::Debug + Send + Sync {
     /// The request that sends these records. `None`: nothing of them is for this sink, and they are settled.
     fn request(&self, batch: &Batch<'_>) -> Option<Request>;
 

@@ -98,10 +98,10 @@ section! {
         pub(crate) key: Option<PathBuf> = None,
         /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
         pub(crate) unencrypted: bool = false,
-        /// Records in one request, at most.
-        pub(crate) batch: usize = 10_000,
-        /// Memory of one batch, at most; two batches of each stream are in memory.
-        pub(crate) batch_size: Size = Size(8 << 20),
+        /// Records in one request, at most. Not set: 10000, with ClickHouse 50000.
+        pub(crate) batch: Option<usize> = None,
+        /// Memory of one batch, at most; two batches of each stream are in memory, and their requests. Not set: 8 MiB, with ClickHouse 16 MiB.
+        pub(crate) batch_size: Option<Size> = None,
         /// How long to wait for a batch to fill.
         pub(crate) linger: Duration = Duration::from_secs(1),
         /// How long to wait for an answer.
@@ -449,9 +449,12 @@ impl ExportSettings {
     /// How to deliver.
     pub(crate) fn delivery(&self) -> DeliverySettings {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // Each request to ClickHouse makes a part of the table, which is merged with others later: fewer of them cost less.
+        let is_large = self.kind == Some(ExportKind::ClickHouse);
+        let bytes = self.batch_size.map_or(if is_large { 16 << 20 } else { 8 << 20 }, |size| size.0);
         DeliverySettings {
-            records: self.batch,
-            bytes: usize::try_from(self.batch_size.0).unwrap_or(usize::MAX),
+            records: self.batch.unwrap_or(if is_large { 50_000 } else { 10_000 }),
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             linger: ns(self.linger),
             timeout: ns(self.timeout),
             ..DeliverySettings::default()
@@ -464,10 +467,10 @@ impl ExportSettings {
             .into_iter()
             .flatten()
             .collect();
-        if !(1..=200_000).contains(&self.batch) {
+        if self.batch.is_some_and(|batch| !(1..=200_000).contains(&batch)) {
             problems.push(("batch", "write a number from 1 to 200000".to_owned()));
         }
-        if !(64 << 10..=256 << 20).contains(&self.batch_size.0) {
+        if self.batch_size.is_some_and(|size| !(64 << 10..=256 << 20).contains(&size.0)) {
             problems.push(("batch_size", "write \"64 KiB\" to \"256 MiB\"".to_owned()));
         }
         if self.linger > Duration::from_secs(3600) {

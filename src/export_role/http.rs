@@ -26,7 +26,7 @@ use crate::{
 /// A system that takes requests.
 #[derive(Debug)]
 pub(super) struct Link {
-    sink: Box<dyn HttpSink>,
+    sink: Arc<dyn HttpSink>,
     client: Client,
     request: Arc<sink::Request>,
     answer: Option<Answer>,
@@ -35,11 +35,18 @@ pub(super) struct Link {
 impl Link {
     /// No connection is made yet.
     pub(super) fn new(sink: Box<dyn HttpSink>, destination: Destination) -> Self {
-        Self { sink, client: Client::new(destination), request: Arc::default(), answer: None }
+        let client = Client::new(destination);
+        Self { sink: sink.into(), client, request: Arc::default(), answer: None }
     }
 
-    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
-        let request = self.sink.request(batch);
+    /// What makes its requests.
+    pub(super) fn sink(&self) -> Arc<dyn HttpSink> {
+        Arc::clone(&self.sink)
+    }
+
+    /// `ahead`: the request, if it is made already.
+    pub(super) fn begin(&mut self, batch: &Batch<'_>, ahead: Option<sink::Request>) -> bool {
+        let request = ahead.or_else(|| self.sink.request(batch));
         let is_some = request.is_some();
         (self.request, self.answer) = (Arc::new(request.unwrap_or_default()), None);
         is_some

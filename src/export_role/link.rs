@@ -1,8 +1,12 @@
 //! The way to one system: what is sent for some records, and what the answer means.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use export::{Outcome, record::Stream, sink::Batch};
+use export::{
+    Outcome,
+    record::Stream,
+    sink::{Batch, HttpSink, Request},
+};
 
 use super::{
     answered::{Answered, Failure},
@@ -30,10 +34,18 @@ impl Link {
         }
     }
 
-    /// Prepares what is sent for these records. `false`: nothing of them is for this system.
-    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
+    /// What makes requests without a connection; `None`: that needs to know more than the records.
+    pub(super) fn sink(&self) -> Option<Arc<dyn HttpSink>> {
         match self {
-            Self::Http(link) => link.begin(batch),
+            Self::Http(link) => Some(link.sink()),
+            Self::Redis(_) | Self::Syslog(_) | Self::Kafka(_) => None,
+        }
+    }
+
+    /// Prepares what is sent for these records; `ahead`: their request, if it is made already. `false`: nothing of them is for this system.
+    pub(super) fn begin(&mut self, batch: &Batch<'_>, ahead: Option<Request>) -> bool {
+        match self {
+            Self::Http(link) => link.begin(batch, ahead),
             Self::Redis(link) => link.begin(batch),
             Self::Syslog(link) => link.begin(batch),
             Self::Kafka(link) => link.begin(batch),

@@ -5,6 +5,7 @@ mod files;
 mod http;
 mod kafka;
 mod link;
+mod reader;
 mod records;
 mod redis;
 mod socket;
@@ -177,7 +178,7 @@ fn exporters(
 
 /// An asynchronous runtime on the current thread.
 fn runtime() -> Result<Runtime, CliError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("export-read").build();
     runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
 }
 

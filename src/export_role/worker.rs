@@ -1,13 +1,17 @@
 //! One stream to one system: executes what a [`Delivery`] wants.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use export::{
-    Action, Cursor, Delivery, Ledger, Notice, Outcome, Page, RequestId,
+    Action, Cursor, Delivery, Ledger, Notice, Outcome, RequestId,
     record::{Record, Stream},
     sink::Batch,
 };
-use store::{Chunk, Follower, Place};
+use store::Place;
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -19,6 +23,7 @@ use super::{
     answered::{Answered, Failure},
     files::Files,
     link::Link,
+    reader::{Ahead, Found, Reader, Wanted},
     records,
 };
 use crate::{
@@ -36,10 +41,14 @@ pub(super) struct Exporter {
     delivery: Delivery<Record>,
     /// The way to the system; `None` while it carries a request.
     link: Option<Link>,
-    follower: Follower,
+    /// `None` while it reads.
+    reader: Option<Reader>,
+    /// The request of the next batch.
+    ahead: Option<Ahead>,
     files: Files,
     gauge: Arc<Gauge>,
-    collector: String,
+    directory: PathBuf,
+    collector: Arc<str>,
     timeout: Duration,
     counted_at: u64,
     /// The count of the store's records, and what was in it before this process.
@@ -57,6 +66,9 @@ struct Sending {
     /// There is an outcome until then.
     deadline: Instant,
 }
+
+/// A reader that has read.
+type Read = (Reader, Result<Found, store::Error>);
 
 /// What it brought back.
 struct Done {
@@ -77,37 +89,39 @@ impl Exporter {
         (gauge, range): (Gauge, Option<(u64, Option<u64>)>),
     ) -> Result<Self, String> {
         let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
-        let mut follower = Follower::new(directory);
-        let stream = gauge.stream.stored();
+        let collector = Some(host::name()).filter(|name| !name.is_empty());
+        let collector: Arc<str> = collector.map_or_else(|| "hopwise".into(), Arc::from);
+        let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
         let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;
         let cursor = if let Some((from, to)) = range {
             only = Some(match to {
-                Some(to) => at(follower.since(stream, to.saturating_add(1)))?,
-                None => at(follower.end(stream))?,
+                Some(to) => at(reader.since(to.saturating_add(1)))?,
+                None => at(reader.end())?,
             });
-            Cursor { settled: records::position(at(follower.since(stream, from))?), batch_end: None }
+            Cursor { settled: records::position(at(reader.since(from))?), batch_end: None }
         } else {
             match (files.cursor()?, settings.start) {
                 (Some(cursor), _) => cursor,
                 (None, ExportStart::Oldest) => Cursor::default(),
                 (None, ExportStart::Newest) => {
-                    let end = at(follower.end(stream))?;
+                    let end = at(reader.end())?;
                     let cursor = Cursor { settled: records::position(end), batch_end: None };
                     files.save(&cursor)?;
                     cursor
                 }
             }
         };
+        only.iter().for_each(|end| reader.end_at(*end));
         Ok(Self {
             delivery: Delivery::new(settings.delivery(), cursor, build::seed()),
             link: Some(link),
-            follower,
+            reader: Some(reader),
+            ahead: None,
             files,
             gauge: Arc::new(gauge),
-            collector: Some(host::name())
-                .filter(|name| !name.is_empty())
-                .unwrap_or_else(|| "hopwise".to_owned()),
+            directory: directory.to_owned(),
+            collector,
             timeout: settings.timeout,
             counted_at: 0,
             origin: None,
@@ -124,15 +138,15 @@ impl Exporter {
     }
 
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
-        let mut sending = JoinSet::new();
+        let (mut sending, mut reading) = (JoinSet::new(), JoinSet::new());
         let mut stopping = false;
         loop {
             let now = nic::time::now();
             while let Some(action) = self.delivery.poll(now) {
-                self.execute(action, &mut sending);
+                self.execute(action, &mut sending, &mut reading);
             }
             self.report(nic::time::now());
-            if self.delivery.is_stopped() {
+            if self.delivery.is_stopped() && self.reader.is_some() {
                 return;
             }
             let rest = self.delivery.wake_at().map_or(LONGEST_REST, |at| {
@@ -144,6 +158,7 @@ impl Exporter {
                         self.done(done, &mut sending);
                     }
                 }
+                Some(read) = reading.join_next() => self.read(read.ok()),
                 changed = stopped.changed(), if !stopping => {
                     // The sender is gone only when the program ends.
                     stopping = changed.is_err() || *stopped.borrow();
@@ -157,24 +172,19 @@ impl Exporter {
         }
     }
 
-    fn execute(&mut self, action: Action, sending: &mut JoinSet<Done>) {
+    fn execute(&mut self, action: Action, sending: &mut JoinSet<Done>, reading: &mut JoinSet<Read>) {
         let now = nic::time::now();
         match action {
-            Action::Read { from, until, records, bytes } => {
-                let (from, until) = (records::place(from), until.map(records::place));
-                match self.read(from, until, records, bytes) {
-                    Err(error) => self.delivery.not_read(&error.to_string(), now),
-                    Ok(chunk) => {
-                        lock(&self.gauge.state).restarted += u64::from(chunk.restarted);
-                        let page = self.page(chunk);
-                        let is_over = self.only.is_some() && page.records.is_empty() && page.left_out == 0;
-                        self.delivery.page(page, now);
-                        if is_over {
-                            self.delivery.stop(now, 0);
-                        }
-                    }
+            Action::Read { from, until, records, bytes } => match self.reader.take() {
+                Some(mut reader) => {
+                    let wanted = Wanted { from, until, records, bytes };
+                    reading.spawn_blocking(move || {
+                        let found = reader.read(wanted);
+                        (reader, found)
+                    });
                 }
-            }
+                None => self.delivery.not_read("the last page has not been read", now),
+            },
             Action::Send { request, records } => self.send(request, records, sending),
             Action::Reject { record, words } => {
                 let kept = match self.delivery.batch().get(record) {
@@ -193,36 +203,30 @@ impl Exporter {
         }
     }
 
-    /// What of it is in the stream.
-    fn page(&self, chunk: Chunk) -> Page<Record> {
-        let read = chunk.records.len();
-        let of = |stored| records::record(self.stream(), stored);
-        let records: Vec<Record> = chunk.records.into_iter().filter_map(of).collect();
-        Page {
-            left_out: (read - records.len()) as u64,
-            records,
-            end: records::position(chunk.end),
-            expired: chunk.expired,
-            is_last: chunk.is_last,
-        }
-    }
-
-    /// As the store reads, but not beyond the end of a range.
-    fn read(
-        &mut self,
-        from: Place,
-        until: Option<Place>,
-        records: usize,
-        bytes: usize,
-    ) -> Result<Chunk, store::Error> {
-        let stream = self.stream().stored();
-        let chunk = self.follower.read(stream, from, until, records, bytes)?;
-        match self.only {
-            Some(end) if chunk.end > end => {
-                let chunk = self.follower.read(stream, from, Some(end), records, bytes)?;
-                Ok(Chunk { is_last: true, ..chunk })
+    /// A page was read; `None`: the reader panicked.
+    fn read(&mut self, read: Option<Read>) {
+        let now = nic::time::now();
+        let Some((reader, found)) = read else {
+            let sink = self.link.as_ref().and_then(Link::sink);
+            let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
+            self.only.iter().for_each(|end| reader.end_at(*end));
+            self.reader = Some(reader);
+            return self.delivery.not_read("reading failed", now);
+        };
+        self.reader = Some(reader);
+        match found {
+            Err(error) => self.delivery.not_read(&error.to_string(), now),
+            Ok(Found { page, restarted, ahead }) => {
+                lock(&self.gauge.state).restarted += u64::from(restarted);
+                self.ahead = ahead;
+                // Of a range nothing is left, and nothing is in flight.
+                let is_empty = page.records.is_empty() && page.left_out == 0;
+                let is_over = self.only.is_some() && is_empty && self.delivery.batch().is_empty();
+                self.delivery.page(page, now);
+                if is_over {
+                    self.delivery.stop(now, 0);
+                }
             }
-            _ => Ok(chunk),
         }
     }
 
@@ -234,7 +238,10 @@ impl Exporter {
         };
         let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
         let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
-        if link.begin(&batch) {
+        let is_whole = records.len() == self.delivery.batch().len();
+        let cursor = self.delivery.cursor();
+        let ahead = self.ahead.take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
+        if link.begin(&batch, ahead.map(Ahead::into_request)) {
             let deadline = Instant::now() + self.timeout;
             return start(link, Sending { id, records, deadline }, sending);
         }
@@ -281,7 +288,7 @@ impl Exporter {
         }
         let ledger = self.delivery.ledger();
         let count = now.saturating_sub(self.counted_at) >= COUNT_INTERVAL || self.delivery.is_stopped();
-        let counted = count.then(|| self.count(&ledger));
+        let counted = if count { self.count(&ledger) } else { None };
         let mut state = lock(&self.gauge.state);
         if let Some((waiting, budget)) = counted {
             self.counted_at = now;
@@ -297,18 +304,20 @@ impl Exporter {
         }
     }
 
-    /// Committed records after the cursor, and the stage of the loss budget; `None`: the store begins its count anew just now.
-    fn count(&mut self, ledger: &Ledger) -> (u64, Option<Budget>) {
+    /// Committed records after the cursor, and the stage of the loss budget (`None`: the store begins its count anew just now). Nothing
+    /// while the store is read: it is counted afterwards.
+    fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
         let settled = records::place(self.delivery.cursor().settled);
+        let reader = self.reader.as_mut()?;
         let end = match self.only {
             Some(end) => end,
-            None => match self.follower.end(self.stream().stored()) {
+            None => match reader.end() {
                 Ok(end) => end,
-                Err(_) => return (0, None),
+                Err(_) => return Some((0, None)),
             },
         };
         if end.base != settled.base {
-            return (end.row, None);
+            return Some((end.row, None));
         }
         let waiting = end.row.saturating_sub(settled.row);
         let unread = waiting.saturating_sub(self.delivery.ahead());
@@ -326,7 +335,7 @@ impl Exporter {
             expired: ledger.expired,
             queued: ledger.held + unread,
         };
-        (waiting, Some(budget))
+        Some((waiting, Some(budget)))
     }
 }
 

@@ -361,7 +361,9 @@ fn clickhouse_has_what_the_store_has() {
     let store = directory.join("store");
     std::fs::write(
         directory.join("replay.toml"),
-        text.replace("\"store\"", &format!("\"{}\"", store.display())),
+        // In several batches: it ends with the last one.
+        text.replace("\"store\"", &format!("\"{}\"", store.display()))
+            .replace("linger =", "batch = 40\nlinger ="),
     )
     .unwrap();
     let replay = directory.join("replay.toml");

@@ -1,0 +1,131 @@
+//! Reads the store for one stream, and makes the next request, beside the thread that sends: meanwhile a request is in flight.
+
+use std::{path::Path, sync::Arc};
+
+use export::{
+    Cursor, Page, Position,
+    record::{Record, Stream},
+    sink::{self, Batch, HttpSink},
+};
+use store::{Chunk, Follower, Place};
+
+use super::records;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Reader {
+    follower: Follower,
+    stream: Stream,
+    collector: Arc<str>,
+    /// Ends here.
+    only: Option<Place>,
+    /// Makes requests; `None`: that needs to know more than the records.
+    sink: Option<Arc<dyn HttpSink>>,
+}
+
+/// Which records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) from: Position,
+    pub(super) until: Option<Position>,
+    pub(super) records: usize,
+    pub(super) bytes: usize,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) page: Page<Record>,
+    /// The count of the store's records began anew.
+    pub(super) restarted: bool,
+    /// The request that sends the page.
+    pub(super) ahead: Option<Ahead>,
+}
+
+/// A request that sends all records between two positions.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    from: Position,
+    end: Position,
+    records: usize,
+    request: sink::Request,
+}
+
+impl Ahead {
+    /// It sends the batch that begins at this cursor, and that has so many records.
+    pub(super) fn is_of(&self, cursor: Cursor, records: usize) -> bool {
+        (self.from, Some(self.end), self.records) == (cursor.settled, cursor.batch_end, records)
+    }
+
+    pub(super) fn into_request(self) -> sink::Request {
+        self.request
+    }
+}
+
+impl Reader {
+    /// Of the store in a directory.
+    pub(super) fn new(
+        directory: &Path,
+        stream: Stream,
+        collector: Arc<str>,
+        sink: Option<Arc<dyn HttpSink>>,
+    ) -> Self {
+        Self { follower: Follower::new(directory), stream, collector, only: None, sink }
+    }
+
+    /// Reads nothing from this place on.
+    pub(super) fn end_at(&mut self, end: Place) {
+        self.only = Some(end);
+    }
+
+    /// Where the committed records end.
+    pub(super) fn end(&mut self) -> Result<Place, store::Error> {
+        self.follower.end(self.stream.stored())
+    }
+
+    /// Where the records of a time begin.
+    pub(super) fn since(&mut self, ts: u64) -> Result<Place, store::Error> {
+        self.follower.since(self.stream.stored(), ts)
+    }
+
+    /// Reads a page.
+    pub(super) fn read(&mut self, wanted: Wanted) -> Result<Found, store::Error> {
+        let chunk = self.chunk(wanted)?;
+        let read = chunk.records.len();
+        // What of it is in the stream.
+        let of = |stored| records::record(self.stream, stored);
+        let records: Vec<Record> = chunk.records.into_iter().filter_map(of).collect();
+        let page = Page {
+            left_out: (read - records.len()) as u64,
+            records,
+            end: records::position(chunk.end),
+            expired: chunk.expired,
+            is_last: chunk.is_last,
+        };
+        // A page that is not full may be read again, with more records.
+        let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
+        Ok(Found { page, restarted: chunk.restarted, ahead })
+    }
+
+    /// As the store reads, but not beyond the end of a range.
+    fn chunk(&mut self, wanted: Wanted) -> Result<Chunk, store::Error> {
+        let Wanted { from, until, records, bytes } = wanted;
+        let (from, until) = (records::place(from), until.map(records::place));
+        let stream = self.stream.stored();
+        let chunk = self.follower.read(stream, from, until, records, bytes)?;
+        match self.only {
+            Some(end) if chunk.end > end => {
+                let chunk = self.follower.read(stream, from, Some(end), records, bytes)?;
+                Ok(Chunk { is_last: true, ..chunk })
+            }
+            _ => Ok(chunk),
+        }
+    }
+
+    fn request(&self, from: Position, page: &Page<Record>) -> Option<Ahead> {
+        let records: Vec<&Record> = page.records.iter().collect();
+        let batch = Batch { stream: self.stream, records: &records, collector: &self.collector };
+        let request = self.sink.as_ref()?.request(&batch)?;
+        Some(Ahead { from, end: page.end, records: records.len(), request })
+    }
+}
