@@ -52,6 +52,9 @@ pub(super) struct Link {
 /// Where the partitions are is asked again after this: there may be more of them.
 const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
 
+/// How long a broker may take to answer a probe.
+const ASK: Duration = Duration::from_secs(5);
+
 /// Kafka's error for a topic that is there already.
 const EXISTS: i16 = 36;
 
@@ -125,11 +128,43 @@ impl Link {
     }
 
     pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
+        let missing = self.ask_each().await;
+        if self.guide.is_none() {
+            return missing;
+        }
         for stream in streams {
             (self.stream, self.topology) = (*stream, None);
             self.topology().await.map_err(Failure::words)?;
         }
-        Ok(())
+        missing
+    }
+
+    /// Asks each broker of the url, all at the same time, and goes on with one that answers. What is wrong with each of the others: a
+    /// sentence, and which ones answer.
+    async fn ask_each(&mut self) -> Result<(), String> {
+        let destination = &self.destination;
+        let asked = destination.authority.split(',').map(|authority| async move {
+            let late =
+                |_| Err(format!("{authority} does not answer in time; start it, or correct the url").into());
+            let guide = time::timeout(ASK, Connection::open(destination, authority)).await;
+            (authority, guide.unwrap_or_else(late))
+        });
+        let (mut answering, mut wrong) = (Vec::new(), Vec::new());
+        for (authority, guide) in all(asked).await {
+            match guide {
+                Ok(guide) => {
+                    answering.push(authority);
+                    self.guide = Some(guide);
+                }
+                Err(failure) => wrong.push(failure.words()),
+            }
+        }
+        answering.sort_unstable();
+        match (wrong.is_empty(), answering.is_empty()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(wrong.join(". ")),
+            (false, false) => Err(format!("{}. Answers: {}", wrong.join(". "), answering.join(", "))),
+        }
     }
 
     /// Makes the topic of a stream; one that is there stays as it is.

@@ -329,6 +329,14 @@ fn kafka_goes_on_without_a_broker() {
     // One is lost, then it returns and another one is lost: each leads a partition.
     for (index, from) in [(1, 150), (0, 300)] {
         kafka.brokers[index].kill();
+        let mut answering = list.clone();
+        let lost = answering.remove(index);
+        answering.sort();
+        let wrong = format!(
+            "export bus: no connection to {lost}: Connection refused (os error 111); correct the url, or start the server. Answers: {}",
+            answering.join(", ")
+        );
+        assert_eq!(check(&directory, &config), (Some(1), wrong));
         server.send(reports_from(from));
         server.settled(u64::from(from) + 150);
         drain(&server);
