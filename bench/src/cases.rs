@@ -2,9 +2,11 @@
 
 mod aggregate;
 mod aggregator;
+mod child;
 mod dta;
 mod dta_live;
 mod encode;
+mod export;
 mod fanout;
 mod fastpath;
 mod harness;
@@ -303,6 +305,11 @@ const CASES: &[Case] = &[
         run: store::query_20m,
     },
     Case {
+        name: "store-follow",
+        about: "records read in the order of their commits, as exports do, out of 1 M",
+        run: store::follow,
+    },
+    Case {
         name: "manager-plan",
         about: "1,000 switches of 64 ports and 10,000 intents compiled and planned from nothing",
         run: manager::plan_all,
@@ -328,6 +335,26 @@ const CASES: &[Case] = &[
         run: encode::run,
     },
     Case { name: "export-json", about: "the same as JSON, compared with serde_json", run: encode::run },
+    Case {
+        name: "export-native",
+        about: "records to a block of ClickHouse's format Native",
+        run: encode::native,
+    },
+    Case {
+        name: "export-clickhouse",
+        about: "1 M stored events into ClickHouse's engine, compared with its own load (scripts/sink-servers)",
+        run: export::clickhouse,
+    },
+    Case {
+        name: "export-kafka",
+        about: "1 M stored events to a broker, compared with Kafka's ProducerPerformance (scripts/sink-servers)",
+        run: export::kafka,
+    },
+    Case {
+        name: "export-catch-up",
+        about: "1 M stored events exported while 10,000 reports/s arrive; how many of these are lost",
+        run: export::catch_up,
+    },
     Case {
         name: "live-change-0",
         about: "hopwise with its store, 1,000 flows, no change: highest rate without loss, per report",

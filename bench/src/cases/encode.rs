@@ -1,12 +1,13 @@
-//! What a record costs that leaves the program: as protobuf, as JSON, and as a message of Kafka.
+//! What a record costs that leaves the program: as protobuf, as JSON, as a message of Kafka, and as a row of ClickHouse.
 
 use std::hint::black_box;
 
 use collector::event::{Basis, Event, Kind};
 use detect::Metric;
 use export::record::{EventRecord, Record, Stream};
-use export::sink::Batch;
+use export::sink::clickhouse::ClickHouse;
 use export::sink::kafka::{Compression, Format, Kafka, Options};
+use export::sink::{Batch, HttpSink as _};
 use wire::FlowKey;
 
 use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
@@ -19,6 +20,8 @@ const PARTITIONS: usize = 4;
 /// One in so many is a new flow, with its path.
 const NEW: u32 = 10;
 const COLLECTOR: &str = "leaf1";
+const INCLUDED: &str =
+    "events of IPv4 flows in memory, a tenth of them new flows with a path of 5 nodes, to bytes; no I/O";
 
 /// `export-protobuf`, `export-json`: records as bytes, and in chunks of Kafka.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
@@ -39,15 +42,30 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let plain = messages(plan, &records, format, Compression::None)?;
     let compressed = messages(plan, &records, format, Compression::Lz4)?;
     let median = |measured: &Measured| median(measured.ns_per_op.clone());
-    let included =
-        "events of IPv4 flows in memory, a tenth of them new flows with a path of 5 nodes, to bytes; no I/O";
-    let mut conditions = Conditions::of("one record", included)
+    let mut conditions = Conditions::of("one record", INCLUDED)
         .number("bytes_per_record", bytes.len() / records.len())
         .ratio("ns_in_kafka_message", median(&plain))
         .ratio("ns_in_kafka_message_lz4", median(&compressed));
     if format == Format::Json {
         conditions = conditions.ratio("times_serde_json", serde_json(plan, &records)? / median(&encoded));
     }
+    Ok(Outcome::new(name, encoded.ns_per_op.clone(), conditions.on_core(&encoded)))
+}
+
+/// `export-native`: records as a request to ClickHouse.
+pub(super) fn native(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let sink = ClickHouse::new("hopwise", "", 0).map_err(CliError::new)?;
+    let records: Vec<Record> = (0..10 * RECORDS).map(record).collect();
+    let records: Vec<&Record> = records.iter().collect();
+    let batch = Batch { stream: Stream::Events, records: &records, collector: COLLECTOR };
+    let mut bytes = 0;
+    let encoded = measure(plan, || {
+        bytes = black_box(sink.request(&batch)).map_or(0, |request| request.body.len());
+        Ok(records.len() as u64)
+    })?;
+    let conditions = Conditions::of("one record", INCLUDED)
+        .number("bytes_per_record", bytes / records.len())
+        .number("batch", records.len());
     Ok(Outcome::new(name, encoded.ns_per_op.clone(), conditions.on_core(&encoded)))
 }
 

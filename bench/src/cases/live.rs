@@ -1,7 +1,5 @@
 //! The whole program: a sender, `hopwise run` as a process of its own, and its store on disk.
 
-mod child;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,9 +7,9 @@ use std::time::{Duration, Instant};
 use collector::workload::{Case, Values};
 use nic::udp::Sender;
 
+use super::child::{Program, Usage};
 use super::harness::{Conditions, Failure, Outcome, Plan, Scratch};
 use crate::figures::failed;
-use child::{Program, Usage};
 use terminal::CliError;
 
 /// Flows of the cases in which values change.
@@ -195,7 +193,7 @@ fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Fa
 /// Sends at `rate` for one run.
 fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<Step, Failure> {
     let scratch = Scratch::new(name)?;
-    let program = Program::start(scratch.path())?;
+    let program = Program::start(scratch.path(), "")?;
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut sender = Sender::connect(any, program.input).map_err(failed)?;
     // Before the measurement, all flows are known and their first records are on disk.
@@ -242,6 +240,44 @@ fn send(
         }
     }
     Ok((sent, begun.elapsed().as_secs_f64()))
+}
+
+/// Sends reports at a fixed rate, a hundredth of which show a change.
+pub(super) struct Steady {
+    sender: Sender,
+    reports: Reports,
+    rate: u64,
+    begun: Instant,
+    sent: u64,
+}
+
+impl Steady {
+    /// To a program.
+    pub(super) fn to(input: SocketAddr, rate: u64) -> Result<Self, CliError> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let sender = Sender::connect(any, input).map_err(failed)?;
+        let reports = Reports::new(Traffic::ChangeEvery(100));
+        Ok(Self { sender, reports, rate, begun: Instant::now(), sent: 0 })
+    }
+
+    /// Sends for a while; afterwards as many were sent as are due.
+    pub(super) fn send_for(&mut self, span: Duration) -> Result<(), CliError> {
+        let end = Instant::now() + span;
+        loop {
+            let due = (self.rate as f64 * self.begun.elapsed().as_secs_f64()) as u64;
+            while self.sent < due {
+                self.sent += self.sender.send_burst(&self.reports.next()).map_err(failed)? as u64;
+            }
+            if Instant::now() >= end {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
 }
 
 /// The reports, in order.

@@ -1,19 +1,21 @@
-//! The store: events inserted per second, and time of a query.
+//! The store: events inserted per second, time of a query, and events read per second.
 
 use std::path::Path;
 use std::time::Instant;
 
-use collector::event::{Basis, Kind};
+use collector::event::{Basis, Kind, Stream};
 use collector::{Batch, Event, Output};
 use detect::Metric;
 use store::bench::time_of_other_threads;
-use store::{Policy, QueryOptions, Reader, Store, Value};
+use store::{Follower, Place, Policy, QueryOptions, Reader, Store, Value};
 use wire::FlowKey;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
 use terminal::CliError;
 
 const BATCH: usize = 8192;
+/// Events of a page.
+const PAGE: usize = 10_000;
 const FLOWS: u64 = 50_000;
 /// Time between two events, ns: half a million events per second.
 const STEP: u64 = 2_000;
@@ -72,13 +74,8 @@ pub(super) fn query_20m(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
 fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, Failure> {
     let events = if plan.is_trial() { wanted.min(50_000) } else { wanted };
     let dir = Scratch::new(name)?;
-    let mut filler = Filler::new(open(dir.path())?);
     let started = Instant::now();
-    while filler.filled < events {
-        filler.submit();
-    }
-    let filled = filler.filled;
-    filler.store.finish();
+    let filled = fill(dir.path(), events)?;
     let fill_seconds = started.elapsed().as_secs_f64();
     let reader = Reader::open(dir.path()).map_err(|error| CliError::new(error.to_string()))?;
     let half = BEGIN + filled / 2 * STEP;
@@ -103,6 +100,40 @@ fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, 
     .ratio("rows_per_query", rows as f64 / queries as f64)
     .ratio("filled_in_s", fill_seconds);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+/// `store-follow`: events in the order of their commits, from the first to the last, again and again.
+pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let dir = Scratch::new(name)?;
+    let events = if plan.is_trial() { 50_000 } else { 1_000_000 };
+    let events = fill(dir.path(), events)?;
+    let mut follower = Follower::new(dir.path());
+    let mut place = Place::default();
+    let measured = measure(plan, || {
+        let chunk = follower
+            .read(Stream::Events, place, None, PAGE, usize::MAX)
+            .map_err(|error| CliError::new(error.to_string()))?;
+        if chunk.records.is_empty() && place == Place::default() {
+            return Err(CliError::new("the store has no events").into());
+        }
+        place = if chunk.is_last { Place::default() } else { chunk.end };
+        Ok(chunk.records.len() as u64)
+    })?;
+    let conditions = Conditions::of("one event", "read, and taken apart; files in the page cache")
+        .number("events", events)
+        .number("flows", FLOWS)
+        .number("page", PAGE);
+    Ok(Outcome::new(name, measured.ns_per_op.clone(), conditions.on_core(&measured)))
+}
+
+/// Fills a store with at least so many events, and returns their number.
+pub(super) fn fill(dir: &Path, events: u64) -> Result<u64, CliError> {
+    let mut filler = Filler::new(open(dir)?);
+    while filler.filled < events {
+        filler.submit();
+    }
+    let stats = filler.store.finish();
+    Ok(stats.committed)
 }
 
 fn open(dir: &Path) -> Result<Store, CliError> {
@@ -137,7 +168,7 @@ impl Filler {
 }
 
 /// The `number`th event: a change of hop latency, of a pseudorandom flow.
-fn event(number: u64) -> Event {
+pub(super) fn event(number: u64) -> Event {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Event {
         ts: BEGIN + number * STEP,

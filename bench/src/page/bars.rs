@@ -92,6 +92,9 @@ const BARS: &[(&str, Bar)] = &[
     // Two million records per second, and one million.
     ("export-protobuf", Bar::Most(500.0)),
     ("export-json", Bar::Most(1000.0)),
+    ("export-clickhouse", Bar::Most(2000.0)),
+    ("export-kafka", share("of_own_load", "Kafka's own load tool", 0.7)),
+    ("export-catch-up", Bar::Of { condition: "lost", what: "reports lost meanwhile", most: 0.0 }),
     // All threads: a report and its records.
     (
         "live-change-100",

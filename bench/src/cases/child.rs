@@ -49,14 +49,12 @@ impl Usage {
 }
 
 impl Program {
-    /// Starts it with a store in `dir`. The kernel chooses the ports.
-    pub(super) fn start(dir: &Path) -> Result<Self, CliError> {
+    /// Starts it with a store in `dir`, and more sections of its configuration. The kernel chooses the ports.
+    pub(super) fn start(dir: &Path, sections: &str) -> Result<Self, CliError> {
         let cannot = |error| CliError::io("cannot start hopwise", error, "see the system's message");
-        let config = dir.join("hopwise.toml");
-        fs::write(&config, CONFIG).map_err(cannot)?;
         let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
             .args(["run", "-c"])
-            .arg(&config)
+            .arg(configure(dir, sections)?)
             .current_dir(dir)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
@@ -82,6 +80,28 @@ impl Program {
             .zip(api)
             .map(|(input, api)| Self { child, store: dir.join("store"), input, api })
             .ok_or_else(|| CliError::new("hopwise did not say where it listens"))
+    }
+
+    /// Makes what the system of an export lacks.
+    pub(super) fn schema(dir: &Path, sections: &str, export: &str) -> Result<(), CliError> {
+        let cannot = |error| CliError::io("cannot start hopwise", error, "see the system's message");
+        let output = Command::new(std::env::current_exe().map_err(cannot)?)
+            .args(["schema", "apply", "-c"])
+            .arg(configure(dir, sections)?)
+            .arg(export)
+            .env("NO_COLOR", "1")
+            .output()
+            .map_err(cannot)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(CliError::new(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+
+    /// The sum of a metric over all labels.
+    pub(super) fn sum(&self, metric: &str) -> Result<u64, CliError> {
+        let metrics = self.get("/metrics").ok_or_else(|| CliError::new("hopwise does not answer"))?;
+        Ok(sum(&metrics, metric))
     }
 
     /// What it has done and used so far.
@@ -160,6 +180,15 @@ impl Drop for Program {
     }
 }
 
+/// Writes its configuration.
+fn configure(dir: &Path, sections: &str) -> Result<PathBuf, CliError> {
+    let config = dir.join("hopwise.toml");
+    let cannot =
+        |error| CliError::io("cannot write a configuration", error, "set TMPDIR to a writable directory");
+    fs::write(&config, format!("{CONFIG}{sections}")).map_err(cannot)?;
+    Ok(config)
+}
+
 fn address(line: &str, mark: &str) -> Option<SocketAddr> {
     line.split_once(mark)?.1.trim().trim_end_matches('/').parse().ok()
 }
@@ -187,7 +216,7 @@ fn processor_time(path: &str) -> (f64, f64) {
     (ticks.next().unwrap_or(0.0) / TICKS, ticks.next().unwrap_or(0.0) / TICKS)
 }
 
-/// Thresholds that only the changed hop latency exceeds; no address is a secret on loopback.
+/// Files as old as a benchmark likes. Thresholds that only the changed hop latency exceeds; no address is a secret on loopback.
 const CONFIG: &str = "\
 collector.listen = [\"udp://127.0.0.1:0\"]
 collector.max_flows = 1048576

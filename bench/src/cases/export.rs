@@ -1,0 +1,266 @@
+//! Exports end to end: a filled store, hopwise, and a server as a child, beside what that server takes from its own load tool; and what
+//! catching up costs reception.
+
+mod servers;
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use export::record::{EventRecord, Record, Stream};
+use export::sink::clickhouse::ClickHouse;
+use export::sink::kafka::{Compression, Kafka, Options};
+use export::sink::{Batch, HttpSink as _, Request};
+use terminal::CliError;
+
+use self::servers::{Broker, Engine, Http, Sink};
+use super::child::Program;
+use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, median};
+use super::{live, store};
+
+/// Records in the store.
+const EVENTS: u64 = 1_000_000;
+/// Those of a request to ClickHouse.
+const BATCH: u64 = 50_000;
+/// Of Kafka's topics.
+const PARTITIONS: u32 = 4;
+/// How long an export may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Datagrams per second while an export catches up.
+const RATE: u64 = 10_000;
+
+/// `export-clickhouse`: events from the store into ClickHouse's engine.
+pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+    let scratch = Scratch::new(name)?;
+    let engine = Engine::start(scratch.path())?;
+    let events = store::fill(&scratch.path().join("store"), events(plan))?;
+    let mut runs = Runs::default();
+    for run in 0..plan.runs {
+        let sink =
+            |database: &str| ClickHouse::new(&format!("{database}{run}"), "", 0).map_err(CliError::new);
+        let mut http = Http::connect(engine.address)?;
+        let (own, ours) = (sink("own")?, sink("hopwise")?);
+        for statement in [&own, &ours].iter().flat_map(|sink| sink.schema(&[Stream::Events])) {
+            http.execute(&statement)?;
+        }
+        let requests = requests(&own, events)?;
+        let begun = Instant::now();
+        requests.iter().try_for_each(|request| http.post(&request.target, &request.body))?;
+        runs.own.push(begun.elapsed().as_nanos() as f64 / events as f64);
+        let export = format!(
+            "kind = \"clickhouse\"\nurl = \"http://{}\"\ndatabase = \"hopwise{run}\"\n",
+            engine.address
+        );
+        runs.ours.push(exported(scratch.path(), &export, events)?);
+        let stored =
+            http.execute(&format!("SELECT uniqExact(id) FROM {} FORMAT TSV", ours.table(Stream::Events)))?;
+        same(events, stored.trim())?;
+        for database in ["own", "hopwise"] {
+            http.execute(&format!("DROP DATABASE {database}{run} SYNC"))?;
+        }
+    }
+    let included = "read from the store, sent to ClickHouse's engine (chdb) behind an HTTP front of the tests, one request at a time, \
+                    and stored with a second order; server and hopwise on the same cores";
+    let own = format!("the same requests of {BATCH} rows, made before, one after the other");
+    Ok(runs
+        .outcome(name, Conditions::of("one record", included).number("events", events).text("own_load", own)))
+}
+
+/// `export-kafka`: events from the store to a broker.
+pub(super) fn kafka(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+    let scratch = Scratch::new(name)?;
+    let broker = Broker::start(scratch.path())?;
+    let events = store::fill(&scratch.path().join("store"), events(plan))?;
+    let size = message_size()?;
+    let mut runs = Runs::default();
+    for run in 0..plan.runs {
+        let export = |prefix: &str| {
+            format!(
+                "kind = \"kafka\"\nurl = \"tcp://{}\"\nprefix = \"{prefix}{run}\"\npartitions = {PARTITIONS}\n",
+                broker.address
+            )
+        };
+        for prefix in ["own", "hopwise"] {
+            apply(scratch.path(), &export(prefix))?;
+        }
+        runs.own.push(broker.own_load(&format!("own{run}.events.v1"), events, size)?);
+        runs.ours.push(exported(scratch.path(), &export("hopwise"), events)?);
+    }
+    let included = "read from the store, sent as protobuf with keys and headers, LZ4, acks = all, to one broker with 4 partitions; \
+                    broker and hopwise on the same cores";
+    let own = format!("ProducerPerformance, records of {size} bytes, LZ4, acks = all, batches of 256 KiB");
+    Ok(runs
+        .outcome(name, Conditions::of("one record", included).number("events", events).text("own_load", own)))
+}
+
+/// `export-catch-up`: reports arrive at a fixed rate while an export catches up, and without it.
+pub(super) fn catch_up(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+    let sink = Sink::start()?;
+    let export = format!("kind = \"clickhouse\"\nurl = \"http://{}\"\n", sink.address);
+    let span = plan.each.max(Duration::from_millis(200));
+    let (mut ns, mut alone, mut beside) = (Vec::new(), Received::default(), Received::default());
+    let mut behind = 0;
+    for _ in 0..plan.runs {
+        let scratch = Scratch::new(name)?;
+        behind = store::fill(&scratch.path().join("store"), events(plan))?;
+        alone.add(&received(scratch.path(), "", span, 0)?);
+        let _ = fs::remove_dir_all(scratch.path().join("store/export"));
+        let with = received(scratch.path(), &section(&export), span, behind)?;
+        ns.push(with.seconds * 1e9 / behind as f64);
+        beside.add(&with);
+    }
+    let included = "1 M stored events exported to a server that only reads, while reports arrive at a fixed rate: received, stored, \
+                    and exported, too";
+    let conditions = Conditions::of("one stored record", included)
+        .number("events", behind)
+        .number("reports_per_s", RATE)
+        .number("sent", beside.sent)
+        .number("lost", beside.lost)
+        .number("lost_without_export", alone.lost)
+        .number("resident_bytes", beside.resident)
+        .number("resident_bytes_without_export", alone.resident);
+    Ok(Outcome::new(name, ns, conditions))
+}
+
+/// Of all runs: sums, and the most memory.
+#[derive(Default, Debug)]
+struct Received {
+    sent: u64,
+    lost: u64,
+    resident: u64,
+    /// Until the export had caught up.
+    seconds: f64,
+}
+
+impl Received {
+    fn add(&mut self, run: &Self) {
+        self.sent += run.sent;
+        self.lost += run.lost;
+        self.resident = self.resident.max(run.resident);
+    }
+}
+
+/// Sends reports for at least `span`, and until `behind` records are exported.
+fn received(dir: &Path, extra: &str, span: Duration, behind: u64) -> Result<Received, Failure> {
+    let begun = Instant::now();
+    let program = Program::start(dir, extra)?;
+    let mut sender = live::Steady::to(program.input, RATE)?;
+    let mut run = Received::default();
+    let mut is_behind = true;
+    while is_behind || begun.elapsed() < span {
+        sender.send_for(Duration::from_millis(20))?;
+        run.resident = run.resident.max(program.resident());
+        if is_behind && program.sum("hopwise_export_delivered_total")? >= behind {
+            (is_behind, run.seconds) = (false, begun.elapsed().as_secs_f64());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(CliError::new("the export did not catch up in time").into());
+        }
+    }
+    program.settle(PATIENCE);
+    let usage = program.usage()?;
+    run.sent = sender.sent();
+    run.lost = run.sent.abs_diff(usage.received) + usage.dropped;
+    Ok(run)
+}
+
+fn events(plan: &Plan<'_>) -> u64 {
+    if plan.is_trial() { 20_000 } else { EVENTS }
+}
+
+/// ns per record, of each run.
+#[derive(Default, Debug)]
+struct Runs {
+    own: Vec<f64>,
+    ours: Vec<f64>,
+}
+
+impl Runs {
+    fn outcome(self, name: &'static str, conditions: Conditions) -> Outcome {
+        let shares = self.own.iter().zip(&self.ours).map(|(own, ours)| own / ours).collect();
+        let conditions =
+            conditions.ratio("own_ns_per_record", median(self.own)).ratio("of_own_load", median(shares));
+        Outcome::new(name, self.ours, conditions)
+    }
+}
+
+fn section(export: &str) -> String {
+    format!("[exports.bench]\nstreams = [\"events\"]\nlinger = \"0s\"\n{export}")
+}
+
+/// Exports all events from the first one on; ns per event, from the first that are delivered on.
+fn exported(dir: &Path, export: &str, events: u64) -> Result<f64, Failure> {
+    // The cursor of an earlier run.
+    let _ = fs::remove_dir_all(dir.join("store/export"));
+    let program = Program::start(dir, &section(export))?;
+    let begun = Instant::now();
+    let mut first: Option<(Instant, u64)> = None;
+    loop {
+        let delivered = program.sum("hopwise_export_delivered_total")?;
+        let now = Instant::now();
+        match first {
+            Some((at, before)) if delivered >= events => {
+                // All came between two looks.
+                let (at, count) = if events > before { (at, events - before) } else { (begun, events) };
+                return Ok((now - at).as_nanos() as f64 / count as f64);
+            }
+            None if delivered > 0 => first = Some((now, delivered)),
+            _ if begun.elapsed() > PATIENCE => {
+                let words = format!("{delivered} of {events} records were exported in {PATIENCE:?}");
+                return Err(CliError::new(words).into());
+            }
+            _ => {}
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes topics, as soon as the broker is ready.
+fn apply(dir: &Path, export: &str) -> Result<(), CliError> {
+    let begun = Instant::now();
+    loop {
+        match Program::schema(dir, &section(export), "bench") {
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// The events of the store, as requests.
+fn requests(sink: &ClickHouse, events: u64) -> Result<Vec<Request>, CliError> {
+    let request = |first: u64| {
+        let records: Vec<Record> = (first..events.min(first + BATCH)).map(record).collect();
+        let records: Vec<&Record> = records.iter().collect();
+        let batch = Batch { stream: Stream::Events, records: &records, collector: "bench" };
+        sink.request(&batch).ok_or_else(|| CliError::new("there are no rows"))
+    };
+    (0..events).step_by(BATCH as usize).map(request).collect()
+}
+
+fn record(number: u64) -> Record {
+    let event = store::event(number);
+    Record::Event(Box::new(EventRecord { event, rule: None, path: Vec::new(), first: None }))
+}
+
+/// Bytes of a message in Kafka: key, value and headers, without compression.
+fn message_size() -> Result<usize, CliError> {
+    let kafka = Kafka::new(&Options { compression: Compression::None, ..Options::default() })
+        .map_err(CliError::new)?;
+    let records: Vec<Record> = (0..1000).map(record).collect();
+    let records: Vec<&Record> = records.iter().collect();
+    let batch = Batch { stream: Stream::Events, records: &records, collector: "bench" };
+    let mut exchange = kafka.begin(&batch).ok_or_else(|| CliError::new("there are no messages"))?;
+    exchange.spread(1);
+    let mut bytes = Vec::new();
+    exchange.partitions().into_iter().for_each(|partition| exchange.write(partition, None, &mut bytes));
+    Ok(bytes.len() / records.len())
+}
+
+fn same(events: u64, stored: &str) -> Result<(), CliError> {
+    if stored == events.to_string() {
+        return Ok(());
+    }
+    Err(CliError::new(format!("{events} events were exported, and {stored} are there")))
+}
