@@ -30,6 +30,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(commands::run::Args),
+    Console(commands::console::Args),
     Check(commands::check::Args),
     Doctor(commands::doctor::Args),
     Decode(commands::decode::Args),
@@ -64,6 +65,7 @@ enum Command {
 pub(crate) fn run() -> Result<ExitCode, CliError> {
     match parse(std::env::args_os())?.command {
         Command::Run(args) => commands::run::run(args),
+        Command::Console(args) => commands::console::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Decode(args) => commands::decode::run(args),

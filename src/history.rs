@@ -1,5 +1,7 @@
-//! What the API answers about the past, from the store of this process. A back end gives rows; the API makes its responses of them.
+//! What the API answers about the past: from the store of this process, or in a console from ClickHouse. A back end gives rows; the API
+//! makes its responses of them.
 
+mod clickhouse;
 mod local;
 
 use std::{fmt, pin::Pin, sync::Arc};
@@ -9,7 +11,7 @@ use store::{EventFilter, EventRow, FlowHistory, RollupFilter};
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
 
-pub(crate) use self::local::Local;
+pub(crate) use self::{clickhouse::Remote, local::Local};
 use crate::sql::{Failure, Request};
 
 /// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.

@@ -31,7 +31,7 @@ use crate::{
     exchange::secret::NewSecret,
     export_role,
     fanout::{self, Ledger, LoadSender, Plan},
-    history::{History, Local},
+    history::{History, Local, Remote},
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     intercept::{self, SwitchEnd, TranslatorEnd},
     live::Hub,
@@ -616,6 +616,10 @@ fn bytes(size: Size) -> usize {
 
 /// What answers about the past.
 fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
+    if let Some(console) = &settings.console {
+        let wrong = |(key, message)| CliError::new(format!("[console] {key}: {message}"));
+        return Ok(Some(Box::new(Remote::new(console, settings.api.query_timeout).map_err(wrong)?)));
+    }
     if !settings.store.enabled || !settings.collects() {
         return Ok(None);
     }

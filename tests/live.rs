@@ -7,6 +7,7 @@ mod support;
 
 mod live {
     mod aggregator;
+    mod console;
     mod dta;
     mod dta_intercept;
     mod dta_roles;

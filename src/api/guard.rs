@@ -28,7 +28,14 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
     let settings = context.active_config.settings();
     let connection = request.extensions().get::<ConnectInfo<Peer>>().map(|info| Arc::clone(&info.0.0));
     let admitted = admit(&settings.api, request.uri(), request.headers())
-        .and_then(|session| session.may(request.method(), request.uri().path()).map(|()| session));
+        .and_then(|session| session.may(request.method(), request.uri().path()).map(|()| session))
+        .and_then(|session| match settings.console.is_some() && !is_in_console(request.uri().path()) {
+            true => Err(Refusal::not_found(format!(
+                "{} is not available in a console, which answers from ClickHouse and has no live state; ask a collector for it",
+                request.uri().path()
+            ))),
+            false => Ok(session),
+        });
     let mut response = match admitted {
         Ok(session) => match read_body(request).await {
             Ok(mut request) => {
@@ -153,6 +160,17 @@ fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
 pub(crate) fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
     !settings.needs_token() || token.is_some_and(|token| holder(settings, &token.0).is_some())
 }
+
+/// Whether a console has it: what was stored, and what is of the program itself.
+fn is_in_console(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix("/api/v1/") else { return true };
+    let is_history = || rest.starts_with("flows/") && rest.ends_with("/history");
+    CONSOLE.contains(&rest) || is_history()
+}
+
+/// Routes of a console, below `/api/v1/`, beside the histories of flows.
+const CONSOLE: [&str; 8] =
+    ["events", "rollups", "query", "names", "session", "config", "config/reload", "openapi.json"];
 
 /// The pages contain no data, and the health check reveals none; everything else needs the token.
 fn needs_token(path: &str) -> bool {

@@ -187,10 +187,13 @@ async fn fallback(State(context): State<Arc<Context>>, uri: Uri, headers: Header
         return Refusal::not_found(message).into_response();
     }
     let settings = context.active_config.settings();
-    if settings.ui.enabled && settings.collects() {
+    if settings.has_pages() {
         pages::page(&uri, &headers)
     } else {
-        (StatusCode::NOT_FOUND, "the pages are off; [ui] enabled and a [collector] switch them on\n")
+        (
+            StatusCode::NOT_FOUND,
+            "the pages are off; [ui] enabled and a [collector] or a [console] switch them on\n",
+        )
             .into_response()
     }
 }

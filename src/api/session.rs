@@ -58,6 +58,8 @@ pub(crate) struct SessionView {
     name: Option<String>,
     /// Whether the API needs a token.
     needs_token: bool,
+    /// Whether this is a console, which answers from ClickHouse and has no live state.
+    console: bool,
 }
 
 /// What a requester may do.
@@ -82,8 +84,9 @@ pub(crate) async fn view(
         Role::Read => RoleView::Read,
         Role::Operate => RoleView::Operate,
     };
-    let needs_token = context.active_config.settings().api.needs_token();
-    Ok(Json(SessionView { role, name: session.name, needs_token }))
+    let settings = context.active_config.settings();
+    let (needs_token, console) = (settings.api.needs_token(), settings.console.is_some());
+    Ok(Json(SessionView { role, name: session.name, needs_token, console }))
 }
 
 /// Who asks, for the history: the name of the token; without one, what the request says, which is no proof.

@@ -120,6 +120,11 @@ pub(crate) async fn history(
     let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit()?);
     let flow = match id.parse::<FlowKey>() {
         Ok(flow) => flow,
+        Err(_) if context.active_config.settings().console.is_some() => {
+            return Err(Refusal::bad(format!(
+                "{id:?} is not a flow; a console knows flows by their texts, such as 10.0.0.1:5000>10.0.0.2:80/17"
+            )));
+        }
         Err(_) => flows::flow_by_id(&context, &id).await?.0,
     };
     let push = context.active_config.settings().collector.push_interval;

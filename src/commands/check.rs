@@ -68,7 +68,14 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
         };
         writeln!(out, "{line}").map_err(CliError::output)?;
     }
-    let whole = found.values().all(Result::is_ok);
+    let console = settings.console.as_ref().map(export_role::probe_console);
+    match &console {
+        Some(Ok(authority)) => writeln!(out, "console: {authority} has what is needed"),
+        Some(Err(error)) => writeln!(out, "console: {error}"),
+        None => Ok(()),
+    }
+    .map_err(CliError::output)?;
+    let whole = found.values().chain(&console).all(Result::is_ok);
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -211,7 +218,16 @@ fn summary_of_roles(settings: &Settings) -> String {
         let devices = manager::inventory::of(&settings.inventory).devices().count();
         format!("a manager of {devices} device(s) with {} intent(s), ", settings.intents.len())
     });
-    switch + &aggregator.unwrap_or_default() + &dta(settings) + &manager.unwrap_or_default()
+    let console = settings.console.as_ref();
+    let console = console.map(|console| format!("a console over {} of {}, ", console.database, console.url));
+    [
+        switch,
+        aggregator.unwrap_or_default(),
+        dta(settings),
+        manager.unwrap_or_default(),
+        console.unwrap_or_default(),
+    ]
+    .concat()
 }
 
 /// The configured parts of DTA.

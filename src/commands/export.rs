@@ -184,7 +184,7 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
         export.streams = args.stream;
     }
     let range = (args.from, args.to);
-    let sent = export_role::replay(&args.name, &export, &settings.store_directory(), range)?;
+    let sent = export_role::replay(&args.name, &export, &settings, range)?;
     print!("{}", table(&sent));
     let whole = sent.iter().all(|one| one.rejected == 0 && one.expired == 0 && one.waiting == 0);
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })

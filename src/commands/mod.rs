@@ -4,6 +4,7 @@ pub(crate) mod bench;
 mod capture;
 pub(crate) mod check;
 pub(crate) mod client;
+pub(crate) mod console;
 pub(crate) mod decode;
 pub(crate) mod demo;
 pub(crate) mod device;

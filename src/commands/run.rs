@@ -40,13 +40,14 @@ Examples:
   hopwise run --api 127.0.0.1:9000 --store /tmp/try
 SIGHUP reloads the configuration, SIGTERM stops after everything is on disk; exit code 1 if something could not be written.";
 
-fn api_address(text: &str) -> Result<SocketAddr, String> {
+/// The value of `--api`.
+pub(crate) fn api_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
 }
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let overrides = Overrides { listen: args.listen, api: args.api, store: args.store };
+    let overrides = Overrides { listen: args.listen, api: args.api, store: args.store, console: None };
     let settings = overrides.apply(Settings::load(args.config.as_deref())?).map_err(CliError::new)?;
     let log = Log::start(settings.log.level, settings.log.format);
     if settings.collects() {
@@ -82,7 +83,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if settings.store.enabled && settings.collects() {
         tracing::info!(directory = %settings.store_directory().display(), "the store is open");
     }
-    let ui = settings.ui.enabled && settings.collects() && pages::are_built_in();
+    let ui = settings.has_pages() && pages::are_built_in();
     tracing::info!(ui, url = %format_args!("{}://{}/", settings.api.scheme(), addresses.api), "the API is ready");
     let ended = server.wait();
     server.stop();

@@ -6,7 +6,7 @@ use detect::{RuleError, RuleSet, ThresholdError};
 
 use super::{
     aggregator::AggregatorSettings,
-    build,
+    build, console,
     sections::{ApiSettings, ProfileSettings, RxPath, SourceSettings, XdpMode, ZeroCopy},
     settings::Settings,
     values::Listen,
@@ -69,6 +69,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         reader.refuse(span_of(root, &["intents"]), message);
     }
     exports(settings, root, reader);
+    a_console(settings, root, reader);
     if let Some(memory) = &settings.collector.memory {
         super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
     }
@@ -96,6 +97,19 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         for (key, message) in export.problems() {
             reader.refuse(span_of(root, &["exports", name, key]), message);
         }
+    }
+}
+
+fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let Some(console) = &settings.console else { return };
+    if settings.collects() {
+        let message = "a console has no inputs; use a file without [collector]";
+        reader.refuse(span_of(root, &["collector"]), message);
+    }
+    // An option of the command line can give the address.
+    let given = |(key, _): &(&str, String)| *key != "url" || !console.url.is_empty();
+    for (key, message) in console.problems().into_iter().filter(given) {
+        reader.refuse(span_of(root, &["console", key]), message);
     }
 }
 
@@ -166,6 +180,10 @@ impl Checker<'_, '_> {
 
     fn collector(&mut self, settings: &Settings) {
         let collector = &settings.collector;
+        if collector.name.as_ref().is_some_and(|name| !console::is_name(name)) {
+            let message = "a name has 1 to 255 letters, digits, -, _ and .; write another";
+            self.refuse(&["collector", "name"], message);
+        }
         if collector.listen.is_empty() {
             self.refuse(
                 &["collector", "listen"],

@@ -3,6 +3,7 @@
 pub(crate) mod aggregator;
 pub(crate) mod build;
 pub(crate) mod check;
+pub(crate) mod console;
 pub(crate) mod dta;
 pub(crate) mod export;
 pub(crate) mod files;
@@ -35,6 +36,7 @@ use ::settings::{
 use export::ExportSettings;
 use values::Listen;
 
+use crate::host;
 use terminal::CliError;
 
 impl Settings {
@@ -85,7 +87,8 @@ impl Settings {
             let other = settings.switch.is_some()
                 || settings.translator.is_some()
                 || settings.aggregator.is_some()
-                || settings.reporter.is_some();
+                || settings.reporter.is_some()
+                || settings.console.is_some();
             if other && !read::is_written(&root, &["collector"]) {
                 settings.collector.enabled = Some(false);
             }
@@ -105,6 +108,11 @@ impl Settings {
     /// Whether the program runs a collector.
     pub(crate) fn collects(&self) -> bool {
         self.collector.enabled.unwrap_or(true)
+    }
+
+    /// Whether the program serves the web UI.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.ui.enabled && (self.collects() || self.console.is_some())
     }
 
     /// These settings with every change in `new` that can be applied at run time, and the names of the other settings that
@@ -181,6 +189,12 @@ impl Settings {
         })
     }
 
+    /// The name of this collector in what it exports: as configured, else of the machine.
+    pub(crate) fn collector_name(&self) -> String {
+        let names = [self.collector.name.clone().unwrap_or_default(), host::name(), "hopwise".to_owned()];
+        names.into_iter().find(|name| !name.is_empty()).unwrap_or_default()
+    }
+
     /// The directory of the store: as configured, else `$STATE_DIRECTORY` (systemd), else in the current directory.
     pub(crate) fn store_directory(&self) -> PathBuf {
         let configured = self.store.dir.clone();
@@ -199,6 +213,45 @@ pub(crate) struct Overrides {
     pub(crate) api: Option<SocketAddr>,
     /// Instead of `[store] dir`.
     pub(crate) store: Option<PathBuf>,
+    /// Of a console.
+    pub(crate) console: Option<ConsoleOverrides>,
+}
+
+/// Those of `hopwise console`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConsoleOverrides {
+    /// Instead of `[console] url`.
+    pub(crate) url: Option<String>,
+    /// Instead of `[console] database`.
+    pub(crate) database: Option<String>,
+    /// Instead of `[console] user`.
+    pub(crate) user: Option<String>,
+    /// Instead of `[console] password_file`.
+    pub(crate) password_file: Option<PathBuf>,
+    /// Instead of `[console] ca`.
+    pub(crate) ca: Option<PathBuf>,
+}
+
+impl ConsoleOverrides {
+    fn apply(&self, settings: &mut Settings) -> Result<(), String> {
+        let console = settings.console.get_or_insert_default();
+        console.url = self.url.clone().unwrap_or_else(|| console.url.clone());
+        console.database = self.database.clone().unwrap_or_else(|| console.database.clone());
+        console.user = self.user.clone().or(console.user.take());
+        console.password_file = self.password_file.clone().or(console.password_file.take());
+        console.ca = self.ca.clone().or(console.ca.take());
+        if console.url.is_empty() {
+            return Err("where is ClickHouse? Write [console] url = \"http://127.0.0.1:8123\" into the file of -c, or use --url".to_owned());
+        }
+        if let Some((key, message)) = console.problems().into_iter().next() {
+            return Err(format!("{key}: {message}"));
+        }
+        settings.collector.enabled.get_or_insert(false);
+        match settings.collects() {
+            true => Err("a console has no inputs; use a file without [collector]".to_owned()),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Overrides {
@@ -223,6 +276,9 @@ impl Overrides {
         }
         settings.api.listen = self.api.unwrap_or(settings.api.listen);
         settings.store.dir = self.store.clone().or(settings.store.dir);
+        if let Some(console) = &self.console {
+            console.apply(&mut settings)?;
+        }
         settings.is_guarded().map(|()| settings)
     }
 }

@@ -21,9 +21,11 @@ use settings::{
 section! {
     /// Inputs, workers, and the capacity of every table. These numbers bound all memory.
     pub(crate) struct CollectorSettings("[collector]") {
-        /// Receive reports, store them and serve the web UI. Default: yes, unless the file has a `[switch]`, `[aggregator]`
-        /// or `[translator]` and no `[collector]`.
+        /// Receive reports, store them and serve the web UI. Default: yes, unless the file has a `[switch]`, `[aggregator]`,
+        /// `[translator]`, `[reporter]` or `[console]` and no `[collector]`.
         pub(crate) enabled: Option<bool> = None,
+        /// The name of this collector in records that it exports; no two of a fleet may have the same. Default: the host name.
+        pub(crate) name: Option<String> = None,
         /// Inputs. `udp://*:PORT` listens on every address of this machine, IPv4 and IPv6, with a socket and a thread each.
         /// `xdp://INTERFACE` receives reports by AF_XDP, bypassing the kernel's network stack, at several times the rate; see
         /// `[collector.xdp]`. It takes UDP datagrams to port 32766, or to the listed ports, as in `xdp://eth1:32766,5000` (at
@@ -506,7 +508,7 @@ section! {
         pub(crate) stream_queue: usize = 1024,
         /// Concurrent SQL queries; further ones are refused.
         pub(crate) max_queries: usize = 2,
-        /// Timeout of a SQL query.
+        /// Timeout of a SQL query; in a console, of every answer.
         pub(crate) query_timeout: Duration = Duration::from_secs(10),
         /// Maximum rows in the result of a SQL query.
         pub(crate) query_rows: usize = 10_000,

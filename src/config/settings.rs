@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     aggregator::AggregatorSettings,
+    console::ConsoleSettings,
     export::ExportSettings,
     manager::ManagerSettings,
     reporter::ReporterSettings,
@@ -52,6 +53,8 @@ section! {
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// Records to other systems, by name.
         pub(crate) exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
+        /// A console over the records of a fleet.
+        pub(crate) console: Option<ConsoleSettings> = None,
         /// The HTTP API.
         pub(crate) api: ApiSettings = ApiSettings::default(),
         /// The web UI.

@@ -88,7 +88,7 @@ impl Link {
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     status: u16,
     retry_after: Option<u64>,
     body: Vec<u8>,
@@ -97,7 +97,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// As sinks read it.
-    pub(super) fn response(&self) -> sink::Response<'_> {
+    pub(crate) fn response(&self) -> sink::Response<'_> {
         sink::Response {
             status: self.status,
             retry_after: self.retry_after,
@@ -118,7 +118,7 @@ impl AsRef<[u8]> for Content {
 
 /// A client of one server.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     destination: Destination,
     /// The header of that name.
     authorization: Option<String>,
@@ -139,7 +139,7 @@ impl Drop for Connection {
 
 impl Client {
     /// No connection is made yet.
-    pub(super) fn new(destination: Destination) -> Self {
+    pub(crate) fn new(destination: Destination) -> Self {
         let authorization = destination.login.as_ref().map(Login::authorization);
         Self { destination, authorization, connection: None }
     }
@@ -148,7 +148,7 @@ impl Client {
     ///
     /// # Errors
     /// There was no answer: one sentence.
-    pub(super) async fn send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
+    pub(crate) async fn send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
         let sent = self.try_send(request).await;
         if sent.is_err() {
             self.connection = None;

@@ -15,7 +15,6 @@ mod worker;
 
 use std::{
     collections::BTreeMap,
-    path::Path,
     sync::{Arc, Mutex},
     thread::JoinHandle,
     time::Duration,
@@ -27,11 +26,16 @@ use tokio::{
     sync::watch,
 };
 
-use self::{link::Link, worker::Exporter};
+pub(crate) use self::http::Client;
+use self::{
+    link::Link,
+    worker::{Exporter, Origin},
+};
 use crate::{
     config::{
         Settings,
-        export::{ExportSettings, Statement},
+        console::ConsoleSettings,
+        export::{ExportSettings, Sink, Statement},
     },
     control::Control,
 };
@@ -102,11 +106,10 @@ impl Role {
     /// A setting or a cursor cannot be used; the message says what to do.
     pub(crate) fn start(settings: &Settings, control: &Control) -> Result<Self, CliError> {
         let (stop, stopped) = watch::channel(false);
-        let directory = settings.store_directory();
         let mut role = Self { handle: Handle { gauges: Arc::default() }, stop, threads: Vec::new() };
         let mut gauges = Vec::new();
         for (name, export) in &settings.exports {
-            let exporters = exporters(name, export, &directory, None)?;
+            let exporters = exporters(name, export, settings, None)?;
             gauges.extend(exporters.iter().map(Exporter::gauge));
             let (stopped, runtime) = (stopped.clone(), runtime()?);
             let work = move || {
@@ -141,10 +144,10 @@ impl Drop for Role {
 pub(crate) fn replay(
     name: &str,
     export: &ExportSettings,
-    directory: &Path,
+    settings: &Settings,
     range: (u64, Option<u64>),
 ) -> Result<Vec<view::ExportView>, CliError> {
-    let exporters = exporters(name, export, directory, Some(range))?;
+    let exporters = exporters(name, export, settings, Some(range))?;
     let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
     let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
@@ -155,12 +158,13 @@ pub(crate) fn replay(
 fn exporters(
     name: &str,
     export: &ExportSettings,
-    directory: &Path,
+    settings: &Settings,
     range: Option<(u64, Option<u64>)>,
 ) -> Result<Vec<Exporter>, CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("[exports.{name}] {key}: {message}"));
     let destination = export.destination().map_err(wrong)?;
     let streams = export.streams().map_err(wrong)?;
+    let directory = settings.store_directory();
     let one = |stream: Stream| {
         let gauge = Gauge {
             export: name.to_owned(),
@@ -171,7 +175,8 @@ fn exporters(
         };
         let sink = export.sink().map_err(wrong)?;
         let link = Link::new(sink, destination.clone(), export.timeout);
-        Exporter::new(link, export, directory, (gauge, range)).map_err(CliError::new)
+        let origin = Origin { directory: &directory, collector: settings.collector_name() };
+        Exporter::new(link, export, origin, (gauge, range)).map_err(CliError::new)
     };
     streams.into_iter().map(one).collect()
 }
@@ -193,6 +198,21 @@ pub(crate) fn probe(settings: &Settings) -> Result<BTreeMap<String, Result<Strin
         found.insert(name.clone(), runtime.block_on(probe_one(export)));
     }
     Ok(found)
+}
+
+/// Asks the ClickHouse of a console likewise.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
+    let wrong = |(key, message): (&str, String)| format!("{key}: {message}");
+    let destination = console.destination().map_err(wrong)?;
+    let (authority, sink) = (destination.authority.clone(), console.tables().map_err(wrong)?);
+    let mut link = Link::new(Sink::Http(Box::new(sink)), destination, PROBE);
+    let runtime = runtime().map_err(|error| error.to_string())?;
+    // The tables that it reads.
+    runtime.block_on(in_time(link.probe(&[Stream::Events, Stream::Rollups])))?;
+    Ok(authority)
 }
 
 async fn probe_one(export: &ExportSettings) -> Result<String, String> {

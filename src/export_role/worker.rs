@@ -31,7 +31,6 @@ use crate::{
         build,
         export::{ExportSettings, ExportStart},
     },
-    host,
     lock::lock,
 };
 
@@ -77,6 +76,14 @@ struct Done {
     sent: Result<(), Failure>,
 }
 
+/// Where records come from.
+pub(super) struct Origin<'a> {
+    /// The store's directory.
+    pub(super) directory: &'a Path,
+    /// The name of the collector.
+    pub(super) collector: String,
+}
+
 impl Exporter {
     /// Goes on at the saved cursor.
     ///
@@ -85,12 +92,12 @@ impl Exporter {
     pub(super) fn new(
         link: Link,
         settings: &ExportSettings,
-        directory: &Path,
+        origin: Origin<'_>,
         (gauge, range): (Gauge, Option<(u64, Option<u64>)>),
     ) -> Result<Self, String> {
+        let Origin { directory, collector } = origin;
         let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
-        let collector = Some(host::name()).filter(|name| !name.is_empty());
-        let collector: Arc<str> = collector.map_or_else(|| "hopwise".into(), Arc::from);
+        let collector: Arc<str> = collector.into();
         let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
         let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;

@@ -214,7 +214,9 @@ fn each_record_arrives_whatever_the_server_and_the_kernel_do() {
 pub(super) struct ClickHouse {
     child: Child,
     address: String,
-    _directory: TempDir,
+    secret: String,
+    directory: TempDir,
+    python: PathBuf,
 }
 
 impl ClickHouse {
@@ -234,19 +236,36 @@ impl ClickHouse {
             return None;
         }
         let directory = TempDir::new();
+        let (child, port) = Self::spawn(&python, &directory, secret, "0");
+        let address = format!("127.0.0.1:{port}");
+        Some(Self { child, address, secret: secret.to_owned(), directory, python })
+    }
+
+    fn spawn(python: &PathBuf, directory: &TempDir, secret: &str, port: &str) -> (Child, String) {
         let front = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/servers/clickhouse.py");
         let mut child = Command::new(python)
             .arg(front)
             .arg(directory.join(""))
-            .arg(secret)
+            .args([secret, port])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut port = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
-        let address = format!("127.0.0.1:{}", port.trim());
-        Some(Self { child, address, _directory: directory })
+        (child, port.trim().to_owned())
+    }
+
+    /// Kills it.
+    pub(super) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again, with the same data at the same address.
+    pub(super) fn restart(&mut self) {
+        let port = self.address().port().to_string();
+        (self.child, _) = Self::spawn(&self.python, &self.directory, &self.secret, &port);
     }
 
     /// Where it takes HTTP.

@@ -407,10 +407,13 @@ fn a_token_that_may_only_read_changes_nothing() {
 fn a_session_is_what_the_token_says() {
     let server = with_roles();
     let session = |token: &str| server.get(&format!("/api/v1/session?token={token}")).json();
-    assert_eq!(session("anna-reads-0123456"), json!({"role": "read", "name": "anna", "needs_token": true}));
+    assert_eq!(
+        session("anna-reads-0123456"),
+        json!({"role": "read", "name": "anna", "needs_token": true, "console": false})
+    );
     assert_eq!(
         session("otto-operates-0123"),
-        json!({"role": "operate", "name": "otto", "needs_token": true})
+        json!({"role": "operate", "name": "otto", "needs_token": true, "console": false})
     );
     assert_eq!(server.get("/api/v1/session").status, 401);
     // Whoever has a token cannot act under another name.
@@ -422,7 +425,10 @@ fn a_session_is_what_the_token_says() {
     let shown = server.get("/api/v1/config?token=anna-reads-0123456").body;
     assert!(!shown.contains("0123456") && shown.contains("\"anna\""), "{shown}");
     let open = Server::start("");
-    assert_eq!(open.json("/api/v1/session"), json!({"role": "operate", "name": null, "needs_token": false}));
+    assert_eq!(
+        open.json("/api/v1/session"),
+        json!({"role": "operate", "name": null, "needs_token": false, "console": false})
+    );
 }
 
 #[test]

@@ -69,7 +69,10 @@ fn curl_gets_an_answer_over_tls_and_only_with_the_right_authority() {
         return skipped("curl over TLS: there is no curl");
     };
     let text = String::from_utf8_lossy(&good.stdout);
-    assert_eq!(text, "{\"role\":\"operate\",\"name\":null,\"needs_token\":false}", "{good:?}");
+    assert_eq!(
+        text, "{\"role\":\"operate\",\"name\":null,\"needs_token\":false,\"console\":false}",
+        "{good:?}"
+    );
     for version in ["1.2", "1.3"] {
         let (least, most) = (format!("--tlsv{version}"), format!("--tls-max={version}"));
         let most = most.split_once('=').unwrap();

@@ -1,6 +1,6 @@
-"""ClickHouse's engine (PyPI `chdb`) behind as much of its HTTP interface as exports use, for tests.
+"""ClickHouse's engine (PyPI `chdb`) behind as much of its HTTP interface as exports and consoles use, for tests.
 
-The engine parses, checks and stores what it is sent; only the HTTP part is ours. Usage: clickhouse.py DIRECTORY [USER:PASSWORD].
+The engine parses, checks and stores what it is sent; only the HTTP part is ours. Usage: clickhouse.py DIRECTORY [USER:PASSWORD [PORT]].
 Prints the port, then serves on 127.0.0.1 until standard input ends.
 """
 
@@ -40,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         values = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
         query = values.pop("query", None)
         try:
-            self.respond(200, self.insert(query, values, body) if query else self.run(body.decode()))
+            self.respond(200, self.insert(query, values, body) if query else self.ask(body.decode(), values))
         except Exception as error:
             text = str(error)
             code = re.search(r"Code: (\d+)", text)
@@ -48,6 +48,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def run(self, query):
         with LOCK:
+            return ENGINE.query(query).bytes() or b""
+
+    def ask(self, query, values):
+        """A statement with parameters and settings of the address; those that only the HTTP interface has are left out."""
+        for name in ("wait_end_of_query", "cancel_http_readonly_queries_on_client_close"):
+            values.pop(name, None)
+        form = values.pop("default_format", None)
+        database = values.pop("database", "default")
+        parameters = {name: values.pop(name) for name in list(values) if name.startswith("param_")}
+        quoted = lambda value: "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        if form:
+            query += f"\nFORMAT {form}"
+        if values:
+            query += "\nSETTINGS " + ", ".join(f"{name} = {quoted(value)}" for name, value in values.items())
+        with LOCK:
+            ENGINE.query(f"USE {database}")
+            for name, value in parameters.items():
+                ENGINE.query(f"SET {name} = {quoted(value)}")
             return ENGINE.query(query).bytes() or b""
 
     def insert(self, query, values, body):
@@ -68,7 +86,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-SERVER = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+SERVER = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[3]) if len(sys.argv) > 3 else 0), Handler)
 SERVER.daemon_threads = True
 threading.Thread(target=SERVER.serve_forever, daemon=True).start()
 print(SERVER.server_port, flush=True)

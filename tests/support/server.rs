@@ -70,6 +70,24 @@ impl Server {
         Self { child, lines, input, api, directory, namespace: None }
     }
 
+    /// Starts `hopwise console` with this configuration.
+    pub(crate) fn start_console(text: &str) -> Self {
+        let directory = TempDir::new();
+        let config = directory.join("console.toml");
+        fs::write(&config, text).unwrap();
+        let mut command = command(["console".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        let mut child = command.current_dir(directory.join("")).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = read_lines(child.stderr.take().unwrap());
+        let api = loop {
+            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("the console does not start"));
+            if let Some((_, rest)) = line.split_once("url=http://") {
+                break rest.trim_end_matches('/').parse().unwrap();
+            }
+        };
+        let input = (Ipv4Addr::UNSPECIFIED, 0).into();
+        Self { child, lines, input, api, directory, namespace: None }
+    }
+
     /// Starts hopwise inside a network namespace, on `listen`. A command that starts it may follow the namespace's name.
     ///
     /// # Errors

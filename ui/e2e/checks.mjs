@@ -361,7 +361,7 @@ export async function intentsByKeyboard(page, base) {
 export async function readOnly(page, base) {
   await open(page, base, 'intents');
   await needsManager(page, 'intents');
-  const role = { role: 'read', name: 'reader', needs_token: true };
+  const role = { role: 'read', name: 'reader', needs_token: true, console: false };
   await page.route('**/api/v1/session', (route) => route.fulfill({ json: role }));
   await page.reload();
   const apply = page.getByRole('button', { name: 'Apply' });

@@ -71,7 +71,7 @@ function withBody(request, then) {
 
 function read({ fabric, empty }, path, query) {
   if (path === 'status') return answers.status(fabric, empty);
-  if (path === 'session') return { role: 'operate', name: null, needs_token: false };
+  if (path === 'session') return { role: 'operate', name: null, needs_token: false, console: false };
   // As of a program that was just started: earlier rates come from the store.
   if (path === 'rates') return { rates: [] };
   if (path === 'names') return { nodes: [], hosts: [] };

@@ -1,5 +1,5 @@
 import { ApiError, get, postExact } from './api/client';
-import { poll } from './api/poll';
+import { poll, type Poll } from './api/poll';
 import type { QueryResult, RatesThen, Status } from './api/types';
 import { Ring } from './lib/ring';
 import { totals } from './model/budget';
@@ -25,14 +25,23 @@ class Live {
   private skewMs = 0;
   private readonly listeners = new Set<Listener>();
   private filled = false;
+  private asked: Poll | undefined;
 
   start(): void {
-    poll<Status>({
+    this.asked = poll<Status>({
       intervalMs: 1000,
       request: (signal) => get<Status>('status', {}, signal),
       show: (status) => this.take(status),
       failed: (error, waitMs) => this.fail(error, waitMs),
     });
+  }
+
+  /** For a program without a live state. */
+  stop(): void {
+    this.asked?.stop();
+    this.status = null;
+    this.trouble = null;
+    this.announce();
   }
 
   /** The server's clock, ns: relative times must not depend on this machine's clock. */

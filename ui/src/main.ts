@@ -16,6 +16,7 @@ import { overviewPage } from './pages/overview';
 import { sqlPage } from './pages/sql';
 import { storesPage } from './pages/stores';
 import { topologyPage } from './pages/topology';
+import { unavailablePage } from './pages/unavailable';
 import { parseRoute, type Page, type Route } from './router';
 import { session } from './session';
 import { shell } from './shell';
@@ -33,6 +34,11 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
   sql: { title: 'SQL', make: sqlPage },
 };
 
+/** Those that need nothing live. */
+const OF_CONSOLE: ReadonlySet<string> = new Set(['events', 'sql']);
+
+let current: { name: string; page: Page } | undefined;
+
 adoptTokenFromAddress();
 const frame = shell(Object.entries(PAGES).map(([name, { title }]) => ({ name, title })));
 document.body.append(frame.element);
@@ -43,17 +49,24 @@ poll<Names>({
   show: (answer) => names.set(answer),
 });
 void session.load();
-
-let current: { name: string; page: Page } | undefined;
+let isConsole = false;
+session.watch(() => {
+  if (!session.console || isConsole) return;
+  isConsole = true;
+  live.stop();
+  current?.page.stop();
+  current = undefined;
+  go();
+});
 
 function go(): void {
   const route = parseRoute(location.hash);
-  const name = route.page in PAGES ? route.page : 'overview';
+  const name = route.page in PAGES ? route.page : session.console ? 'events' : 'overview';
   if (current?.name === name && current.page.route) return current.page.route(route);
   current?.page.stop();
   const made = PAGES[name];
   if (!made) return;
-  const page = made.make(route);
+  const page = session.console && !OF_CONSOLE.has(name) ? unavailablePage(made.title) : made.make(route);
   current = { name, page };
   frame.show(name, page.element);
   document.title = `${made.title} · hopwise`;

@@ -7,14 +7,17 @@ const RETRY_MS = 3_000;
 
 /** What the token of this page may do. */
 class Session {
+  /** Whether the program is a console: it answers from ClickHouse, and nothing is live. */
+  console = false;
   private role: SessionView['role'] = 'operate';
   private readonly listeners = new Set<Listener>();
 
   /** Asks until there is an answer; until then, nothing is disabled. */
   async load(): Promise<void> {
     try {
-      const { role } = await get<SessionView>('session');
-      this.role = role;
+      const view = await get<SessionView>('session');
+      this.role = view.role;
+      this.console = view.console;
       for (const listener of this.listeners) listener();
     } catch (error) {
       // A program without roles.

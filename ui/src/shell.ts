@@ -8,6 +8,7 @@ import { onTheme, theme, toggleTheme } from './lib/theme';
 import { live } from './live';
 import { stoppedText } from './model/intents';
 import { link } from './router';
+import { session } from './session';
 import { tokenDialog } from './token';
 
 export interface Shell {
@@ -122,8 +123,9 @@ function themeButton(): HTMLElement {
 function showState(element: HTMLElement): void {
   const { status, trouble } = live;
   element.classList.toggle('lost', trouble !== null);
-  element.classList.toggle('waiting', trouble === null && status === null);
-  if (trouble) setText(element, trouble.unauthorised ? 'token needed' : 'no answer');
+  element.classList.toggle('waiting', trouble === null && status === null && !session.console);
+  if (session.console) setText(element, 'console');
+  else if (trouble) setText(element, trouble.unauthorised ? 'token needed' : 'no answer');
   else setText(element, status ? `${count(status.rates.reports)} reports/s` : 'connecting');
 }
 

@@ -37,6 +37,11 @@ impl ClickHouse {
         Ok(Self { database: database.to_owned(), prefix: prefix.to_owned(), keep_days })
     }
 
+    /// The database.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
     /// The table of a stream, with its database.
     pub fn table(&self, stream: Stream) -> String {
         format!("{}.{}{}", self.database, self.prefix, stream.name())

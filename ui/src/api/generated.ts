@@ -1507,6 +1507,8 @@ export type RuleFlows = {
 
 /** The requester's rights. */
 export type SessionView = {
+  /** Whether this is a console, which answers from ClickHouse and has no live state. */
+  console: boolean;
   /** The name of the token; null if it has none, or none is needed. */
   name: string | null;
   /** Whether the API needs a token. */

@@ -1,6 +1,7 @@
 import { get } from '../api/client';
 import { stream } from '../api/stream';
 import { live } from '../live';
+import { session } from '../session';
 import type { TelemetryEvent } from '../api/types';
 import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
 
@@ -11,7 +12,7 @@ const SHOWN = 400;
 const PAGE = 200;
 const RARE = 40;
 
-export type Connection = 'connecting' | 'live' | 'lost';
+export type Connection = 'connecting' | 'live' | 'lost' | 'stored';
 
 /** The values of the filter fields. */
 export interface EventQuery extends Filter {
@@ -54,6 +55,10 @@ export class EventFeed {
     this.dirty = true;
     void this.load(null);
     if (live.hasStore()) void this.loadRare();
+    if (session.console) {
+      this.connection = 'stored';
+      return;
+    }
     this.live = stream(this.serverPart(), {
       event: (event) => this.take(event),
       shed: (count) => (this.shed += count),

@@ -51,6 +51,7 @@ const CONNECTIONS = {
   live: 'live',
   connecting: 'connecting',
   lost: 'connection lost, trying again',
+  stored: 'as exported to ClickHouse',
 } as const;
 
 function showConnection(note: HTMLElement, feed: EventFeed): void {

@@ -872,6 +872,8 @@ class Rows(TypedDict):
 class SessionView(TypedDict):
     """The requester's rights."""
 
+    # Whether this is a console, which answers from ClickHouse and has no live state.
+    console: bool
     # The name of the token; null if it has none, or none is needed.
     name: str | None
     # Whether the API needs a token.

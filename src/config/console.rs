@@ -1,0 +1,161 @@
+//! `[console]`: where the tables of a fleet are.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use export::sink::clickhouse::ClickHouse;
+use settings::section;
+
+use super::export::{Destination, ExportKind, ExportSettings};
+
+section! {
+    /// A console: API and UI over the tables that collectors export to ClickHouse (`[exports.NAME]`, `kind = "clickhouse"`). It has no inputs
+    /// and no store: a file with `[console]` runs no collector. See [the how-to](../how-to/fleet.md).
+    pub(crate) struct ConsoleSettings("[console]") {
+        /// Address of ClickHouse: `http://HOST:PORT` or `https://HOST:PORT`.
+        pub(crate) url: String = String::new(),
+        /// The database of the tables.
+        pub(crate) database: String = "hopwise".to_owned(),
+        /// What names of the tables begin with, as in the exports.
+        pub(crate) prefix: String = String::new(),
+        /// User. Not set: none is sent.
+        pub(crate) user: Option<String> = None,
+        /// File with the password of the user, in its first line.
+        pub(crate) password_file: Option<PathBuf> = None,
+        /// File with a bearer token, in its first line, instead of user and password.
+        pub(crate) token_file: Option<PathBuf> = None,
+        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
+        pub(crate) ca: Option<PathBuf> = None,
+        /// PEM file with a certificate of this client, if the server asks for one.
+        pub(crate) certificate: Option<PathBuf> = None,
+        /// PEM file with its key.
+        pub(crate) key: Option<PathBuf> = None,
+        /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
+        pub(crate) unencrypted: bool = false,
+        /// Collectors that hear the same reports, by their names (`[collector] name`): `[["c1", "c2"]]`. Of their rollups of one key and time,
+        /// the one with more values counts; those of all other collectors are parts, which are added up.
+        pub(crate) pairs: Vec<Vec<String>> = Vec::new(),
+    }
+}
+
+/// A key of the settings, and what is wrong with it.
+type Wrong = (&'static str, String);
+
+impl ConsoleSettings {
+    /// Where ClickHouse is, as an export has it.
+    fn export(&self) -> ExportSettings {
+        ExportSettings {
+            kind: Some(ExportKind::ClickHouse),
+            url: self.url.clone(),
+            user: self.user.clone(),
+            password_file: self.password_file.clone(),
+            token_file: self.token_file.clone(),
+            ca: self.ca.clone(),
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            unencrypted: self.unencrypted,
+            ..ExportSettings::default()
+        }
+    }
+
+    /// Where requests go, and with what. Files are read.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
+        if self.url.is_empty() {
+            let message = "where is ClickHouse? Write url = \"http://127.0.0.1:8123\" or the like";
+            return Err(("url", message.to_owned()));
+        }
+        self.export().destination()
+    }
+
+    /// The tables.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn tables(&self) -> Result<ClickHouse, Wrong> {
+        ClickHouse::new(&self.database, &self.prefix, 0).map_err(|error| ("database", error))
+    }
+
+    /// The names of collectors in pairs, each with what stands for its pair.
+    pub(crate) fn names(&self) -> Vec<(String, String)> {
+        let pair = |pair: &Vec<String>| -> Vec<(String, String)> {
+            let first = pair.first().cloned().unwrap_or_default();
+            pair.iter().map(|name| (name.clone(), first.clone())).collect()
+        };
+        self.pairs.iter().flat_map(pair).collect()
+    }
+
+    /// Everything that is wrong with it.
+    pub(crate) fn problems(&self) -> Vec<Wrong> {
+        let mut problems: Vec<Wrong> =
+            [self.destination().err(), self.tables().err()].into_iter().flatten().collect();
+        let mut count = BTreeMap::new();
+        for (name, _) in self.names() {
+            *count.entry(name).or_insert(0) += 1;
+        }
+        if let Some(name) = count.keys().find(|name| !is_name(name)) {
+            let message = format!("{name:?} is no name of a collector; write letters, digits, -, _ and .");
+            problems.push(("pairs", message));
+        }
+        if let Some((name, _)) = count.iter().find(|(_, count)| **count > 1) {
+            problems.push(("pairs", format!("{name} is there twice; leave it in one pair")));
+        }
+        if self.pairs.iter().any(|pair| pair.len() < 2) {
+            problems.push(("pairs", "a pair has two names or more; write [[\"c1\", \"c2\"]]".to_owned()));
+        }
+        if count.len() > MAX_NAMES {
+            problems.push(("pairs", format!("at most {MAX_NAMES} names; leave some out")));
+        }
+        problems
+    }
+}
+
+/// Whether a collector can have this name.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=255).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Names of collectors in pairs, at most: each statement has them all.
+const MAX_NAMES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_problem_names_its_key_and_says_what_to_do() {
+        let problems = |change: &dyn Fn(&mut ConsoleSettings)| {
+            let mut settings =
+                ConsoleSettings { url: "http://127.0.0.1:8123".to_owned(), ..ConsoleSettings::default() };
+            change(&mut settings);
+            settings.problems()
+        };
+        let pair = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
+        assert_eq!(problems(&|settings| settings.pairs = pair(&["c1", "c2"])), []);
+        for (change, key, words) in [
+            (&|settings: &mut ConsoleSettings| settings.url.clear() as _, "url", "where is ClickHouse?"),
+            (&|settings| settings.url = "clickhouse:8123".to_owned(), "url", "http"),
+            (&|settings| settings.database = "a b".to_owned(), "database", "\"a b\" is no name"),
+            (&|settings| settings.pairs = pair(&["c1"]), "pairs", "a pair has two names"),
+            (&|settings| settings.pairs = pair(&["c1", "c1"]), "pairs", "c1 is there twice"),
+            (&|settings| settings.pairs = pair(&["c1", "c'2"]), "pairs", "\"c'2\" is no name of a collector"),
+        ] as [(&dyn Fn(&mut ConsoleSettings), &str, &str); 6]
+        {
+            let found = problems(change);
+            assert!(
+                matches!(&found[..], [(at, message)] if *at == key && message.contains(words)),
+                "{key}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_collector_of_a_pair_stands_for_the_first() {
+        let pairs = vec![vec!["b".to_owned(), "a".to_owned()], vec!["d".to_owned(), "c".to_owned()]];
+        let names = ConsoleSettings { pairs, ..ConsoleSettings::default() }.names();
+        let expected = [("b", "b"), ("a", "b"), ("d", "d"), ("c", "d")];
+        assert_eq!(names, expected.map(|(name, first)| (name.to_owned(), first.to_owned())));
+    }
+}

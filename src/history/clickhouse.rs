@@ -1,0 +1,247 @@
+//! The tables that collectors export to ClickHouse: the history of a fleet.
+//!
+//! Rows are there once for each collector that heard them, and once more for each repeat of an export. Of events with one id that are at
+//! most [`TWIN`] apart, only the latest counts. Rollups of one key and time are parts of one, except those of two collectors that hear the
+//! same reports: of these, the one with more values counts.
+
+mod rows;
+mod statement;
+mod words;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use collector::event::Rollup;
+use export::{
+    record::Stream,
+    sink::{self, clickhouse::ClickHouse},
+};
+use serde::de::DeserializeOwned;
+use store::{EventFilter, EventRow, FlowHistory, RollupFilter};
+use tokio::time::{self, Instant};
+
+use self::{
+    rows::{EventLine, Newest, RollupLine},
+    statement::Statement,
+};
+use super::{Answer, FlowQuestion, History, Place};
+use crate::{
+    config::{console::ConsoleSettings, export::Destination},
+    export_role::Client,
+    lock::lock,
+    sql::{Failure, QueryFailure, Request},
+};
+
+/// Asks ClickHouse.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    destination: Destination,
+    tables: ClickHouse,
+    /// For each collector of a pair, what stands for the pair.
+    pairs: Vec<(String, String)>,
+    /// How long an answer takes at most.
+    limit: Duration,
+    idle: Mutex<Vec<Client>>,
+}
+
+impl Remote {
+    /// Asks the server of these settings, once there is a question. `limit`: how long an answer takes at most.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn new(settings: &ConsoleSettings, limit: Duration) -> Result<Self, (&'static str, String)> {
+        let (destination, tables) = (settings.destination()?, settings.tables()?);
+        let idle = Mutex::default();
+        Ok(Self { destination, tables, pairs: settings.names(), limit, idle })
+    }
+
+    /// A statement about a table.
+    fn about(&self, stream: Stream) -> Statement {
+        Statement::about(self.tables.table(stream))
+    }
+
+    /// The body of the answer to a statement.
+    async fn ask(
+        &self,
+        statement: Statement,
+        until: Instant,
+        whose: words::Whose,
+    ) -> Result<Vec<u8>, Failure> {
+        let left = until.saturating_duration_since(Instant::now());
+        let request = Arc::new(statement.request(left));
+        let mut client = lock(&self.idle).pop().unwrap_or_else(|| Client::new(self.destination.clone()));
+        // ClickHouse stops by itself; this is for a server that does not answer.
+        let answer = match time::timeout(left + GRACE, client.send(&request)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(words)) => return Err(Failure::Unavailable(words)),
+            Err(_) => return Err(words::late(left)),
+        };
+        let response = answer.response();
+        words::verdict(&response, whose, left)?;
+        let sink::Response { body, is_cut, .. } = response;
+        if is_cut {
+            return Err(words::large());
+        }
+        let body = body.to_vec();
+        let mut idle = lock(&self.idle);
+        if idle.len() < MAX_IDLE {
+            idle.push(client);
+        }
+        Ok(body)
+    }
+
+    /// The rows of an answer to one of our statements.
+    async fn rows<T: DeserializeOwned>(
+        &self,
+        statement: Statement,
+        until: Instant,
+    ) -> Result<Vec<T>, Failure> {
+        let body = self.ask(statement, until, words::Whose::Ours).await?;
+        rows::read(&body)
+    }
+
+    /// Beginnings of the time ranges that are searched one after the other for the latest rows. Without a limit, ClickHouse would read
+    /// the whole table.
+    async fn floors(
+        &self,
+        stream: Stream,
+        (from, before): (Option<u64>, Option<u64>),
+        until: Instant,
+    ) -> Result<Vec<Option<u64>>, Failure> {
+        if from.is_some() {
+            return Ok(vec![from]);
+        }
+        let newest = match before {
+            Some(before) => before,
+            None => {
+                let newest: Vec<Newest> = self.rows(self.about(stream).newest(), until).await?;
+                newest.first().map_or(0, |row| row.time)
+            }
+        };
+        let windows = WINDOWS.iter().map(|window| Some(newest.saturating_sub(*window)));
+        Ok(windows.chain([None]).collect())
+    }
+
+    /// The latest events, newest first, each once.
+    async fn latest(&self, question: &EventQuestion, until: Instant) -> Result<Vec<EventRow>, Failure> {
+        let (mut found, mut seen) = (Vec::new(), HashMap::new());
+        let mut last = None;
+        for from in self.floors(Stream::Events, (question.from, question.before), until).await? {
+            loop {
+                // Two collectors hear the same; more copies are rare, and take another round.
+                let most = 2 * question.limit.saturating_sub(found.len()) + 16;
+                let statement = self.about(Stream::Events).events(question, (from, last, most));
+                let lines: Vec<EventLine> = self.rows(statement, until).await?;
+                let is_full = lines.len() == most;
+                last = lines.last().map(|line| (line.time, line.id)).or(last);
+                for line in lines {
+                    let before = seen.insert(line.id, line.time);
+                    if before.is_some_and(|later| later - line.time <= TWIN) {
+                        continue;
+                    }
+                    found.push(line.row());
+                    if found.len() == question.limit {
+                        return Ok(found);
+                    }
+                }
+                if !is_full {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn rollup_rows(&self, filter: RollupFilter) -> Result<Vec<Rollup>, Failure> {
+        let until = Instant::now() + self.limit;
+        let before = filter.to.map(|to| to.saturating_add(1));
+        let mut lines: Vec<RollupLine> = Vec::new();
+        for from in self.floors(Stream::Rollups, (filter.from, before), until).await? {
+            let statement = self.about(Stream::Rollups).rollups(&filter, from, &self.pairs);
+            lines = self.rows(statement, until).await?;
+            if lines.len() >= filter.limit {
+                break;
+            }
+        }
+        Ok(lines.into_iter().rev().map(RollupLine::rollup).collect())
+    }
+
+    async fn user_rows(&self, request: Request) -> Result<Vec<u8>, Failure> {
+        let until = Instant::now() + request.timeout;
+        let statement = Statement::of_user(&request, self.tables.database());
+        let body = self.ask(statement, until, words::Whose::Users).await?;
+        rows::table(&body, &request).map_err(|message| Failure::Query(QueryFailure::from(message)))
+    }
+}
+
+impl History for Remote {
+    fn events(&self, filter: EventFilter, place: Place) -> Answer<'_, Vec<EventRow>> {
+        Box::pin(async move {
+            let _place = place;
+            self.latest(&EventQuestion::of(filter), Instant::now() + self.limit).await
+        })
+    }
+
+    fn rollups(&self, filter: RollupFilter, place: Place) -> Answer<'_, Vec<Rollup>> {
+        Box::pin(async move {
+            let _place = place;
+            self.rollup_rows(filter).await
+        })
+    }
+
+    fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory> {
+        Box::pin(async move {
+            let _place = place;
+            let FlowQuestion { flow, from, to, limit } = question;
+            let before = to.map(|to| to.saturating_add(1));
+            let most = FlowHistory::events_for(limit);
+            let filter =
+                EventFilter { flow: Some(flow), from, before, limit: most, ..EventFilter::default() };
+            let question = EventQuestion { only: Some(FlowHistory::EVENTS), ..EventQuestion::of(filter) };
+            let mut events = self.latest(&question, Instant::now() + self.limit).await?;
+            events.reverse();
+            let is_cut = events.len() == most;
+            Ok(FlowHistory::of(events, is_cut, limit))
+        })
+    }
+
+    fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
+        Box::pin(self.user_rows(request))
+    }
+
+    /// Connections that were not used lately are closed.
+    fn tidy(&self) {
+        lock(&self.idle).clear();
+    }
+}
+
+/// Which events.
+#[derive(Debug)]
+struct EventQuestion {
+    filter: EventFilter,
+    from: Option<u64>,
+    before: Option<u64>,
+    limit: usize,
+    /// A further condition.
+    only: Option<&'static str>,
+}
+
+impl EventQuestion {
+    fn of(filter: EventFilter) -> Self {
+        let EventFilter { from, before, limit, .. } = filter;
+        Self { filter, from, before, limit, only: None }
+    }
+}
+
+/// Two collectors observe the same event at most this long apart, ns. Beyond it, one id is of two events: ids of what a flow's silence
+/// shows are made of its path and its number of reports.
+const TWIN: u64 = 10_000_000_000;
+/// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
+const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
+/// How much longer to wait for the server's own words.
+const GRACE: Duration = Duration::from_secs(2);
+/// Connections that wait for the next question.
+const MAX_IDLE: usize = 4;

@@ -1,0 +1,117 @@
+//! What ClickHouse's errors mean: one sentence that says what to do.
+
+use std::time::Duration;
+
+use export::sink::{Response, clickhouse, said, words};
+
+use crate::sql::{Failure, QueryFailure};
+
+/// Who wrote a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whose {
+    /// This program.
+    Ours,
+    /// A user.
+    Users,
+}
+
+/// Whether an answer is one.
+pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) -> Result<(), Failure> {
+    // The server is asked to begin its answer when all of it is there. Rows can have such words in their texts.
+    if (200..=299).contains(&response.status) && !response.body.starts_with(b"Code: ") {
+        return Ok(());
+    }
+    let code = clickhouse::code(response.body);
+    let query = |message: String| Err(Failure::Query(QueryFailure::from(message)));
+    let unavailable = |message: String| Err(Failure::Unavailable(message));
+    let (said, words) = (said(response), words(response.body));
+    match code {
+        Some(192..=195 | 516) => unavailable(format!(
+            "ClickHouse refuses the credentials of this console ({said}); correct user and password_file in [console]"
+        )),
+        Some(159 | 160) => Err(late(limit)),
+        Some(241) => query(
+            "the query needs more memory than ClickHouse gives it; narrow it with a time range (ts >= …), or ask for fewer columns"
+                .to_owned(),
+        ),
+        Some(158 | 307 | 396) => Err(large()),
+        Some(164) if words.contains("setting") => unavailable(format!(
+            "the user of this console has a profile in ClickHouse that lets it set no limits ({said}); give it GRANT SELECT, and no profile with readonly"
+        )),
+        Some(164) => query(format!("a query can only read; write a SELECT ({words})")),
+        Some(497) => match whose {
+            Whose::Users => query(format!("the user of this console may not do that in ClickHouse: {words}")),
+            Whose::Ours => unavailable(format!(
+                "the user of this console may not read the tables ({said}); GRANT SELECT on the database to it"
+            )),
+        },
+        Some(60 | 81) if whose == Whose::Ours => unavailable(format!(
+            "ClickHouse does not have the tables ({said}); `hopwise schema apply` of a collector makes them, and [console] names their database and prefix"
+        )),
+        Some(_) if whose == Whose::Users => query(format!("ClickHouse refuses the query: {words}")),
+        _ if matches!(response.status, 401 | 403) => unavailable(format!(
+            "the server refuses the credentials of this console ({said}); correct user and password_file, or token_file, in [console]"
+        )),
+        _ => unavailable(format!(
+            "ClickHouse does not answer as expected ({said}); look at its log, and at url in [console]"
+        )),
+    }
+}
+
+/// It took too long.
+pub(super) fn late(limit: Duration) -> Failure {
+    Failure::Query(QueryFailure::from(format!(
+        "the query took longer than {:.1} s; narrow it with a time range (ts >= …), or raise [api] query_timeout",
+        limit.as_secs_f64()
+    )))
+}
+
+/// It is too much.
+pub(super) fn large() -> Failure {
+    let message = "the answer is too large; ask for fewer rows or columns at a time";
+    Failure::Query(QueryFailure::from(message.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_says_whose_fault_it_is_and_what_to_do() {
+        let verdict = |status, body: &str, whose| {
+            let response = Response { status, retry_after: None, body: body.as_bytes(), is_cut: false };
+            match verdict(&response, whose, Duration::from_secs(10)) {
+                Ok(()) => "ok".to_owned(),
+                Err(Failure::Query(failure)) => format!("400 {}", failure.message),
+                Err(Failure::Unavailable(message)) => format!("503 {message}"),
+            }
+        };
+        use Whose::{Ours, Users};
+        for (status, body, whose, begins) in [
+            (200, "{}\n", Ours, "ok"),
+            (200, "{\"rule\":\"Code: 241. DB::Exception\"}\n", Ours, "ok"),
+            (200, "Code: 241. DB::Exception: Memory limit", Ours, "400 the query needs more memory"),
+            (403, "Code: 516. DB::Exception: x", Users, "503 ClickHouse refuses the credentials"),
+            (408, "Code: 159. DB::Exception: x", Users, "400 the query took longer than 10.0 s; narrow it"),
+            (500, "Code: 396. DB::Exception: x", Users, "400 the answer is too large"),
+            (
+                500,
+                "Code: 164. DB::Exception: Cannot modify 'readonly' setting",
+                Users,
+                "503 the user of this console has a profile",
+            ),
+            (500, "Code: 164. DB::Exception: Cannot execute query", Users, "400 a query can only read"),
+            (500, "Code: 497. DB::Exception: x", Users, "400 the user of this console may not do that"),
+            (500, "Code: 497. DB::Exception: x", Ours, "503 the user of this console may not read"),
+            (404, "Code: 60. DB::Exception: x", Ours, "503 ClickHouse does not have the tables"),
+            (404, "Code: 60. DB::Exception: x", Users, "400 ClickHouse refuses the query: Code: 60."),
+            (400, "Code: 62. DB::Exception: x", Users, "400 ClickHouse refuses the query: Code: 62."),
+            (400, "Code: 62. DB::Exception: x", Ours, "503 ClickHouse does not answer as expected (HTTP 400"),
+            (401, "login", Users, "503 the server refuses the credentials"),
+            (502, "bad gateway", Users, "503 ClickHouse does not answer as expected (HTTP 502: bad gateway)"),
+        ] {
+            let is = verdict(status, body, whose);
+            assert!(is.starts_with(begins), "{status} {body}: {is}");
+        }
+    }
+}
