@@ -88,6 +88,8 @@ fn same_answers(collector: &Server, console: &Server) {
     let all = collector.json("/api/v1/events?limit=10000");
     let (newest, oldest) = (times(&all, "events")[0], *times(&all, "events").last().unwrap());
     let middle = oldest + (newest - oldest) / 2;
+    // The time of a rollup is the start of its interval.
+    let minutes = oldest - 120_000_000_000;
     let flow = "10.0.0.1:1007%3E10.0.0.2:80/17";
     for question in [
         "events?limit=10000".to_owned(),
@@ -102,7 +104,7 @@ fn same_answers(collector: &Server, console: &Server) {
         "rollups?limit=10000&interval=1&metric=queue_occupancy&node=101&queue=3".to_owned(),
         "rollups?limit=10000&metric=link_utilization&interface=2".to_owned(),
         format!("rollups?limit=10000&flow={flow}"),
-        format!("rollups?limit=10000&from={oldest}&to={newest}"),
+        format!("rollups?limit=10000&from={minutes}&to={newest}"),
     ] {
         let list = if question.starts_with("events") { "events" } else { "rollups" };
         let [here, there] = [collector, console].map(|server| server.json(&format!("/api/v1/{question}")));
