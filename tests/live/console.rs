@@ -113,7 +113,8 @@ fn same_answers(collector: &Server, console: &Server) {
         assert_eq!(times(&there, list), times(&here, list), "{question}");
         assert_eq!((&there["next"], &there["truncated"]), (&here["next"], &here["truncated"]), "{question}");
     }
-    for question in [format!("flows/{flow}/history"), format!("flows/{flow}/history?to={middle}")] {
+    let flow = flow.replace('/', "%2F");
+    for question in [format!("flows/{flow}/history"), format!("flows/{flow}/history?to={newest}&limit=2")] {
         let [here, there] = [collector, console].map(|server| server.json(&format!("/api/v1/{question}")));
         assert!(here["series"].as_array().is_some_and(|series| !series.is_empty()), "{here:#}");
         assert_eq!(there, here, "{question}");
@@ -143,6 +144,8 @@ fn a_console_answers_as_the_collector_whose_records_it_has() {
     let file = directory.join("hopwise.toml");
     let store = directory.join("store").display().to_string();
     let text = std::fs::read_to_string(&file).unwrap().replace("\"store\"", &format!("\"{store}\""));
+    // In other batches than before, or ClickHouse would recognise them.
+    let text = text.replace("linger = \"0s\"\n", "linger = \"0s\"\nbatch = 37\n");
     std::fs::write(directory.join("replay.toml"), text).unwrap();
     let replay = directory.join("replay.toml");
     let run = hopwise(["export", "replay", "-c", replay.to_str().unwrap(), "lake", "--from", "1h"]);
