@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Source, transit and sink of INT-MD 2.1 on Tofino, over IPv4, behind UDP and TCP. The control plane sees the tables of `int`.
+// Source, transit and sink of INT-MD 2.1 on Tofino, over IPv4 and IPv6, behind UDP and TCP. The control plane sees the tables of `int`.
 //
 // Ingress decides what becomes of a packet: all that it needs are the headers and the length of a record. Only packets that get a record
 // pass egress, which knows latency and queue; it updates the L4 checksum by what has changed. A sink copies the packet for its report, and
@@ -32,7 +32,7 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
     state start {
         packet.extract(meta);
         packet.advance(PORT_METADATA_SIZE);
-        local = { false, 0, 0, false, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+        local = { false, 0, 0, false, false, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
             SF_ARRIVING_NOTHING };
         transition select(meta.resubmit_flag) {
             1: parse_again;
@@ -44,6 +44,7 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_IPV4: parse_ipv4;
+            BY_IPV6(parse_ipv6)
             ETHERTYPE_VLAN: parse_vlan;
             default: accept;
         }
@@ -53,9 +54,77 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
         packet.extract(hdr.vlan);
         transition select(hdr.vlan.ethertype) {
             ETHERTYPE_IPV4: parse_ipv4;
+            BY_IPV6(parse_ipv6)
             default: accept;
         }
     }
+
+#ifndef SF
+    state parse_ipv6 {
+        bit<48> head = packet.lookahead<bit<48>>();
+        transition select(head[47:44], head[15:0]) {
+            (6, 0): no_length;
+            // With its header, more than 0xffff bytes.
+            (6, 0xffd8 &&& 0xfff8): accept;
+            (6, 0xffe0 &&& 0xffe0): accept;
+            (6, _): by_next_header;
+            default: accept;
+        }
+    }
+
+    // A length of 0, as segmentation offload leaves it: INT there is left alone.
+    state no_length {
+        packet.extract(hdr.ipv6);
+        local.is_ip = 1;
+        transition select(hdr.ipv6.dscp, hdr.ipv6.next_header) {
+            (INT_DSCP, PROTO_UDP): refused;
+            (INT_DSCP, PROTO_TCP): refused;
+            default: accept;
+        }
+    }
+
+    state refused {
+        local.has_dscp = 1;
+        transition accept;
+    }
+
+    state by_next_header {
+        packet.extract(hdr.ipv6);
+        local.is_ip = 1;
+        transition select(hdr.ipv6.next_header) {
+            PROTO_UDP: parse_udp_v6;
+            PROTO_TCP: parse_tcp_v6;
+            default: accept;
+        }
+    }
+
+    state parse_udp_v6 {
+        packet.extract(hdr.udp);
+        local.src_port = hdr.udp.src_port;
+        local.dst_port = hdr.udp.dst_port;
+        transition select(hdr.udp.dst_port) {
+            PORT_VXLAN: accept;
+            PORT_GPE: accept;
+            PORT_GENEVE: accept;
+            default: by_dscp_v6;
+        }
+    }
+
+    state parse_tcp_v6 {
+        packet.extract(hdr.tcp);
+        local.src_port = hdr.tcp.src_port;
+        local.dst_port = hdr.tcp.dst_port;
+        transition by_dscp_v6;
+    }
+
+    state by_dscp_v6 {
+        local.has_l4 = 1;
+        transition select(hdr.ipv6.dscp) {
+            INT_DSCP: by_type;
+            default: accept;
+        }
+    }
+#endif
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
@@ -151,17 +220,34 @@ parser IntParser(packet_in packet, out arriving_t hdr, out arriving_local_t loca
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_VLAN: parse_vlan_again;
+            BY_IPV6(parse_ipv6_again)
             default: parse_ipv4_again;
         }
     }
 
     state parse_vlan_again {
         packet.extract(hdr.vlan);
-        transition parse_ipv4_again;
+        transition select(hdr.vlan.ethertype) {
+            BY_IPV6(parse_ipv6_again)
+            default: parse_ipv4_again;
+        }
     }
+
+#ifndef SF
+    state parse_ipv6_again {
+        packet.extract(hdr.ipv6);
+        local.covered = hdr.ipv6.payload_len;
+        rest.subtract({ hdr.ipv6.payload_len });
+        transition select(hdr.ipv6.next_header) {
+            PROTO_UDP: parse_udp_again;
+            default: parse_tcp_again;
+        }
+    }
+#endif
 
     state parse_ipv4_again {
         packet.extract(hdr.ipv4);
+        local.covered = hdr.ipv4.total_len;
         rest.subtract({ hdr.ipv4.total_len });
         transition select(hdr.ipv4.proto) {
             PROTO_UDP: parse_udp_again;
@@ -330,6 +416,19 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         size = ROUTES_SIZE;
     }
 
+#ifndef SF
+    @name("route_v6") @id(0x02000011)
+    table route_v6 {
+        key = { hdr.ipv6.dst : lpm @name("ipv6_dst"); }
+        actions = { next_hop; @defaultonly no_route; }
+        const default_action = no_route();
+        size = ROUTES_SIZE;
+    }
+
+    action size_v4() { local.ip_bytes = hdr.ipv4.total_len; }
+    action size_v6() { local.ip_bytes = hdr.ipv6.payload_len + 40; }
+#endif
+
     @name("from_edge") @id(0x01000013)
     action set_from_edge() {
         from_edge = 1;
@@ -369,7 +468,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
     }
 
     @name("set_mtu") @id(0x01000012)
-    action set_mtu(@id(1) bit<16> mtu) { local.room = mtu |-| hdr.ipv4.total_len; }
+    action set_mtu(@id(1) bit<16> mtu) { local.room = mtu |-| IP_BYTES; }
 
     @name("port_mtu") @id(0x02000013)
     table port_mtu {
@@ -404,6 +503,23 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         const default_action = watch_nothing();
         size = WATCHLIST_SIZE;
     }
+
+#ifndef SF
+    @name("watchlist_v6") @id(0x02000003)
+    table watchlist_v6 {
+        key = {
+            hdr.ipv6.src : ternary @name("ipv6_src");
+            hdr.ipv6.dst : ternary @name("ipv6_dst");
+            hdr.ipv6.next_header : ternary @name("ip_proto");
+            hdr.ipv6.dscp : ternary @name("dscp");
+            local.src_port : range @name("l4_sport");
+            local.dst_port : range @name("l4_dport");
+        }
+        actions = { WATCH; watch_nothing; }
+        const default_action = watch_nothing();
+        size = WATCHLIST_SIZE;
+    }
+#endif
 
     action take_instructions() {
         local.bitmap = hdr.md.bitmap;
@@ -463,6 +579,8 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         hdr.ipv4.checksum = hdr.ipv4.checksum + 0x0101;
     }
 
+    action older_v6() { hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1; }
+
     @name("leave") @id(0x01000018)
     action leave() { local.leave_l4_checksum = 1; }
 
@@ -479,11 +597,20 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
     action add_shim() { removed = removed + 1; }
     action to_bytes() { removed = removed << 2; }
     action strip() {
-        hdr.ipv4.dscp = hdr.shim.dscp;
-        hdr.ipv4.total_len = hdr.ipv4.total_len - removed;
+        local.covered = local.covered - removed;
         hdr.udp.len = hdr.udp.len - removed;
         hdr.shim.setInvalid();
+    }
+    action strip_v4() {
+        hdr.ipv4.dscp = hdr.shim.dscp;
+        hdr.ipv4.total_len = hdr.ipv4.total_len - removed;
         local.has_ip_checksum = true;
+        strip();
+    }
+    action strip_v6() {
+        hdr.ipv6.dscp = hdr.shim.dscp;
+        hdr.ipv6.payload_len = hdr.ipv6.payload_len - removed;
+        strip();
     }
     action update_udp() { local.has_udp_checksum = true; }
     action update_tcp() { local.has_tcp_checksum = true; }
@@ -534,7 +661,6 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         hdr.shim.rsvd = 0;
         hdr.shim.length = HEADER_WORDS_2;
         hdr.shim.rsvd2 = 0;
-        hdr.shim.dscp = hdr.ipv4.dscp;
         hdr.shim.rsvd3 = 0;
         hdr.md.setValid();
         hdr.md.version = INT_VERSION_2;
@@ -549,22 +675,39 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         hdr.md.ds_instruction = 0;
         hdr.md.ds_flags = 0;
     }
-    action mark() {
+    action mark_v4() {
+        hdr.shim.dscp = hdr.ipv4.dscp;
         hdr.ipv4.dscp = INT_DSCP;
+        hdr.change.is_source = 1;
+    }
+    action mark_v6() {
+        hdr.shim.dscp = hdr.ipv6.dscp;
+        hdr.ipv6.dscp = INT_DSCP;
         hdr.change.is_source = 1;
     }
 
     apply {
+#ifdef SF
         route_v4.apply();
+#else
+        if (IS_IPV6) {
+            route_v6.apply();
+            size_v6();
+        } else {
+            route_v4.apply();
+            size_v4();
+        }
+#endif
         source_port.apply();
         border_port.apply();
-        if (hdr.ipv4.ttl == 0 || hdr.ipv4.ttl == 1) { expires = 1; }
+        if (!IS_IPV6 && (hdr.ipv4.ttl == 0 || hdr.ipv4.ttl == 1)) { expires = 1; }
+        if (IS_IPV6 && (hdr.ipv6.hop_limit == 0 || hdr.ipv6.hop_limit == 1)) { expires = 1; }
         sink_port.apply();
         port_mtu.apply();
         if (hdr.md.isValid()) {
             take_instructions();
         } else if (local.has_l4 == 1 && local.has_dscp == 0 && from_edge == 1 && to_edge == 0 && !hdr.vlan.isValid()) {
-            watchlist_v4.apply();
+            WATCHLIST
 #ifdef SF
             if (local.is_source == 1) { count.apply(local); }
 #endif
@@ -585,7 +728,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
         if (hdr.md.isValid() && hdr.shim.length[7:6] != 0 && (from_outside == 1 || to_edge == 1)) { is_beyond = 1; }
         if (left[15:15] == 1 || local.is_too_long == 1) { is_short = 1; }
         if (IS_OURS) { is_ours = 1; }
-        if (hdr.ipv4.checksum == 0xffff) { is_not_restorable = 1; }
+        if (!IS_IPV6 && hdr.ipv4.checksum == 0xffff) { is_not_restorable = 1; }
         if (hdr.tcp.isValid() && hdr.tcp.checksum == 0xffff) { is_not_restorable = 1; }
         if (local.is_ip == 0 || local.wrong_checksum) {
             drop();
@@ -595,10 +738,10 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
             drop();
             packets.count((count_t)COUNT_EDGE_REFUSED);
         } else {
-            if (hdr.ipv4.checksum[15:8] == 0xff) { older_v4_carry(); } else { older_v4(); }
+            if (IS_IPV6) { older_v6(); } else if (hdr.ipv4.checksum[15:8] == 0xff) { older_v4_carry(); } else { older_v4(); }
             if (local.is_stripped == 1) {
                 // Counted when it came first.
-                strip();
+                if (IS_IPV6) { strip_v6(); } else { strip_v4(); }
                 if (local.leave_l4_checksum == 0) {
                     if (hdr.tcp.isValid()) { update_tcp(); } else if (hdr.udp.checksum != 0) { update_udp(); }
                 }
@@ -642,7 +785,7 @@ control IntIngress(inout arriving_t hdr, inout arriving_local_t local, in ingres
                     outcome = (count_t)COUNT_NOT_RESTORABLE;
                 } else {
                     insert();
-                    mark();
+                    if (IS_IPV6) { mark_v6(); } else { mark_v4(); }
 #ifdef SF
                     number.apply(hdr, local);
 #endif
@@ -675,15 +818,16 @@ control IntIngressDeparser(packet_out packet, inout arriving_t hdr, in arriving_
                 hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst });
         }
         if (local.has_udp_checksum) {
-            hdr.udp.checksum = udp_checksum.update({ local.rest, hdr.ipv4.total_len, hdr.udp.len }, true);
+            hdr.udp.checksum = udp_checksum.update({ local.rest, COVERED_LENGTH, hdr.udp.len }, true);
         }
         if (local.has_tcp_checksum) {
-            hdr.tcp.checksum = tcp_checksum.update({ local.rest, hdr.ipv4.total_len });
+            hdr.tcp.checksum = tcp_checksum.update({ local.rest, COVERED_LENGTH });
         }
         packet.emit(hdr.change);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
         packet.emit(hdr.ipv4);
+        EMIT_IPV6
         packet.emit(hdr.udp);
         packet.emit(hdr.tcp);
         packet.emit(hdr.shim);
@@ -696,7 +840,7 @@ parser IntLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local
 
     state start {
         packet.extract(meta);
-        local = { 0, false, false, 0, 0, 0 SF_LEAVING_NOTHING };
+        local = { 0, 0, false, false, 0, 0, 0 SF_LEAVING_NOTHING };
         transition select(packet.lookahead<bit<8>>()) {
             REPORT_PATH: parse_copy;
             default: parse_change;
@@ -711,14 +855,26 @@ parser IntLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_VLAN: parse_vlan_of_copy;
+            BY_IPV6(parse_ipv6_of_copy)
             default: parse_ipv4_of_copy;
         }
     }
 
     state parse_vlan_of_copy {
+        bit<32> tag = packet.lookahead<bit<32>>();
         packet.advance(32);
-        transition parse_ipv4_of_copy;
+        transition select(tag[15:0]) {
+            BY_IPV6(parse_ipv6_of_copy)
+            default: parse_ipv4_of_copy;
+        }
     }
+
+#ifndef SF
+    state parse_ipv6_of_copy {
+        packet.extract(hdr.ipv6);
+        transition accept;
+    }
+#endif
 
     state parse_ipv4_of_copy {
         packet.extract(hdr.ipv4);
@@ -730,18 +886,35 @@ parser IntLeaving(packet_in packet, out leaving_t hdr, out leaving_local_t local
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_VLAN: parse_vlan;
+            BY_IPV6(parse_ipv6)
             default: parse_ipv4;
         }
     }
 
     state parse_vlan {
         packet.extract(hdr.vlan);
-        transition parse_ipv4;
+        transition select(hdr.vlan.ethertype) {
+            BY_IPV6(parse_ipv6)
+            default: parse_ipv4;
+        }
     }
+
+#ifndef SF
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        local.covered = hdr.ipv6.payload_len;
+        rest.subtract({ hdr.ipv6.payload_len });
+        transition select(hdr.ipv6.next_header) {
+            PROTO_UDP: parse_udp;
+            default: parse_tcp;
+        }
+    }
+#endif
 
     // The L4 checksum covers the length of L4, which changes as that of IP does.
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
+        local.covered = hdr.ipv4.total_len;
         rest.subtract({ hdr.ipv4.total_len });
         transition select(hdr.ipv4.proto) {
             PROTO_UDP: parse_udp;
@@ -886,10 +1059,10 @@ control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t l
         hdr.ipv4.checksum = ipv4_checksum.update({ hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len,
             hdr.ipv4.id, hdr.ipv4.flags, hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.proto, hdr.ipv4.src, hdr.ipv4.dst });
         if (local.has_udp_checksum) {
-            hdr.udp.checksum = udp_checksum.update({ local.rest, hdr.ipv4.total_len, hdr.udp.len, INT_FIELDS }, true);
+            hdr.udp.checksum = udp_checksum.update({ local.rest, COVERED_LENGTH, hdr.udp.len, INT_FIELDS }, true);
         }
         if (local.has_tcp_checksum) {
-            hdr.tcp.checksum = tcp_checksum.update({ local.rest, hdr.ipv4.total_len, INT_FIELDS });
+            hdr.tcp.checksum = tcp_checksum.update({ local.rest, COVERED_LENGTH, INT_FIELDS });
         }
         packet.emit(hdr.report_ethernet);
         packet.emit(hdr.report_ipv4);
@@ -902,6 +1075,7 @@ control IntDeparser(packet_out packet, inout leaving_t hdr, in leaving_local_t l
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
         packet.emit(hdr.ipv4);
+        EMIT_IPV6
         packet.emit(hdr.udp);
         packet.emit(hdr.tcp);
         packet.emit(hdr.shim);

@@ -5,12 +5,20 @@
 #ifndef TNA_INT_RECORD_P4
 #define TNA_INT_RECORD_P4
 
-control Record(inout leaving_t hdr, in leaving_local_t local, in egress_intrinsic_metadata_t meta,
+control Record(inout leaving_t hdr, inout leaving_local_t local, in egress_intrinsic_metadata_t meta,
         in egress_intrinsic_metadata_from_parser_t from_parser) {
     action grow() {
-        hdr.ipv4.total_len = hdr.ipv4.total_len + hdr.change.grown;
+        local.covered = local.covered + hdr.change.grown;
         hdr.shim.length = hdr.shim.length + hdr.change.words;
         hdr.md.remaining = hdr.md.remaining |-| 1;
+    }
+    action grow_v4() {
+        grow();
+        hdr.ipv4.total_len = hdr.ipv4.total_len + hdr.change.grown;
+    }
+    action grow_v6() {
+        grow();
+        hdr.ipv6.payload_len = hdr.ipv6.payload_len + hdr.change.grown;
     }
     action grow_udp() { hdr.udp.len = hdr.udp.len + hdr.change.grown; }
     action add_node() {
@@ -45,7 +53,7 @@ control Record(inout leaving_t hdr, in leaving_local_t local, in egress_intrinsi
     }
 
     apply {
-        grow();
+        if (IS_IPV6) { grow_v6(); } else { grow_v4(); }
         if (hdr.udp.isValid()) { grow_udp(); }
         if (hdr.md.bitmap & 0x8000 != 0) { add_node(); }
         if (hdr.md.bitmap & 0x4000 != 0) { add_interfaces(); }

@@ -10,11 +10,9 @@ control Report(inout leaving_t hdr, inout leaving_local_t local, inout bit<3> dr
     action drop() { drops = 1; }
 
     action begin() {
-        local.bytes = min(hdr.ipv4.total_len, COPIED_BYTES);
         hdr.ethernet.setInvalid();
         hdr.report.setValid();
         hdr.report.rep_type = REP_TYPE_INT;
-        hdr.report.in_type = IN_TYPE_IPV4;
         // The specification's value for a report that ends with its datagram.
         hdr.report.length = 255;
         hdr.report.drop = 0;
@@ -27,6 +25,18 @@ control Report(inout leaving_t hdr, inout leaving_local_t local, inout bit<3> dr
         hdr.report.ds_md_bits = 0;
         hdr.report.ds_md_status = 0;
     }
+
+    action begin_v4() {
+        begin();
+        local.bytes = min(hdr.ipv4.total_len, COPIED_BYTES);
+        hdr.report.in_type = IN_TYPE_IPV4;
+    }
+    action begin_v6() {
+        begin();
+        local.bytes = hdr.ipv6.payload_len + 40;
+        hdr.report.in_type = IN_TYPE_IPV6;
+    }
+    action limit() { local.bytes = min(local.bytes, COPIED_BYTES); }
 
     action with_items(bit<8> words, bit<16> udp, bit<16> ip) {
         hdr.report.md_length = words;
@@ -56,7 +66,12 @@ control Report(inout leaving_t hdr, inout leaving_local_t local, inout bit<3> dr
 
     apply {
         session.apply(hdr, local.node, drops);
-        begin();
+        if (IS_IPV6) {
+            begin_v6();
+            limit();
+        } else {
+            begin_v4();
+        }
         items.apply();
         if (hdr.copied.bits & 0x4000 == 0) { remove_interfaces(); }
         if (hdr.copied.bits & 0x0800 == 0) { remove_ts(); } else { add_zero(); }

@@ -22,6 +22,20 @@ const count_t NOT_COUNTED = 15;
 #define WORD_FIELDS
 #define SF_ARRIVING_NOTHING
 #define SF_LEAVING_NOTHING
+#define IS_IPV6 hdr.ipv6.isValid()
+#define BY_IPV6(STATE) ETHERTYPE_IPV6: STATE;
+#define EMIT_IPV6 packet.emit(hdr.ipv6);
+#define IP_BYTES local.ip_bytes
+#define COVERED_LENGTH local.covered
+#define WATCHLIST if (IS_IPV6) { watchlist_v6.apply(); } else { watchlist_v4.apply(); }
+#else
+// SF-INT over IPv6 is in an option of the hop-by-hop header, which no parser here reads: the program has no IPv6.
+#define IS_IPV6 false
+#define BY_IPV6(STATE)
+#define EMIT_IPV6
+#define IP_BYTES hdr.ipv4.total_len
+#define COVERED_LENGTH hdr.ipv4.total_len
+#define WATCHLIST watchlist_v4.apply();
 #endif
 
 /// What egress does: the record of this node, a flag that tells why there is none, or the report of a sink, from the copy of a packet.
@@ -86,6 +100,7 @@ struct arriving_t {
     ethernet_t ethernet;
     vlan_t vlan;
     ipv4_t ipv4;
+    ipv6_t ipv6;
     udp_t udp;
     tcp_t tcp;
     shim_2_t shim;
@@ -137,6 +152,9 @@ struct arriving_local_t {
     bit<8> words;
     bit<16> grown;
     bit<16> room;
+    /// Bytes of the IP packet, and the field with its length, of which the pseudo-header has as much.
+    bit<16> ip_bytes;
+    bit<16> covered;
 #ifdef SF
     SF_ARRIVING
 #endif
@@ -157,6 +175,7 @@ struct leaving_t {
     ethernet_t ethernet;
     vlan_t vlan;
     ipv4_t ipv4;
+    ipv6_t ipv6;
     udp_t udp;
     tcp_t tcp;
     shim_2_t shim;
@@ -175,6 +194,8 @@ struct leaving_t {
 struct leaving_local_t {
     /// Sum of what the L4 checksum covers, without what this node may change.
     bit<16> rest;
+    /// The IP header's length field.
+    bit<16> covered;
     /// It is updated.
     bool has_udp_checksum;
     bool has_tcp_checksum;
