@@ -32,6 +32,7 @@ use crate::{
     export_role,
     fanout::{self, Ledger, LoadSender, Plan},
     history::{History, Local, Remote},
+    hop_recorder::HopRecorder,
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     intercept::{self, SwitchEnd, TranslatorEnd},
     live::Hub,
@@ -67,6 +68,8 @@ pub(crate) struct Server {
     memory: Option<memory_role::Role>,
     manager: Option<manager_role::Role>,
     exports: Option<export_role::Role>,
+    /// Hops on their way to exports.
+    hops: export_role::Hops,
     api: Option<Api>,
     tls: Arc<tls::Endpoint>,
     generation: u32,
@@ -209,6 +212,7 @@ impl Server {
             memory: None,
             manager: None,
             exports: None,
+            hops: export_role::Hops::default(),
             api: None,
             tls: Arc::default(),
             generation: 0,
@@ -278,6 +282,7 @@ impl Server {
         dta.open_devices(&settings)?;
         self.aggregator = aggregator.map(|ready| ready.start(&self.control)).transpose()?;
         self.reporter = reporter.map(|ready| ready.start(&self.control)).transpose()?;
+        self.hops = export_role::Hops::open(&settings)?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;
             self.start_collecting(&settings, inputs, watch)?
@@ -295,7 +300,7 @@ impl Server {
         };
         self.manager = manager.map(start).transpose()?;
         if !settings.exports.is_empty() {
-            self.exports = Some(export_role::Role::start(&settings, &self.control)?);
+            self.exports = Some(export_role::Role::start(&settings, &self.hops, &self.control)?);
         }
         let context = self.context(&settings, monitor)?;
         let mut api = Api::new(settings.api.listen, context);
@@ -434,13 +439,14 @@ impl Server {
         config.access = Arc::clone(access);
         let recorder = (settings.store.enabled && settings.store.reports)
             .then(|| ReportRecorder::new(build::wire_profiles(settings), Arc::clone(access)));
+        let hops = HopRecorder::new(&config, &self.hops.taps());
         let (worker, handle) = Worker::new(
             Collector::new(config),
             outlet(&self.pipeline)?,
             rule_names(settings, &self.asked),
             recorder,
         );
-        Ok((worker.with_aggregate_ports(build::aggregate_ports(settings)), handle))
+        Ok((worker.with_aggregate_ports(build::aggregate_ports(settings)).with_hops(hops), handle))
     }
 
     /// A handle to stop it from elsewhere.

@@ -20,6 +20,8 @@ mod export_role;
 mod fanout;
 mod flow_index;
 mod history;
+mod hop_queue;
+mod hop_recorder;
 mod host;
 mod input;
 mod intercept;

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     datagram::{AggregatePorts, Contents},
+    hop_recorder::{HopRecorder, Marks},
     lock::lock,
     pipeline::{Outlet, RuleNames},
     recorder::ReportRecorder,
@@ -47,6 +48,7 @@ pub(crate) struct Worker {
     collector: Collector,
     outlet: Outlet,
     recorder: Option<ReportRecorder>,
+    hops: Option<HopRecorder>,
     batch: Batch,
     rules: RuleNames,
     tasks: Tasks<Task>,
@@ -91,6 +93,7 @@ impl Worker {
             collector,
             outlet,
             recorder,
+            hops: None,
             batch,
             rules,
             tasks,
@@ -116,14 +119,23 @@ impl Worker {
         self
     }
 
+    /// With exports that want hops.
+    #[must_use]
+    pub(crate) fn with_hops(mut self, hops: Option<HopRecorder>) -> Self {
+        self.hops = hops;
+        self
+    }
+
     /// Processes datagrams of one kind.
     pub(crate) fn process(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
         match contents {
             Contents::Reports => self.process_reports(datagrams),
             Contents::Aggregates => {
                 let Self { collector, outlet, batch, rules, .. } = self;
-                collector
-                    .handle_aggregates(datagrams, &mut FlushOutput { batch, outlet, rules, blocking: false });
+                collector.handle_aggregates(
+                    datagrams,
+                    &mut FlushOutput { batch, outlet, rules, marks: None, blocking: false },
+                );
                 self.send_full();
             }
         }
@@ -132,8 +144,12 @@ impl Worker {
     /// Processes reports.
     pub(crate) fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
         // The first of them may end an interval, whose results are then emitted.
-        let Self { collector, outlet, batch, rules, .. } = self;
-        collector.handle(datagrams, &mut FlushOutput { batch, outlet, rules, blocking: false });
+        let Self { collector, outlet, batch, rules, hops, .. } = self;
+        let marks = hops.as_mut().map(HopRecorder::marks);
+        collector.handle(datagrams, &mut FlushOutput { batch, outlet, rules, marks, blocking: false });
+        if let Some(hops) = hops {
+            hops.record(datagrams);
+        }
         if let Some(recorder) = &mut self.recorder {
             recorder.record(datagrams, &self.outlet);
         }
@@ -154,7 +170,7 @@ impl Worker {
         }
         self.ticked = Some(now);
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.tick(now, &mut FlushOutput { batch, outlet, rules, blocking: false });
+        collector.tick(now, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: false });
         self.outlet.send(&mut self.batch, &self.rules);
         self.send_reports();
         self.run_tasks();
@@ -184,7 +200,7 @@ impl Worker {
     pub(crate) fn finish(&mut self, now: Nanos) {
         // Datagrams no longer wait for us, so this may wait for the store.
         let Self { collector, outlet, batch, rules, .. } = self;
-        collector.finish(now, &mut FlushOutput { batch, outlet, rules, blocking: true });
+        collector.finish(now, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: true });
         self.outlet.send_blocking(&mut self.batch, &self.rules);
         self.send_reports();
         self.publish();
@@ -193,6 +209,9 @@ impl Worker {
     fn send_reports(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.send(&self.outlet);
+        }
+        if let Some(hops) = &mut self.hops {
+            hops.send();
         }
     }
 
@@ -231,7 +250,7 @@ impl Worker {
     /// Runs `work` on the collector, with the output for its results.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
         let Self { collector, outlet, batch, rules, .. } = self;
-        work(collector, &mut FlushOutput { batch, outlet, rules, blocking: false })
+        work(collector, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: false })
     }
 
     /// Thresholds and rules that a kernel program must apply first.
@@ -265,6 +284,8 @@ struct FlushOutput<'b> {
     batch: &'b mut Batch,
     outlet: &'b Outlet,
     rules: &'b RuleNames,
+    /// Events of reports, for exports that want the hops of these.
+    marks: Option<&'b mut Marks>,
     blocking: bool,
 }
 
@@ -288,6 +309,9 @@ impl Output for FlushOutput<'_> {
 
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.batch.event(event, path);
+        if let Some(marks) = &mut self.marks {
+            marks.add(event);
+        }
         self.check();
     }
 

@@ -14,6 +14,7 @@ mod live {
     mod dta_xdp;
     mod export;
     mod export_alerts;
+    mod export_hops;
     mod export_https;
     mod export_kafka;
     mod export_redis;

@@ -18,12 +18,14 @@
 mod backoff;
 mod cursor;
 mod delivery;
+pub mod hop;
 pub mod json;
 mod ledger;
 mod outcome;
 pub mod protobuf;
 pub mod record;
 pub mod sink;
+pub mod spool;
 mod text;
 
 pub use backoff::Nanos;

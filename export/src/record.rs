@@ -6,6 +6,7 @@ use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup, Stream a
 use wire::FlowKey;
 
 use crate::delivery::Keyed;
+use crate::hop::Hop;
 
 /// Version of the schema: fields are only added.
 pub const SCHEMA: u64 = 1;
@@ -25,29 +26,37 @@ pub enum Stream {
     Losses,
     /// Rules that became true or false: a part of the events, in a form of their own.
     Alerts,
+    /// Hops of reports. They are not stored.
+    Hops,
 }
 
 impl Stream {
     /// All.
-    pub const ALL: [Self; 6] =
-        [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses, Self::Alerts];
+    pub const ALL: [Self; 7] =
+        [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses, Self::Alerts, Self::Hops];
 
     /// Its name, in topics, tables and settings.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Events => Stored::Events.name(),
+            Self::Rollups => Stored::Rollups.name(),
+            Self::Flows => Stored::Flows.name(),
+            Self::Drops => Stored::Drops.name(),
+            Self::Losses => Stored::Losses.name(),
             Self::Alerts => "alerts",
-            _ => self.stored().name(),
+            Self::Hops => "hops",
         }
     }
 
-    /// The stored stream that it is read from.
-    pub fn stored(self) -> Stored {
+    /// The stored stream that it is read from, if it is.
+    pub fn stored(self) -> Option<Stored> {
         match self {
-            Self::Events | Self::Alerts => Stored::Events,
-            Self::Rollups => Stored::Rollups,
-            Self::Flows => Stored::Flows,
-            Self::Drops => Stored::Drops,
-            Self::Losses => Stored::Losses,
+            Self::Events | Self::Alerts => Some(Stored::Events),
+            Self::Rollups => Some(Stored::Rollups),
+            Self::Flows => Some(Stored::Flows),
+            Self::Drops => Some(Stored::Drops),
+            Self::Losses => Some(Stored::Losses),
+            Self::Hops => None,
         }
     }
 
@@ -60,6 +69,7 @@ impl Stream {
             Self::Drops => "Drop",
             Self::Losses => "Loss",
             Self::Alerts => "Alert",
+            Self::Hops => "Hop",
         }
     }
 
@@ -72,6 +82,7 @@ impl Stream {
             Self::Drops => &DROP,
             Self::Losses => &LOSS,
             Self::Alerts => &ALERT,
+            Self::Hops => &HOP,
         }
     }
 }
@@ -217,6 +228,23 @@ fields! {
         15 "queue" Number "The queue.",
         16 "state" Text "firing: the rule became true; resolved: it became false.",
     ];
+    /// One hop of one report.
+    const HOP: [
+        10 "report" Id "The same for all hops of a report.",
+        11 "hop" Number "Place in the report, in forwarding order, from 0.",
+        12 "flow" Flow "The flow.",
+        13 "node" Number "The node.",
+        14 "ingress_if" Number "Ingress interface.",
+        15 "queue" Number "The queue.",
+        16 "egress_if" Number "Egress interface.",
+        17 "hops" Number "Hops of the report.",
+        18 "hop_latency" Number "Time in the node, ns.",
+        19 "queue_occupancy" Number "Occupancy of the queue, in the unit of the device.",
+        20 "queue_congestion" Number "Congestion status of the queue (INT 0.5), in the unit of the device.",
+        21 "link_utilization" Number "Utilization of the egress link, millionths.",
+        22 "ingress_ts" Number "When the packet came, by the clock of the node, ns: all 64 bits, or the lower 32.",
+        23 "egress_ts" Number "When it left, likewise.",
+    ];
 }
 
 /// A record of a stream.
@@ -234,6 +262,8 @@ pub enum Record {
     Loss(Box<Loss>),
     /// Of `alerts`.
     Alert(Box<Alert>),
+    /// Of `hops`.
+    Hop(Box<Hop>),
 }
 
 /// A rule that became true or false for something. Its id is that of the event.
@@ -315,6 +345,7 @@ impl Record {
             Self::Drop(_) => Stream::Drops,
             Self::Loss(_) => Stream::Losses,
             Self::Alert(_) => Stream::Alerts,
+            Self::Hop(_) => Stream::Hops,
         }
     }
 
@@ -335,7 +366,7 @@ impl Record {
             }
             Self::Drop(_) | Self::Loss(_) => true,
             Self::Alert(one) => one.is_firing,
-            Self::Rollup(_) | Self::Flow(_) => false,
+            Self::Rollup(_) | Self::Flow(_) | Self::Hop(_) => false,
         }
     }
 
@@ -348,6 +379,7 @@ impl Record {
             Self::Drop(one) => one.ts,
             Self::Loss(one) => one.ts,
             Self::Alert(one) => one.ts,
+            Self::Hop(one) => one.ts,
         }
     }
 
@@ -360,6 +392,7 @@ impl Record {
             Self::Drop(one) => one.flow.as_ref(),
             Self::Loss(_) => None,
             Self::Alert(one) => one.flow.as_ref(),
+            Self::Hop(one) => one.flow.as_ref(),
         }
     }
 
@@ -372,6 +405,7 @@ impl Record {
             Self::Drop(one) => one.node,
             Self::Loss(one) => one.node,
             Self::Alert(one) => one.node,
+            Self::Hop(one) => one.node,
         }
     }
 
@@ -381,6 +415,7 @@ impl Record {
             Self::Event(one) => one.event.id,
             Self::Drop(one) => one.id,
             Self::Alert(one) => one.id,
+            Self::Hop(one) => hash([one.report, one.hop.into()]),
             Self::Rollup(one) => {
                 let place = [one.interval.into(), one.metric as u64, one.node.map_or(u64::MAX, u64::from)];
                 let part = [one.interface.map_or(u64::MAX, u64::from), one.queue.map_or(u64::MAX, u64::from)];
@@ -467,6 +502,7 @@ impl Record {
                 next(small(one.queue.map(u32::from)));
                 next(Value::Text(one.state()));
             }
+            Self::Hop(one) => visit_hop(one, next),
         }
     }
 }
@@ -477,6 +513,23 @@ fn number<'a>(value: Option<u64>) -> Value<'a> {
 
 fn small<'a>(value: Option<u32>) -> Value<'a> {
     number(value.map(u64::from))
+}
+
+fn visit_hop(one: &Hop, mut next: impl FnMut(Value<'_>)) {
+    next(Value::Id(one.report));
+    next(small(Some(one.hop.into())));
+    next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
+    next(small(one.node));
+    next(small(one.ingress_if));
+    next(small(one.queue.map(u32::from)));
+    next(small(one.egress_if));
+    next(small(Some(one.hops.into())));
+    next(number(one.hop_latency));
+    next(small(one.queue_occupancy));
+    next(small(one.queue_congestion));
+    next(number(one.link_utilization));
+    next(number(one.ingress_ts));
+    next(number(one.egress_ts));
 }
 
 fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
@@ -511,6 +564,11 @@ impl Keyed for Record {
             (None, node) => hash([u64::from(node.unwrap_or(u32::MAX))]),
         }
     }
+}
+
+/// The id of a report: of who sent it, which one it is, and what it is about.
+pub fn report_id(parts: [u64; 4], flow: Option<&FlowKey>) -> u64 {
+    hash(parts.into_iter().chain([flow_id(flow)]))
 }
 
 fn flow_id(flow: Option<&FlowKey>) -> u64 {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
+use export::hop::Hop;
 use export::record::{Alert, COMMON, EventRecord, Record, Stream};
 use export::{json, protobuf};
 use serde_json::json;
@@ -73,6 +74,19 @@ fn alert() -> Record {
     Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
 }
 
+fn hop() -> Record {
+    Record::Hop(Box::new(Hop {
+        ts: 9,
+        report: 0xabc,
+        hop: 1,
+        hops: 2,
+        node: Some(7),
+        hop_latency: Some(900),
+        egress_ts: Some(u64::MAX),
+        ..Hop::default()
+    }))
+}
+
 fn drop_of() -> Record {
     let flow = Some(wire::FlowKey::of_id(0xf10a));
     let (node, ingress_if, egress_if) = (Some(5), None, Some(2));
@@ -130,6 +144,10 @@ fn records_are_json_objects_with_the_names_of_the_api() {
     let by_id = json!({"src": "flow-id:0x0000f10a", "dst": "", "proto": 0});
     of(&drop_of(), json!({"flow": by_id, "node": 5, "queue": 0, "egress_if": 2, "reason": 71}));
     of(&loss(), json!({"source": "192.0.2.1", "hw_id": 3, "lost": 4, "reordered": 0, "duplicated": 1}));
+    of(
+        &hop(),
+        json!({"report": "0000000000000abc", "hop": 1, "hops": 2, "node": 7, "hop_latency": 900, "egress_ts": u64::MAX}),
+    );
     of(
         &alert(),
         json!({"alert": ALERT, "rule": "a \"rule\"\n\u{1}é",
@@ -213,6 +231,7 @@ fn protoc_reads_the_messages() {
                 r#"sport: 1234 dport: 80 proto: 6 } node: 4294967294 interface: 0 queue: 255 state: "firing""#
             ),
         ),
+        (hop(), "report: 2748 hop: 1 node: 7 hops: 2 hop_latency: 900 egress_ts: 18446744073709551615"),
         (loss(), r#"source: "\300\000\002\001" hw_id: 3 lost: 4 reordered: 0 duplicated: 1"#),
     ];
     for (record, expected) in cases {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use detect::{RuleError, RuleSet, ThresholdError};
+use export::record::Stream;
 
 use super::{
     aggregator::AggregatorSettings,
@@ -96,6 +97,11 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         }
         for (key, message) in export.problems() {
             reader.refuse(span_of(root, &["exports", name, key]), message);
+        }
+        let has_hops = export.streams().is_ok_and(|streams| streams.contains(&Stream::Hops));
+        if has_hops && settings.collector.xdp.mode == XdpMode::Kernel {
+            let message = "with [collector.xdp] mode = \"kernel\" most reports end in the kernel, and their hops cannot be sent; leave \"hops\" out, or write mode = \"user\"";
+            reader.refuse(span_of(root, &["exports", name, "streams"]), message);
         }
     }
 }

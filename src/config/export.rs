@@ -20,6 +20,7 @@ use export::{
         syslog::{self, Syslog},
         webhook::{self, Webhook},
     },
+    spool::{Limits, WhenFull},
 };
 use settings::{choice, section, values::Size};
 
@@ -36,9 +37,9 @@ section! {
         /// number of a database behind it (`/1`); of syslog and Kafka `tcp://HOST:PORT` or `tls://HOST:PORT`, for
         /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`.
         pub(crate) url: String = String::new(),
-        /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`. Of `flows`, the latest state of each is
-        /// sent. `alerts` are the events of rules, in a form of their own. Empty: all but `alerts` and `flows`, of which Redis gets `flows`; with
-        /// `remote_write` the rollups, with `webhook` and `syslog` the events, with `alertmanager` the alerts.
+        /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Of `flows`, the latest state of
+        /// each is sent. `alerts` are the events of rules, in a form of their own; `hops` are the hops of chosen reports. Empty: all but `alerts`,
+        /// `hops` and `flows`, of which Redis gets `flows`; with `remote_write` the rollups, with `webhook` and `syslog` the events, with `alertmanager` the alerts.
         pub(crate) streams: Vec<String> = Vec::new(),
         /// Begin with the oldest stored record, or with those that are stored from the first start on.
         pub(crate) start: ExportStart = ExportStart::Oldest,
@@ -106,6 +107,18 @@ section! {
         pub(crate) linger: Duration = Duration::from_secs(1),
         /// How long to wait for an answer.
         pub(crate) timeout: Duration = Duration::from_secs(30),
+        /// Stream `hops`: which reports. `"sampled"`: those of one datagram of `sample`. `"events"`: those that came with an event, such as a
+        /// change, of their flow.
+        pub(crate) hop_reports: HopReports = HopReports::Sampled,
+        /// Stream `hops`: one datagram of so many. Reporter and sequence number decide, so that all hops of a report are together, and two
+        /// collectors choose the same.
+        pub(crate) sample: u64 = 100,
+        /// Stream `hops`: memory of what waits for the system. Hops are not stored: what is beyond half of it waits in files.
+        pub(crate) queue: Size = Size(64 << 20),
+        /// Stream `hops`: bytes of these files, in the store's directory.
+        pub(crate) spool: Size = Size(1 << 30),
+        /// Stream `hops`: what gives way when the files are full. It is counted.
+        pub(crate) when_full: ExportFull = ExportFull::DropOldest,
         /// Records that the system will never take are written to a file in the store's directory, up to this size in bytes; beyond it
         /// they are only counted.
         pub(crate) rejected: Size = Size(64 << 20),
@@ -135,6 +148,26 @@ choice! {
         Kafka = "kafka",
         /// OpenTelemetry: OTLP over HTTP.
         Otlp = "otlp",
+    }
+}
+
+choice! {
+    /// Which reports the hops are of.
+    pub(crate) enum HopReports("\"sampled\" or \"events\"") {
+        /// One datagram of so many.
+        Sampled = "sampled",
+        /// Reports with an event.
+        Events = "events",
+    }
+}
+
+choice! {
+    /// What gives way when there is no space.
+    pub(crate) enum ExportFull("\"drop_oldest\" or \"drop_newest\"") {
+        /// What waited longest.
+        DropOldest = "drop_oldest",
+        /// What comes.
+        DropNewest = "drop_newest",
     }
 }
 
@@ -276,8 +309,8 @@ impl ExportSettings {
         match stream {
             Stream::Events | Stream::Rollups | Stream::Drops | Stream::Losses => true,
             Stream::Flows => self.kind == Some(ExportKind::Redis),
-            // They are among the events.
-            Stream::Alerts => false,
+            // Alerts are among the events; hops are many.
+            Stream::Alerts | Stream::Hops => false,
         }
     }
 
@@ -461,6 +494,17 @@ impl ExportSettings {
         }
     }
 
+    /// How many hops may wait.
+    pub(crate) fn hop_limits(&self) -> Limits {
+        let memory = usize::try_from(self.queue.0).unwrap_or(usize::MAX);
+        let segment = (memory / 4).min(Limits::default().segment);
+        let when_full = match self.when_full {
+            ExportFull::DropOldest => WhenFull::DropOldest,
+            ExportFull::DropNewest => WhenFull::DropNewest,
+        };
+        Limits { memory, segment, disk: self.spool.0, when_full }
+    }
+
     /// Everything that is wrong with it.
     pub(crate) fn problems(&self) -> Vec<Wrong> {
         let mut problems: Vec<Wrong> = [self.streams().err(), self.sink().err(), self.destination().err()]
@@ -478,6 +522,12 @@ impl ExportSettings {
         }
         if !(Duration::from_millis(100)..=Duration::from_secs(600)).contains(&self.timeout) {
             problems.push(("timeout", "write \"100ms\" to \"10m\"".to_owned()));
+        }
+        if !(1..=1_000_000_000).contains(&self.sample) {
+            problems.push(("sample", "write a number from 1 to 1000000000".to_owned()));
+        }
+        if !(4 << 20..=16 << 30).contains(&self.queue.0) {
+            problems.push(("queue", "write \"4 MiB\" to \"16 GiB\"".to_owned()));
         }
         problems
     }

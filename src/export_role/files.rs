@@ -74,7 +74,7 @@ impl Files {
 }
 
 /// Records say who communicates with whom: other users cannot read them.
-const MODE: u32 = 0o640;
+pub(super) const MODE: u32 = 0o640;
 
 #[cfg(test)]
 mod tests {

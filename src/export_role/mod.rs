@@ -9,6 +9,7 @@ mod reader;
 mod records;
 mod redis;
 mod socket;
+mod spool;
 mod syslog;
 pub(crate) mod view;
 mod worker;
@@ -35,11 +36,41 @@ use crate::{
     config::{
         Settings,
         console::ConsoleSettings,
-        export::{ExportSettings, Sink, Statement},
+        export::{ExportSettings, HopReports, Sink, Statement},
     },
     control::Control,
+    hop_queue::HopQueue,
+    hop_recorder::HopTap,
 };
 use terminal::CliError;
+
+/// Hops on their way from the workers to the exports that want them, by the name of the export.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Hops(BTreeMap<String, HopTap>);
+
+impl Hops {
+    /// Goes on with what waited at the last stop.
+    ///
+    /// # Errors
+    /// A cursor or a directory cannot be used; the message says what to do.
+    pub(crate) fn open(settings: &Settings) -> Result<Self, CliError> {
+        let directory = settings.store_directory();
+        let mut taps = BTreeMap::new();
+        for (name, export) in &settings.exports {
+            if export.streams().is_ok_and(|streams| streams.contains(&Stream::Hops)) {
+                let queue = spool::open(&directory, name, export).map_err(CliError::new)?;
+                let with_events = export.hop_reports == HopReports::Events;
+                taps.insert(name.clone(), HopTap { sample: export.sample, with_events, queue });
+            }
+        }
+        Ok(Self(taps))
+    }
+
+    /// For a worker.
+    pub(crate) fn taps(&self) -> Vec<HopTap> {
+        self.0.values().cloned().collect()
+    }
+}
 
 /// The running exports.
 #[derive(Debug)]
@@ -84,6 +115,8 @@ struct State {
     restarted: u64,
     /// Records that were not for this system, such as events that are no alerts.
     left_out: u64,
+    /// Hops that found no space.
+    shed: u64,
     /// For the loss budget, all of one moment.
     budget: Budget,
 }
@@ -96,6 +129,7 @@ struct Budget {
     rejected: u64,
     unwritten: u64,
     expired: u64,
+    shed: u64,
     queued: u64,
 }
 
@@ -104,12 +138,13 @@ impl Role {
     ///
     /// # Errors
     /// A setting or a cursor cannot be used; the message says what to do.
-    pub(crate) fn start(settings: &Settings, control: &Control) -> Result<Self, CliError> {
+    pub(crate) fn start(settings: &Settings, hops: &Hops, control: &Control) -> Result<Self, CliError> {
         let (stop, stopped) = watch::channel(false);
         let mut role = Self { handle: Handle { gauges: Arc::default() }, stop, threads: Vec::new() };
         let mut gauges = Vec::new();
         for (name, export) in &settings.exports {
-            let exporters = exporters(name, export, settings, None)?;
+            let hops = hops.0.get(name).map(|tap| Arc::clone(&tap.queue));
+            let exporters = exporters(name, export, settings, Reading::New(hops))?;
             gauges.extend(exporters.iter().map(Exporter::gauge));
             let (stopped, runtime) = (stopped.clone(), runtime()?);
             let work = move || {
@@ -147,7 +182,7 @@ pub(crate) fn replay(
     settings: &Settings,
     range: (u64, Option<u64>),
 ) -> Result<Vec<view::ExportView>, CliError> {
-    let exporters = exporters(name, export, settings, Some(range))?;
+    let exporters = exporters(name, export, settings, Reading::Again(range.0, range.1))?;
     let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
     let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
@@ -155,11 +190,20 @@ pub(crate) fn replay(
     Ok(view::view(&Handle { gauges: Arc::new(gauges) }).exports)
 }
 
+/// What is read.
+#[derive(Debug)]
+enum Reading {
+    /// What is new; hops come this way.
+    New(Option<Arc<HopQueue>>),
+    /// A range of time once more.
+    Again(u64, Option<u64>),
+}
+
 fn exporters(
     name: &str,
     export: &ExportSettings,
     settings: &Settings,
-    range: Option<(u64, Option<u64>)>,
+    reading: Reading,
 ) -> Result<Vec<Exporter>, CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("[exports.{name}] {key}: {message}"));
     let destination = export.destination().map_err(wrong)?;
@@ -176,9 +220,17 @@ fn exporters(
         let sink = export.sink().map_err(wrong)?;
         let link = Link::new(sink, destination.clone(), export.timeout);
         let origin = Origin { directory: &directory, collector: settings.collector_name() };
-        Exporter::new(link, export, origin, (gauge, range)).map_err(CliError::new)
+        Exporter::new(link, export, origin, (gauge, &reading)).map_err(CliError::new)
     };
-    streams.into_iter().map(one).collect()
+    // Hops are not stored: there are none of the past.
+    let is_read = |stream: &Stream| stream.stored().is_some() || matches!(reading, Reading::New(_));
+    let exporters: Vec<Exporter> = streams.into_iter().filter(is_read).map(one).collect::<Result<_, _>>()?;
+    if exporters.is_empty() {
+        return Err(CliError::new(format!(
+            "[exports.{name}] sends only hops, which are not stored; only what is stored can be sent again"
+        )));
+    }
+    Ok(exporters)
 }
 
 /// An asynchronous runtime on the current thread.

@@ -4,17 +4,21 @@ use std::{path::Path, sync::Arc};
 
 use export::{
     Cursor, Page, Position,
+    hop::Hop,
     record::{Record, Stream},
     sink::{self, Batch, HttpSink},
+    spool,
 };
 use store::{Chunk, Follower, Place};
 
-use super::records;
+use super::{records, spool::Hops};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Reader {
     follower: Follower,
+    /// Read instead of the store.
+    hops: Option<Arc<Hops>>,
     stream: Stream,
     collector: Arc<str>,
     /// Ends here.
@@ -70,7 +74,12 @@ impl Reader {
         collector: Arc<str>,
         sink: Option<Arc<dyn HttpSink>>,
     ) -> Self {
-        Self { follower: Follower::new(directory), stream, collector, only: None, sink }
+        Self { follower: Follower::new(directory), hops: None, stream, collector, only: None, sink }
+    }
+
+    /// Reads these instead of the store.
+    pub(super) fn read_hops(&mut self, hops: Option<Arc<Hops>>) {
+        self.hops = hops;
     }
 
     /// Reads nothing from this place on.
@@ -80,17 +89,22 @@ impl Reader {
 
     /// Where the committed records end.
     pub(super) fn end(&mut self) -> Result<Place, store::Error> {
-        self.follower.end(self.stream.stored())
+        self.stream.stored().map_or(Ok(Place::default()), |stream| self.follower.end(stream))
     }
 
     /// Where the records of a time begin.
     pub(super) fn since(&mut self, ts: u64) -> Result<Place, store::Error> {
-        self.follower.since(self.stream.stored(), ts)
+        self.stream.stored().map_or(Ok(Place::default()), |stream| self.follower.since(stream, ts))
     }
 
     /// Reads a page.
-    pub(super) fn read(&mut self, wanted: Wanted) -> Result<Found, store::Error> {
-        let chunk = self.chunk(wanted)?;
+    pub(super) fn read(&mut self, wanted: Wanted) -> Result<Found, String> {
+        let Some(stream) = self.stream.stored() else {
+            let page = self.hops.as_ref().ok_or("hops are not stored")?.read(wanted)?;
+            let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
+            return Ok(Found { page, restarted: false, ahead });
+        };
+        let chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
         let read = chunk.records.len();
         // What of it is in the stream.
         let of = |stored| records::record(self.stream, stored);
@@ -108,10 +122,9 @@ impl Reader {
     }
 
     /// As the store reads, but not beyond the end of a range.
-    fn chunk(&mut self, wanted: Wanted) -> Result<Chunk, store::Error> {
+    fn chunk(&mut self, stream: collector::event::Stream, wanted: Wanted) -> Result<Chunk, store::Error> {
         let Wanted { from, until, records, bytes } = wanted;
         let (from, until) = (records::place(from), until.map(records::place));
-        let stream = self.stream.stored();
         let chunk = self.follower.read(stream, from, until, records, bytes)?;
         match self.only {
             Some(end) if chunk.end > end => {
@@ -127,5 +140,30 @@ impl Reader {
         let batch = Batch { stream: self.stream, records: &records, collector: &self.collector };
         let request = self.sink.as_ref()?.request(&batch)?;
         Some(Ahead { from, end: page.end, records: records.len(), request })
+    }
+}
+
+impl Hops {
+    fn read(&self, Wanted { from, until, records, bytes }: Wanted) -> Result<Page<Record>, String> {
+        loop {
+            let (mut read, mut unreadable) = (Vec::new(), 0);
+            let found = self.queue.with(|spool| {
+                spool.read(from, until, (records, bytes), |bytes| match Hop::read(bytes) {
+                    Some(hop) => read.push(Record::Hop(Box::new(hop))),
+                    // Of another version, whole and without a meaning here.
+                    None => unreadable += 1,
+                })
+            });
+            match found {
+                spool::Found::Load(number) => {
+                    let file = self.files.load(number).map_err(|error| format!("a file of hops: {error}"))?;
+                    self.queue.with(|spool| spool.loaded(number, file));
+                }
+                spool::Found::Page { end, expired, is_last } => {
+                    let expired = expired + unreadable;
+                    return Ok(Page { records: read, end, expired, left_out: 0, is_last });
+                }
+            }
+        }
     }
 }

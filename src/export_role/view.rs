@@ -60,8 +60,10 @@ pub(crate) struct ExportView {
     pub(crate) counted: u64,
     /// Time of the oldest record in memory.
     pub(crate) oldest: Option<u64>,
-    /// Records that the store deleted before they were sent.
+    /// Records that the store deleted before they were sent; of hops, those of files that were deleted or damaged.
     pub(crate) expired: u64,
+    /// Hops that found no space, because the system took less than came.
+    pub(crate) shed: u64,
     /// Times that the store's count of records began anew, after files were lost: what was lost then has no number.
     pub(crate) restarted: u64,
     /// Records that were sent again.
@@ -93,11 +95,13 @@ pub(crate) fn view(handle: &Handle) -> ExportsView {
 fn stage(handle: &Handle) -> Stage {
     let mut stage = nothing();
     for gauge in handle.gauges.iter() {
-        let Budget { into, out, rejected, unwritten, expired, queued } = lock(&gauge.state).budget;
+        let Budget { into, out, rejected, unwritten, expired, shed, queued } = lock(&gauge.state).budget;
         stage.into += into;
         stage.out += out;
         stage.queued += queued;
-        for (reason, count) in [("rejected", rejected), ("unwritten", unwritten), ("expired", expired)] {
+        let reasons =
+            [("rejected", rejected), ("unwritten", unwritten), ("expired", expired), ("shed", shed)];
+        for (reason, count) in reasons {
             stage.drops.add(reason, count);
         }
     }
@@ -122,6 +126,7 @@ fn of(gauge: &Gauge) -> ExportView {
         counted: state.counted,
         oldest: state.oldest,
         expired: ledger.expired,
+        shed: state.shed,
         restarted: state.restarted,
         repeated: ledger.repeated,
         requests: ledger.requests,

@@ -19,18 +19,20 @@ use tokio::{
 };
 
 use super::{
-    Budget, GRACE, Gauge,
+    Budget, GRACE, Gauge, Reading,
     answered::{Answered, Failure},
     files::Files,
     link::Link,
     reader::{Ahead, Found, Reader, Wanted},
     records,
+    spool::{Hops, SpoolFiles},
 };
 use crate::{
     config::{
         build,
         export::{ExportSettings, ExportStart},
     },
+    hop_queue::HopQueue,
     lock::lock,
 };
 
@@ -45,6 +47,8 @@ pub(super) struct Exporter {
     /// The request of the next batch.
     ahead: Option<Ahead>,
     files: Files,
+    /// Where records wait that are in no store.
+    hops: Option<Arc<Hops>>,
     gauge: Arc<Gauge>,
     directory: PathBuf,
     collector: Arc<str>,
@@ -67,7 +71,7 @@ struct Sending {
 }
 
 /// A reader that has read.
-type Read = (Reader, Result<Found, store::Error>);
+type Read = (Reader, Result<Found, String>);
 
 /// What it brought back.
 struct Done {
@@ -93,15 +97,24 @@ impl Exporter {
         link: Link,
         settings: &ExportSettings,
         origin: Origin<'_>,
-        (gauge, range): (Gauge, Option<(u64, Option<u64>)>),
+        (gauge, reading): (Gauge, &Reading),
     ) -> Result<Self, String> {
         let Origin { directory, collector } = origin;
         let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
         let collector: Arc<str> = collector.into();
+        let hops = match (gauge.stream.stored(), reading) {
+            (Some(_), _) => None,
+            (None, Reading::New(Some(queue))) => {
+                let files = SpoolFiles::new(directory, &gauge.export);
+                Some(Arc::new(Hops { queue: Arc::clone(queue), files }))
+            }
+            (None, _) => return Err("hops are not stored".to_owned()),
+        };
         let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
+        reader.read_hops(hops.clone());
         let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;
-        let cursor = if let Some((from, to)) = range {
+        let cursor = if let Reading::Again(from, to) = *reading {
             only = Some(match to {
                 Some(to) => at(reader.since(to.saturating_add(1)))?,
                 None => at(reader.end())?,
@@ -110,6 +123,7 @@ impl Exporter {
         } else {
             match (files.cursor()?, settings.start) {
                 (Some(cursor), _) => cursor,
+                (None, _) if hops.is_some() => Cursor::default(),
                 (None, ExportStart::Oldest) => Cursor::default(),
                 (None, ExportStart::Newest) => {
                     let end = at(reader.end())?;
@@ -126,6 +140,7 @@ impl Exporter {
             reader: Some(reader),
             ahead: None,
             files,
+            hops,
             gauge: Arc::new(gauge),
             directory: directory.to_owned(),
             collector,
@@ -152,6 +167,7 @@ impl Exporter {
             while let Some(action) = self.delivery.poll(now) {
                 self.execute(action, &mut sending, &mut reading);
             }
+            self.write_hops(nic::time::now());
             self.report(nic::time::now());
             if self.delivery.is_stopped() && self.reader.is_some() {
                 return;
@@ -159,7 +175,9 @@ impl Exporter {
             let rest = self.delivery.wake_at().map_or(LONGEST_REST, |at| {
                 Duration::from_nanos(at.saturating_sub(nic::time::now())).min(LONGEST_REST)
             });
+            let hops = self.hops.clone();
             tokio::select! {
+                () = filled(hops.as_ref().map(|hops| &*hops.queue)) => {}
                 Some(done) = sending.join_next() => {
                     if let Ok(done) = done {
                         self.done(done, &mut sending);
@@ -202,6 +220,9 @@ impl Exporter {
             }
             Action::Save(cursor) => {
                 let saved = if self.only.is_some() { Ok(()) } else { self.files.save(&cursor) };
+                if let (Some(hops), Ok(())) = (&self.hops, &saved) {
+                    hops.queue.with(|spool| spool.settle(cursor.settled));
+                }
                 self.delivery.saved(saved, now);
                 if self.only.is_some_and(|end| end <= records::place(cursor.settled)) {
                     self.delivery.stop(now, 0);
@@ -217,12 +238,13 @@ impl Exporter {
             let sink = self.link.as_ref().and_then(Link::sink);
             let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
             self.only.iter().for_each(|end| reader.end_at(*end));
+            reader.read_hops(self.hops.clone());
             self.reader = Some(reader);
             return self.delivery.not_read("reading failed", now);
         };
         self.reader = Some(reader);
         match found {
-            Err(error) => self.delivery.not_read(&error.to_string(), now),
+            Err(error) => self.delivery.not_read(&error, now),
             Ok(Found { page, restarted, ahead }) => {
                 lock(&self.gauge.state).restarted += u64::from(restarted);
                 self.ahead = ahead;
@@ -234,6 +256,17 @@ impl Exporter {
                     self.delivery.stop(now, 0);
                 }
             }
+        }
+    }
+
+    /// Moves hops between memory and files. At the end, what is in memory is written.
+    fn write_hops(&mut self, now: u64) {
+        let Some(hops) = &self.hops else { return };
+        if self.delivery.is_stopped() {
+            hops.queue.with(export::spool::Spool::stop);
+        }
+        for error in hops.files.execute(&hops.queue, now) {
+            tracing::warn!(export = self.gauge.export.as_str(), error, "hops cannot be written");
         }
     }
 
@@ -302,6 +335,7 @@ impl Exporter {
             state.waiting = waiting;
             state.counted = now;
             state.budget = budget.unwrap_or(state.budget);
+            state.shed = state.budget.shed;
             state.oldest = self.delivery.batch().first().map(Record::ts);
         }
         state.ledger = ledger;
@@ -314,7 +348,15 @@ impl Exporter {
     /// Committed records after the cursor, and the stage of the loss budget (`None`: the store begins its count anew just now). Nothing
     /// while the store is read: it is counted afterwards.
     fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
-        let settled = records::place(self.delivery.cursor().settled);
+        let settled = self.delivery.cursor().settled;
+        if let Some(hops) = &self.hops {
+            let (waiting, into, shed) = hops
+                .queue
+                .with(|spool| (spool.after(settled), spool.restored() + spool.offered(), spool.refused()));
+            let unread = waiting.saturating_sub(self.delivery.ahead());
+            return Some((waiting, Some(budget(into, ledger, shed, unread))));
+        }
+        let settled = records::place(settled);
         let reader = self.reader.as_mut()?;
         let end = match self.only {
             Some(end) => end,
@@ -334,15 +376,27 @@ impl Exporter {
             self.origin = Some((end.base, end.row.wrapping_sub(came)));
         }
         let before = self.origin.map_or(0, |(_, before)| before);
-        let budget = Budget {
-            into: end.row.wrapping_sub(before),
-            out: ledger.delivered + ledger.left_out,
-            rejected: ledger.rejected.saturating_sub(ledger.unwritten),
-            unwritten: ledger.unwritten,
-            expired: ledger.expired,
-            queued: ledger.held + unread,
-        };
-        Some((waiting, Some(budget)))
+        Some((waiting, Some(budget(end.row.wrapping_sub(before), ledger, 0, unread))))
+    }
+}
+
+fn budget(into: u64, ledger: &Ledger, shed: u64, unread: u64) -> Budget {
+    Budget {
+        into,
+        out: ledger.delivered + ledger.left_out,
+        rejected: ledger.rejected.saturating_sub(ledger.unwritten),
+        unwritten: ledger.unwritten,
+        expired: ledger.expired,
+        shed,
+        queued: ledger.held + unread,
+    }
+}
+
+/// Waits until hops have come in number; for ever, if none come.
+async fn filled(queue: Option<&HopQueue>) {
+    match queue {
+        Some(queue) => queue.filled().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -68,10 +68,13 @@ impl ClickHouse {
             Stream::Drops => ("MergeTree", "toStartOfFiveMinutes(ts), node, ts"),
             Stream::Losses => ("MergeTree", "toStartOfFiveMinutes(ts), source, ts"),
             Stream::Alerts => ("MergeTree", "rule, toStartOfFiveMinutes(ts), ts"),
+            Stream::Hops => ("MergeTree", "toStartOfFiveMinutes(ts), node, ts"),
         };
         // Questions by flow need a second order: each busy flow is in every granule of the first.
         let projection = match stream {
-            Stream::Events => ",\n  PROJECTION by_flow (SELECT * ORDER BY src, dst, sport, dport, proto, ts)",
+            Stream::Events | Stream::Hops => {
+                ",\n  PROJECTION by_flow (SELECT * ORDER BY src, dst, sport, dport, proto, ts)"
+            }
             _ => "",
         };
         let partition = match stream {
@@ -189,6 +192,7 @@ fn is_present(stream: Stream, name: &str) -> bool {
         Stream::Rollups => &["count", "min", "max", "sum"],
         Stream::Flows => &["reports"],
         Stream::Losses => &["hw_id", "lost", "reordered", "duplicated"],
+        Stream::Hops => &["hop", "hops"],
         Stream::Events | Stream::Drops | Stream::Alerts => &[],
     };
     names.contains(&name)

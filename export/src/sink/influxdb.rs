@@ -154,7 +154,9 @@ impl InfluxDb {
 
     fn time(&self, record: &Record) -> u64 {
         match record {
-            Record::Event(_) | Record::Flow(_) | Record::Drop(_) | Record::Alert(_) if self.spread > 0 => {
+            Record::Event(_) | Record::Flow(_) | Record::Drop(_) | Record::Alert(_) | Record::Hop(_)
+                if self.spread > 0 =>
+            {
                 record.ts() - record.ts() % self.spread + record.id() % self.spread
             }
             _ => record.ts(),

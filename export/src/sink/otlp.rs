@@ -93,7 +93,9 @@ impl Otlp {
 fn target(stream: Stream) -> &'static str {
     match stream {
         Stream::Rollups => "/v1/metrics",
-        Stream::Events | Stream::Flows | Stream::Drops | Stream::Losses | Stream::Alerts => "/v1/logs",
+        Stream::Events | Stream::Flows | Stream::Drops | Stream::Losses | Stream::Alerts | Stream::Hops => {
+            "/v1/logs"
+        }
     }
 }
 

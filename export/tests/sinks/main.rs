@@ -4,6 +4,7 @@
 
 mod alertmanager;
 mod alerts;
+mod hops;
 mod influxdb;
 mod kafka;
 mod opensearch;

@@ -2,6 +2,7 @@
 
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
+use export::hop::Hop;
 use export::record::{Alert, EventRecord, Record, Stream};
 use export::sink::{Batch, Request, Response};
 
@@ -54,6 +55,27 @@ pub(crate) fn rule(id: u64, kind: Kind) -> Record {
 pub(crate) fn alert(id: u64, kind: Kind) -> Record {
     let Record::Event(one) = rule(id, kind) else { unreachable!() };
     Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
+}
+
+/// A hop of a report of three.
+pub(crate) fn hop(number: u8) -> Record {
+    Record::Hop(Box::new(Hop {
+        ts: T,
+        report: 0xabc,
+        hop: number,
+        hops: 3,
+        flow: Some("10.0.0.1:1234>10.0.0.2:80/6".parse().unwrap()),
+        node: Some(7),
+        ingress_if: Some(1),
+        egress_if: Some(2),
+        queue: Some(0),
+        hop_latency: Some(900),
+        queue_occupancy: Some(12),
+        queue_congestion: None,
+        link_utilization: Some(500_000),
+        ingress_ts: Some(1_000),
+        egress_ts: Some(1_900),
+    }))
 }
 
 /// The hop latency of a queue over a second.

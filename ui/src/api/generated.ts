@@ -460,7 +460,7 @@ export type Export = {
   counted: number;
   /** Records that the server has stored. */
   delivered: number;
-  /** Records that the store deleted before they were sent. */
+  /** Records that the store deleted before they were sent; of hops, those of files that were deleted or damaged. */
   expired: number;
   /** The export: NAME of `[exports.NAME]`. */
   export: string;
@@ -492,6 +492,8 @@ export type Export = {
   restarted: number;
   /** Its address. */
   server: string;
+  /** Hops that found no space, because the system took less than came. */
+  shed: number;
   /** The stream. */
   stream: string;
   /** Requests without an answer in time. */

@@ -270,7 +270,8 @@ class Export(TypedDict):
     counted: int
     # Records that the server has stored.
     delivered: int
-    # Records that the store deleted before they were sent.
+    # Records that the store deleted before they were sent; of hops, those of files that were deleted or
+    # damaged.
     expired: int
     # The export: NAME of `[exports.NAME]`.
     export: str
@@ -303,6 +304,8 @@ class Export(TypedDict):
     restarted: int
     # Its address.
     server: str
+    # Hops that found no space, because the system took less than came.
+    shed: int
     # The stream.
     stream: str
     # Requests without an answer in time.

@@ -1,0 +1,249 @@
+//! One hop of one report: the record of the stream `hops`, and its form in the [spool](crate::spool).
+
+use wire::FlowKey;
+
+/// One hop of one report, as the switch sent it, in the units of this schema.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Hop {
+    /// Receive time of the report, ns.
+    pub ts: u64,
+    /// The same for all hops of a report, also when two collectors receive it.
+    pub report: u64,
+    /// Its place in the report, in forwarding order, from 0.
+    pub hop: u8,
+    /// Hops of the report.
+    pub hops: u8,
+    /// The flow.
+    pub flow: Option<FlowKey>,
+    /// The node.
+    pub node: Option<u32>,
+    /// Ingress interface.
+    pub ingress_if: Option<u32>,
+    /// Egress interface.
+    pub egress_if: Option<u32>,
+    /// The queue.
+    pub queue: Option<u8>,
+    /// Time in the node, ns.
+    pub hop_latency: Option<u64>,
+    /// Occupancy of the queue, in the unit of the device.
+    pub queue_occupancy: Option<u32>,
+    /// Congestion status of the queue (INT 0.5), in the unit of the device.
+    pub queue_congestion: Option<u32>,
+    /// Utilization of the egress link, millionths.
+    pub link_utilization: Option<u64>,
+    /// When the packet came, by the clock of the node, ns: all 64 bits, or the lower 32.
+    pub ingress_ts: Option<u64>,
+    /// When it left, likewise.
+    pub egress_ts: Option<u64>,
+}
+
+const V4: u8 = 1;
+const V6: u8 = 2;
+const BY_ID: u8 = 3;
+const PORTS: u8 = 4;
+
+impl Hop {
+    /// Appends it.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let numbers = self.numbers();
+        let present =
+            numbers.iter().rev().fold(0_u16, |bits, number| bits << 1 | u16::from(number.is_some()));
+        let mut bytes = [0; MOST];
+        let mut at = 0;
+        let mut put = |part: &[u8]| {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        };
+        put(&self.ts.to_le_bytes());
+        put(&self.report.to_le_bytes());
+        put(&[self.hop, self.hops]);
+        put(&present.to_le_bytes());
+        match &self.flow {
+            None => put(&[0]),
+            Some(flow) => {
+                let ports = flow.ports();
+                let with_ports = if ports.is_some() { PORTS } else { 0 };
+                match (flow.known_id(), flow.is_v6()) {
+                    (Some(id), _) => {
+                        put(&[BY_ID, flow.proto()]);
+                        put(&id.to_le_bytes());
+                    }
+                    (None, false) => {
+                        put(&[V4 | with_ports, flow.proto()]);
+                        put(&flow.src_octets()[12..]);
+                        put(&flow.dst_octets()[12..]);
+                    }
+                    (None, true) => {
+                        put(&[V6 | with_ports, flow.proto()]);
+                        put(flow.src_octets());
+                        put(flow.dst_octets());
+                    }
+                }
+                if let (None, Some((source, destination))) = (flow.known_id(), ports) {
+                    put(&source.to_le_bytes());
+                    put(&destination.to_le_bytes());
+                }
+            }
+        }
+        for number in numbers.into_iter().flatten() {
+            put(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&bytes[..at]);
+    }
+
+    /// Reads what [`Hop::write`] wrote; `None`: something else.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let mut hop = Self {
+            ts: u64::from_le_bytes(take(&mut rest)?),
+            report: u64::from_le_bytes(take(&mut rest)?),
+            ..Self::default()
+        };
+        [hop.hop, hop.hops] = take(&mut rest)?;
+        let present = u16::from_le_bytes(take(&mut rest)?);
+        hop.flow = read_flow(&mut rest)?;
+        let mut numbers = [None; 10];
+        for (at, number) in numbers.iter_mut().enumerate() {
+            if present >> at & 1 == 1 {
+                *number = Some(u64::from_le_bytes(take(&mut rest)?));
+            }
+        }
+        if !rest.is_empty() || present >> numbers.len() != 0 {
+            return None;
+        }
+        hop.set(numbers)?;
+        Some(hop)
+    }
+
+    fn numbers(&self) -> [Option<u64>; 10] {
+        [
+            self.node.map(u64::from),
+            self.ingress_if.map(u64::from),
+            self.egress_if.map(u64::from),
+            self.queue.map(u64::from),
+            self.hop_latency,
+            self.queue_occupancy.map(u64::from),
+            self.queue_congestion.map(u64::from),
+            self.link_utilization,
+            self.ingress_ts,
+            self.egress_ts,
+        ]
+    }
+
+    fn set(&mut self, numbers: [Option<u64>; 10]) -> Option<()> {
+        let [
+            node,
+            ingress_if,
+            egress_if,
+            queue,
+            latency,
+            occupancy,
+            congestion,
+            utilization,
+            ingress,
+            egress,
+        ] = numbers;
+        let small = |number: Option<u64>| number.map(u32::try_from).transpose().ok();
+        (self.node, self.ingress_if, self.egress_if) = (small(node)?, small(ingress_if)?, small(egress_if)?);
+        self.queue = queue.map(u8::try_from).transpose().ok()?;
+        (self.hop_latency, self.link_utilization) = (latency, utilization);
+        (self.queue_occupancy, self.queue_congestion) = (small(occupancy)?, small(congestion)?);
+        (self.ingress_ts, self.egress_ts) = (ingress, egress);
+        Some(())
+    }
+}
+
+/// The most bytes of a hop.
+const MOST: usize = 8 + 8 + 2 + 2 + (2 + 32 + 4) + 10 * 8;
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(*first)
+}
+
+fn read_flow(rest: &mut &[u8]) -> Option<Option<FlowKey>> {
+    let [kind] = take(rest)?;
+    if kind == 0 {
+        return Some(None);
+    }
+    let [proto] = take(rest)?;
+    let ports = |rest: &mut &[u8]| -> Option<Option<(u16, u16)>> {
+        if kind & PORTS == 0 {
+            return Some(None);
+        }
+        Some(Some((u16::from_le_bytes(take(rest)?), u16::from_le_bytes(take(rest)?))))
+    };
+    Some(Some(match kind & !PORTS {
+        V4 => {
+            let (src, dst) = (take(rest)?, take(rest)?);
+            FlowKey::v4(src, dst, ports(rest)?, proto)
+        }
+        V6 => {
+            let (src, dst) = (take(rest)?, take(rest)?);
+            FlowKey::v6(src, dst, ports(rest)?, proto)
+        }
+        BY_ID if kind == BY_ID => FlowKey::of_id(u32::from_le_bytes(take(rest)?)),
+        _ => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::rng::Rng;
+
+    fn random(rng: &mut Rng) -> Hop {
+        let flows = [
+            "10.0.0.1:5000>10.0.0.2:80/17",
+            "10.0.0.1>10.0.0.2/1",
+            "[fd00::1]:5>[fd00::2]:6/17",
+            "fd00::1>fd00::2/58",
+        ];
+        let small = |rng: &mut Rng| (rng.below(3) > 0).then(|| rng.roll() as u32);
+        Hop {
+            ts: rng.roll(),
+            report: rng.roll(),
+            hop: rng.roll() as u8,
+            hops: rng.roll() as u8,
+            flow: match rng.below(6) {
+                0 => None,
+                1 => Some(FlowKey::of_id(rng.roll() as u32)),
+                which => flows[which - 2].parse().ok(),
+            },
+            node: small(rng),
+            ingress_if: small(rng),
+            egress_if: small(rng),
+            queue: small(rng).map(|queue| queue as u8),
+            hop_latency: small(rng).map(u64::from),
+            queue_occupancy: small(rng),
+            queue_congestion: small(rng),
+            link_utilization: small(rng).map(u64::from),
+            ingress_ts: Some(rng.roll()).filter(|ts| ts % 3 > 0),
+            egress_ts: Some(rng.roll()).filter(|ts| ts % 3 > 0),
+        }
+    }
+
+    #[test]
+    fn a_hop_survives_its_bytes_and_a_part_of_them_is_none() {
+        for seed in 0..2_000 {
+            let hop = random(&mut Rng(seed));
+            let mut bytes = vec![7];
+            hop.write(&mut bytes);
+            assert_eq!(Hop::read(&bytes[1..]), Some(hop));
+            for end in 1..bytes.len() {
+                assert_eq!(Hop::read(&bytes[1..end]), None, "{seed} {end}");
+            }
+            bytes.push(0);
+            assert_eq!(Hop::read(&bytes[1..]), None);
+            // Other bytes are another hop, or none.
+            Rng(seed).corrupt(&mut bytes);
+            if let Some(read) = Hop::read(bytes.get(1..).unwrap_or_default()) {
+                let mut again = Vec::new();
+                read.write(&mut again);
+                assert_eq!(Hop::read(&again), Some(read));
+            }
+        }
+    }
+}

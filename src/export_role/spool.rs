@@ -1,0 +1,109 @@
+//! The files in which hops wait.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use export::{
+    record::Stream,
+    spool::{self, Effect, Spool},
+};
+
+use super::files::Files;
+use crate::{config::export::ExportSettings, hop_queue::HopQueue, save};
+
+/// Goes on with the files that are there.
+///
+/// # Errors
+/// They, or the cursor, cannot be read: one sentence that says what to do.
+pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Result<Arc<HopQueue>, String> {
+    let cursor = Files::new(store, export, Stream::Hops, 0).cursor()?.unwrap_or_default();
+    let files = SpoolFiles::new(store, export);
+    let found = files
+        .list()
+        .map_err(|error| format!("{}: {error}; let hopwise read and write there", files.dir.display()))?;
+    Ok(HopQueue::new(Spool::new(settings.hop_limits(), &cursor, found)))
+}
+
+/// The directory of one export.
+#[derive(Debug)]
+pub(super) struct SpoolFiles {
+    dir: PathBuf,
+}
+
+impl SpoolFiles {
+    /// In the directory of a store.
+    pub(super) fn new(store: &Path, export: &str) -> Self {
+        Self { dir: store.join("export").join(format!("{export}.hops.spool")) }
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:020}.hops"))
+    }
+
+    /// Number, records and bytes of each file. What was not written to its end is removed.
+    fn list(&self) -> io::Result<Vec<(u64, u64, usize)>> {
+        fs::create_dir_all(&self.dir)?;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let path = entry?.path();
+            let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+            match (path.extension().and_then(|end| end.to_str()), number) {
+                (Some("begun"), Some(_)) => fs::remove_file(&path)?,
+                (Some("hops"), Some(number)) => {
+                    let mut file = File::open(&path)?;
+                    let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+                    let mut header = Vec::new();
+                    file.by_ref().take(spool::header_len() as u64).read_to_end(&mut header)?;
+                    let records = spool::records_of(&header);
+                    if records.is_none() {
+                        tracing::warn!(file = %path.display(), "no file of hops; it is deleted");
+                    }
+                    found.push((number, records.unwrap_or(0), bytes));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Does what is due. Returns the errors.
+    pub(super) fn execute(&self, queue: &HopQueue, now: u64) -> Vec<String> {
+        let mut errors = Vec::new();
+        while let Some(effect) = queue.with(|spool| spool.poll(now)) {
+            let done = match &effect {
+                Effect::Write { number, bytes } => {
+                    save::replace(&self.file(*number), super::files::MODE, &spool::seal(bytes))
+                }
+                Effect::Delete(number) => match fs::remove_file(self.file(*number)) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                    done => done,
+                },
+            };
+            queue.with(|spool| match effect {
+                Effect::Write { number, .. } => spool.written(number, done.is_ok(), now),
+                Effect::Delete(_) => spool.deleted(done.is_ok(), now),
+            });
+            errors.extend(done.err().map(|error| format!("{}: {error}", self.dir.display())));
+        }
+        errors
+    }
+
+    /// A file; `None`: it is gone.
+    pub(super) fn load(&self, number: u64) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.file(number)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+}
+
+/// Where the hops of an export wait.
+#[derive(Debug)]
+pub(super) struct Hops {
+    pub(super) queue: Arc<HopQueue>,
+    pub(super) files: SpoolFiles,
+}
