@@ -115,7 +115,7 @@ fn token(got: &Got) -> (String, u64) {
     (token.to_owned(), token.rsplit_once('-').unwrap().1.parse().unwrap())
 }
 
-/// The first stream of the first export, once `done` accepts it.
+/// The first stream of the first export, once it has been counted and `done` accepts it: until then, it says that nothing waits.
 pub(super) fn exported(
     server: &Server,
     what: &str,
@@ -124,7 +124,7 @@ pub(super) fn exported(
     let start = Instant::now();
     loop {
         let view = server.json("/api/v1/exports");
-        if done(&view["exports"][0]) {
+        if view["exports"][0]["counted"] != 0 && done(&view["exports"][0]) {
             return view["exports"][0].clone();
         }
         assert!(start.elapsed() < TIMEOUT, "never {what}: {view:#}");
