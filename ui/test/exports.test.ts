@@ -18,6 +18,7 @@ const one: Export = {
   counted: 0,
   oldest: null,
   expired: 0,
+  shed: 0,
   restarted: 0,
   repeated: 0,
   requests: 0,
