@@ -60,6 +60,7 @@ mod collector;
 pub mod config;
 mod decode;
 pub mod event;
+pub mod flight;
 mod flow_list;
 mod hash;
 mod index;

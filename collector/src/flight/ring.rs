@@ -1,0 +1,203 @@
+//! Datagrams as they arrived, for a while.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::decode::Datagram;
+use crate::event::Nanos;
+
+/// Where datagrams are copied to. It belongs to one thread; full chunks go to [`Kept`].
+#[derive(Debug)]
+pub struct Ring {
+    chunk: Chunk,
+}
+
+/// Datagrams in the order in which they arrived.
+#[derive(Debug)]
+pub struct Chunk {
+    bytes: Vec<u8>,
+    /// Receive times of its first and last datagram.
+    span: Option<(Nanos, Nanos)>,
+}
+
+/// The latest chunks, bounded in number; older ones are given back.
+#[derive(Debug)]
+pub struct Kept {
+    chunks: VecDeque<Arc<Chunk>>,
+    most: usize,
+    /// Whether anything was given back.
+    has_forgotten: bool,
+}
+
+impl Ring {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self { chunk: Chunk::new() }
+    }
+
+    /// Copies a datagram. If the chunk is full, exchange it first.
+    #[inline]
+    pub fn push(&mut self, datagram: &Datagram<'_>) {
+        self.chunk.push(datagram);
+    }
+
+    /// Whether the next datagram may not fit, so that the chunk must be exchanged first.
+    #[inline]
+    pub fn is_full(&self, datagram: &Datagram<'_>) -> bool {
+        self.chunk.bytes.len() + HEADER + datagram.payload.len() > Chunk::BYTES
+    }
+
+    /// Gives away the chunk, and goes on with `next`, whose content is discarded. `None` if there is nothing in it.
+    pub fn take(&mut self, next: Option<Chunk>) -> Option<Chunk> {
+        self.chunk.span?;
+        let mut next = next.unwrap_or_else(Chunk::new);
+        next.bytes.clear();
+        next.span = None;
+        Some(std::mem::replace(&mut self.chunk, next))
+    }
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Chunk {
+    /// Bytes of a chunk: 1,000 reports of four hops.
+    pub const BYTES: usize = 256 << 10;
+
+    fn new() -> Self {
+        Self { bytes: Vec::with_capacity(Self::BYTES), span: None }
+    }
+
+    #[inline]
+    fn push(&mut self, datagram: &Datagram<'_>) {
+        // A longer one is no UDP datagram.
+        let Ok(length) = u16::try_from(datagram.payload.len()) else { return };
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&datagram.received.to_le_bytes());
+        header[8..24].copy_from_slice(&datagram.source);
+        header[24..26].copy_from_slice(&datagram.src_port.to_le_bytes());
+        header[26..28].copy_from_slice(&datagram.listener.to_le_bytes());
+        header[28..].copy_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(&header);
+        self.bytes.extend_from_slice(datagram.payload);
+        let first = self.span.map_or(datagram.received, |(first, _)| first);
+        self.span = Some((first, datagram.received));
+    }
+
+    /// Its datagrams.
+    pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let (header, after) = rest.split_at_checked(HEADER)?;
+            let number = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+            let (payload, after) = after.split_at_checked(usize::from(number(28)))?;
+            rest = after;
+            let received = u64::from_le_bytes(header[..8].try_into().ok()?);
+            let source = header[8..24].try_into().ok()?;
+            Some(Datagram { payload, source, src_port: number(24), listener: number(26), received })
+        })
+    }
+
+    /// Whether it may have datagrams of this time. (The clock may have been set back inside it.)
+    fn overlaps(&self, from: Nanos, to: Nanos) -> bool {
+        self.span.is_some_and(|(first, last)| first.min(last) <= to && from <= first.max(last))
+    }
+}
+
+impl Kept {
+    /// At most so many chunks, at least one.
+    pub fn new(most: usize) -> Self {
+        Self { chunks: VecDeque::new(), most: most.max(1), has_forgotten: false }
+    }
+
+    /// Keeps a chunk. Returns one that is no longer kept, if nobody reads it: its memory can be used again.
+    pub fn add(&mut self, chunk: Chunk) -> Option<Chunk> {
+        let old = if self.chunks.len() >= self.most { self.chunks.pop_front() } else { None };
+        self.has_forgotten |= old.is_some();
+        self.chunks.push_back(Arc::new(chunk));
+        old.and_then(Arc::into_inner)
+    }
+
+    /// The chunks that may have datagrams of this time, oldest first.
+    pub fn of(&self, from: Nanos, to: Nanos) -> Vec<Arc<Chunk>> {
+        self.chunks.iter().filter(|chunk| chunk.overlaps(from, to)).map(Arc::clone).collect()
+    }
+
+    /// Whether datagrams since this time were given back.
+    pub fn has_forgotten(&self, since: Nanos) -> bool {
+        self.has_forgotten && self.oldest().is_none_or(|oldest| oldest > since)
+    }
+
+    /// The receive time of the oldest datagram.
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.chunks.front().and_then(|chunk| chunk.span).map(|(first, _)| first)
+    }
+}
+
+/// Bytes in front of each payload.
+const HEADER: usize = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(received: Nanos, payload: &[u8]) -> Datagram<'_> {
+        Datagram { payload, source: [7; 16], src_port: 40_000, listener: 3, received }
+    }
+
+    fn put(ring: &mut Ring, kept: &mut Kept, received: Nanos, payload: &[u8]) {
+        let datagram = datagram(received, payload);
+        if ring.is_full(&datagram)
+            && let Some(full) = ring.take(None)
+        {
+            kept.add(full);
+        }
+        ring.push(&datagram);
+    }
+
+    #[test]
+    fn what_was_copied_is_read_again() {
+        let mut ring = Ring::new();
+        assert!(ring.take(None).is_none());
+        for (at, payload) in [(5, &b"one"[..]), (6, b""), (7, &[9; 9000])] {
+            ring.push(&datagram(at, payload));
+        }
+        let chunk = ring.take(None).unwrap();
+        let read: Vec<_> = chunk.datagrams().map(|one| (one.received, one.payload.to_vec())).collect();
+        assert_eq!(read, [(5, b"one".to_vec()), (6, Vec::new()), (7, vec![9; 9000])]);
+        let first = chunk.datagrams().next().unwrap();
+        assert_eq!((first.source, first.src_port, first.listener), ([7; 16], 40_000, 3));
+        assert!(ring.take(None).is_none());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_used_again() {
+        let (mut ring, mut kept) = (Ring::new(), Kept::new(2));
+        let payload = [1; 1000];
+        for at in 0..2_000 {
+            put(&mut ring, &mut kept, at, &payload);
+        }
+        let per_chunk = (Chunk::BYTES / (HEADER + payload.len())) as u64;
+        let full = 1_999 / per_chunk;
+        assert_eq!(kept.oldest(), Some((full - 2) * per_chunk));
+        assert_eq!(kept.of(0, u64::MAX).len(), 2);
+        assert!(kept.has_forgotten(0) && !kept.has_forgotten(kept.oldest().unwrap()));
+        assert!(!Kept::new(2).has_forgotten(0));
+        assert_eq!(kept.of(0, kept.oldest().unwrap() - 1).len(), 0);
+        assert_eq!(kept.of(kept.oldest().unwrap(), kept.oldest().unwrap()).len(), 1);
+        // The memory of a chunk that is no longer kept is used again, unless somebody reads it.
+        let reading = kept.of(0, kept.oldest().unwrap());
+        let last = ring.take(None).unwrap();
+        assert!(kept.add(last).is_none());
+        drop(reading);
+        ring.push(&datagram(9, b"x"));
+        let again = kept.add(ring.take(None).unwrap()).unwrap();
+        assert!(again.bytes.capacity() == Chunk::BYTES && again.span.is_some());
+        ring.push(&datagram(10, b"y"));
+        ring.take(Some(again));
+        assert_eq!((ring.chunk.bytes.len(), ring.chunk.span), (0, None));
+    }
+}
