@@ -121,7 +121,7 @@ fn hint(message: &str) -> String {
     }
 }
 
-const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports";
+const READABLE: &str = "the tables are events, rollups, flows, drops, losses, reports, recordings";
 
 /// The virtual machine checks the clock after this many steps: some 20 µs.
 const STEPS_BETWEEN_LOOKS: i32 = 2000;
@@ -146,6 +146,7 @@ const TABLES: &[&str] = &[
     "drops",
     "losses",
     "reports",
+    "recordings",
     "event_data",
     "first_data",
     "rollup_data",
@@ -153,6 +154,7 @@ const TABLES: &[&str] = &[
     "drop_data",
     "loss_data",
     "report_data",
+    "recording_data",
     "flow_key",
     "path_text",
     "rule_text",

@@ -77,13 +77,16 @@ impl Names {
                 &unnamed
             }
         };
-        conn.prepare_cached("INSERT INTO rule_text (rule) VALUES (?1) ON CONFLICT DO NOTHING")?
-            .execute([name])?;
-        let id = conn
-            .prepare_cached("SELECT id FROM rule_text WHERE rule = ?1")?
-            .query_row([name], |row| row.get(0))?;
+        let id = Self::rule_named(conn, name)?;
         self.rules.insert(index, id);
         Ok(id)
+    }
+
+    /// The number of the rule with this name.
+    pub(crate) fn rule_named(conn: &Connection, name: &str) -> rusqlite::Result<i64> {
+        conn.prepare_cached("INSERT INTO rule_text (rule) VALUES (?1) ON CONFLICT DO NOTHING")?
+            .execute([name])?;
+        conn.prepare_cached("SELECT id FROM rule_text WHERE rule = ?1")?.query_row([name], |row| row.get(0))
     }
 
     #[cold]

@@ -9,7 +9,7 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::guard;
-use crate::schema;
+use crate::schema::{self, Features};
 
 /// A file as it was when it was opened: the same path with another inode number is another file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -47,14 +47,14 @@ impl Joined {
         conn.execute_batch(schema::LOAD_STATISTICS).map_err(here)?;
         conn.busy_timeout(Duration::from_secs(1)).map_err(here)?;
         let cache = CACHE_KIB / files.len().max(1);
-        let mut first_values = Vec::with_capacity(files.len());
+        let mut features = Vec::with_capacity(files.len());
         for (i, file) in files.iter().enumerate() {
-            let attached = attach(&conn, &file.path, i, cache)
-                .and_then(|()| schema::has_first_values(&conn, &format!("f{i}")));
-            first_values.push(attached.map_err(|error| (file.path.clone(), error))?);
+            let attached =
+                attach(&conn, &file.path, i, cache).and_then(|()| schema::features(&conn, &format!("f{i}")));
+            features.push(attached.map_err(|error| (file.path.clone(), error))?);
         }
         for view in VIEWS {
-            conn.execute_batch(&union(view, &first_values)).map_err(here)?;
+            conn.execute_batch(&union(view, &features)).map_err(here)?;
         }
         guard::make_read_only(&mut conn).map_err(here)?;
         Ok(Self { conn, files })
@@ -122,11 +122,14 @@ fn uri(path: &Path, mode: &str) -> String {
     uri + "?" + mode
 }
 
-/// `files`: whether each has first values. Those of earlier versions lack the last columns of events.
-fn union(view: &str, files: &[bool]) -> String {
-    let member = |(i, has_first_values): (usize, &bool)| {
-        let lacking = if view == "events" && !has_first_values { ", NULL, NULL, NULL" } else { "" };
-        format!(" UNION ALL SELECT *{lacking} FROM f{i}.{view}")
+/// `files`: what each has. Those of earlier versions lack the last columns of events, and recordings.
+fn union(view: &str, files: &[Features]) -> String {
+    let member = |(i, features): (usize, &Features)| {
+        let lacking = if view == "events" && !features.first_values { ", NULL, NULL, NULL" } else { "" };
+        match view == "recordings" && !features.recordings {
+            true => String::new(),
+            false => format!(" UNION ALL SELECT *{lacking} FROM f{i}.{view}"),
+        }
     };
     let members: String = files.iter().enumerate().map(member).collect();
     let all = format!("SELECT * FROM main.{view}{members}");
@@ -140,7 +143,7 @@ fn union(view: &str, files: &[bool]) -> String {
 }
 
 /// The documented names.
-const VIEWS: [&str; 6] = ["events", "rollups", "flows", "drops", "losses", "reports"];
+const VIEWS: [&str; 7] = ["events", "rollups", "flows", "drops", "losses", "reports", "recordings"];
 
 const LATEST_FLOW: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
                            max(last_seen) AS last_seen, reports";

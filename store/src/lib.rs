@@ -13,7 +13,7 @@
 //! * **Batches are atomic.** A transaction holds everything that is derived from a batch: rows, interned names, the
 //!   sequence number, the file's time range. SQLite's write-ahead log commits all of it or nothing.
 //! * **Documented names are views.** Tables are compact and may change with the schema version; the views `events`,
-//!   `rollups`, `flows`, `drops`, `losses`, `reports` are the public interface, and any SQLite tool can read them:
+//!   `rollups`, `flows`, `drops`, `losses`, `reports`, `recordings` are the public interface, and any SQLite tool can read them:
 //!   no function of ours is needed.
 //!
 //! # On disk
@@ -95,6 +95,7 @@ mod join;
 mod numbering;
 mod queries;
 mod query;
+mod queues;
 mod reader;
 mod reports;
 mod rows;
@@ -108,6 +109,7 @@ mod writer;
 pub use config::{Config, Error, Period, Policy};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
+pub use queues::{Heat, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow};
 pub use reader::Reader;
 pub use reports::ReportRow;
 pub use rows::{

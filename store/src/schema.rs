@@ -11,13 +11,16 @@ use crate::config::Error;
 use crate::files;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// From this version on there are first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
 
 /// From this version on a file says in which order its records were committed.
 const RUNS: u32 = 3;
+
+/// From this version on there are recordings.
+const RECORDINGS: u32 = 4;
 
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");
@@ -107,6 +110,10 @@ fn upgrade(conn: &mut Connection) -> rusqlite::Result<()> {
         create("CREATE TABLE run_data")?;
         transaction.execute_batch("ALTER TABLE flow_data ADD COLUMN number INTEGER")?;
     }
+    if found < RECORDINGS {
+        create("CREATE TABLE recording_data")?;
+        create("CREATE VIEW recordings")?;
+    }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }
@@ -116,13 +123,23 @@ pub(crate) fn has_runs(conn: &Connection, name: &str) -> rusqlite::Result<bool> 
     Ok(version(conn, name)? >= RUNS)
 }
 
-fn version(conn: &Connection, name: &str) -> rusqlite::Result<u32> {
-    conn.query_row(&format!("PRAGMA {name}.user_version"), [], |row| row.get(0))
+/// What a file has, by its version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Features {
+    /// First values of flows.
+    pub(crate) first_values: bool,
+    /// Recordings of the flight recorder.
+    pub(crate) recordings: bool,
 }
 
-/// Whether the file attached to `conn` as `name` has first values.
-pub(crate) fn has_first_values(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
-    Ok(version(conn, name)? >= FIRST_VALUES)
+/// What the file attached to `conn` as `name` has.
+pub(crate) fn features(conn: &Connection, name: &str) -> rusqlite::Result<Features> {
+    let version = version(conn, name)?;
+    Ok(Features { first_values: version >= FIRST_VALUES, recordings: version >= RECORDINGS })
+}
+
+fn version(conn: &Connection, name: &str) -> rusqlite::Result<u32> {
+    conn.query_row(&format!("PRAGMA {name}.user_version"), [], |row| row.get(0))
 }
 
 /// The statements that create the indexes on events.

@@ -68,6 +68,15 @@ CREATE TABLE report_data (
 ) WITHOUT ROWID;
 CREATE INDEX report_flow ON report_data (chunk, flow, ts) WHERE flow IS NOT NULL;
 
+-- Why the reports of some time were recorded by the flight recorder: an event that they concern. Of those reports, one of so many is in
+-- report_data.
+CREATE TABLE recording_data (
+  ts INTEGER NOT NULL, seq INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL, kind INTEGER NOT NULL,
+  metric INTEGER, flow INTEGER, node INTEGER, interface INTEGER, queue INTEGER, value INTEGER, rule INTEGER,
+  id INTEGER NOT NULL, reports INTEGER NOT NULL, every INTEGER NOT NULL, late INTEGER NOT NULL,
+  PRIMARY KEY (ts, seq)
+) WITHOUT ROWID;
+
 -- In which order the records of each stream were committed: those with the numbers from `first` on, which are counted over all files
 -- since `base`, lie between these times and have these sequence numbers. (For flows, the number stands in the row.)
 CREATE TABLE run_data (
@@ -125,6 +134,15 @@ FROM report_data e
 LEFT JOIN flow_key f ON f.id = e.flow
 LEFT JOIN path_text p ON p.id = e.path;
 
+CREATE VIEW recordings AS
+SELECT e.ts, e.since, e.until, k.kind, m.metric, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.interface, e.queue,
+       e.value, r.rule, printf('%016x', e.id) AS id, e.reports, e.every, e.late
+FROM recording_data e
+LEFT JOIN metric_name m ON m.id = e.metric
+LEFT JOIN kind_name k ON k.id = e.kind
+LEFT JOIN flow_key f ON f.id = e.flow
+LEFT JOIN rule_text r ON r.id = e.rule;
+
 -- The planner's knowledge of how the columns are spread. Written by hand because it must hold from the first row on, and
 -- because counting would cost a scan: rows, then rows per distinct value of each further column of the index.
 ANALYZE sqlite_schema;
@@ -141,6 +159,7 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('drop_data', 'drop_flow', '1000000 65536 16 2 1'),
   ('drop_data', 'drop_node', '1000000 10000 2 1'),
   ('loss_data', 'loss_data', '1000000 100 1'),
+  ('recording_data', 'recording_data', '10000 4 1'),
   ('run_data', 'run_data', '100000 20000 1'),
   ('report_data', 'report_data', '20000000 4 1'),
   ('report_data', 'report_flow', '20000000 65536 16 2 1'),

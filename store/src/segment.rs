@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use collector::event::{Drop, Event, Nanos, Stream};
+use collector::flight::Recording;
 use collector::{Batch, Loss, Rollup};
 use rusqlite::{CachedStatement, Connection, params};
 use wire::{FlowKey, Hop};
@@ -145,6 +146,41 @@ impl Segment {
             }
         }
         Ok(())
+    }
+
+    /// As [`Segment::write`], for recordings of the flight recorder.
+    pub(crate) fn write_recordings(&mut self, recordings: &[Recording]) -> rusqlite::Result<()> {
+        if self.open == 0 {
+            self.conn.execute_batch("BEGIN IMMEDIATE")?;
+        }
+        self.open += recordings.len() as u64;
+        let Self { conn, names, tally, .. } = self;
+        let mut insert = Insert::<16>::new(conn, "recording_data")?;
+        for one in recordings {
+            let event = &one.trigger.event;
+            let flow = flow_number(names, conn, event.flow.as_ref())?;
+            let rule = one.trigger.rule.as_ref().map(|rule| Names::rule_named(conn, rule)).transpose()?;
+            let seq = tally.next_seq(event.ts);
+            insert.row([
+                Some(int(event.ts)),
+                Some(seq),
+                Some(int(one.from)),
+                Some(int(one.to)),
+                Some(kind_code(event.kind)),
+                event.metric.map(|metric| metric as i64),
+                flow,
+                event.node.map(i64::from),
+                event.interface.map(i64::from),
+                event.queue.map(i64::from),
+                event.value.map(int),
+                rule,
+                Some(event.id as i64),
+                Some(int(one.reports)),
+                Some(int(one.every)),
+                Some(one.late.into()),
+            ])?;
+        }
+        insert.finish()
     }
 
     /// Makes the open transaction permanent. Returns its number of records.

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use collector::Batch;
+use collector::flight::Recording;
 
 use crate::config::{Config, Error, Policy};
 use crate::reports::ReportRow;
@@ -136,6 +137,13 @@ impl Store {
         };
         let records = reports.len() as u64;
         self.enqueue(queue, Message::Reports(reports), records).is_none()
+    }
+
+    /// Gives recordings of the flight recorder to the writer, after their reports. Returns whether they were accepted.
+    pub fn submit_recordings(&self, recordings: Vec<Recording>) -> bool {
+        let Some(queue) = self.queue.as_ref().filter(|_| !recordings.is_empty()) else { return true };
+        let records = recordings.len() as u64;
+        self.enqueue(queue, Message::Recordings(recordings), records).is_none()
     }
 
     /// From the next batch on, a rule's index means a place in `names`. Call it at start and after each reload.

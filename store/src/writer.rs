@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use collector::Batch;
 use collector::event::Nanos;
+use collector::flight::Recording;
 use rusqlite::ErrorCode;
 
 use crate::config::{Config, Error};
@@ -26,6 +27,8 @@ pub(crate) enum Message {
     Batch(Batch),
     /// For the optional table.
     Reports(Vec<ReportRow>),
+    /// What is in it of the flight recorder.
+    Recordings(Vec<Recording>),
     /// From here on, a rule's index means a place in this list.
     Rules(Vec<String>),
     /// From here on, files are deleted by this age and this size.
@@ -40,6 +43,7 @@ pub(crate) enum Message {
 enum Work<'a> {
     Batch(&'a Batch),
     Reports(&'a [ReportRow]),
+    Recordings(&'a [Recording]),
 }
 
 impl Work<'_> {
@@ -47,6 +51,7 @@ impl Work<'_> {
         match self {
             Self::Batch(batch) => batch.len() as u64,
             Self::Reports(reports) => reports.len() as u64,
+            Self::Recordings(recordings) => recordings.len() as u64,
         }
     }
 
@@ -55,6 +60,7 @@ impl Work<'_> {
         match self {
             Self::Batch(batch) => segment::newest(batch),
             Self::Reports(reports) => reports.iter().map(|report| report.ts).max(),
+            Self::Recordings(recordings) => recordings.iter().map(|one| one.trigger.event.ts).max(),
         }
     }
 }
@@ -142,6 +148,7 @@ impl Writer {
                     self.recycle(batch);
                 }
                 Ok(Message::Reports(reports)) => self.process(&Work::Reports(&reports)),
+                Ok(Message::Recordings(recordings)) => self.process(&Work::Recordings(&recordings)),
                 Ok(Message::Rules(rules)) => self.set_rules(rules),
                 Ok(Message::Retention(max_age, max_bytes)) => {
                     self.config.max_age = max_age;
@@ -206,6 +213,7 @@ impl Writer {
         let written = match work {
             Work::Batch(batch) => segment.write(batch, &self.rules),
             Work::Reports(reports) => segment.write_reports(reports),
+            Work::Recordings(recordings) => segment.write_recordings(recordings),
         };
         if let Err(error) = written {
             let error = Error::sqlite(segment.path(), error);

@@ -76,7 +76,7 @@ fn a_file_of_version_1_is_read_beside_others_and_upgraded_when_it_is_written() {
     let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
     let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
     let conn = rusqlite::Connection::open(&path).unwrap();
-    conn.execute_batch("DROP VIEW events; DROP TABLE first_data; DROP TABLE run_data; ALTER TABLE flow_data DROP COLUMN number;
+    conn.execute_batch("DROP VIEW recordings; DROP TABLE recording_data; DROP VIEW events; DROP TABLE first_data; DROP TABLE run_data; ALTER TABLE flow_data DROP COLUMN number;
          PRAGMA user_version = 1",
     ).unwrap();
     conn.execute_batch(EVENTS_1).unwrap();
@@ -87,6 +87,8 @@ fn a_file_of_version_1_is_read_beside_others_and_upgraded_when_it_is_written() {
         events.into_iter().map(|row| (row.event.flow.unwrap(), row.first.is_some())).collect::<Vec<_>>()
     };
     assert_eq!(found(), [(flow(1), false)]);
+    let recordings = Reader::open(dir.path()).unwrap().recordings((0, u64::MAX), None, 10);
+    assert_eq!(recordings.unwrap(), []);
     // The next day, in a file of its own.
     keep(&dir, new_flow(2, START + 86_400 * SECOND));
     assert_eq!(found(), [(flow(2), true), (flow(1), false)]);

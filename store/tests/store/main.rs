@@ -4,6 +4,7 @@ mod crash;
 mod first_values;
 mod follower;
 mod keeping;
+mod queues;
 mod retention;
 mod round_trip;
 mod sql;

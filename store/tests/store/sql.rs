@@ -128,7 +128,8 @@ fn a_wrong_query_gets_one_sentence_with_its_place() {
     assert_eq!(
         message("SELECT * FROM event"),
         (
-            "no such table: event; the tables are events, rollups, flows, drops, losses, reports".to_owned(),
+            "no such table: event; the tables are events, rollups, flows, drops, losses, reports, recordings"
+                .to_owned(),
             None
         )
     );

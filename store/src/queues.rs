@@ -1,0 +1,320 @@
+//! Queues over time: how full they were, and which packets were in them.
+
+use std::collections::HashMap;
+
+use collector::event::{Kind, Nanos};
+use collector::flight::burst::Passage;
+use detect::Metric;
+use rusqlite::Row;
+use wire::FlowKey;
+
+use crate::intern::{parse_flow, parse_path};
+use crate::query::{QueryError, QueryOptions, Value};
+use crate::reader::Reader;
+use crate::rows::{kind_of, optional};
+
+/// A span of time, divided into columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeatFilter {
+    /// A metric of nodes, queues or links.
+    pub metric: Metric,
+    /// From this time on.
+    pub from: Nanos,
+    /// Up to before this time.
+    pub to: Nanos,
+    /// Length of a column, ns; at least 1 s.
+    pub column: Nanos,
+    /// Length of the rollups that are read, seconds: 1 or 60.
+    pub interval: u32,
+    /// Only this node.
+    pub node: Option<u32>,
+    /// At most so many rows: those with the greatest values.
+    pub limit: usize,
+}
+
+/// What a row of a heat map is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct HeatKey {
+    /// The node.
+    pub node: Option<u32>,
+    /// The egress interface, of a link.
+    pub interface: Option<u32>,
+    /// The queue.
+    pub queue: Option<u8>,
+}
+
+/// A row of a heat map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeatRow {
+    /// What it is about.
+    pub key: HeatKey,
+    /// The greatest value of each column, in the metric's unit; `None` where nothing was measured.
+    pub values: Vec<Option<u64>>,
+    /// The greatest of all.
+    pub worst: u64,
+    /// Number of measured values.
+    pub count: u64,
+}
+
+/// A heat map.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Heat {
+    /// The rows, worst first.
+    pub rows: Vec<HeatRow>,
+    /// How many there are, with those beyond the limit.
+    pub total: usize,
+    /// Whether there were more queues than a heat map considers: those that came later are in no row.
+    pub truncated: bool,
+}
+
+/// A queue, and a span of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueFilter {
+    /// The node.
+    pub node: u32,
+    /// The queue; `None`: all of the node.
+    pub queue: Option<u8>,
+    /// From this time on.
+    pub from: Nanos,
+    /// Up to before this time.
+    pub to: Nanos,
+    /// At most so many rows.
+    pub limit: usize,
+}
+
+/// Why reports were recorded, as it was stored; see [`collector::flight::Recording`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordingRow {
+    /// When the event was observed.
+    pub ts: Nanos,
+    /// From this receive time on.
+    pub since: Nanos,
+    /// Up to this receive time.
+    pub until: Nanos,
+    /// The kind of the event.
+    pub kind: Kind,
+    /// Its metric.
+    pub metric: Option<Metric>,
+    /// Its flow.
+    pub flow: Option<FlowKey>,
+    /// Its node.
+    pub node: Option<u32>,
+    /// Its interface.
+    pub interface: Option<u32>,
+    /// Its queue.
+    pub queue: Option<u8>,
+    /// Its value.
+    pub value: Option<u64>,
+    /// Its rule.
+    pub rule: Option<String>,
+    /// Its id.
+    pub id: u64,
+    /// Reports that concern it.
+    pub reports: u64,
+    /// One of so many was stored.
+    pub every: u64,
+    /// Whether the beginning was no longer in memory.
+    pub late: bool,
+}
+
+/// A packet that passed a queue, as its report says: values as the device sent them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PassageRow {
+    /// Receive time of the report.
+    pub ts: Nanos,
+    /// The packet, as the device says: `latency` is in the device's ticks, `ts` its egress time if there is one, else the receive time.
+    pub passage: Passage,
+    /// The queue.
+    pub queue: Option<u8>,
+    /// The egress interface.
+    pub interface: Option<u32>,
+    /// The sender of the report: an IP address.
+    pub source: String,
+    /// Whether `passage.ts` is the device's.
+    pub by_device: bool,
+    /// The nodes of its path (`u32::MAX` = unavailable).
+    pub path: Vec<u32>,
+}
+
+impl Reader {
+    /// A heat map of a metric of nodes, queues or links.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn heat(&self, filter: &HeatFilter) -> Result<Heat, QueryError> {
+        self.with_retry(|| {
+            let columns = filter.columns();
+            let mut found: HashMap<HeatKey, HeatRow> = HashMap::new();
+            let mut truncated = false;
+            let (sql, options) = filter.sql();
+            self.rows(usize::MAX, &sql, &options, |row| {
+                let key = HeatKey { node: row.get(0)?, interface: row.get(1)?, queue: row.get(2)? };
+                let (column, value, count) = (row.get::<_, i64>(3)?, optional(row, 4)?, optional(row, 5)?);
+                if found.len() >= MOST_QUEUES && !found.contains_key(&key) {
+                    truncated = true;
+                    return Ok(());
+                }
+                let blank = || HeatRow { key, values: vec![None; columns], worst: 0, count: 0 };
+                let one = found.entry(key).or_insert_with(blank);
+                let value: u64 = value.unwrap_or(0);
+                if let Some(place) = usize::try_from(column).ok().and_then(|at| one.values.get_mut(at)) {
+                    *place = (*place).max(Some(value));
+                }
+                one.worst = one.worst.max(value);
+                one.count += count.unwrap_or(0_u64);
+                Ok(())
+            })?;
+            let total = found.len();
+            let mut rows: Vec<HeatRow> = found.into_values().collect();
+            rows.sort_by_key(|row| (std::cmp::Reverse(row.worst), row.key));
+            rows.truncate(filter.limit);
+            Ok(Heat { rows, total, truncated })
+        })
+    }
+
+    /// Recordings that overlap a span of time, newest first. `node` and `queue` of an event that names none match every one.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn recordings(
+        &self,
+        (from, to): (Nanos, Nanos),
+        queue: Option<(u32, Option<u8>)>,
+        limit: usize,
+    ) -> Result<Vec<RecordingRow>, QueryError> {
+        let mut params = vec![nanos(from), nanos(to), nanos(from.saturating_sub(LONGEST))];
+        let mut filter = String::from("until >= ?1 AND since < ?2 AND ts >= ?3");
+        if let Some((node, queue)) = queue {
+            params.push(Value::Int(node.into()));
+            filter.push_str(&format!(" AND node = ?{}", params.len()));
+            if let Some(queue) = queue {
+                params.push(Value::Int(queue.into()));
+                filter.push_str(&format!(" AND (queue IS NULL OR queue = ?{})", params.len()));
+            }
+        }
+        let sql = format!(
+            "SELECT {RECORDING_COLUMNS} FROM recordings WHERE {filter} ORDER BY ts DESC LIMIT {limit}"
+        );
+        let options = unlimited(from.saturating_sub(LONGEST), to.saturating_add(LONGEST), params);
+        self.with_retry(|| {
+            let mut rows = Vec::new();
+            self.rows(usize::MAX, &sql, &options, |row| {
+                rows.push(recording(row)?);
+                Ok(())
+            })?;
+            Ok(rows)
+        })
+    }
+
+    /// Packets that passed a queue in a span of receive time, in the order of that time, as far as their reports are stored. Also says
+    /// whether there are more.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn passages(&self, filter: &QueueFilter) -> Result<(Vec<PassageRow>, bool), QueryError> {
+        let mut params = vec![nanos(filter.from), nanos(filter.to), Value::Int(filter.node.into())];
+        let queue = filter.queue.map_or("", |queue| {
+            params.push(Value::Int(queue.into()));
+            " AND (queue IS NULL OR queue = ?4)"
+        });
+        let limit = filter.limit.saturating_add(1);
+        let sql = format!(
+            "SELECT {PASSAGE_COLUMNS} FROM reports WHERE ts >= ?1 AND ts < ?2 AND node = ?3{queue} ORDER BY ts LIMIT {limit}"
+        );
+        let options = unlimited(filter.from, filter.to, params);
+        let mut rows = self.with_retry(|| {
+            let mut rows = Vec::new();
+            self.rows(usize::MAX, &sql, &options, |row| {
+                rows.push(passage(row)?);
+                Ok(())
+            })?;
+            Ok(rows)
+        })?;
+        let more = rows.len() > filter.limit;
+        rows.truncate(filter.limit);
+        Ok((rows, more))
+    }
+}
+
+impl HeatFilter {
+    /// The number of columns.
+    pub fn columns(&self) -> usize {
+        let columns = self.to.saturating_sub(self.from).div_ceil(self.column.max(1));
+        usize::try_from(columns).unwrap_or(usize::MAX).min(MOST_COLUMNS)
+    }
+
+    fn sql(&self) -> (String, QueryOptions) {
+        let column = i64::try_from(self.column.max(1)).unwrap_or(i64::MAX);
+        let mut params = vec![
+            nanos(self.from),
+            nanos(self.to),
+            Value::Text(self.metric.name().to_owned()),
+            Value::Int(self.interval.into()),
+            Value::Int(column),
+        ];
+        let node = self.node.map_or("", |node| {
+            params.push(Value::Int(node.into()));
+            " AND node = ?6"
+        });
+        let sql = format!(
+            "SELECT node, interface, queue, (ts - ?1) / ?5, max(max), sum(count) FROM rollups \
+             WHERE metric = ?3 AND interval = ?4 AND ts >= ?1 AND ts < ?2 AND node IS NOT NULL AND flow IS NULL{node} \
+             GROUP BY 1, 2, 3, 4"
+        );
+        (sql, unlimited(self.from, self.to, params))
+    }
+}
+
+fn unlimited(from: Nanos, to: Nanos, params: Vec<Value>) -> QueryOptions {
+    let (max_rows, max_bytes) = (usize::MAX, usize::MAX);
+    QueryOptions { from: Some(from), to: Some(to), max_rows, max_bytes, params, ..QueryOptions::default() }
+}
+
+fn recording(row: &Row<'_>) -> rusqlite::Result<RecordingRow> {
+    let metric = row.get::<_, Option<String>>(9)?;
+    Ok(RecordingRow {
+        flow: parse_flow(row)?,
+        ts: time(row, 5)?,
+        since: time(row, 6)?,
+        until: time(row, 7)?,
+        kind: kind_of(&row.get::<_, String>(8)?),
+        metric: metric.as_deref().and_then(Metric::from_name),
+        node: row.get(10)?,
+        interface: row.get(11)?,
+        queue: row.get(12)?,
+        value: optional(row, 13)?,
+        rule: row.get(14)?,
+        id: u64::from_str_radix(&row.get::<_, String>(15)?, 16).unwrap_or(0),
+        reports: time(row, 16)?,
+        every: time(row, 17)?.max(1),
+        late: row.get(18)?,
+    })
+}
+
+fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
+    let (ts, egress) = (time(row, 5)?, optional(row, 6)?);
+    let (occupancy, latency) = (optional(row, 8)?, optional(row, 9)?);
+    let passage = Passage { ts: egress.unwrap_or(ts), flow: parse_flow(row)?, occupancy, latency, weight: 1 };
+    let (queue, interface, source) = (row.get(7)?, row.get(10)?, row.get(11)?);
+    let path = row.get::<_, Option<String>>(12)?.map_or_else(Vec::new, |text| parse_path(&text));
+    Ok(PassageRow { ts, passage, queue, interface, source, by_device: egress.is_some(), path })
+}
+
+/// A number that is never negative.
+fn time(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
+}
+
+fn nanos(value: Nanos) -> Value {
+    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// Maximum number of queues in a heat map.
+const MOST_QUEUES: usize = 65_536;
+/// Maximum number of columns.
+pub const MOST_COLUMNS: usize = 1_000;
+/// No window of the flight recorder is longer, ns.
+const LONGEST: Nanos = 60_000_000_000;
+const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \
+                                 rule, id, reports, every, late";
+const PASSAGE_COLUMNS: &str = "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, hop_latency, egress_if, source, path";

@@ -1,0 +1,204 @@
+//! Queues over time: heat maps, recordings of the flight recorder, and packets that passed a queue.
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
+
+use collector::flight::burst::Passage;
+use collector::flight::{Recording, Trigger};
+use collector::{Batch, Event, Output as _, Rollup};
+use detect::Metric;
+use store::{
+    Config, Heat, HeatFilter, HeatKey, HeatRow, PassageRow, QueueFilter, Reader, RecordingRow, ReportRow,
+    Store,
+};
+use testkit::records::{Dir, SECOND, START, change, flow, rollup};
+use wire::Hop;
+use wire::report::Flags;
+
+fn queue_rollup(second: u64, node: u32, queue: u8, max: u64) -> Rollup {
+    let ts = START + second * SECOND;
+    let (node, queue, metric) = (Some(node), Some(queue), Metric::QueueOccupancy);
+    Rollup {
+        ts,
+        interval: 1,
+        metric,
+        flow: None,
+        node,
+        interface: None,
+        queue,
+        count: 10,
+        max,
+        ..rollup(ts, 0)
+    }
+}
+
+#[test]
+fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
+    let dir = Dir::new("heat");
+    let mut batch = Batch::with_capacity(64);
+    for (second, node, queue, max) in [
+        (0, 1, 0, 5),
+        (1, 1, 0, 9),
+        (4, 1, 0, 2),
+        (1, 1, 3, 700),
+        (5, 2, 0, 40),
+        (6, 2, 0, 999),
+        (0, 3, 0, 1),
+    ] {
+        batch.rollup(&queue_rollup(second, node, queue, max));
+    }
+    // Of another length, another metric, and of a flow: not in it.
+    batch.rollup(&Rollup { interval: 60, ..queue_rollup(1, 1, 0, 5_000) });
+    batch.rollup(&Rollup { metric: Metric::HopLatency, ..queue_rollup(1, 1, 0, 5_000) });
+    batch.rollup(&Rollup { flow: Some(flow(1)), ..queue_rollup(1, 1, 0, 5_000) });
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    store.submit(batch).unwrap();
+    store.close();
+    let filter = HeatFilter {
+        metric: Metric::QueueOccupancy,
+        from: START,
+        to: START + 6 * SECOND,
+        column: 2 * SECOND,
+        interval: 1,
+        node: None,
+        limit: 3,
+    };
+    let row = |node: u32, queue: u8, values: [Option<u64>; 3], count: u64| HeatRow {
+        key: HeatKey { node: Some(node), interface: None, queue: Some(queue) },
+        values: values.to_vec(),
+        worst: values.into_iter().flatten().max().unwrap(),
+        count,
+    };
+    let rows = vec![
+        row(1, 3, [Some(700), None, None], 10),
+        row(2, 0, [None, None, Some(40)], 10),
+        row(1, 0, [Some(9), None, Some(2)], 30),
+    ];
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(reader.heat(&filter).unwrap(), Heat { rows: rows.clone(), total: 4, truncated: false });
+    let of_node = reader.heat(&HeatFilter { node: Some(2), ..filter }).unwrap();
+    assert_eq!(of_node, Heat { rows: vec![rows[1].clone()], total: 1, truncated: false });
+}
+
+fn recording(ts: u64, node: Option<u32>, queue: Option<u8>) -> Recording {
+    let event = Event { node, queue, flow: Some(flow(7)), ..change(ts, flow(7), 0, 9) };
+    let trigger = Trigger { event, rule: Some("deep queue".to_owned()) };
+    Recording { trigger, from: ts - SECOND, to: ts + SECOND, reports: 12, every: 4, late: true }
+}
+
+fn row_of(recording: &Recording) -> RecordingRow {
+    let event = &recording.trigger.event;
+    RecordingRow {
+        ts: event.ts,
+        since: recording.from,
+        until: recording.to,
+        kind: event.kind,
+        metric: event.metric,
+        flow: event.flow,
+        node: event.node,
+        interface: event.interface,
+        queue: event.queue,
+        value: event.value,
+        rule: recording.trigger.rule.clone(),
+        id: event.id,
+        reports: 12,
+        every: 4,
+        late: true,
+    }
+}
+
+#[test]
+fn recordings_are_found_by_time_and_queue() {
+    let dir = Dir::new("recordings");
+    let all = [
+        recording(START, Some(1), Some(3)),
+        recording(START + 10 * SECOND, Some(1), None),
+        recording(START + 11 * SECOND, Some(2), Some(3)),
+        recording(START + 12 * SECOND, None, None),
+    ];
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    assert!(store.submit_recordings(all.to_vec()) && store.submit_recordings(Vec::new()));
+    let stats = store.close();
+    assert_eq!((stats.submitted, stats.committed), (4, 4));
+    let reader = Reader::open(dir.path()).unwrap();
+    let ask = |from: u64, to: u64, queue, limit| {
+        let span = (START + from * SECOND, START + to * SECOND);
+        reader.recordings(span, queue, limit).unwrap()
+    };
+    let rows: Vec<RecordingRow> = all.iter().rev().map(row_of).collect();
+    assert_eq!(ask(0, 100, None, 10), rows);
+    assert_eq!(ask(0, 100, None, 1), rows[..1]);
+    // The last one ends a second after its event.
+    assert_eq!(ask(13, 100, None, 10), rows[..1]);
+    assert_eq!(ask(14, 100, None, 10), []);
+    assert_eq!(ask(0, 100, Some((1, Some(3))), 10), [rows[2].clone(), rows[3].clone()]);
+    assert_eq!(ask(0, 100, Some((1, Some(4))), 10), [rows[2].clone()]);
+    assert_eq!(ask(0, 100, Some((1, None)), 10), [rows[2].clone(), rows[3].clone()]);
+}
+
+fn report(ts: u64, hops: Vec<Hop>) -> ReportRow {
+    ReportRow {
+        ts,
+        source: std::net::Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets(),
+        version: "2.0",
+        node: Some(103),
+        hw_id: 1,
+        seq: 99,
+        flags: Flags(0),
+        report_type: Some(0),
+        drop_reason: None,
+        flow: Some(flow(1)),
+        hops,
+    }
+}
+
+#[test]
+fn packets_of_a_queue_come_in_the_order_of_time() {
+    let dir = Dir::new("passages");
+    let hop = |node: u32, queue: Option<u8>, occupancy: u32| Hop {
+        node_id: Some(node),
+        queue_id: queue,
+        queue_occupancy: Some(occupancy),
+        hop_latency: Some(50),
+        egress_ts: Some(1_000),
+        egress_if: Some(8),
+        ..Hop::default()
+    };
+    let blank = Hop { node_id: Some(102), queue_id: Some(1), ..Hop::default() };
+    let reports = vec![
+        report(START + 2, vec![hop(101, Some(0), 1), hop(102, Some(1), 7)]),
+        report(START + 1, vec![hop(102, None, 6), hop(103, Some(1), 9)]),
+        report(START + 3, vec![blank]),
+        report(START + 3, vec![hop(102, Some(2), 5)]),
+        report(START + 9, vec![hop(102, Some(1), 8)]),
+    ];
+    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    assert!(store.submit_reports(reports));
+    store.close();
+    let passage =
+        |ts: u64, device: Option<u64>, occupancy: Option<u64>, queue: Option<u8>, path: &[u32]| PassageRow {
+            ts: START + ts,
+            passage: Passage {
+                ts: device.unwrap_or(START + ts),
+                flow: Some(flow(1)),
+                occupancy,
+                latency: device.map(|_| 50),
+                weight: 1,
+            },
+            queue,
+            interface: device.map(|_| 8),
+            source: "192.0.2.7".to_owned(),
+            by_device: device.is_some(),
+            path: path.to_vec(),
+        };
+    let expected = [
+        passage(1, Some(1_000), Some(6), None, &[102, 103]),
+        passage(2, Some(1_000), Some(7), Some(1), &[101, 102]),
+        passage(3, None, None, Some(1), &[102]),
+    ];
+    let reader = Reader::open(dir.path()).unwrap();
+    let filter = QueueFilter { node: 102, queue: Some(1), from: START, to: START + 9, limit: 3 };
+    assert_eq!(reader.passages(&filter).unwrap(), (expected.to_vec(), false));
+    let two = QueueFilter { limit: 2, ..filter };
+    assert_eq!(reader.passages(&two).unwrap(), (expected[..2].to_vec(), true));
+    let all = QueueFilter { queue: None, to: START + 10, limit: 9, ..filter };
+    assert_eq!(reader.passages(&all).unwrap().0.len(), 5);
+}
