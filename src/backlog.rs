@@ -2,7 +2,7 @@
 //!
 //! # What is shed
 //!
-//! Changes (events, drops, losses) and routine records (rollups, flow rows, `latest` events, single reports) have the same
+//! Changes (events, drops, losses, recordings) and routine records (rollups, flow rows, `latest` events, single reports) have the same
 //! limit. A change that does not fit displaces the newest routine records. A sender may occupy as many bytes as are still
 //! free, so one sender that floods gets at most half, two get a third each, and every other sender still finds space.
 //! Records without a sender (of entries that expire) count as those of one more sender; rollups and flow rows come from
@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use collector::{Batch, Drop, Event, FlowRow, Kind, Loss, Output, Rollup};
+use collector::{Batch, Drop, Event, FlowRow, Kind, Loss, Output, Rollup, flight::Recording};
 use store::ReportRow;
 use wire::Hop;
 
@@ -32,6 +32,8 @@ pub(crate) enum RecordBatch {
     Results(Batch, RuleNames),
     /// Reports, for the table of reports.
     Reports(Vec<ReportRow>),
+    /// What the flight recorder recorded.
+    Recordings(Vec<Recording>),
 }
 
 impl RecordBatch {
@@ -40,6 +42,7 @@ impl RecordBatch {
         match self {
             Self::Results(batch, _) => batch.len() as u64,
             Self::Reports(rows) => rows.len() as u64,
+            Self::Recordings(recordings) => recordings.len() as u64,
         }
     }
 }
@@ -53,6 +56,7 @@ pub(crate) enum Record<'a> {
     Drop(u32, &'a Drop),
     Loss(&'a Loss),
     Report(ReportRow),
+    Recording(Recording),
 }
 
 /// The records of a batch; changes first.
@@ -74,6 +78,7 @@ impl Record<'_> {
             Self::Drop(_, drop) => size_of_val(*drop),
             Self::Loss(loss) => size_of_val(*loss),
             Self::Report(row) => size_of_val(row) + row.hops.len() * size_of::<Hop>(),
+            Self::Recording(one) => size_of_val(one) + one.trigger.rule.as_ref().map_or(0, String::len),
         };
         content + OVERHEAD
     }
@@ -84,20 +89,20 @@ impl Record<'_> {
             Self::Event(sender, ..) | Self::Drop(sender, _) => *sender,
             Self::Loss(loss) => collector::sender_of(&loss.source),
             Self::Report(row) => collector::sender_of(&row.source),
-            Self::Rollup(_) | Self::Flow(..) => 0,
+            Self::Rollup(_) | Self::Flow(..) | Self::Recording(_) => 0,
         }
     }
 
     fn is_change(&self) -> bool {
         match self {
             Self::Event(_, event, _) => event.kind != Kind::Latest,
-            Self::Drop(..) | Self::Loss(_) => true,
+            Self::Drop(..) | Self::Loss(_) | Self::Recording(_) => true,
             Self::Rollup(_) | Self::Flow(..) | Self::Report(_) => false,
         }
     }
 
     fn has_limit(&self) -> bool {
-        !matches!(self, Self::Rollup(_) | Self::Flow(..))
+        !matches!(self, Self::Rollup(_) | Self::Flow(..) | Self::Recording(_))
     }
 }
 
@@ -303,6 +308,7 @@ impl Chunk {
     fn new(number: u64, record: &Record<'_>, rules: &RuleNames) -> Self {
         let records = match record {
             Record::Report(_) => RecordBatch::Reports(Vec::new()),
+            Record::Recording(_) => RecordBatch::Recordings(Vec::new()),
             _ => RecordBatch::Results(Batch::growing(CHUNK_RECORDS), Arc::clone(rules)),
         };
         Self { number, records, bytes: 0, by_sender: Vec::new() }
@@ -313,8 +319,10 @@ impl Chunk {
             return false;
         }
         match (&self.records, record) {
-            (RecordBatch::Reports(_), Record::Report(_)) => true,
-            (RecordBatch::Reports(_), _) | (RecordBatch::Results(..), Record::Report(_)) => false,
+            (RecordBatch::Reports(_), Record::Report(_))
+            | (RecordBatch::Recordings(_), Record::Recording(_)) => true,
+            (RecordBatch::Reports(_) | RecordBatch::Recordings(_), _)
+            | (RecordBatch::Results(..), Record::Report(_) | Record::Recording(_)) => false,
             (RecordBatch::Results(batch, known), Record::Event(_, _, path) | Record::Flow(_, path)) => {
                 Arc::ptr_eq(known, rules) && batch.has_room(path.len())
             }
@@ -336,8 +344,10 @@ impl Chunk {
             (RecordBatch::Results(batch, _), Record::Flow(row, path)) => batch.flow(row, path),
             (RecordBatch::Results(batch, _), Record::Loss(loss)) => batch.loss(loss),
             (RecordBatch::Reports(rows), Record::Report(row)) => rows.push(row),
+            (RecordBatch::Recordings(recordings), Record::Recording(one)) => recordings.push(one),
             // `has_room` excludes these.
-            (RecordBatch::Results(..), Record::Report(_)) | (RecordBatch::Reports(_), _) => {}
+            (RecordBatch::Results(..), Record::Report(_) | Record::Recording(_))
+            | (RecordBatch::Reports(_) | RecordBatch::Recordings(_), _) => {}
         }
     }
 }

@@ -6,13 +6,15 @@ mod local;
 
 use std::{fmt, pin::Pin, sync::Arc};
 
-use collector::event::Rollup;
-use store::{EventFilter, EventRow, FlowHistory, RollupFilter};
+use collector::event::{Drop, Rollup};
+use store::{
+    EventFilter, EventRow, FlowHistory, Heat, HeatFilter, PassageRow, QueueFilter, RecordingRow, RollupFilter,
+};
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
 
 pub(crate) use self::{clickhouse::Remote, local::Local};
-use crate::sql::{Failure, Request};
+use crate::sql::{Failure, QueryFailure, Request};
 
 /// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
@@ -31,11 +33,72 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     /// A flow's latencies and paths over time.
     fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory>;
 
+    /// How full queues were over time.
+    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat> {
+        let (_, _) = (filter, place);
+        only_of_a_collector("heat maps")
+    }
+
+    /// What the flight recorder recorded, newest first.
+    fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
+        let (_, _) = (question, place);
+        only_of_a_collector("recordings")
+    }
+
+    /// What is known of one queue.
+    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
+        let (_, _) = (question, place);
+        only_of_a_collector("reports of a queue")
+    }
+
     /// SQL of a user, which can only read. The answer is [`crate::sql::Rows`] as JSON.
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>>;
 
     /// Frees what is not in use. Called about once a minute.
     fn tidy(&self);
+}
+
+/// The answer of a back end that does not have them.
+fn only_of_a_collector<T: Send + 'static>(what: &str) -> Answer<'static, T> {
+    let message = format!("{what} are only in the store of a collector; ask the one that hears the node");
+    Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(message)))))
+}
+
+/// A question about recordings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordingQuestion {
+    /// Of this time.
+    pub(crate) span: (u64, u64),
+    /// Of this node.
+    pub(crate) node: Option<u32>,
+    /// At most so many: the latest.
+    pub(crate) limit: usize,
+}
+
+/// A question about one queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueQuestion {
+    /// The queue, the time, and the maximum number of reports.
+    pub(crate) queue: QueueFilter,
+    /// At most so many recordings: the latest.
+    pub(crate) recordings: usize,
+    /// At most so many drops, and as many changes: the latest.
+    pub(crate) events: usize,
+}
+
+/// What is known of one queue.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueRecords {
+    /// Why reports were recorded.
+    pub(crate) recordings: Vec<RecordingRow>,
+    /// The packets of its reports, in order of time.
+    pub(crate) passages: Vec<PassageRow>,
+    /// Whether there are more.
+    pub(crate) truncated: bool,
+    /// Dropped packets at its node.
+    pub(crate) drops: Vec<Drop>,
+    /// Without packets: changes of hop latencies at its node.
+    pub(crate) changes: Vec<EventRow>,
 }
 
 /// A question about one flow.

@@ -31,6 +31,7 @@ use crate::{
     exchange::secret::NewSecret,
     export_role,
     fanout::{self, Ledger, LoadSender, Plan},
+    flight_recorder::{FlightGauge, FlightRecorder, Tap},
     history::{History, Local, Remote},
     hop_recorder::HopRecorder,
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
@@ -44,6 +45,7 @@ use crate::{
     pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
     reporter_role, switch, tls, translator_role,
+    triggers::Triggers,
     worker::{Worker, WorkerHandle},
 };
 use settings::values::Size;
@@ -95,6 +97,7 @@ struct Collecting {
     /// With one worker: shared by the receivers, finished when they have ended.
     inline: Option<Arc<Mutex<Worker>>>,
     handles: Vec<WorkerHandle>,
+    flight_recorder: Option<JoinHandle<()>>,
 }
 
 /// Addresses of a running server.
@@ -118,6 +121,7 @@ struct Gauges {
     workers: Vec<WorkerHandle>,
     inputs: Vec<Arc<InputGauge>>,
     fanouts: Vec<Arc<fanout::FanoutGauge>>,
+    flight_recorder: Option<FlightGauge>,
 }
 
 /// The roles of Direct Telemetry Access, opened.
@@ -316,8 +320,9 @@ impl Server {
         Ok(Addresses { api, inputs, aggregator, dta, memory })
     }
 
-    fn monitor(&self, Gauges { workers, inputs, fanouts }: Gauges) -> Monitor {
-        Monitor::new(workers, inputs, fanouts, self.pipeline.gauge(), Arc::clone(&self.hub))
+    fn monitor(&self, Gauges { workers, inputs, fanouts, flight_recorder }: Gauges) -> Monitor {
+        let monitor = Monitor::new(workers, inputs, fanouts, self.pipeline.gauge(), Arc::clone(&self.hub));
+        monitor.with_flight_recorder(flight_recorder)
     }
 
     /// What the handlers of the API need.
@@ -360,15 +365,19 @@ impl Server {
         inputs: Vec<Input>,
         watch: Option<Watch>,
     ) -> Result<Gauges, CliError> {
-        let mut gauges = Gauges { workers: Vec::new(), inputs: Vec::new(), fanouts: Vec::new() };
-        gauges.inputs = inputs.iter().map(Input::gauge).collect();
+        let mut gauges = Gauges { inputs: inputs.iter().map(Input::gauge).collect(), ..Gauges::default() };
         let workers = settings.collector.workers;
         let mut queues = Vec::new();
         // From here on `stop` must find the threads, even after an error.
         self.collecting = Some(Collecting { watch, ..Collecting::default() });
         let access = Arc::new(build::access(settings, inputs.iter().map(Input::entry)));
+        let (recorder, taps) = flight_recorder(settings, workers).unzip();
+        let triggers = recorder.as_ref().map(FlightRecorder::triggers);
+        gauges.flight_recorder = recorder.as_ref().map(FlightRecorder::gauge);
+        let mut taps = taps.unwrap_or_default().into_iter();
         for index in 0..workers {
-            let (worker, handle) = self.worker(settings, workers, &access)?;
+            let (worker, handle) = self.worker(settings, workers, &access, triggers.clone())?;
+            let worker = worker.with_tap(taps.next());
             let Some(collecting) = &mut self.collecting else { break };
             collecting.handles.push(handle);
             if workers == 1 {
@@ -379,6 +388,13 @@ impl Server {
                 let work = move || fanout::work(&shares, worker);
                 collecting.workers.push(self.control.spawn(&format!("worker-{index}"), work)?);
             }
+        }
+        // Its thread ends when the workers have.
+        drop(triggers);
+        if let (Some(recorder), Some(collecting)) = (recorder, &mut self.collecting) {
+            let reader = ReportRecorder::new(build::wire_profiles(settings), Arc::clone(&access));
+            let started = recorder.start(reader, outlet(&self.pipeline)?, &self.control)?;
+            collecting.flight_recorder = Some(started);
         }
         self.start_reading(settings, inputs, (&queues, &access), &mut gauges)?;
         Ok(gauges)
@@ -434,6 +450,7 @@ impl Server {
         settings: &Settings,
         workers: usize,
         access: &Arc<Access>,
+        triggers: Option<Triggers>,
     ) -> Result<(Worker, WorkerHandle), CliError> {
         let mut config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
         config.access = Arc::clone(access);
@@ -442,7 +459,7 @@ impl Server {
         let hops = HopRecorder::new(&config, &self.hops.taps());
         let (worker, handle) = Worker::new(
             Collector::new(config),
-            outlet(&self.pipeline)?,
+            outlet(&self.pipeline)?.with_triggers(triggers),
             rule_names(settings, &self.asked),
             recorder,
         );
@@ -610,6 +627,9 @@ impl Collecting {
         if let Some(worker) = self.inline {
             lock(&worker).finish(nic::time::now());
         }
+        if let Some(recorder) = self.flight_recorder {
+            let _ = recorder.join();
+        }
     }
 }
 
@@ -643,6 +663,10 @@ fn intercept(settings: &Settings) -> Result<Option<(SwitchEnd, TranslatorEnd)>, 
 
 fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
     pipeline.outlet().ok_or_else(|| CliError::new("the server was stopped; make a new one"))
+}
+
+fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorder, Vec<Tap>)> {
+    build::flight_recorder(settings).map(|config| FlightRecorder::new(config, workers))
 }
 
 /// The names of the rules of the configuration, then those of intents.

@@ -18,6 +18,7 @@ mod doctor;
 mod exchange;
 mod export_role;
 mod fanout;
+mod flight_recorder;
 mod flow_index;
 mod history;
 mod hop_queue;
@@ -48,6 +49,7 @@ mod text;
 mod tls;
 mod topology;
 mod translator_role;
+mod triggers;
 mod view;
 mod worker;
 

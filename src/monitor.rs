@@ -15,6 +15,7 @@ use tokio::{sync::oneshot, task, time};
 use crate::{
     config::Settings,
     fanout::FanoutGauge,
+    flight_recorder::{FlightCounts, FlightGauge},
     flow_index::{FlowIndex, LatestIndex, touched},
     input::InputGauge,
     live::Hub,
@@ -36,6 +37,7 @@ pub(crate) struct Monitor {
     inputs: Vec<Arc<InputGauge>>,
     fanouts: Vec<Arc<FanoutGauge>>,
     pipeline: Gauge,
+    flight_recorder: Option<FlightGauge>,
     hub: Arc<Hub>,
     started: Instant,
     samples: Mutex<VecDeque<Sample>>,
@@ -82,12 +84,25 @@ impl Monitor {
             inputs,
             fanouts,
             pipeline,
+            flight_recorder: None,
             hub,
             started,
             samples,
             topology: tokio::sync::Mutex::default(),
             flow_index: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// The same with a flight recorder.
+    #[must_use]
+    pub(crate) fn with_flight_recorder(mut self, gauge: Option<FlightGauge>) -> Self {
+        self.flight_recorder = gauge;
+        self
+    }
+
+    /// The counters of the flight recorder, if there is one.
+    pub(crate) fn flight_recorder(&self) -> Option<FlightCounts> {
+        self.flight_recorder.as_ref().map(FlightGauge::counts)
     }
 
     /// Samples the totals, and frees what nobody asks for any more; called once a second.

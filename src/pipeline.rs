@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use collector::Batch;
+use collector::{Batch, flight::Recording};
 use store::{ReportRow, Store};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     live::Hub,
     lock::lock,
     record_queue::{Account, QueueGauge, RecordReceiver, RecordSender, record_queue},
+    triggers::Triggers,
     view::{NamedCounts, Stage},
 };
 use terminal::CliError;
@@ -79,6 +80,8 @@ pub(crate) struct Outlet {
     shared: Arc<Shared>,
     policy: Policy,
     batch: usize,
+    /// Where the flight recorder looks at events.
+    triggers: Option<Triggers>,
 }
 
 /// The pipeline's counters for display.
@@ -119,7 +122,7 @@ impl Pipeline {
     pub(crate) fn outlet(&self) -> Option<Outlet> {
         let sender = self.sender.clone()?;
         let Config { batch, policy, .. } = self.config;
-        Some(Outlet { sender, shared: Arc::clone(&self.shared), policy, batch })
+        Some(Outlet { sender, shared: Arc::clone(&self.shared), policy, batch, triggers: None })
     }
 
     /// The counters, for display.
@@ -175,6 +178,13 @@ impl Pipeline {
 }
 
 impl Outlet {
+    /// The same, whose events the flight recorder looks at.
+    #[must_use]
+    pub(crate) fn with_triggers(mut self, triggers: Option<Triggers>) -> Self {
+        self.triggers = triggers;
+        self
+    }
+
     /// An empty batch.
     pub(crate) fn batch(&self) -> Batch {
         Batch::with_capacity(self.batch)
@@ -195,6 +205,11 @@ impl Outlet {
         self.sender.send_reports(rows, self.policy == Policy::Block);
     }
 
+    /// Queues recordings. The policy applies when the queue is full.
+    pub(crate) fn send_recordings(&self, recordings: Vec<Recording>) {
+        self.sender.send_recordings(recordings, self.policy == Policy::Block);
+    }
+
     fn submit(&self, batch: &mut Batch, rules: &RuleNames, policy: Policy) {
         if batch.is_empty() && batch.refused() == 0 {
             return;
@@ -203,6 +218,9 @@ impl Outlet {
             let mut found = lock(&self.shared.found);
             found.full += batch.refused();
             found.events += batch.events().len() as u64;
+        }
+        if let Some(triggers) = &self.triggers {
+            triggers.look(batch, rules);
         }
         self.sender.send(batch, rules, policy == Policy::Block);
         batch.clear();
@@ -302,6 +320,11 @@ fn publish(receiver: RecordReceiver, shared: &Shared, hub: &Hub, feed: Option<&R
                 feed.send_reports(rows, block);
             }
         }
+        RecordBatch::Recordings(recordings) => {
+            if let Some(feed) = feed {
+                feed.send_recordings(recordings, block);
+            }
+        }
     });
 }
 
@@ -322,6 +345,9 @@ fn feed_store(receiver: RecordReceiver, shared: &Shared) {
             }
             RecordBatch::Reports(rows) => {
                 store.submit_reports(rows);
+            }
+            RecordBatch::Recordings(recordings) => {
+                store.submit_recordings(recordings);
             }
         }
     });

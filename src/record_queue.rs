@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use collector::Batch;
+use collector::{Batch, flight::Recording};
 use store::ReportRow;
 
 use crate::{
@@ -79,6 +79,13 @@ impl RecordSender {
     pub(crate) fn send_reports(&self, rows: Vec<ReportRow>, block: bool) {
         let rules = RuleNames::from([]);
         self.put(rows.len() as u64, rows.into_iter().map(Record::Report), &rules, block);
+    }
+
+    /// Queues recordings, likewise.
+    pub(crate) fn send_recordings(&self, recordings: Vec<Recording>, block: bool) {
+        let rules = RuleNames::from([]);
+        let count = recordings.len() as u64;
+        self.put(count, recordings.into_iter().map(Record::Recording), &rules, block);
     }
 
     fn put<'a>(&self, count: u64, records: impl Iterator<Item = Record<'a>>, rules: &RuleNames, block: bool) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use collector::{Access, Datagram};
 use store::ReportRow;
-use wire::Decoder;
+use wire::{Decoder, report::Report};
 
 use crate::{datagram::Profiles, pipeline::Outlet};
 
@@ -25,20 +25,27 @@ impl ReportRecorder {
 
     /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
     pub(crate) fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
+        let mut rows = std::mem::take(&mut self.rows);
         for datagram in datagrams {
-            let profile = self.profiles.of(&datagram.source);
-            let node = || wire::peek(datagram.payload, profile).map(|peek| peek.node_id);
-            if self.access.check(datagram.listener, &datagram.source, node).is_err() {
-                continue;
-            }
-            let mut decoder = Decoder::new(*profile);
-            let reports = decoder.reports(datagram.payload).flatten();
-            self.rows
-                .extend(reports.map(|report| ReportRow::new(&report, datagram.received, datagram.source)));
+            self.each(datagram, |report| {
+                rows.push(ReportRow::new(report, datagram.received, datagram.source));
+            });
         }
+        self.rows = rows;
         if self.rows.len() >= ROWS {
             self.send(outlet);
         }
+    }
+
+    /// Passes the reports of a datagram to `take`, if its sender may report.
+    pub(crate) fn each(&self, datagram: &Datagram<'_>, mut take: impl FnMut(&Report<'_>)) {
+        let profile = self.profiles.of(&datagram.source);
+        let node = || wire::peek(datagram.payload, profile).map(|peek| peek.node_id);
+        if self.access.check(datagram.listener, &datagram.source, node).is_err() {
+            return;
+        }
+        let mut decoder = Decoder::new(*profile);
+        decoder.reports(datagram.payload).flatten().for_each(|report| take(&report));
     }
 
     /// Passes on a partial batch.

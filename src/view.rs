@@ -8,6 +8,7 @@ mod fill;
 mod name;
 mod names;
 mod network;
+mod queues;
 #[cfg(test)]
 pub(crate) mod schema;
 mod status;
@@ -24,6 +25,10 @@ pub(crate) use names::{Names, NamesView};
 pub(crate) use network::{
     FlowDetail, FlowView, Flows, HistoryView, HopLatency, HopView, LinkView, Links, NodeView, Nodes,
     PathSince, PathView, Paths, PointView, QueueView, Spread,
+};
+pub(crate) use queues::{
+    BurstView, ChangeView, DropCount, HeatRowView, HeatView, PartView, PassageView, RecorderView,
+    RecordingView, Recordings,
 };
 pub(crate) use status::{
     Evidence, InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage, StatusView,

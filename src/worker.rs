@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     datagram::{AggregatePorts, Contents},
+    flight_recorder::Tap,
     hop_recorder::{HopRecorder, Marks},
     lock::lock,
     pipeline::{Outlet, RuleNames},
@@ -49,6 +50,7 @@ pub(crate) struct Worker {
     outlet: Outlet,
     recorder: Option<ReportRecorder>,
     hops: Option<HopRecorder>,
+    tap: Option<Tap>,
     batch: Batch,
     rules: RuleNames,
     tasks: Tasks<Task>,
@@ -94,6 +96,7 @@ impl Worker {
             outlet,
             recorder,
             hops: None,
+            tap: None,
             batch,
             rules,
             tasks,
@@ -105,6 +108,13 @@ impl Worker {
             aggregate_ports: AggregatePorts::default(),
         };
         (worker, handle)
+    }
+
+    /// The same, whose datagrams the flight recorder keeps for a while.
+    #[must_use]
+    pub(crate) fn with_tap(mut self, tap: Option<Tap>) -> Self {
+        self.tap = tap;
+        self
     }
 
     /// Ports that receive aggregates.
@@ -153,6 +163,9 @@ impl Worker {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(datagrams, &self.outlet);
         }
+        if let Some(tap) = &mut self.tap {
+            tap.keep(datagrams);
+        }
         self.send_full();
     }
 
@@ -173,6 +186,9 @@ impl Worker {
         collector.tick(now, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: false });
         self.outlet.send(&mut self.batch, &self.rules);
         self.send_reports();
+        if let Some(tap) = &mut self.tap {
+            tap.poll();
+        }
         self.run_tasks();
         self.publish();
     }
@@ -203,6 +219,9 @@ impl Worker {
         collector.finish(now, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: true });
         self.outlet.send_blocking(&mut self.batch, &self.rules);
         self.send_reports();
+        if let Some(tap) = &mut self.tap {
+            tap.end();
+        }
         self.publish();
     }
 

@@ -201,6 +201,11 @@ const CASES: &[Case] = &[
     },
     Case { name: "decode-only", about: "6 hops of 8 items, decoding only", run: fastpath::decode },
     Case {
+        name: "flight-recorder",
+        about: "6 hops of 8 items: what the flight recorder adds to a report, a copy into its ring",
+        run: fastpath::record,
+    },
+    Case {
         name: "replay",
         about: "a capture file through the whole collector, per report",
         run: fastpath::replay,

@@ -12,6 +12,7 @@ mod openapi;
 mod page;
 pub(crate) mod pages;
 mod params;
+mod queues;
 mod refusal;
 mod reporter;
 mod rules;
@@ -113,6 +114,9 @@ routes! {
     get "/api/v1/events/stream" => stream::events,
     get "/api/v1/rollups" => stored::rollups,
     post "/api/v1/query" => stored::query,
+    get "/api/v1/queues" => queues::heat,
+    get "/api/v1/queues/burst" => queues::burst,
+    get "/api/v1/recordings" => queues::recordings,
     get "/api/v1/switch" => switch::view,
     put "/api/v1/switch/watch" => switch::watch,
     put "/api/v1/switch/filters" => switch::filters,

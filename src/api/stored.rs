@@ -229,19 +229,19 @@ pub(crate) async fn query(
 }
 
 /// Who answers.
-fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
+pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
     context.history.as_deref().ok_or_else(no_store)
 }
 
 /// A place for a question.
-async fn place(context: &Context) -> Result<Place, Refusal> {
+pub(super) async fn place(context: &Context) -> Result<Place, Refusal> {
     // Without a history there is nothing to wait for.
     history_of(context)?;
     permit(&context.reads).await.map(Arc::new)
 }
 
 /// Makes a response on a thread that may block.
-async fn respond<T: Serialize>(
+pub(super) async fn respond<T: Serialize>(
     place: Place,
     make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Prepared, Refusal> {

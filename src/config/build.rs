@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-use collector::{Access, Grant, Profile, Senders};
+use collector::{Access, Grant, Profile, Senders, flight::FlightConfig};
 use detect::{
     Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds,
     threshold::Override,
@@ -12,13 +12,14 @@ use wire::profile::TelemetryPorts;
 
 use super::aggregator::{AggregateSpread, AggregatorSettings};
 use super::sections::{
-    AllowSettings, Clocks, CollectorSettings, OverrideSettings, Period, ProfileSettings, TcpShim,
+    AllowSettings, Clocks, CollectorSettings, OverrideSettings, Period, ProfileSettings, TcpShim, XdpMode,
 };
 use super::settings::Settings;
 use super::values::Listen;
 use crate::{
     control::Asked,
     datagram::{AggregatePorts, Profiles},
+    triggers::{self, Cause},
     view::{Names, NamesView},
 };
 
@@ -107,9 +108,32 @@ pub(crate) fn store(settings: &Settings) -> store::Config {
         commit_every: written.commit_every,
         max_age: written.max_age,
         max_bytes: written.max_bytes.map(|size| size.0),
-        reports_table: written.reports,
+        reports_table: written.reports || flight_recorder(settings).is_some(),
         ..store::Config::new(settings.store_directory())
     }
+}
+
+/// The flight recorder of these settings, if there is one.
+pub(crate) fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
+    let written = &settings.flight_recorder;
+    let is_possible = settings.store.enabled && settings.collects();
+    let default = settings.collector.xdp.mode != XdpMode::Kernel;
+    if !is_possible || !written.enabled.unwrap_or(default) {
+        return None;
+    }
+    let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    Some(triggers::Config {
+        windows: FlightConfig {
+            before: nanos(written.before),
+            after: nanos(written.after),
+            per_minute: written.per_minute,
+            reports: written.reports,
+            ..FlightConfig::default()
+        },
+        causes: written.on.iter().copied().map(Cause::from).collect(),
+        memory: usize::try_from(written.memory.0).unwrap_or(usize::MAX),
+        has_all_reports: settings.store.reports,
+    })
 }
 
 /// The settings of each of `workers` collectors. With several, the fan-out in front of them accounts for losses.

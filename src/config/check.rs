@@ -45,6 +45,10 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     checker.thresholds(settings);
     checker.rules(settings, text);
     checker.store(settings);
+    let has_store = settings.store.enabled && settings.collects();
+    super::flight_recorder::check(&settings.flight_recorder, has_store, &mut |path, message| {
+        checker.refuse(path, message);
+    });
     checker.api(settings);
     if let Some(aggregator) = &settings.aggregator {
         for (key, message) in self::aggregator(aggregator, settings) {

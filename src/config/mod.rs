@@ -8,6 +8,7 @@ pub(crate) mod dta;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod filter;
+pub(crate) mod flight_recorder;
 mod folder;
 pub(crate) mod gnmi;
 pub(crate) mod manager;

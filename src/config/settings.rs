@@ -6,6 +6,7 @@ use super::{
     aggregator::AggregatorSettings,
     console::ConsoleSettings,
     export::ExportSettings,
+    flight_recorder::FlightRecorderSettings,
     manager::ManagerSettings,
     reporter::ReporterSettings,
     sections::{
@@ -51,6 +52,8 @@ section! {
         pub(crate) names: NamesSettings = NamesSettings::default(),
         /// Storage on disk.
         pub(crate) store: StoreSettings = StoreSettings::default(),
+        /// Reports around what happens.
+        pub(crate) flight_recorder: FlightRecorderSettings = FlightRecorderSettings::default(),
         /// Records to other systems, by name.
         pub(crate) exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
         /// A console over the records of a fleet.

@@ -5,11 +5,15 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use collector::event::Rollup;
-use store::{EventFilter, EventRow, FlowHistory, QueryError, QueryErrorKind, Reader, RollupFilter};
+use collector::{Kind, event::Rollup};
+use detect::Metric;
+use store::{
+    EventFilter, EventRow, FlowHistory, Heat, HeatFilter, QueryError, QueryErrorKind, QueueFilter, Reader,
+    RecordFilter, RecordingRow, RollupFilter,
+};
 use tokio::task;
 
-use super::{Answer, FlowQuestion, History, Place};
+use super::{Answer, FlowQuestion, History, Place, QueueQuestion, QueueRecords, RecordingQuestion};
 use crate::sql::{Failure, Pool, QueryFailure, Request};
 
 /// The files of the store, and SQL over them.
@@ -67,6 +71,19 @@ impl History for Local {
         self.ask(place, move |reader| reader.history(&flow, from, to, limit))
     }
 
+    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat> {
+        self.ask(place, move |reader| reader.heat(&filter))
+    }
+
+    fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
+        let RecordingQuestion { span, node, limit } = question;
+        self.ask(place, move |reader| reader.recordings(span, node.map(|node| (node, None)), limit))
+    }
+
+    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
+        self.ask(place, move |reader| queue(reader, &question))
+    }
+
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
         Box::pin(async move { self.sql.query(&request).await })
     }
@@ -76,6 +93,20 @@ impl History for Local {
         self.reader.tidy();
         self.sql.tidy();
     }
+}
+
+/// What the store has of one queue.
+fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, QueryError> {
+    let QueueFilter { node, queue, from, to, .. } = question.queue;
+    let (span, limit) = ((from, to), question.events);
+    let recordings = reader.recordings(span, Some((node, queue)), question.recordings)?;
+    let (passages, truncated) = reader.passages(&question.queue)?;
+    let (from, before, node) = (Some(from), Some(to), Some(node));
+    let drops = reader.drops(&RecordFilter { from, before, node, flow: None, limit })?;
+    let (kind, metric) = (Some(Kind::Change), Some(Metric::HopLatency));
+    let filter = EventFilter { from, before, kind, node, metric, flow: None, limit };
+    let changes = if passages.is_empty() { reader.events(&filter)? } else { Vec::new() };
+    Ok(QueueRecords { recordings, passages, truncated, drops, changes })
 }
 
 /// Sets the flag when the client disconnects, because that drops the future of its request.

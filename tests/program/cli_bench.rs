@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{self, TempDir, hopwise, skipped, text};
 
 /// The cases named in the documentation.
-const PUBLISHED: [&str; 58] = [
+const PUBLISHED: [&str; 59] = [
     "fastpath-6x8-1k",
     "fastpath-6x8-100k-shuffled",
     "fastpath-6x8-1m-shuffled",
@@ -34,6 +34,7 @@ const PUBLISHED: [&str; 58] = [
     "switch-sink",
     "aggregator-agg25",
     "aggregator-cor-nf-100k",
+    "flight-recorder",
     "decode-only",
     "aggregate-unfold",
     "aggregate-unfold-72",

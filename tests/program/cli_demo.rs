@@ -97,6 +97,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
         let shown = hopwise(["top", "--once", "--view", view, "--api", &demo.api]);
         assert!(shown.stdout.starts_with("hopwise ") && shown.stdout.lines().count() > 5, "{}", shown.stdout);
     }
+    the_flows_that_filled_a_queue_are_named(&demo);
     assert!(store.is_dir());
     let mut drop = String::new();
     let mut drops = BufReader::new(follow.stdout.take().unwrap());
@@ -120,6 +121,36 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let followed = follow.wait_with_output().unwrap();
     let message = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
     assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), message));
+}
+
+/// The microburst of the script: four hosts send to one at once, and nobody else does much then.
+fn the_flows_that_filled_a_queue_are_named(demo: &Demo) {
+    let worst = patiently(|| {
+        let heat = demo.get("/api/v1/queues?metric=queue_occupancy");
+        let row = heat["rows"].as_array()?.first()?.clone();
+        let column = row["values"].as_array()?.iter().position(|value| *value == row["worst"])? as u64;
+        let from = heat["from"].as_u64()? + column * heat["column"].as_u64()?;
+        let deep = row["worst"].as_u64()? > 64 << 10;
+        deep.then(|| {
+            (row["node"].clone(), row["queue"].clone(), from, from + heat["column"].as_u64().unwrap())
+        })
+    });
+    let (node, queue, from, to) = worst.unwrap();
+    let burst = patiently(|| {
+        let path = format!("/api/v1/queues/burst?node={node}&queue={queue}&from={from}&to={to}");
+        let burst = demo.get(&path);
+        burst["peak"].is_u64().then_some(burst)
+    });
+    let burst = burst.unwrap();
+    let flows = burst["flows"].as_array().unwrap();
+    let of_burst = |flow: &&Value| flow["flow"]["dport"] == 9_000;
+    let guilty = flows.iter().filter(of_burst).count();
+    assert!((2..=4).contains(&guilty) && flows.iter().take(guilty).all(|flow| of_burst(&flow)), "{burst:#}");
+    let rise: u64 = flows.iter().take(guilty).map(|flow| flow["rise"].as_u64().unwrap()).sum();
+    assert!(rise * 4 >= burst["rise"].as_u64().unwrap() * 3, "{burst:#}");
+    let recordings = demo.get("/api/v1/recordings");
+    assert!(recordings["recorder"]["reports"].as_u64().unwrap() > 0, "{recordings:#}");
+    assert!(!recordings["recordings"].as_array().unwrap().is_empty(), "{recordings:#}");
 }
 
 /// Each change at the manager is a message of its stream, as the OpenAPI document says.

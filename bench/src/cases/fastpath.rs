@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use collector::Batch;
+use collector::flight::{Chunk, Kept, Ring};
 use collector::workload::{CASES, Case, Input};
+use collector::{Batch, Datagram};
 use nic::capture::{self, LinkType, Writer};
 use wire::{Decoder, Dialect, Profile};
 
@@ -116,6 +117,43 @@ fn write<'a>(file: &Path, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), 
         writer.write(BEGIN + number as u64 * 100, frame)?;
     }
     writer.finish().map(|_| ())
+}
+
+/// `flight-recorder`: payloads copied into a ring of 64 MiB, whose chunks are exchanged as the program does, without its lock.
+pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    const MEMORY: usize = 64 << 20;
+    let case = workload("fastpath-6x8-1k")?;
+    let feed = case.feed();
+    let (mut ring, mut kept) = (Ring::new(), Kept::new(MEMORY / Chunk::BYTES));
+    let mut spare = None;
+    let mut received = 0;
+    let mut pass = || {
+        let mut reports = 0;
+        for payload in feed.payloads() {
+            received += 1_000;
+            let datagram = Datagram { payload, source: [1; 16], src_port: 40_000, listener: 0, received };
+            if ring.is_full(&datagram)
+                && let Some(full) = ring.take(spare.take())
+            {
+                spare = kept.add(full);
+            }
+            ring.push(&datagram);
+            reports += 1;
+        }
+        reports
+    };
+    // Warm-up: until the ring is full.
+    let bytes = feed.payloads().next().map_or(1, <[u8]>::len);
+    let mut copied = 0;
+    while copied < 2 * MEMORY {
+        copied += pass() as usize * bytes;
+    }
+    let measured = measure(plan, || Ok(pass()))?;
+    let conditions = Conditions::of("one report", "a datagram copied with its time and sender; no decoding")
+        .number("payload_bytes", bytes)
+        .number("ring_bytes", MEMORY)
+        .on_core(&measured);
+    Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
 /// `decode-only`: UDP payloads to reports with every hop located, and no state.

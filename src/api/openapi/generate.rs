@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{
     dta, flows,
     params::{Form, Param},
-    refusal, session, state, stored, stream,
+    queues as of_queues, refusal, session, state, stored, stream,
 };
 use crate::view::{self, schema};
 
@@ -64,6 +64,7 @@ const fn change(
 /// All operations, in the order of the routes.
 fn operations() -> Vec<Operation> {
     let mut all = network();
+    all.extend(queues());
     all.extend(roles());
     all.extend(rules());
     all.extend(manager());
@@ -119,9 +120,33 @@ fn network() -> Vec<Operation> {
         change(
             "post",
             "/api/v1/query",
-            "Read-only SQL over the views events, rollups, flows, drops, losses, reports.",
+            "Read-only SQL over the views events, rollups, flows, drops, losses, reports, recordings.",
             Some(of::<stored::SqlQuery>),
             of::<crate::sql::Rows>,
+        ),
+    ]
+}
+
+/// Queues over time.
+fn queues() -> Vec<Operation> {
+    vec![
+        get(
+            "/api/v1/queues",
+            "A heat map: the greatest value of each queue (node, link) in each part of a span of time, worst first.",
+            of_queues::HEAT,
+            of::<view::HeatView>,
+        ),
+        get(
+            "/api/v1/queues/burst",
+            "Who filled a queue, and who waited in it, from the stored reports of a span of time.",
+            of_queues::BURST,
+            of::<view::BurstView>,
+        ),
+        get(
+            "/api/v1/recordings",
+            "What the flight recorder has recorded, and why.",
+            of_queues::RECORDINGS,
+            of::<view::Recordings>,
         ),
     ]
 }

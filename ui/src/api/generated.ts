@@ -102,6 +102,72 @@ export type AggregatorSent = {
   postcards: number;
 };
 
+/** `/queues/burst`: who filled a queue. */
+export type Burst = {
+  /** When it began to fill. */
+  begun: number | null;
+  /** Without reports: flows whose hop latency at the node changed in that time, the greatest first. */
+  changes: Array<HopChange>;
+  /** Reported drops at the node, by reason. */
+  drops: Array<DropCount>;
+  /** The flows, the one with the most packets in the rise first. */
+  flows: Array<BurstFlow>;
+  /** Node id. */
+  node: number;
+  /** The occupancy then, in the device's unit; null if the reports have none: then the peak is the longest time in the node. */
+  occupancy: number | null;
+  /** Packets in the order of time; one of so many that it is at most 2000. */
+  packets: Array<BurstPacket>;
+  /** When the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is stored. */
+  peak: number | null;
+  /** Queue id; null: all queues of the node. */
+  queue: number | null;
+  /** The recordings that cover a part of the time. Empty: there are only the reports that the store has otherwise. */
+  recordings: Array<Recording>;
+  /** Reports of all packets. */
+  reports: number;
+  /** Reports of packets that entered while it filled. All counts are of the network's reports: those that were left out are included. */
+  rise: number;
+  /** How many flows there are. */
+  total_flows: number;
+  /** Whether there are more reports than were read: the latest are not included. */
+  truncated: boolean;
+};
+
+/** A flow's part in a burst. */
+export type BurstFlow = {
+  /** When its first packet left, nanoseconds since the Unix epoch. */
+  first: number;
+  /** The flow; null: packets whose flow is not known. */
+  flow: Flow | null;
+  /** When its last packet left. */
+  last: number;
+  /** The longest time of a packet in the node since the queue began to fill, ns. */
+  longest: number | null;
+  /** Node ids in forwarding order; null where a node id is unavailable. */
+  path: Array<number | null>;
+  /** Reports of all its packets. */
+  reports: number;
+  /** Reports of its packets that entered while the queue filled. */
+  rise: number;
+  /** The flow as text. */
+  text: string | null;
+  /** The sum of these times, ns. */
+  waited: number;
+};
+
+/** A packet that passed a queue. */
+export type BurstPacket = {
+  /** Place of its flow in `flows`; null if it is not among them. */
+  flow: number | null;
+  /** Its time in the node, ns. */
+  latency: number | null;
+  /** The occupancy that it saw, in the device's unit. */
+  occupancy: number | null;
+  /** When it left, nanoseconds since the Unix epoch. */
+  ts: number;
+};
+
 /** Result of the store calculator. */
 export type Calculation = {
   /** Share of keys whose copies differ. */
@@ -370,6 +436,16 @@ export type DomainState = {
   waits: string;
 };
 
+/** Drops with a reason. */
+export type DropCount = {
+  /** Reports of drops. */
+  count: number;
+  /** Name of the reason, where the profiles agree on one. */
+  name: string | null;
+  /** The code of the device. */
+  reason: number | null;
+};
+
 /** Which manager may write: the higher one wins, first by term, then by epoch. */
 export type Election = {
   /** Claims within the term. */
@@ -516,6 +592,26 @@ export type Exports = {
   stage: Stage;
 };
 
+/** Counters of the flight recorder since the start. An event that could start a recording is in one of them. */
+export type FlightRecorder = {
+  /** Events that came when their recording had ended. */
+  late: number;
+  /** Memory for datagrams, bytes. */
+  memory: number;
+  /** Events beyond the recordings of a minute. */
+  over_budget: number;
+  /** Events that have a recording. */
+  recorded: number;
+  /** Events whose subject was in the recording already. */
+  repeated: number;
+  /** Stored reports. */
+  reports: number;
+  /** Events that the recorder was too busy to look at. */
+  shed: number;
+  /** Events of more subjects than a recording has. */
+  subjects_full: number;
+};
+
 /** A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty. */
 export type Flow = {
   /** Destination port; null where the packet had none. */
@@ -606,6 +702,42 @@ export type Flows = {
   total: number;
 };
 
+/** `/queues`: a heat map. */
+export type Heat = {
+  /** Length of a column, ns. */
+  column: number;
+  /** Start of the first column, nanoseconds since the Unix epoch. */
+  from: number;
+  /** Length of the rollups that were read, seconds. */
+  interval: number;
+  /** The metric. */
+  metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization";
+  /** The rows, the greatest value first. */
+  rows: Array<HeatRow>;
+  /** End of the last column. */
+  to: number;
+  /** How many there are, with those beyond the limit. */
+  total: number;
+  /** Whether there are more than the collector considers: some are in no row. */
+  truncated: boolean;
+};
+
+/** A row of a heat map. */
+export type HeatRow = {
+  /** Number of measured values. */
+  count: number;
+  /** Egress interface, of a link. */
+  interface: number | null;
+  /** Node id. */
+  node: number | null;
+  /** Queue id; null where the metric has none. */
+  queue: number | null;
+  /** The greatest value of each column; null where nothing was measured. */
+  values: Array<number | null>;
+  /** The greatest value. */
+  worst: number;
+};
+
 /** A flow over time. */
 export type History = {
   /** Paths, each with the time of its first report. */
@@ -656,6 +788,18 @@ export type Hop = {
   queue_congestion: number | null;
   /** Occupancy of the queue when this flow's packet passed, in the unit of the device. */
   queue_occupancy: number | null;
+};
+
+/** A flow whose hop latency changed. */
+export type HopChange = {
+  /** Number of changes. */
+  changes: number;
+  /** The flow. */
+  flow: Flow | null;
+  /** The greatest value, ns. */
+  latency: number;
+  /** The flow as text. */
+  text: string | null;
 };
 
 /** Time inside one node. */
@@ -1298,6 +1442,48 @@ export type RatesThen = {
   reports: number;
   /** Time, nanoseconds since the Unix epoch. */
   ts: number;
+};
+
+/** Why reports were recorded: an event that they concern. */
+export type Recording = {
+  /** One of so many was stored. */
+  every: number;
+  /** Its flow. */
+  flow: Flow | null;
+  /** Id of the event: 16 hexadecimal digits. */
+  id: string;
+  /** Kind of the event. */
+  kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest";
+  /** Whether the beginning was no longer in memory. */
+  late: boolean;
+  /** Its metric. */
+  metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
+  /** Its node. */
+  node: number | null;
+  /** Its queue. */
+  queue: number | null;
+  /** Reports that concern it. */
+  reports: number;
+  /** Its rule. */
+  rule: string | null;
+  /** Reports are recorded from this receive time on. */
+  since: number;
+  /** When the event was observed, nanoseconds since the Unix epoch. */
+  ts: number;
+  /** Reports are recorded up to this receive time. */
+  until: number;
+  /** Its value, in the unit of the metric. */
+  value: number | null;
+};
+
+/** `/recordings`. */
+export type Recordings = {
+  /** The flight recorder since the start; null if it is off. */
+  recorder: FlightRecorder | null;
+  /** What was recorded, newest first. */
+  recordings: Array<Recording>;
+  /** Whether there are more. */
+  truncated: boolean;
 };
 
 /** The response of `/config/reload`. */

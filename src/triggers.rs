@@ -1,0 +1,97 @@
+//! Settings of the flight recorder, and which events start a recording. A batch is looked at when it leaves its worker.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+    mpsc::{Receiver, SyncSender, sync_channel},
+};
+
+use collector::{
+    Batch, Event, Kind,
+    flight::{FlightConfig, Trigger},
+};
+use detect::Metric;
+
+use crate::backlog::RuleNames;
+
+/// An event that starts a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    RuleOn,
+    Drop,
+    PathLoop,
+    PathChange,
+    /// The occupancy of a queue rose by more than its threshold.
+    QueueOccupancy,
+    /// The same for a shared buffer, or the congestion of a queue.
+    QueueCongestion,
+    HopLatency,
+    FlowLatency,
+}
+
+impl Cause {
+    fn covers(self, event: &Event) -> bool {
+        let rose = |metric: Metric| {
+            event.kind == Kind::Change && event.metric == Some(metric) && event.value > event.previous
+        };
+        match self {
+            Self::RuleOn => event.kind == Kind::RuleOn,
+            Self::Drop => event.kind == Kind::Drop,
+            Self::PathLoop => event.kind == Kind::PathLoop,
+            Self::PathChange => event.kind == Kind::PathChange,
+            Self::QueueOccupancy => rose(Metric::QueueOccupancy),
+            Self::QueueCongestion => rose(Metric::QueueCongestion),
+            Self::HopLatency => rose(Metric::HopLatency),
+            Self::FlowLatency => rose(Metric::FlowLatency),
+        }
+    }
+}
+
+/// Settings of the flight recorder.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) windows: FlightConfig,
+    pub(crate) causes: Vec<Cause>,
+    /// Bytes of datagrams, over all workers.
+    pub(crate) memory: usize,
+    /// Every report is stored anyway: only why it is worth a look is recorded.
+    pub(crate) has_all_reports: bool,
+}
+
+/// Where events are looked at: an end of each outlet.
+#[derive(Clone, Debug)]
+pub(crate) struct Triggers {
+    causes: Arc<[Cause]>,
+    sender: SyncSender<Trigger>,
+    /// Events that the recorder was too busy to look at.
+    shed: Arc<AtomicU64>,
+}
+
+impl Triggers {
+    /// Events of these causes go to the receiver, as far as it keeps up.
+    pub(crate) fn new(causes: &[Cause]) -> (Self, Receiver<Trigger>) {
+        let (sender, receiver) = sync_channel(WAITING);
+        (Self { causes: causes.into(), sender, shed: Arc::default() }, receiver)
+    }
+
+    /// Counts the events that the recorder was too busy to look at.
+    pub(crate) fn shed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.shed)
+    }
+
+    /// Looks at the events of a batch. Never waits.
+    pub(crate) fn look(&self, batch: &Batch, rules: &RuleNames) {
+        for (event, _) in batch.events() {
+            if !self.causes.iter().any(|cause| cause.covers(event)) {
+                continue;
+            }
+            let rule = event.rule.and_then(|rule| rules.get(usize::from(rule))).cloned();
+            if self.sender.try_send(Trigger { event: *event, rule }).is_err() {
+                self.shed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Events that wait for the recorder.
+pub(crate) const WAITING: usize = 1024;
