@@ -117,6 +117,32 @@ export async function topology(page, base) {
   await until(page, '.map-legend .ticks', (text) => /(ns|µs|ms)/.test(text), 'units of the legend');
 }
 
+/** The worst cell of the heat map: its flows are those that filled the queue. */
+export async function queues(page, base) {
+  await open(page, base, 'queues');
+  await drawn(page, '.heat');
+  await until(page, '.queues .panel .legend', (text) => /\d/.test(text), 'the legend of the heat map');
+  // A program that has just started has no burst yet.
+  await until(page, '.queues .panel-head .legend', (text) => /\d\d k$/.test(text.trim()), 'a deep queue');
+  await page.locator('.heat canvas').focus();
+  await page.keyboard.press('ArrowLeft');
+  await page.keyboard.press('ArrowRight');
+  await until(page, '.heat .chart-tip', (text) => /\d/.test(text), 'the value of a cell');
+  await page.keyboard.press('Enter');
+  await until(
+    page,
+    '.burst .verdict-text',
+    (text) => text.length > 20 && text !== 'Reading …',
+    'who filled the queue',
+  );
+  assert.match(page.url(), /at=\d+/);
+  // The range is in the address; back returns to it.
+  await page.getByRole('button', { name: '1 h', exact: true }).click();
+  assert.match(page.url(), /last=1h/);
+  await page.goBack();
+  await page.waitForFunction(() => !location.hash.includes('last=1h'));
+}
+
 export async function flow(page, base) {
   await open(page, base, 'flow');
   await until(page, '.flow-title h1', (text) => /→/.test(text), 'the slowest flow is shown');

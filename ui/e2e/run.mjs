@@ -10,7 +10,18 @@ import * as checks from './checks.mjs';
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
 const NARROW = { width: 420, height: 860 };
-const PAGES = ['overview', 'topology', 'flow', 'events', 'intents', 'devices', 'stores', 'lists', 'sql'];
+const PAGES = [
+  'overview',
+  'topology',
+  'queues',
+  'flow',
+  'events',
+  'intents',
+  'devices',
+  'stores',
+  'lists',
+  'sql',
+];
 
 const chromium = findChromium();
 if (chromium === null) {

@@ -9,6 +9,7 @@ import { dta } from './dta.mjs';
 import { Fabric } from './fabric.mjs';
 import { Large, largeAnswer } from './large.mjs';
 import { Manager } from './manager.mjs';
+import * as queues from './queues.mjs';
 import { answer } from './sql.mjs';
 
 const DIST = fileURLToPath(new URL('../dist', import.meta.url));
@@ -77,6 +78,8 @@ function read({ fabric, empty }, path, query) {
   if (path === 'names') return { nodes: [], hosts: [] };
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
+  if (path === 'queues/burst') return queues.burst(query);
+  if (path === 'queues') return empty ? { ...queues.heat(query), rows: [], total: 0 } : queues.heat(query);
   // The empty mock has no collector memory.
   if (name === 'dta') return empty ? null : dta(fabric, words, query);
   if (name === 'flows' && part === 'history') return answers.history(fabric, id);

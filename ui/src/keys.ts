@@ -5,6 +5,7 @@ import { link } from './router';
 export const LETTERS: Readonly<Record<string, string>> = {
   overview: 'o',
   topology: 't',
+  queues: 'u',
   flow: 'f',
   events: 'e',
   intents: 'i',

@@ -13,6 +13,7 @@ import { flowPage } from './pages/flow';
 import { intentsPage } from './pages/intents';
 import { listsPage } from './pages/lists';
 import { overviewPage } from './pages/overview';
+import { queuesPage } from './pages/queues';
 import { sqlPage } from './pages/sql';
 import { storesPage } from './pages/stores';
 import { topologyPage } from './pages/topology';
@@ -24,6 +25,7 @@ import { shell } from './shell';
 const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Page }>> = {
   overview: { title: 'Overview', make: overviewPage },
   topology: { title: 'Topology', make: topologyPage },
+  queues: { title: 'Queues', make: queuesPage },
   flow: { title: 'Flow', make: flowPage },
   events: { title: 'Events', make: eventsPage },
   intents: { title: 'Intents', make: intentsPage },

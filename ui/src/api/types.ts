@@ -3,10 +3,13 @@
 import type { History, HistoryPoint as StoredPoint, Rows, Stage } from './generated';
 
 export type {
+  Burst,
   Event as TelemetryEvent,
   Flow as FlowKey,
   FlowDetail,
   FlowState as Flow,
+  Heat,
+  HeatRow,
   Hop as FlowHop,
   Input,
   Link,

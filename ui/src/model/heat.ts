@@ -1,0 +1,62 @@
+import type { Burst, Heat, HeatRow } from '../api/types';
+import { duration, metricValue, percent, plural } from '../lib/format';
+import { names } from '../lib/names';
+
+/** What a row of a heat map is about, as people read it: `leaf1 queue 3`. */
+export function rowName(row: Pick<HeatRow, 'node' | 'queue' | 'interface'>): string {
+  const node = row.node === null ? '?' : names.node(row.node);
+  if (row.queue !== null) return `${node} queue ${row.queue}`;
+  if (row.interface !== null) return `${node} ${names.interface(row.node, row.interface)}`;
+  return node;
+}
+
+/** `node.queue` or `node`, for addresses. */
+export function rowKey(row: Pick<HeatRow, 'node' | 'queue'>): string {
+  return row.queue === null ? `${row.node}` : `${row.node}.${row.queue}`;
+}
+
+/** 0 to 1: the square root of the share of the greatest value: a tenth of it is not the same colour as nothing. */
+export function fraction(value: number | null, most: number): number | null {
+  if (value === null) return null;
+  return most <= 0 ? 0 : Math.sqrt(value / most);
+}
+
+/** The greatest of all values. */
+export function most(heat: Pick<Heat, 'rows'>): number {
+  return heat.rows.reduce((greatest, row) => Math.max(greatest, row.worst), 0);
+}
+
+/** What a row's cell says. */
+export function cellText(heat: Heat, row: HeatRow, column: number): string {
+  const value = row.values[column] ?? null;
+  return value === null ? 'nothing measured' : metricValue(heat.metric, value);
+}
+
+/** Who filled the queue, in a sentence. */
+export function verdict(burst: Burst): string {
+  const [first] = burst.flows;
+  if (burst.peak === null || first === undefined) return '';
+  const share = burst.rise > 0 ? first.rise / burst.rise : 0;
+  const many = burst.flows.filter((flow) => flow.rise > 0).length;
+  const filled = burst.begun === null ? 0 : burst.peak - burst.begun;
+  const time = filled > 0 ? ` in ${duration(filled)}` : '';
+  if (first.rise === 0) return 'No packet that filled the queue was reported.';
+  const few = share >= 0.5 || many === 1;
+  const head = few
+    ? `One flow filled it: ${percent(share)} of the packets that came while it filled${time}.`
+    : `${plural(many, 'flow')} filled it together${time}; the largest brought ${percent(share)} of the packets.`;
+  return head;
+}
+
+/** What is not known about a burst. */
+export function doubts(burst: Burst): string[] {
+  const said: string[] = [];
+  const every = Math.max(1, ...burst.recordings.map((recording) => recording.every));
+  if (every > 1) said.push(`One of ${every} reports was stored; counts are multiplied.`);
+  if (burst.recordings.some((recording) => recording.late))
+    said.push('The beginning was no longer in memory: give the flight recorder more memory.');
+  if (burst.truncated) said.push('There are more reports than were read: choose a shorter time.');
+  if (burst.peak !== null && burst.recordings.length === 0)
+    said.push('No recording covers this time; these are the reports that the store keeps anyway.');
+  return said;
+}

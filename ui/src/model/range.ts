@@ -1,0 +1,73 @@
+/** A span of time that a page shows: the last so many seconds, or between two times. It is part of the address. */
+export type Range = { last: number } | { from: number; to: number };
+
+/** Lengths that are offered, seconds. */
+export const LENGTHS: readonly { seconds: number; label: string; text: string }[] = [
+  { seconds: 300, label: '5 min', text: '5m' },
+  { seconds: 900, label: '15 min', text: '15m' },
+  { seconds: 3600, label: '1 h', text: '1h' },
+  { seconds: 6 * 3600, label: '6 h', text: '6h' },
+  { seconds: 24 * 3600, label: '24 h', text: '24h' },
+  { seconds: 7 * 24 * 3600, label: '7 d', text: '7d' },
+];
+
+export const USUAL: Range = { last: 900 };
+
+const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** `15m`, `1h` … in seconds; null if it is not one. */
+export function parseLength(text: string): number | null {
+  const parts = /^(\d{1,6})([smhd])$/.exec(text);
+  const seconds = parts === null ? 0 : Number(parts[1]) * (UNITS[parts[2] ?? ''] ?? 0);
+  return seconds > 0 ? seconds : null;
+}
+
+export function lengthText(seconds: number): string {
+  const known = LENGTHS.find((length) => length.seconds === seconds);
+  return known?.text ?? `${seconds}s`;
+}
+
+/** The range in an address; the usual one if there is none, or none that can be read. Times there are UTC. */
+export function readRange(query: URLSearchParams): Range {
+  const [from, to] = ['from', 'to'].map((name) => Date.parse(query.get(name) ?? ''));
+  if (from !== undefined && to !== undefined && from < to) return { from, to };
+  const last = parseLength(query.get('last') ?? '');
+  return last === null ? USUAL : { last };
+}
+
+/** The range as parts of an address. */
+export function writeRange(range: Range): Record<string, string> {
+  if ('last' in range)
+    return 'last' in USUAL && range.last === USUAL.last ? {} : { last: lengthText(range.last) };
+  const text = (ms: number): string => new Date(ms).toISOString().replace(/\.000Z$/, 'Z');
+  return { from: text(range.from), to: text(range.to) };
+}
+
+/** Its limits in ms, at `now` (ms). */
+export function limits(range: Range, now: number): { from: number; to: number } {
+  return 'last' in range ? { from: now - range.last * 1000, to: now } : range;
+}
+
+/** Twice as long, around the same middle; not beyond `now`. */
+export function zoomOut(range: Range, now: number): Range {
+  const { from, to } = limits(range, now);
+  const length = to - from;
+  const end = Math.min(to + length / 2, now);
+  return end >= now - 1000 ? { last: Math.round((2 * length) / 1000) } : { from: end - 2 * length, to: end };
+}
+
+/** The span before or after, of the same length; the future is not entered. */
+export function shift(range: Range, direction: -1 | 1, now: number): Range {
+  const { from, to } = limits(range, now);
+  const length = to - from;
+  const end = to + direction * length;
+  if (end >= now) return { last: Math.round(length / 1000) };
+  return { from: end - length, to: end };
+}
+
+/** A span that a person has drawn, in whole seconds, at least two of them. */
+export function between(one: number, other: number): Range {
+  const from = Math.floor(Math.min(one, other) / 1000) * 1000;
+  const to = Math.max(Math.ceil(Math.max(one, other) / 1000) * 1000, from + 2000);
+  return { from, to };
+}

@@ -1,0 +1,179 @@
+import { get } from '../api/client';
+import type { Burst } from '../api/types';
+import { PacketChart } from '../charts/packets';
+import { h, panel, setText, show } from '../lib/dom';
+import { count, dateTime, duration, flowName, pathText, plural } from '../lib/format';
+import { names } from '../lib/names';
+import { LiveTable, type CellView } from '../lib/table';
+import { doubts, verdict } from '../model/heat';
+import { watchQueue } from '../model/watch';
+import { link } from '../router';
+
+type Part = Burst['flows'][number] & { place: number };
+type Change = Burst['changes'][number];
+
+export interface Asked {
+  node: string;
+  /** Empty: all queues of the node. */
+  queue: string;
+  /** ms. */
+  from: number;
+  to: number;
+}
+
+export interface BurstPanel {
+  element: HTMLElement;
+  show(asked: Asked): void;
+  clear(): void;
+  stop(): void;
+}
+
+/** Who filled a queue, who waited in it, and what was dropped. */
+export function burstPanel(close: () => void): BurstPanel {
+  const title = h('h3', {});
+  const answer = h('p', { class: 'verdict-text', role: 'status' });
+  const facts = h('p', { class: 'muted' });
+  const notes = h('ul', { class: 'notes' });
+  const chart = new PacketChart();
+  const flows = flowTable();
+  const changes = changeTable();
+  const watch = h('a', { class: 'button' }, 'Watch this queue');
+  const closing = h('button', { type: 'button', on: { click: close } }, 'Close');
+  const element = panel(
+    'Who filled the queue',
+    { class: 'wide burst', aside: h('span', { class: 'bar' }, watch, closing) },
+    title,
+    answer,
+    facts,
+    chart.element,
+    flows.element,
+    changes.element,
+    notes,
+  );
+  show(element, false);
+  let current = '';
+  let control: AbortController | undefined;
+
+  function fill(burst: Burst): void {
+    setText(answer, verdict(burst) || withoutReports(burst));
+    setText(facts, factsText(burst));
+    show(chart.element, burst.peak !== null);
+    show(flows.element, burst.flows.length > 0);
+    show(changes.element, burst.changes.length > 0);
+    flows.update(burst.flows.map((part, place) => ({ ...part, place })));
+    changes.update(burst.changes);
+    chart.update(burst);
+    notes.replaceChildren(...doubts(burst).map((text) => h('li', {}, text)));
+  }
+
+  return {
+    element,
+    show(asked) {
+      const key = JSON.stringify(asked);
+      if (key === current) return;
+      current = key;
+      control?.abort();
+      control = new AbortController();
+      show(element, true);
+      const where = `${names.node(Number(asked.node))}${asked.queue === '' ? '' : ` queue ${asked.queue}`}`;
+      setText(title, `${where}, ${dateTime(asked.from * 1e6).slice(0, 19)}`);
+      watch.setAttribute(
+        'href',
+        link(
+          'intents',
+          'new',
+          watchQueue(Number(asked.node), asked.queue === '' ? null : Number(asked.queue)),
+        ),
+      );
+      setText(answer, 'Reading …');
+      const span = { from: `${BigInt(asked.from) * 1_000_000n}`, to: `${BigInt(asked.to) * 1_000_000n}` };
+      const { node, queue } = asked;
+      get<Burst>('queues/burst', { node, queue, ...span, limit: 50 }, control.signal)
+        .then((burst) => {
+          if (key === current) fill(burst);
+        })
+        .catch((error: unknown) => {
+          if (key === current) setText(answer, error instanceof Error ? error.message : String(error));
+        });
+    },
+    clear() {
+      current = '';
+      control?.abort();
+      show(element, false);
+    },
+    stop() {
+      control?.abort();
+      chart.destroy();
+    },
+  };
+}
+
+function withoutReports(burst: Burst): string {
+  const head = 'No reports of this time are stored, so it is not known who filled the queue.';
+  if (burst.changes.length === 0) return head;
+  return `${head} The hop latency of these flows changed there in that time:`;
+}
+
+function factsText(burst: Burst): string {
+  if (burst.peak === null) return '';
+  const depth = burst.occupancy === null ? '' : `, occupancy ${count(burst.occupancy)}`;
+  const causes = [...new Set(burst.recordings.map((one) => one.rule ?? one.kind.replaceAll('_', ' ')))];
+  const why = causes.length === 0 ? '' : ` Recorded because of: ${causes.slice(0, 4).join(', ')}.`;
+  const drops = burst.drops.map(
+    (drop) => `${plural(drop.count, 'drop')} (${drop.name ?? `reason ${drop.reason ?? '?'}`})`,
+  );
+  const dropped = drops.length === 0 ? '' : ` ${drops.join(', ')}.`;
+  const reports = `${plural(burst.reports, 'packet')} reported, ${count(burst.rise)} while it filled.`;
+  return `Fullest at ${dateTime(burst.peak).slice(11)}${depth}. ${reports}${dropped}${why}`;
+}
+
+function flowTable(): LiveTable<Part> {
+  return new LiveTable<Part>({
+    label: 'Flows in the queue',
+    empty: 'No flows',
+    columns: [
+      { title: 'Flow', class: 'flow', cell: (part) => flowCell(part) },
+      {
+        title: 'Filled',
+        numeric: true,
+        hint: 'Packets that came while the queue filled',
+        cell: (part) => ({ text: count(part.rise) }),
+      },
+      {
+        title: 'In all',
+        numeric: true,
+        hint: 'Packets in the time that is shown',
+        cell: (part) => ({ text: count(part.reports) }),
+      },
+      {
+        title: 'Longest wait',
+        numeric: true,
+        hint: 'The longest time of a packet in the node since the queue began to fill',
+        cell: (part) => ({ text: duration(part.longest) }),
+      },
+      { title: 'Path', class: 'path', cell: (part) => ({ text: pathText(part.path) }) },
+    ],
+  });
+}
+
+function flowCell(part: Part): CellView {
+  const text = part.flow === null ? 'flow not known' : flowName(part.flow);
+  const href = part.text === null ? undefined : link('flow', part.text);
+  return { text, class: `flow-${Math.min(part.place, 8) + 1}`, ...(href === undefined ? {} : { href }) };
+}
+
+function changeTable(): LiveTable<Change> {
+  return new LiveTable<Change>({
+    label: 'Flows whose hop latency changed',
+    empty: 'No changes',
+    columns: [
+      {
+        title: 'Flow',
+        class: 'flow',
+        cell: (one) => ({ text: one.flow === null ? 'flow not known' : flowName(one.flow) }),
+      },
+      { title: 'Changes', numeric: true, cell: (one) => count(one.changes) },
+      { title: 'Greatest hop latency', numeric: true, cell: (one) => duration(one.latency) },
+    ],
+  });
+}

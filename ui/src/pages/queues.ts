@@ -1,0 +1,165 @@
+import { get } from '../api/client';
+import { poll } from '../api/poll';
+import type { Heat } from '../api/types';
+import { HeatMap, heatLegend, type Cell } from '../charts/heat';
+import { empty, h, panel, setText, show } from '../lib/dom';
+import { metricValue, plural } from '../lib/format';
+import { rangePicker } from '../lib/range-picker';
+import { live } from '../live';
+import { most, rowKey } from '../model/heat';
+import { between, limits, readRange, writeRange, type Range } from '../model/range';
+import { link, type Page, type Route } from '../router';
+import { burstPanel } from './queues-burst';
+
+const METRICS: readonly (readonly [string, string])[] = [
+  ['queue_occupancy', 'Queue occupancy'],
+  ['queue_congestion', 'Queue congestion'],
+  ['hop_latency', 'Hop latency'],
+  ['link_utilization', 'Link utilization'],
+];
+const ROWS = 40;
+/** Pixels of a column. */
+const COLUMN = 6;
+
+interface Selection {
+  metric: string;
+  range: Range;
+  /** A queue (`node.queue`) and the time of a column, ms. */
+  at: { key: string; from: number; to: number } | null;
+}
+
+/** How full each queue was over time, and who filled one of them. */
+export function queuesPage(route: Route): Page {
+  return new QueuesPage(route);
+}
+
+class QueuesPage implements Page {
+  readonly element: HTMLElement;
+  private readonly map: HeatMap;
+  private readonly legend = heatLegend();
+  private readonly note = h('span', { class: 'muted' });
+  private readonly none = empty('Nothing measured', 'No queue, node or link was measured in this time.');
+  private readonly metric: HTMLSelectElement;
+  private readonly picker;
+  private readonly burst = burstPanel(() => this.go({ ...this.selection, at: null }));
+  private readonly polled;
+  private selection: Selection;
+
+  constructor(route: Route) {
+    this.selection = readSelection(route);
+    this.map = new HeatMap({
+      pick: (cell) => this.pick(cell),
+      zoom: (from, to) => this.go({ ...this.selection, range: between(from / 1e6, to / 1e6) }),
+    });
+    this.metric = h(
+      'select',
+      { aria: { label: 'Metric' } },
+      ...METRICS.map(([value, label]) => h('option', { value }, label)),
+    );
+    this.metric.addEventListener('change', () =>
+      this.go({ ...this.selection, metric: this.metric.value, at: null }),
+    );
+    this.picker = rangePicker(this.selection.range, now, (range) => this.go({ ...this.selection, range }));
+    this.element = h(
+      'div',
+      { class: 'page queues' },
+      panel(
+        'Queues over time',
+        { class: 'wide', aside: this.legend.element },
+        h('div', { class: 'bar' }, this.metric, this.picker.element),
+        this.map.element,
+        this.none,
+        this.note,
+      ),
+      this.burst.element,
+    );
+    this.polled = poll<Heat>({
+      intervalMs: () => ('last' in this.selection.range ? 5000 : 60_000),
+      request: (signal) => this.request(signal),
+      show: (heat) => this.show(heat),
+      failed: (error) => setText(this.note, error instanceof Error ? error.message : String(error)),
+    });
+    this.apply();
+  }
+
+  route(route: Route): void {
+    this.selection = readSelection(route);
+    this.picker.set(this.selection.range);
+    this.apply();
+    this.polled.now();
+  }
+
+  stop(): void {
+    this.polled.stop();
+    this.map.destroy();
+    this.burst.stop();
+  }
+
+  private go(selection: Selection): void {
+    location.hash = link('queues', '', writeSelection(selection));
+  }
+
+  private apply(): void {
+    this.metric.value = this.selection.metric;
+    const { at } = this.selection;
+    if (at === null) return this.burst.clear();
+    const [node = '', queue = ''] = at.key.split('.');
+    this.burst.show({ node, queue, from: at.from, to: at.to });
+  }
+
+  private pick(cell: Cell): void {
+    const at = { key: rowKey(cell.row), from: cell.from / 1e6, to: cell.to / 1e6 };
+    this.go({ ...this.selection, at });
+  }
+
+  private request(signal: AbortSignal): Promise<Heat> {
+    const { from, to } = limits(this.selection.range, now());
+    const width = this.map.element.clientWidth || 1000;
+    const columns = Math.max(20, Math.min(240, Math.floor((width * 0.82) / COLUMN)));
+    const { metric } = this.selection;
+    return get<Heat>('queues', { metric, from: nanos(from), to: nanos(to), columns, limit: ROWS }, signal);
+  }
+
+  private show(heat: Heat): void {
+    const { at } = this.selection;
+    this.map.update(heat, at === null ? null : { key: at.key, from: at.from * 1e6 });
+    const greatest = most(heat);
+    this.legend.set(metricValue(heat.metric, greatest));
+    show(this.none, heat.rows.length === 0);
+    show(this.map.element, heat.rows.length > 0);
+    const left = heat.total - heat.rows.length;
+    const rest = left > 0 ? ` ${plural(left, 'row')} with smaller values not shown.` : '';
+    const truncated = heat.truncated ? ' There are more queues than one map can have.' : '';
+    const help = 'Click a cell to see who was in the queue; drag to zoom.';
+    setText(
+      this.note,
+      `Each cell is the greatest value of ${heat.column / 1e9} s. ${help}${rest}${truncated}`,
+    );
+  }
+}
+
+function now(): number {
+  return live.now() / 1e6;
+}
+
+function nanos(ms: number): string {
+  return (BigInt(Math.round(ms)) * 1_000_000n).toString();
+}
+
+function readSelection(route: Route): Selection {
+  const { query } = route;
+  const metric = METRICS.find(([name]) => name === query.get('metric'))?.[0] ?? 'queue_occupancy';
+  const [key = '', from = '', to = ''] = (query.get('at') ?? '').split('/');
+  const [start, end] = [Date.parse(from), Date.parse(to)];
+  const at = /^\d+(\.\d+)?$/.test(key) && start < end ? { key, from: start, to: end } : null;
+  return { metric, range: readRange(query), at };
+}
+
+function writeSelection({ metric, range, at }: Selection): Record<string, string> {
+  const time = (ms: number): string => new Date(ms).toISOString();
+  return {
+    ...(metric === 'queue_occupancy' ? {} : { metric }),
+    ...writeRange(range),
+    ...(at === null ? {} : { at: `${at.key}/${time(at.from)}/${time(at.to)}` }),
+  };
+}

@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Burst, HeatRow } from '../src/api/types';
+import { doubts, fraction, most, rowKey, rowName, verdict } from '../src/model/heat';
+
+const row = (queue: number | null, worst: number, values: (number | null)[]): HeatRow => ({
+  node: 101,
+  interface: null,
+  queue,
+  worst,
+  count: 1,
+  values,
+});
+
+const EMPTY: Burst = {
+  node: 101,
+  queue: 0,
+  recordings: [],
+  peak: null,
+  occupancy: null,
+  begun: null,
+  rise: 0,
+  reports: 0,
+  truncated: false,
+  flows: [],
+  total_flows: 0,
+  packets: [],
+  drops: [],
+  changes: [],
+};
+
+const part = (rise: number): Burst['flows'][number] => ({
+  flow: null,
+  text: null,
+  rise,
+  reports: rise,
+  longest: null,
+  waited: 0,
+  first: 0,
+  last: 0,
+  path: [],
+});
+
+const recording = (every: number, late: boolean): Burst['recordings'][number] => ({
+  ts: 1,
+  id: '0000000000000001',
+  since: 0,
+  until: 2,
+  kind: 'change',
+  metric: 'queue_occupancy',
+  flow: null,
+  node: 101,
+  queue: 0,
+  value: 9,
+  rule: null,
+  reports: 4,
+  every,
+  late,
+});
+
+test('a row is named, and has a key for addresses', () => {
+  assert.deepEqual([row(3, 1, []), row(null, 1, [])].map(rowName), ['101 queue 3', '101']);
+  assert.deepEqual([row(3, 1, []), row(null, 1, [])].map(rowKey), ['101.3', '101']);
+});
+
+test('colours follow the square root; nothing measured has none', () => {
+  assert.equal(most({ rows: [row(0, 5, []), row(1, 99, [])] }), 99);
+  assert.deepEqual(
+    [fraction(null, 100), fraction(0, 100), fraction(25, 100), fraction(100, 100)],
+    [null, 0, 0.5, 1],
+  );
+  assert.equal(fraction(0, 0), 0);
+});
+
+test('the verdict names one flow or says that there were several', () => {
+  assert.equal(verdict(EMPTY), '');
+  const burst = { ...EMPTY, begun: 1e6, peak: 3.5e6, rise: 100 };
+  const one = { ...burst, flows: [part(80), part(20)] };
+  assert.equal(verdict(one), 'One flow filled it: 80 % of the packets that came while it filled in 2.5 ms.');
+  const four = { ...burst, flows: [part(25), part(25), part(25), part(25), part(0)] };
+  assert.equal(
+    verdict(four),
+    '4 flows filled it together in 2.5 ms; the largest brought 25 % of the packets.',
+  );
+  assert.equal(
+    verdict({ ...burst, rise: 0, flows: [part(0)] }),
+    'No packet that filled the queue was reported.',
+  );
+});
+
+test('what is not known is said', () => {
+  assert.deepEqual(doubts(EMPTY), []);
+  const burst = { ...EMPTY, peak: 1, truncated: true, recordings: [recording(1, false), recording(4, true)] };
+  assert.deepEqual(doubts(burst), [
+    'One of 4 reports was stored; counts are multiplied.',
+    'The beginning was no longer in memory: give the flight recorder more memory.',
+    'There are more reports than were read: choose a shorter time.',
+  ]);
+  assert.deepEqual(doubts({ ...EMPTY, peak: 1 }), [
+    'No recording covers this time; these are the reports that the store keeps anyway.',
+  ]);
+});

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  between,
+  limits,
+  parseLength,
+  readRange,
+  shift,
+  writeRange,
+  zoomOut,
+  type Range,
+} from '../src/model/range';
+
+const NOW = Date.parse('2026-11-26T12:00:00Z');
+const read = (text: string): Range => readRange(new URLSearchParams(text));
+
+test('a range is read from an address and written back', () => {
+  const cases: [string, Range][] = [
+    ['', { last: 900 }],
+    ['last=6h', { last: 21_600 }],
+    ['last=90s', { last: 90 }],
+    [
+      'from=2026-11-26T03:12:00Z&to=2026-11-26T03:13:00.500Z',
+      { from: Date.parse('2026-11-26T03:12:00Z'), to: Date.parse('2026-11-26T03:13:00.500Z') },
+    ],
+  ];
+  for (const [text, range] of cases) {
+    assert.deepEqual(read(text), range);
+    assert.equal(decodeURIComponent(new URLSearchParams(writeRange(range)).toString()), text);
+  }
+});
+
+test('what cannot be read is the usual range', () => {
+  for (const text of ['last=soon', 'last=0m', 'from=x&to=y', 'from=2026-11-26T03:12:00Z', 'last=-5m'])
+    assert.deepEqual(read(text), { last: 900 }, text);
+  const backwards = 'from=2026-11-26T03:12:00Z&to=2026-11-26T03:11:00Z';
+  assert.deepEqual(read(backwards), { last: 900 });
+  assert.equal(parseLength('7d'), 604_800);
+});
+
+test('a range moves, grows, and never reaches into the future', () => {
+  assert.deepEqual(limits({ last: 60 }, NOW), { from: NOW - 60_000, to: NOW });
+  assert.deepEqual(shift({ last: 60 }, -1, NOW), { from: NOW - 120_000, to: NOW - 60_000 });
+  assert.deepEqual(shift({ from: NOW - 120_000, to: NOW - 60_000 }, 1, NOW), { last: 60 });
+  assert.deepEqual(zoomOut({ last: 60 }, NOW), { last: 120 });
+  const past = { from: NOW - 4_000_000, to: NOW - 3_900_000 };
+  assert.deepEqual(zoomOut(past, NOW), { from: NOW - 4_050_000, to: NOW - 3_850_000 });
+});
+
+test('a drawn span has whole seconds, at least two', () => {
+  assert.deepEqual(between(NOW + 5_400, NOW + 1_600), { from: NOW + 1_000, to: NOW + 6_000 });
+  assert.deepEqual(between(NOW + 100, NOW + 200), { from: NOW, to: NOW + 2_000 });
+});
