@@ -18,7 +18,7 @@ use terminal::CliError;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Configuration file with [console] (default: the options below)
+    /// Configuration file with a table `[console]` (default: the options below)
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 

@@ -335,7 +335,8 @@ class Tls(unittest.TestCase):
                     self.assertEqual(client.session()["role"], "operate")
                     self.assertEqual(list(client.flows()), [])
                 with Client(url, ca=ca, token=read) as client:
-                    self.assertEqual(client.session(), {"name": "board", "role": "read", "needs_token": True})
+                    session = {"name": "board", "role": "read", "needs_token": True, "console": False}
+                    self.assertEqual(client.session(), session)
                     with self.assertRaises(Forbidden):
                         client.put_intent({"name": "one", "watch": ["hop_latency"]})
                 for token in (None, "a-wrong-token-of-this-length"):
