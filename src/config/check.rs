@@ -116,6 +116,17 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         let message = "a console has no inputs; use a file without [collector]";
         reader.refuse(span_of(root, &["collector"]), message);
     }
+    let roles = [
+        ("manager", settings.manager.is_some()),
+        ("switch", settings.switch.is_some()),
+        ("translator", settings.translator.is_some()),
+        ("aggregator", settings.aggregator.is_some()),
+        ("reporter", settings.reporter.is_some()),
+    ];
+    for (role, _) in roles.into_iter().filter(|(_, is_there)| *is_there) {
+        let message = "the API of a console has only what is in ClickHouse; use a file of its own for this";
+        reader.refuse(span_of(root, &[role]), message);
+    }
     // An option of the command line can give the address.
     let given = |(key, _): &(&str, String)| *key != "url" || !console.url.is_empty();
     for (key, message) in console.problems().into_iter().filter(given) {

@@ -58,7 +58,9 @@ impl SpoolFiles {
                     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
                     let mut header = Vec::new();
                     file.by_ref().take(spool::header_len() as u64).read_to_end(&mut header)?;
-                    let records = spool::records_of(&header);
+                    // Each record has some bytes: a greater number is damage.
+                    let most = bytes.saturating_sub(spool::header_len()) as u64;
+                    let records = spool::records_of(&header).filter(|records| *records <= most);
                     if records.is_none() {
                         tracing::warn!(file = %path.display(), "no file of hops; it is deleted");
                     }
@@ -96,10 +98,18 @@ impl SpoolFiles {
     pub(super) fn load(&self, number: u64) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.file(number)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            // A bad sector: it does not get better, and the next file goes on.
+            Err(error) if error.raw_os_error() == Some(EIO) => {
+                tracing::warn!(file = number, %error, "a file of hops cannot be read; it is left out");
+                Ok(None)
+            }
             read => read.map(Some),
         }
     }
 }
+
+/// An input or output error, on Linux.
+const EIO: i32 = 5;
 
 /// Where the hops of an export wait.
 #[derive(Debug)]

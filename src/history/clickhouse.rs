@@ -132,7 +132,7 @@ impl Remote {
         for from in self.floors(Stream::Events, (question.from, question.before), until).await? {
             loop {
                 // Two collectors hear the same; more copies are rare, and take another round.
-                let most = 2 * question.limit.saturating_sub(found.len()) + 16;
+                let most = (2 * question.limit.saturating_sub(found.len()) + 16).min(MOST_LINES);
                 let statement = self.about(Stream::Events).events(question, (from, last, most));
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
                 let is_full = lines.len() == most;
@@ -236,6 +236,8 @@ impl EventQuestion {
     }
 }
 
+/// Events of one answer of ClickHouse: some 350 bytes each, and 16 MiB are the most that is read.
+const MOST_LINES: usize = 8_192;
 /// Two collectors observe the same event at most this long apart, ns. Beyond it, one id is of two events: ids of what a flow's silence
 /// shows are made of its path and its number of reports.
 const TWIN: u64 = 10_000_000_000;
