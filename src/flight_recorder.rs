@@ -8,7 +8,7 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError},
     },
     thread::JoinHandle,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use collector::{
@@ -172,8 +172,8 @@ struct Thread {
     outlet: Outlet,
     done: Done,
     windows: Windows,
-    /// Windows whose time is over, and how often was looked whether all workers have given away their chunks.
-    waiting: Vec<(Window, u32)>,
+    /// Windows whose time is over, and until when the chunks of all workers are waited for.
+    waiting: Vec<(Window, Instant)>,
 }
 
 impl Thread {
@@ -195,7 +195,7 @@ impl Thread {
         self.windows.end();
         self.end_windows(u64::MAX);
         for (window, _) in std::mem::take(&mut self.waiting) {
-            self.record(window);
+            self.record(window, false);
         }
     }
 
@@ -203,7 +203,7 @@ impl Thread {
     fn end_windows(&mut self, now: Nanos) {
         while let Some(window) = self.windows.due(now) {
             self.taps.iter().for_each(|tap| tap.wanted.store(true, Ordering::Relaxed));
-            self.waiting.push((window, 0));
+            self.waiting.push((window, Instant::now() + PATIENCE));
         }
         lock(&self.done).0 = self.windows.stats();
     }
@@ -212,19 +212,21 @@ impl Thread {
     fn record_due(&mut self) {
         // Acquire: the chunk was added before.
         let is_there = self.taps.iter().all(|tap| !tap.wanted.load(Ordering::Acquire));
-        for (window, looks) in std::mem::take(&mut self.waiting) {
-            if is_there || looks >= PATIENCE {
-                self.record(window);
+        let now = Instant::now();
+        for (window, deadline) in std::mem::take(&mut self.waiting) {
+            if is_there || now >= deadline {
+                self.record(window, !is_there);
             } else {
-                self.waiting.push((window, looks + 1));
+                self.waiting.push((window, deadline));
             }
         }
     }
 
-    fn record(&mut self, window: Window) {
+    /// `lacks`: the last chunk of a worker did not come.
+    fn record(&mut self, window: Window, lacks: bool) {
         let (from, to) = (window.from, window.to);
         let mut selection = Selection::new(window, self.config.windows.reports);
-        let mut late = false;
+        let mut late = lacks;
         for tap in &self.taps {
             let chunks = {
                 let kept = lock(&tap.kept);
@@ -255,5 +257,5 @@ impl Thread {
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for which events of a window may still come from the workers, ns.
 const GRACE: Nanos = 100_000_000;
-/// Looks until a worker's chunk is not waited for any more: half a second.
-const PATIENCE: u32 = 10;
+/// How long the chunks of workers are waited for.
+const PATIENCE: Duration = Duration::from_millis(500);

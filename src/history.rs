@@ -91,6 +91,8 @@ pub(crate) struct QueueQuestion {
 pub(crate) struct QueueRecords {
     /// Why reports were recorded.
     pub(crate) recordings: Vec<RecordingRow>,
+    /// The recordings of all subjects: since, until, and of how many reports one was stored.
+    pub(crate) windows: Vec<(u64, u64, u64)>,
     /// The packets of its reports, in order of time.
     pub(crate) passages: Vec<PassageRow>,
     /// Whether there are more.

@@ -115,7 +115,7 @@ routes! {
     get "/api/v1/rollups" => stored::rollups,
     post "/api/v1/query" => stored::query,
     get "/api/v1/queues" => queues::heat,
-    get "/api/v1/queues/burst" => queues::burst,
+    get "/api/v1/queues/{node}" => queues::burst,
     get "/api/v1/recordings" => queues::recordings,
     get "/api/v1/switch" => switch::view,
     put "/api/v1/switch/watch" => switch::watch,

@@ -8,13 +8,13 @@ use std::{
 use axum::extract::State;
 use collector::flight::burst::{self, Burst, Passage};
 use detect::Metric;
-use store::{HeatFilter, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow};
+use store::{HeatFilter, MOST_COLUMNS, PassageRow, QueueFilter};
 use wire::FlowKey;
 
 use super::{
     Context, names,
     page::{self, Prepared},
-    params::{FROM, NODE, Param, Params, TO},
+    params::{FROM, NODE, Param, Params, Segment, TO},
     refusal::Refusal,
     stored::{history_of, place, respond},
 };
@@ -34,8 +34,8 @@ pub(super) const HEAT: &[Param] = &[
         "The metric; default: queue_occupancy.",
         super::params::Form::OneOf(|| METRICS.map(Metric::name).to_vec()),
     ),
-    Param::new("from", "Start of the time; default: 15 minutes before its end.", NANOS),
-    Param::new("to", "End of the time; default: now.", NANOS),
+    START,
+    END,
     NODE,
     Param::new(
         "columns",
@@ -60,9 +60,10 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     let columns: u64 = params.number("columns")?.unwrap_or(1).max(1);
     let interval = if to - from <= FINE { 1 } else { 60 };
     let unit = u64::from(interval) * SECOND;
-    let column = (to - from).div_ceil(columns).div_ceil(unit).max(1) * unit;
+    // One column more may be needed, because both ends are rounded.
+    let column = (to - from).div_ceil((columns - 1).max(1)).div_ceil(unit).max(1) * unit;
     // Columns begin at whole multiples of their length, so that they stay the same while time passes.
-    let (from, to) = (from / column * column, to.div_ceil(column) * column);
+    let (from, to) = (from / column * column, to.div_ceil(column).saturating_mul(column));
     let node = params.number("node")?;
     let filter = HeatFilter { metric, from, to, column, interval, node, limit: params.limit()? };
     let place = place(&context).await?;
@@ -104,15 +105,16 @@ pub(crate) async fn recordings(
 }
 
 /// Who filled a queue, and who waited in it.
-pub(crate) async fn burst(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+pub(crate) async fn burst(
+    State(context): State<Arc<Context>>,
+    Segment(node): Segment,
+    params: Params,
+) -> Result<Prepared, Refusal> {
     let params = params.only(BURST)?;
-    let Some(node) = params.number("node")? else {
-        return Err(Refusal::bad("`node` is missing; add node=ID, and queue=ID for one of its queues"));
-    };
+    let node = node.parse::<u32>();
+    let node = node.map_err(|_| Refusal::bad("a node has a number; /api/v1/nodes lists them"))?;
     let queue = params.number("queue")?;
-    let (Some(from), Some(to)) = (params.number("from")?, params.number("to")?) else {
-        return Err(Refusal::bad("`from` or `to` is missing; add both, in nanoseconds since the Unix epoch"));
-    };
+    let (from, to) = span(&params)?;
     let question = QueueQuestion {
         queue: QueueFilter { node, queue, from, to, limit: MOST_PASSAGES },
         recordings: MOST_RECORDINGS,
@@ -124,15 +126,17 @@ pub(crate) async fn burst(State(context): State<Arc<Context>>, params: Params) -
     let records = history_of(&context)?.queue(question, Arc::clone(&place)).await?;
     names::look_up(&context, records.passages.iter().filter_map(|row| row.passage.flow.as_ref()));
     respond(place, move || {
-        let QueueRecords { recordings, passages, truncated, .. } = &records;
+        let QueueRecords { recordings, windows, passages, truncated, .. } = &records;
         BurstView {
             node,
             queue,
-            truncated: *truncated,
+            truncated: *truncated
+                || records.drops.len() >= MOST_EVENTS
+                || records.changes.len() >= MOST_EVENTS,
             recordings: recordings.iter().map(RecordingView::from).collect(),
             drops: drops(&records, queue, &reasons),
             changes: changes(&records, flows),
-            ..view(passages, recordings, &units, (node, flows))
+            ..view(passages, windows, &units, (node, flows))
         }
     })
     .await
@@ -170,28 +174,30 @@ fn changes(records: &QueueRecords, most: usize) -> Vec<ChangeView> {
 /// What the stored reports of a queue say.
 fn view(
     rows: &[PassageRow],
-    recordings: &[RecordingRow],
+    windows: &[(u64, u64, u64)],
     units: &Units,
     (node, most): (u32, usize),
 ) -> BurstView {
-    let device_time = |row: &PassageRow| row.passage.ts.saturating_mul(units.of(node, &row.source).0);
+    let ticks = device_ticks(rows);
+    let device_time = |row: &PassageRow, ticks: u64| ticks.saturating_mul(units.of(node, &row.source).0);
     // Of reports without a time of the device, it is the receive time less the shortest way of one that has both.
     let lead = rows
         .iter()
-        .filter(|row| row.by_device)
-        .map(|row| i128::from(row.ts) - i128::from(device_time(row)))
+        .zip(&ticks)
+        .filter_map(|(row, ticks)| Some(i128::from(row.ts) - i128::from(device_time(row, (*ticks)?))))
         .min()
         .unwrap_or(0);
     let received = |row: &PassageRow| u64::try_from(i128::from(row.ts) - lead).unwrap_or(0);
     let passages: Vec<Passage> = rows
         .iter()
-        .map(|row| {
+        .zip(&ticks)
+        .map(|(row, ticks)| {
             let (_, latency) = units.of(node, &row.source);
-            let weight = recordings.iter().filter(|one| (one.since..=one.until).contains(&row.ts));
+            let weight = windows.iter().filter(|(since, until, _)| (*since..=*until).contains(&row.ts));
             Passage {
-                ts: if row.by_device { device_time(row) } else { received(row) },
+                ts: ticks.map_or_else(|| received(row), |ticks| device_time(row, ticks)),
                 latency: row.passage.latency.map(|ticks| ticks.saturating_mul(latency)),
-                weight: weight.map(|one| one.every).max().unwrap_or(1),
+                weight: weight.map(|(_, _, every)| *every).max().unwrap_or(1),
                 ..row.passage
             }
         })
@@ -221,14 +227,37 @@ fn view(
     }
 }
 
+/// The device's timestamps of reports in the order in which they came. Those of 32 bits wrap, every 4.3 s if they are nanoseconds: each
+/// is taken to be less than half of that away from the one before.
+fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
+    let of_device = || rows.iter().filter(|row| row.by_device).map(|row| row.passage.ts);
+    let are_narrow = of_device().all(|ticks| ticks <= u64::from(u32::MAX));
+    let mut last: Option<u64> = None;
+    let mut next = |ticks: u64| {
+        let at = match last {
+            // Room for what came later and is earlier.
+            None => ticks + (1 << 32),
+            Some(last) => {
+                let step = (ticks as u32).wrapping_sub(last as u32).cast_signed();
+                last.saturating_add_signed(i64::from(step))
+            }
+        };
+        last = Some(at);
+        at
+    };
+    let ticks = |row: &PassageRow| if are_narrow { next(row.passage.ts) } else { row.passage.ts };
+    let mut ticks = ticks;
+    rows.iter().map(|row| row.by_device.then(|| ticks(row))).collect()
+}
+
 /// The packets in the order of time, thinned evenly. The one that saw the peak is among them.
 fn packets(burst: &Burst, mut passages: Vec<Passage>, shown: &Shown, most: usize) -> Vec<PassageView> {
     let places: HashMap<Option<FlowKey>, usize> =
         burst.flows.iter().take(most).enumerate().map(|(place, part)| (part.flow, place)).collect();
     passages.sort_by_key(|passage| passage.ts);
     let every = passages.len().div_ceil(MOST_PACKETS).max(1);
-    let peak = burst.peak.map(|(ts, _)| ts);
-    let chosen = passages.iter().enumerate().filter(|(at, one)| at % every == 0 || Some(one.ts) == peak);
+    let peak = burst.peak.and_then(|(ts, _)| passages.iter().position(|passage| passage.ts == ts));
+    let chosen = passages.iter().enumerate().filter(|(at, _)| at % every == 0 || Some(*at) == peak);
     chosen
         .map(|(_, passage)| PassageView {
             ts: shown.at(passage.ts),
@@ -292,21 +321,22 @@ impl Units {
     }
 }
 
-/// The time of a heat map.
+/// The time that is asked about: by default the last 15 minutes. One that ends before it begins is empty.
 fn span(params: &Params) -> Result<(u64, u64), Refusal> {
-    let to = params.number("to")?.unwrap_or_else(nic::time::now);
+    let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
     let from = params.number("from")?.unwrap_or_else(|| to.saturating_sub(FINE / 8));
-    if from >= to {
-        return Err(Refusal::bad("`from` is not before `to`; exchange them, or leave one out"));
-    }
-    Ok((from, to))
+    Ok((from.min(to), to))
 }
 
+const START: Param = Param::new("from", "Start of the time; default: 15 minutes before its end.", NANOS);
+const END: Param = Param::new("to", "End of the time; default: now.", NANOS);
 const NANOS: super::params::Form = super::params::Form::Integer { min: 0, max: u64::MAX, default: None };
 /// Metrics of nodes, queues and links.
 const METRICS: [Metric; 4] =
     [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::HopLatency, Metric::LinkUtilization];
 const SECOND: u64 = 1_000_000_000;
+/// The latest time that the store can hold.
+const LATEST: u64 = i64::MAX as u64;
 /// Longest time of which rollups of one second are read: two hours.
 const FINE: u64 = 7_200 * SECOND;
 /// Reports that are read for one answer.

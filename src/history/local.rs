@@ -100,13 +100,14 @@ fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, Quer
     let QueueFilter { node, queue, from, to, .. } = question.queue;
     let (span, limit) = ((from, to), question.events);
     let recordings = reader.recordings(span, Some((node, queue)), question.recordings)?;
+    let windows = reader.recording_windows(span)?;
     let (passages, truncated) = reader.passages(&question.queue)?;
     let (from, before, node) = (Some(from), Some(to), Some(node));
     let drops = reader.drops(&RecordFilter { from, before, node, flow: None, limit })?;
     let (kind, metric) = (Some(Kind::Change), Some(Metric::HopLatency));
     let filter = EventFilter { from, before, kind, node, metric, flow: None, limit };
     let changes = if passages.is_empty() { reader.events(&filter)? } else { Vec::new() };
-    Ok(QueueRecords { recordings, passages, truncated, drops, changes })
+    Ok(QueueRecords { recordings, windows, passages, truncated, drops, changes })
 }
 
 /// Sets the flag when the client disconnects, because that drops the future of its request.

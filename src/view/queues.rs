@@ -70,7 +70,7 @@ pub(crate) struct Recordings {
 pub(crate) struct RecorderView {
     /// Memory for datagrams, bytes.
     pub(crate) memory: u64,
-    /// Stored reports.
+    /// Reports that were passed on to the store.
     pub(crate) reports: u64,
     /// Events that have a recording.
     pub(crate) recorded: u64,
@@ -120,11 +120,11 @@ pub(crate) struct RecordingView {
     pub(crate) reports: u64,
     /// One of so many was stored.
     pub(crate) every: u64,
-    /// Whether the beginning was no longer in memory.
+    /// Whether a part was not in memory: reports are missing.
     pub(crate) late: bool,
 }
 
-/// `/queues/burst`: who filled a queue.
+/// `/queues/{node}`: who filled a queue.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Burst"))]
@@ -141,11 +141,11 @@ pub(crate) struct BurstView {
     pub(crate) occupancy: Option<u64>,
     /// When it began to fill.
     pub(crate) begun: Option<u64>,
-    /// Reports of packets that entered while it filled. All counts are of the network's reports: those that were left out are included.
+    /// Reports of packets that were in it while it filled. All counts are of the network's reports: those that were left out are included.
     pub(crate) rise: u64,
     /// Reports of all packets.
     pub(crate) reports: u64,
-    /// Whether there are more reports than were read: the latest are not included.
+    /// Whether there are more reports, drops or changes than were read: counts are too low.
     pub(crate) truncated: bool,
     /// The flows, the one with the most packets in the rise first.
     pub(crate) flows: Vec<PartView>,
@@ -168,7 +168,7 @@ pub(crate) struct PartView {
     pub(crate) flow: Option<Flow>,
     /// The flow as text.
     pub(crate) text: Option<String>,
-    /// Reports of its packets that entered while the queue filled.
+    /// Reports of its packets that were in it while the queue filled.
     pub(crate) rise: u64,
     /// Reports of all its packets.
     pub(crate) reports: u64,

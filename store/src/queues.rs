@@ -113,7 +113,7 @@ pub struct RecordingRow {
     pub reports: u64,
     /// One of so many was stored.
     pub every: u64,
-    /// Whether the beginning was no longer in memory.
+    /// Whether a part was not in memory: reports are missing.
     pub late: bool,
 }
 
@@ -144,13 +144,14 @@ impl Reader {
     pub fn heat(&self, filter: &HeatFilter) -> Result<Heat, QueryError> {
         self.with_retry(|| {
             let columns = filter.columns();
+            let most = (MOST_CELLS / columns.max(1)).min(MOST_QUEUES);
             let mut found: HashMap<HeatKey, HeatRow> = HashMap::new();
             let mut truncated = false;
             let (sql, options) = filter.sql();
             self.rows(usize::MAX, &sql, &options, |row| {
                 let key = HeatKey { node: row.get(0)?, interface: row.get(1)?, queue: row.get(2)? };
                 let (column, value, count) = (row.get::<_, i64>(3)?, optional(row, 4)?, optional(row, 5)?);
-                if found.len() >= MOST_QUEUES && !found.contains_key(&key) {
+                if found.len() >= most && !found.contains_key(&key) {
                     truncated = true;
                     return Ok(());
                 }
@@ -186,7 +187,7 @@ impl Reader {
         let mut filter = String::from("until >= ?1 AND since < ?2 AND ts >= ?3");
         if let Some((node, queue)) = queue {
             params.push(Value::Int(node.into()));
-            filter.push_str(&format!(" AND node = ?{}", params.len()));
+            filter.push_str(&format!(" AND (node IS NULL OR node = ?{})", params.len()));
             if let Some(queue) = queue {
                 params.push(Value::Int(queue.into()));
                 filter.push_str(&format!(" AND (queue IS NULL OR queue = ?{})", params.len()));
@@ -203,6 +204,31 @@ impl Reader {
                 Ok(())
             })?;
             Ok(rows)
+        })
+    }
+
+    /// The recordings that overlap a span of time, whatever they are about: since, until, and of how many reports one was stored.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn recording_windows(
+        &self,
+        (from, to): (Nanos, Nanos),
+    ) -> Result<Vec<(Nanos, Nanos, u64)>, QueryError> {
+        let first = from.saturating_sub(LONGEST);
+        let sql = format!(
+            "SELECT DISTINCT since, until, every FROM recordings WHERE until >= ?1 AND since < ?2 AND ts >= ?3 \
+             ORDER BY since LIMIT {MOST_WINDOWS}"
+        );
+        let options =
+            unlimited(first, to.saturating_add(LONGEST), vec![nanos(from), nanos(to), nanos(first)]);
+        self.with_retry(|| {
+            let mut windows = Vec::new();
+            self.rows(usize::MAX, &sql, &options, |row| {
+                windows.push((time(row, 0)?, time(row, 1)?, time(row, 2)?.max(1)));
+                Ok(())
+            })?;
+            Ok(windows)
         })
     }
 
@@ -311,8 +337,12 @@ fn nanos(value: Nanos) -> Value {
 
 /// Maximum number of queues in a heat map.
 const MOST_QUEUES: usize = 65_536;
+/// Maximum number of values in a heat map that is being made: 64 MiB.
+const MOST_CELLS: usize = 4 << 20;
 /// Maximum number of columns.
 pub const MOST_COLUMNS: usize = 1_000;
+/// Maximum number of windows that are read for one question.
+const MOST_WINDOWS: usize = 10_000;
 /// No window of the flight recorder is longer, ns.
 const LONGEST: Nanos = 60_000_000_000;
 const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \

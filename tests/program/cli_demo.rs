@@ -137,7 +137,7 @@ fn the_flows_that_filled_a_queue_are_named(demo: &Demo) {
     });
     let (node, queue, from, to) = worst.unwrap();
     let burst = patiently(|| {
-        let path = format!("/api/v1/queues/burst?node={node}&queue={queue}&from={from}&to={to}");
+        let path = format!("/api/v1/queues/{node}?queue={queue}&from={from}&to={to}");
         let burst = demo.get(&path);
         burst["peak"].is_u64().then_some(burst)
     });

@@ -29,8 +29,7 @@ export function heat(query) {
   return { ...shape, rows, total: rows.length, truncated: false };
 }
 
-export function burst(query) {
-  const node = Number(query.get('node'));
+export function burst(node, query) {
   const queue = query.get('queue') === null ? null : Number(query.get('queue'));
   const from = Number(query.get('from'));
   const nothing = { peak: null, occupancy: null, begun: null, rise: 0, reports: 0, truncated: false };

@@ -78,7 +78,7 @@ function read({ fabric, empty }, path, query) {
   if (path === 'names') return { nodes: [], hosts: [] };
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
-  if (path === 'queues/burst') return queues.burst(query);
+  if (/^queues\/\d+$/.test(path)) return queues.burst(Number(path.slice('queues/'.length)), query);
   if (path === 'queues') return empty ? { ...queues.heat(query), rows: [], total: 0 } : queues.heat(query);
   // The empty mock has no collector memory.
   if (name === 'dta') return empty ? null : dta(fabric, words, query);

@@ -51,7 +51,13 @@ export function keys(pages: readonly { name: string; title: string }[]): Keys {
   };
   let waiting = 0;
   document.addEventListener('keydown', (event) => {
-    if (event.defaultPrevented || isTyping(event) || dialog.open || !enabled()) return;
+    if (
+      event.defaultPrevented ||
+      isTyping(event) ||
+      document.querySelector('dialog[open]') !== null ||
+      !enabled()
+    )
+      return;
     const begun = Date.now() - waiting < WAIT_MS;
     waiting = 0;
     const page = begun ? pages.find(({ name }) => LETTERS[name] === event.key) : undefined;

@@ -93,7 +93,7 @@ test('what is not known is said', () => {
   const burst = { ...EMPTY, peak: 1, truncated: true, recordings: [recording(1, false), recording(4, true)] };
   assert.deepEqual(doubts(burst), [
     'One of 4 reports was stored; counts are multiplied.',
-    'The beginning was no longer in memory: give the flight recorder more memory.',
+    'A part of the recording was not in memory: give the flight recorder more.',
     'There are more reports than were read: choose a shorter time.',
   ]);
   assert.deepEqual(doubts({ ...EMPTY, peak: 1 }), [

@@ -2,7 +2,7 @@
 //!
 //! A queue that is observed through its packets is known only when one passes. Its *peak* is the highest occupancy that a packet
 //! saw. The *rise* is the time in which it filled: from the last packet before the peak that saw less than a tenth of it. Packets that
-//! entered in that time and have not left by the peak are what the queue consists of then; so flows are ordered by their packets in
+//! left after it began and entered before that packet did are what filled it, or passed while it filled; so flows are ordered by their packets in
 //! the rise, of which a report stands for one or more (sampling in the network is the same for all flows, as far as they are watched alike).
 //! What a flow *suffered* is the time that its packets spent in the node since the rise began.
 
@@ -32,7 +32,7 @@ pub struct Passage {
 pub struct Part {
     /// The flow; `None`: packets whose flow is not known.
     pub flow: Option<FlowKey>,
-    /// Reports of its packets that entered during the rise.
+    /// Reports of its packets in the rise: they left after it began, and entered before the packet that saw the peak.
     pub rise: u64,
     /// Of its packets in all.
     pub reports: u64,

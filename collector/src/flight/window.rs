@@ -65,7 +65,7 @@ pub struct Recording {
     pub reports: u64,
     /// One of so many was stored: 1, 2, 4, ….
     pub every: u64,
-    /// Whether the beginning was no longer in memory.
+    /// Whether a part was not in memory: reports are missing.
     pub late: bool,
 }
 

@@ -137,7 +137,7 @@ fn queues() -> Vec<Operation> {
             of::<view::HeatView>,
         ),
         get(
-            "/api/v1/queues/burst",
+            "/api/v1/queues/{node}",
             "Who filled a queue, and who waited in it, from the stored reports of a span of time.",
             of_queues::BURST,
             of::<view::BurstView>,
@@ -561,6 +561,9 @@ fn segment(path: &str, name: &str) -> Value {
         "name" if path.starts_with("/api/v1/intents") => ("Name of the intent.", json!({"type": "string"})),
         "name" if path.starts_with("/api/v1/devices") => {
             ("Name or node id of the device.", json!({"type": "string"}))
+        }
+        "node" => {
+            ("Node id.", json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}))
         }
         "list" => {
             ("List id.", json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}))

@@ -102,7 +102,7 @@ export type AggregatorSent = {
   postcards: number;
 };
 
-/** `/queues/burst`: who filled a queue. */
+/** `/queues/{node}`: who filled a queue. */
 export type Burst = {
   /** When it began to fill. */
   begun: number | null;
@@ -126,11 +126,11 @@ export type Burst = {
   recordings: Array<Recording>;
   /** Reports of all packets. */
   reports: number;
-  /** Reports of packets that entered while it filled. All counts are of the network's reports: those that were left out are included. */
+  /** Reports of packets that were in it while it filled. All counts are of the network's reports: those that were left out are included. */
   rise: number;
   /** How many flows there are. */
   total_flows: number;
-  /** Whether there are more reports than were read: the latest are not included. */
+  /** Whether there are more reports, drops or changes than were read: counts are too low. */
   truncated: boolean;
 };
 
@@ -148,7 +148,7 @@ export type BurstFlow = {
   path: Array<number | null>;
   /** Reports of all its packets. */
   reports: number;
-  /** Reports of its packets that entered while the queue filled. */
+  /** Reports of its packets that were in it while the queue filled. */
   rise: number;
   /** The flow as text. */
   text: string | null;
@@ -604,7 +604,7 @@ export type FlightRecorder = {
   recorded: number;
   /** Events whose subject was in the recording already. */
   repeated: number;
-  /** Stored reports. */
+  /** Reports that were passed on to the store. */
   reports: number;
   /** Events that the recorder was too busy to look at. */
   shed: number;
@@ -1454,7 +1454,7 @@ export type Recording = {
   id: string;
   /** Kind of the event. */
   kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest";
-  /** Whether the beginning was no longer in memory. */
+  /** Whether a part was not in memory: reports are missing. */
   late: boolean;
   /** Its metric. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;

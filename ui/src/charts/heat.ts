@@ -50,8 +50,13 @@ export class HeatMap {
   }
 
   update(heat: Heat, chosen: { key: string; from: number } | null): void {
+    const at = this.cursor;
+    const before = at === null ? undefined : this.heat?.rows[at.row];
+    const time = at === null || !this.heat ? 0 : this.heat.from + at.column * this.heat.column;
     this.heat = heat;
     this.chosen = chosen;
+    if (before) this.cursor = find(heat, before, time);
+    if (before && this.cursor === null) this.tip.hidden = true;
     this.element.style.height = `${heat.rows.length * ROW + AXIS}px`;
     this.draw();
   }
@@ -229,6 +234,13 @@ export function heatLegend(): { element: HTMLElement; set(text: string): void } 
   );
   const element = h('span', { class: 'legend' }, '0', ...swatches, end);
   return { element, set: (text) => setText(end, text) };
+}
+
+/** Where a row and a time are now: rows are ordered by their worst value, and time goes on. */
+function find(heat: Heat, row: HeatRow, time: number): { row: number; column: number } | null {
+  const at = heat.rows.findIndex((one) => rowName(one) === rowName(row));
+  const column = Math.floor((time - heat.from) / heat.column);
+  return at >= 0 && column >= 0 && column < (heat.rows[at]?.values.length ?? 0) ? { row: at, column } : null;
 }
 
 function worstColumn(row: HeatRow | undefined): number {

@@ -62,7 +62,8 @@ export function rangePicker(first: Range, now: () => number, change: (range: Ran
     const { from: start, to: end } = limits(next, now());
     [from.value, to.value] = [localTime(start), localTime(end)];
     const isLive = 'last' in next;
-    show(form, !isLive || more.getAttribute('aria-expanded') === 'true');
+    if (!isLive) more.setAttribute('aria-expanded', 'true');
+    show(form, more.getAttribute('aria-expanded') === 'true');
     setText(text, isLive ? `the last ${lengthText(next.last)}` : '');
     text.title = `${new Date(start).toISOString()} to ${new Date(end).toISOString()} (UTC)`;
   }

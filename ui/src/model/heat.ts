@@ -54,7 +54,7 @@ export function doubts(burst: Burst): string[] {
   const every = Math.max(1, ...burst.recordings.map((recording) => recording.every));
   if (every > 1) said.push(`One of ${every} reports was stored; counts are multiplied.`);
   if (burst.recordings.some((recording) => recording.late))
-    said.push('The beginning was no longer in memory: give the flight recorder more memory.');
+    said.push('A part of the recording was not in memory: give the flight recorder more.');
   if (burst.truncated) said.push('There are more reports than were read: choose a shorter time.');
   if (burst.peak !== null && burst.recordings.length === 0)
     said.push('No recording covers this time; these are the reports that the store keeps anyway.');

@@ -5,9 +5,14 @@ import { h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, duration, flowName, pathText, plural } from '../lib/format';
 import { names } from '../lib/names';
 import { LiveTable, type CellView } from '../lib/table';
+import { live } from '../live';
 import { doubts, verdict } from '../model/heat';
 import { watchQueue } from '../model/watch';
 import { link } from '../router';
+
+/** After so long nothing more is recorded of a time. */
+const RECORDED_MS = 6_000;
+const AGAIN_MS = 2_000;
 
 type Part = Burst['flows'][number] & { place: number };
 type Change = Burst['changes'][number];
@@ -53,6 +58,7 @@ export function burstPanel(close: () => void): BurstPanel {
   show(element, false);
   let current = '';
   let control: AbortController | undefined;
+  let again: ReturnType<typeof setTimeout> | undefined;
 
   function fill(burst: Burst): void {
     setText(answer, verdict(burst) || withoutReports(burst));
@@ -72,6 +78,7 @@ export function burstPanel(close: () => void): BurstPanel {
       const key = JSON.stringify(asked);
       if (key === current) return;
       current = key;
+      clearTimeout(again);
       control?.abort();
       control = new AbortController();
       show(element, true);
@@ -86,22 +93,36 @@ export function burstPanel(close: () => void): BurstPanel {
         ),
       );
       setText(answer, 'Reading …');
+      setText(facts, '');
+      notes.replaceChildren();
+      for (const part of [chart.element, flows.element, changes.element]) show(part, false);
       const span = { from: `${BigInt(asked.from) * 1_000_000n}`, to: `${BigInt(asked.to) * 1_000_000n}` };
       const { node, queue } = asked;
-      get<Burst>('queues/burst', { node, queue, ...span, limit: 50 }, control.signal)
-        .then((burst) => {
-          if (key === current) fill(burst);
-        })
-        .catch((error: unknown) => {
-          if (key === current) setText(answer, error instanceof Error ? error.message : String(error));
-        });
+      const read = (signal: AbortSignal): void => {
+        get<Burst>(`queues/${node}`, { queue, ...span, limit: 50 }, signal)
+          .then((burst) => {
+            if (key !== current) return;
+            fill(burst);
+            // What is recorded of the last seconds comes later.
+            if (live.now() / 1e6 < asked.to + RECORDED_MS) again = setTimeout(() => read(signal), AGAIN_MS);
+          })
+          .catch((error: unknown) => {
+            if (key !== current || signal.aborted) return;
+            setText(answer, error instanceof Error ? error.message : String(error));
+            // The same cell may be chosen again.
+            current = '';
+          });
+      };
+      read(control.signal);
     },
     clear() {
       current = '';
+      clearTimeout(again);
       control?.abort();
       show(element, false);
     },
     stop() {
+      clearTimeout(again);
       control?.abort();
       chart.destroy();
     },

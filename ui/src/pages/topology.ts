@@ -357,6 +357,7 @@ class TopologyPage implements Page {
     const name = this.settings.get('flow');
     if (name === '') return this.follow(null);
     if (this.flow && [this.flow.id, this.flow.text].includes(name)) return;
+    this.follow(null);
     try {
       const flow = await get<Flow>(`flows/${encodeURIComponent(name)}`);
       // Meanwhile another one may have been chosen.
