@@ -14,7 +14,7 @@ use std::{
 use collector::{
     Datagram,
     event::Nanos,
-    flight::{Chunk, FlightStats, Kept, Ring, Selection, Trigger, Window, Windows},
+    flight::{Chunk, FlightStats, Kept, Ring, Selection, Window, Windows},
 };
 use store::ReportRow;
 
@@ -23,7 +23,7 @@ use crate::{
     lock::lock,
     pipeline::Outlet,
     recorder::ReportRecorder,
-    triggers::{Config, Triggers, WAITING},
+    triggers::{Config, Found, Triggers, WAITING},
 };
 use terminal::CliError;
 
@@ -71,7 +71,7 @@ pub(crate) struct FlightRecorder {
     config: Config,
     taps: Vec<Arc<Shared>>,
     triggers: Triggers,
-    receiver: Receiver<Trigger>,
+    receiver: Receiver<Found>,
     done: Done,
 }
 
@@ -177,12 +177,14 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(&mut self, receiver: &Receiver<Trigger>) {
+    fn run(&mut self, receiver: &Receiver<Found>) {
         loop {
             match receiver.recv_timeout(LOOK) {
-                Ok(trigger) => {
-                    self.windows.trigger(trigger);
-                    receiver.try_iter().take(WAITING).for_each(|trigger| self.windows.trigger(trigger));
+                Ok(found) => {
+                    let more = receiver.try_iter().take(WAITING);
+                    for found in std::iter::once(found).chain(more) {
+                        found.triggers().for_each(|trigger| self.windows.trigger(trigger));
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -149,12 +149,15 @@ impl HopRecorder {
             {
                 continue;
             }
+            // Sequence numbers come again, after some seconds or a restart; the content of the datagram hardly does.
+            let content = u64::from(wire::crc::crc_32c(datagram.payload)) << 32;
+            let place = (hash, content);
             let mut decoder = Decoder::new(*profile);
             for report in decoder.reports(datagram.payload).flatten() {
                 let has_event = is_marked && marks.has_report(datagram.received, &report);
                 for tap in taps.iter_mut().filter(|tap| wants(tap)) {
                     if !tap.tap.with_events || has_event {
-                        tap.write(datagram, &report, hash, |node| units.of(source, node));
+                        tap.write(datagram.received, &report, place, |node| units.of(source, node));
                     }
                 }
             }
@@ -180,15 +183,13 @@ impl Drop for HopRecorder {
 impl Tap {
     fn write(
         &mut self,
-        datagram: &Datagram<'_>,
+        received: Nanos,
         report: &Report<'_>,
-        hash: u64,
+        (hash, content): (u64, u64),
         unit: impl Fn(Option<u32>) -> Unit,
     ) {
         let flow = flow_of(report);
         let stamp = report.ts.unwrap_or(0);
-        // Sequence numbers come again, after some seconds or a restart; the content of the datagram hardly does.
-        let content = u64::from(wire::crc::crc_32c(datagram.payload)) << 32;
         let parts = [hash, u64::from(report.seq) | content, report.index.into(), stamp.into()];
         let id = report_id(parts, flow.as_ref());
         let hops = u8::try_from(report.hop_count()).unwrap_or(u8::MAX);
@@ -196,7 +197,7 @@ impl Tap {
             let unit = unit(hop.node_id);
             let stamp = |ts: Option<u64>| ts.map(|ts| ts.saturating_mul(unit.stamp_ns));
             let record = Hop {
-                ts: datagram.received,
+                ts: received,
                 report: id,
                 hop: number,
                 hops,

@@ -58,18 +58,34 @@ pub(crate) struct Config {
     pub(crate) has_all_reports: bool,
 }
 
+/// Events of one batch that start recordings. One message for all: with causes that each report fulfils, one for each event would be a
+/// lock for each report.
+#[derive(Debug)]
+pub(crate) struct Found {
+    events: Vec<Event>,
+    rules: RuleNames,
+}
+
+impl Found {
+    /// The events, each with the name of its rule.
+    pub(crate) fn triggers(&self) -> impl Iterator<Item = Trigger> + '_ {
+        let name = |rule: u16| self.rules.get(usize::from(rule)).cloned();
+        self.events.iter().map(move |event| Trigger { event: *event, rule: event.rule.and_then(name) })
+    }
+}
+
 /// Where events are looked at: an end of each outlet.
 #[derive(Clone, Debug)]
 pub(crate) struct Triggers {
     causes: Arc<[Cause]>,
-    sender: SyncSender<Trigger>,
+    sender: SyncSender<Found>,
     /// Events that the recorder was too busy to look at.
     shed: Arc<AtomicU64>,
 }
 
 impl Triggers {
     /// Events of these causes go to the receiver, as far as it keeps up.
-    pub(crate) fn new(causes: &[Cause]) -> (Self, Receiver<Trigger>) {
+    pub(crate) fn new(causes: &[Cause]) -> (Self, Receiver<Found>) {
         let (sender, receiver) = sync_channel(WAITING);
         (Self { causes: causes.into(), sender, shed: Arc::default() }, receiver)
     }
@@ -81,17 +97,14 @@ impl Triggers {
 
     /// Looks at the events of a batch. Never waits.
     pub(crate) fn look(&self, batch: &Batch, rules: &RuleNames) {
-        for (event, _) in batch.events() {
-            if !self.causes.iter().any(|cause| cause.covers(event)) {
-                continue;
-            }
-            let rule = event.rule.and_then(|rule| rules.get(usize::from(rule))).cloned();
-            if self.sender.try_send(Trigger { event: *event, rule }).is_err() {
-                self.shed.fetch_add(1, Ordering::Relaxed);
-            }
+        let is_cause = |event: &Event| self.causes.iter().any(|cause| cause.covers(event));
+        let events: Vec<Event> = batch.events().map(|(event, _)| *event).filter(is_cause).collect();
+        let count = events.len() as u64;
+        if count > 0 && self.sender.try_send(Found { events, rules: Arc::clone(rules) }).is_err() {
+            self.shed.fetch_add(count, Ordering::Relaxed);
         }
     }
 }
 
-/// Events that wait for the recorder.
-pub(crate) const WAITING: usize = 1024;
+/// Batches with such events that wait for the recorder.
+pub(crate) const WAITING: usize = 64;

@@ -179,27 +179,24 @@ fn view(
     (node, most): (u32, usize),
 ) -> BurstView {
     let ticks = device_ticks(rows);
-    let device_time = |row: &PassageRow, ticks: u64| ticks.saturating_mul(units.of(node, &row.source).0);
+    let units = units.of_rows(node, rows);
+    let device_time = |at: usize, ticks: u64| ticks.saturating_mul(units[at].0);
     // Of reports without a time of the device, it is the receive time less the shortest way of one that has both.
     let lead = rows
         .iter()
-        .zip(&ticks)
-        .filter_map(|(row, ticks)| Some(i128::from(row.ts) - i128::from(device_time(row, (*ticks)?))))
+        .enumerate()
+        .filter_map(|(at, row)| Some(i128::from(row.ts) - i128::from(device_time(at, ticks[at]?))))
         .min()
         .unwrap_or(0);
     let received = |row: &PassageRow| u64::try_from(i128::from(row.ts) - lead).unwrap_or(0);
     let passages: Vec<Passage> = rows
         .iter()
-        .zip(&ticks)
-        .map(|(row, ticks)| {
-            let (_, latency) = units.of(node, &row.source);
-            let weight = windows.iter().filter(|(since, until, _)| (*since..=*until).contains(&row.ts));
-            Passage {
-                ts: ticks.map_or_else(|| received(row), |ticks| device_time(row, ticks)),
-                latency: row.passage.latency.map(|ticks| ticks.saturating_mul(latency)),
-                weight: weight.map(|(_, _, every)| *every).max().unwrap_or(1),
-                ..row.passage
-            }
+        .enumerate()
+        .map(|(at, row)| Passage {
+            ts: ticks[at].map_or_else(|| received(row), |ticks| device_time(at, ticks)),
+            latency: row.passage.latency.map(|ticks| ticks.saturating_mul(units[at].1)),
+            weight: weight_at(windows, row.ts),
+            ..row.passage
         })
         .collect();
     let burst = burst::read(passages.clone());
@@ -225,6 +222,14 @@ fn view(
         flows,
         ..BurstView::default()
     }
+}
+
+/// Of how many reports one was stored at a time. Windows do not overlap, and are in order; several recordings of one may have stored
+/// different shares.
+fn weight_at(windows: &[(u64, u64, u64)], ts: u64) -> u64 {
+    let begun = windows.partition_point(|(since, ..)| *since <= ts);
+    let covering = windows[..begun].iter().rev().take_while(|(_, until, _)| *until >= ts);
+    covering.map(|(.., every)| *every).max().unwrap_or(1)
 }
 
 /// The device's timestamps of reports in the order in which they came. Those of 32 bits wrap, every 4.3 s if they are nanoseconds: each
@@ -309,6 +314,14 @@ impl Units {
             sources: by_source.iter().map(|(prefix, profile)| (*prefix, units(profile))).collect(),
             default: units(&default),
         }
+    }
+
+    /// Those of each row. Few sources report on a node: each is looked up once.
+    fn of_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<(u64, u64)> {
+        let mut known: HashMap<&str, (u64, u64)> = HashMap::new();
+        rows.iter()
+            .map(|row| *known.entry(&row.source).or_insert_with(|| self.of(node, &row.source)))
+            .collect()
     }
 
     fn of(&self, node: u32, source: &str) -> (u64, u64) {

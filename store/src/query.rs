@@ -20,6 +20,11 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
+/// A time as a parameter. Later ones than the store can hold are the latest that it can.
+pub(crate) fn nanos(time: u64) -> Value {
+    Value::Int(i64::try_from(time).unwrap_or(i64::MAX))
+}
+
 /// Limits of a query.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueryOptions {

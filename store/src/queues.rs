@@ -9,7 +9,7 @@ use rusqlite::Row;
 use wire::FlowKey;
 
 use crate::intern::{parse_flow, parse_path};
-use crate::query::{QueryError, QueryOptions, Value};
+use crate::query::{QueryError, QueryOptions, Value, nanos};
 use crate::reader::Reader;
 use crate::rows::{kind_of, optional};
 
@@ -329,10 +329,6 @@ fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
 /// A number that is never negative.
 fn time(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
-}
-
-fn nanos(value: Nanos) -> Value {
-    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// Maximum number of queues in a heat map.

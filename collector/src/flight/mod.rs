@@ -14,5 +14,5 @@ mod selection;
 mod window;
 
 pub use ring::{Chunk, Kept, Ring};
-pub use selection::{Selection, concerns};
+pub use selection::Selection;
 pub use window::{FlightConfig, FlightStats, Recording, Trigger, Window, Windows};

@@ -68,7 +68,7 @@ impl<T> Selection<T> {
 
 /// Whether a report is about what an event is about: it passed the event's node and queue, or it is of the event's flow if the event names no
 /// node.
-pub fn concerns(event: &Event, report: &Report<'_>) -> bool {
+fn concerns(event: &Event, report: &Report<'_>) -> bool {
     let Some(node) = event.node else { return event.flow.is_some() && report.flow == event.flow };
     let mut hops = report.hops().peekable();
     if hops.peek().is_none() {

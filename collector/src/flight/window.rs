@@ -159,11 +159,6 @@ impl Windows {
         self.ended.pop_front()
     }
 
-    /// Whether a window waits for its end.
-    pub fn is_open(&self) -> bool {
-        self.open.is_some()
-    }
-
     /// Ends the open window: the program ends.
     pub fn end(&mut self) {
         if let Some(open) = self.open.take() {
@@ -229,7 +224,7 @@ mod tests {
         assert_eq!((second.from, second.to), (12_500 * MS + 1, 14_400 * MS));
         // An event of the time that is recorded is late; one of an hour ago means that the clock was set back.
         windows.trigger(at(14_000 * MS, 2));
-        assert_eq!((windows.stats().late, windows.is_open()), (1, false));
+        assert_eq!((windows.stats().late, windows.open.is_some()), (1, false));
         windows.trigger(at(100_000 * MS, 2));
         windows.end();
         windows.due(u64::MAX);
@@ -255,6 +250,6 @@ mod tests {
             FlightStats { recorded: 65, subjects_full: 3, over_budget: 2, ..FlightStats::default() };
         assert_eq!(windows.stats(), expected);
         windows.trigger(at(71 * SECOND, 1));
-        assert!(windows.is_open());
+        assert!(windows.open.is_some());
     }
 }

@@ -75,10 +75,10 @@ export function groupedScene(graph: Graph, fabric: Fabric, open: ReadonlySet<str
     open.has(group.id) ? openBlock(group, fabric) : closedBlock(group),
   );
   let top = 0;
-  for (const band of bestShelves(bands(blocks), aspect)) {
-    for (const shelf of band) {
-      place(shelf, top);
-      top += heightOf(shelf) + APART.y;
+  for (const band of bestRows(bands(blocks), aspect)) {
+    for (const row of band) {
+      place(row, top);
+      top += heightOf(row) + APART.y;
     }
     top += APART.bands - APART.y;
   }
@@ -156,37 +156,37 @@ function bands(blocks: readonly Block[]): Block[][] {
 }
 
 /** The width at which the picture is largest in its box. */
-function bestShelves(all: readonly Block[][], aspect: number): Block[][][] {
+function bestRows(all: readonly Block[][], aspect: number): Block[][][] {
   const blocks = all.flat();
   const area = blocks.reduce((sum, { w, h }) => sum + (w + APART.x) * (h + APART.y), 0);
   const widest = Math.max(0, ...blocks.map(({ w }) => w));
-  let best: { side: number; shelved: Block[][][] } = { side: Infinity, shelved: [] };
+  let best: { side: number; inRows: Block[][][] } = { side: Infinity, inRows: [] };
   for (let part = 0.6; part < 2; part += 0.1) {
-    const shelved = all.map((band) => shelves(band, Math.max(widest, Math.sqrt(area * aspect) * part)));
-    const used = Math.max(0, ...shelved.flat().map(widthOf));
-    const high = shelved.flat().reduce((sum, shelf) => sum + heightOf(shelf) + APART.y, 0);
+    const inRows = all.map((band) => rowsOfBlocks(band, Math.max(widest, Math.sqrt(area * aspect) * part)));
+    const used = Math.max(0, ...inRows.flat().map(widthOf));
+    const high = inRows.flat().reduce((sum, row) => sum + heightOf(row) + APART.y, 0);
     const side = Math.max(used, (high + all.length * (APART.bands - APART.y)) * aspect);
-    if (side < best.side) best = { side, shelved };
+    if (side < best.side) best = { side, inRows };
   }
-  return best.shelved;
+  return best.inRows;
 }
 
-function widthOf(shelf: readonly Block[]): number {
-  return shelf.reduce((sum, { w }) => sum + w + APART.x, -APART.x);
+function widthOf(row: readonly Block[]): number {
+  return row.reduce((sum, { w }) => sum + w + APART.x, -APART.x);
 }
 
-function heightOf(shelf: readonly Block[]): number {
-  return Math.max(...shelf.map(({ h }) => h));
+function heightOf(row: readonly Block[]): number {
+  return Math.max(...row.map(({ h }) => h));
 }
 
 /** Blocks in their order, as many side by side as fit. */
-function shelves(blocks: readonly Block[], width: number): Block[][] {
+function rowsOfBlocks(blocks: readonly Block[], width: number): Block[][] {
   const found: Block[][] = [];
   let used = Infinity;
   for (const block of blocks) {
-    const shelf = found[found.length - 1];
-    if (shelf && used + APART.x + block.w <= width) {
-      shelf.push(block);
+    const row = found[found.length - 1];
+    if (row && used + APART.x + block.w <= width) {
+      row.push(block);
       used += APART.x + block.w;
     } else {
       found.push([block]);
@@ -197,9 +197,9 @@ function shelves(blocks: readonly Block[], width: number): Block[][] {
 }
 
 /** Side by side, centred, with their upper sides at `top`. */
-function place(shelf: readonly Block[], top: number): void {
-  let left = -widthOf(shelf) / 2;
-  for (const { w, h, items, outline } of shelf) {
+function place(row: readonly Block[], top: number): void {
+  let left = -widthOf(row) / 2;
+  for (const { w, h, items, outline } of row) {
     for (const box of outline ? [...items, outline] : items) {
       box.x += left + w / 2;
       box.y += top + h / 2;
