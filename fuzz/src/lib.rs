@@ -11,6 +11,7 @@ mod stages;
 pub use bytes::{aggregate, headers, lldp, packet, reports};
 pub use drivers::{path_map, pipeline_map, rules_file};
 pub use dta::{dta, memory, roce};
+pub use filter::fuzz as filter;
 pub use intents::intents;
 pub use sinks::{sink_http, sink_kafka, sink_redis, sink_scram};
 pub use stages::{collect, rule, switch};

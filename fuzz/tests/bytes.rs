@@ -158,6 +158,16 @@ fn pipeline_map() {
 }
 
 #[test]
+fn filter() {
+    let examples = [
+        "src in 10.0.0.0/8 and (path ~ 1>*>?>2 or not kind in (drop, loss))",
+        "flow_latency >= 1.5ms and port in (80, 8000-8999) and link_utilization < 12.5%",
+        "rule ~ \"slow\" or node == spine or 10.0.0.1:80",
+    ];
+    texts::fuzz(fuzz::filter, 12, &examples.map(str::to_owned));
+}
+
+#[test]
 fn rules_file() {
     let examples = [
         "# election 7.1\nencoding dscp=23 l4_checksum=update\nsession collector=[fd00::9]:9555\nsink port=1\nsource port=1\n",

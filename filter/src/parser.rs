@@ -1,0 +1,379 @@
+//! Text to condition. Recursive descent; depth, tests and values are bounded.
+
+use detect::Prefix;
+
+use crate::fault::Fault;
+use crate::field::{Field, Form, Operator, View};
+use crate::lexer::{Piece, Scanner};
+use crate::path::{MOST_STEPS, Pattern, Step};
+use crate::test::{Expression, Test};
+
+/// Reads a filter.
+pub(crate) fn parse(
+    text: &str,
+    view: View,
+    names: &dyn Fn(&str) -> Option<u32>,
+) -> Result<Expression, Fault> {
+    if text.len() > LONGEST {
+        let at = text.floor_char_boundary(LONGEST);
+        return Err(Fault::new(at, 0, format!("a filter has up to {LONGEST} bytes")));
+    }
+    let mut scanner = Scanner::new(text);
+    if scanner.is_at_end() {
+        return Ok(Expression::And(Vec::new()));
+    }
+    if let Some(word) = only_word(text) {
+        return Ok(search(word));
+    }
+    let mut parser = Parser { scanner, view, names, tests: 0 };
+    let root = parser.any(0)?;
+    if !parser.scanner.is_at_end() {
+        return Err(parser.instead("write `and` or `or` between two tests"));
+    }
+    Ok(root)
+}
+
+/// A text that is nothing but one word, which is searched.
+fn only_word(text: &str) -> Option<&str> {
+    let mut scanner = Scanner::new(text);
+    let piece = scanner.value().ok()?;
+    let has_operator = Operator::ALL.into_iter().any(|operator| {
+        operator != Operator::In && operator != Operator::Greater && piece.text.contains(operator.text())
+    });
+    let is_flow = piece.text.starts_with(|c: char| c.is_ascii_digit() || c == '[');
+    let compares = has_operator || (piece.text.contains('>') && !is_flow);
+    (scanner.is_at_end() && (piece.is_quoted || !compares)).then_some(piece.text)
+}
+
+fn search(text: &str) -> Expression {
+    Expression::Test(Test::Contains(Field::Flow, text.to_owned()))
+}
+
+struct Parser<'a> {
+    scanner: Scanner<'a>,
+    view: View,
+    names: &'a dyn Fn(&str) -> Option<u32>,
+    tests: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn any(&mut self, depth: usize) -> Result<Expression, Fault> {
+        let mut parts = vec![self.all(depth)?];
+        while self.scanner.word("or") {
+            parts.push(self.all(depth)?);
+        }
+        Ok(single(parts, Expression::Or))
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Expression, Fault> {
+        let mut parts = vec![self.negated(depth)?];
+        while self.scanner.word("and") {
+            parts.push(self.negated(depth)?);
+        }
+        Ok(single(parts, Expression::And))
+    }
+
+    fn negated(&mut self, depth: usize) -> Result<Expression, Fault> {
+        if depth >= DEEPEST {
+            return Err(self.here(0, format!("parentheses and `not` go up to {DEEPEST} deep")));
+        }
+        if self.scanner.word("not") {
+            return Ok(Expression::Not(Box::new(self.negated(depth + 1)?)));
+        }
+        if self.scanner.symbol("(") {
+            let inner = self.any(depth + 1)?;
+            if !self.scanner.symbol(")") {
+                return Err(self.instead("close the parenthesis with `)`"));
+            }
+            return Ok(inner);
+        }
+        self.test()
+    }
+
+    fn test(&mut self) -> Result<Expression, Fault> {
+        self.tests += 1;
+        if self.tests > MOST_TESTS {
+            return Err(self.here(0, format!("a filter has up to {MOST_TESTS} tests and values")));
+        }
+        let name = self.scanner.name();
+        let (at, length) = (self.scanner.at(), name.len());
+        let fault = |message: String| Err(Fault::new(at, length, message));
+        if matches!(name, "and" | "or" | "in") {
+            return fault(format!("before `{name}`, a test is missing, such as src in 10.0.0.0/8"));
+        }
+        if name.is_empty() {
+            return self.searched();
+        }
+        let Some(field) = Field::from_name(name, self.view) else { return fault(self.unknown(name)) };
+        self.scanner.skip(length);
+        let Some(operator) = self.scanner.operator() else {
+            let written = field.operators().first().map_or("==", |operator| operator.text());
+            return Err(self.instead(&format!("after {name}, write an operator, such as {name} {written} …")));
+        };
+        if !field.operators().contains(&operator) {
+            let known: Vec<&str> = field.operators().iter().map(|operator| operator.text()).collect();
+            let at = self.scanner.at() - operator.text().len();
+            let message = format!("{name} is compared by {}", known.join(" "));
+            return Err(Fault::new(at, operator.text().len(), message));
+        }
+        let values = self.values(operator)?;
+        self.meaning(field, operator, &values)
+    }
+
+    /// What is no test, but looks like part of a flow's text.
+    fn searched(&mut self) -> Result<Expression, Fault> {
+        let at = self.scanner.at();
+        let Ok(piece) = self.scanner.value() else {
+            return Err(self.instead("write a test here, such as src in 10.0.0.0/8"));
+        };
+        let is_part = piece.text.chars().all(|c| c.is_ascii_alphanumeric() || "[]:./>-".contains(c));
+        if !piece.is_quoted && !is_part {
+            let message = format!("{:?} is no test; write a field, an operator and a value", piece.text);
+            return Err(Fault::new(at, piece.length(), message));
+        }
+        Ok(search(piece.text))
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let view = self.view.name();
+        if Field::ALL.into_iter().any(|field| field.name() == name) {
+            let other = if self.view == View::Flows { "events" } else { "flows" };
+            return format!("{name} is a field of {other}, not of {view}");
+        }
+        let of_view = Field::ALL.into_iter().filter(|field| field.is_of(self.view));
+        let names: Vec<&str> = of_view.map(Field::name).collect();
+        let close =
+            |other: &&&str| other.contains(name) || name.contains(**other) || distance(name, other) <= 2;
+        match names.iter().filter(close).min_by_key(|other| distance(name, other)) {
+            Some(close) => format!("{view} have no field {name}; did you mean {close}?"),
+            None => {
+                format!(
+                    "{view} have no field {name}; to search for it in the text of flows, write \"{name}\""
+                )
+            }
+        }
+    }
+
+    fn values(&mut self, operator: Operator) -> Result<Vec<Piece<'a>>, Fault> {
+        let is_list = operator == Operator::In && self.scanner.symbol("(");
+        let mut values = Vec::new();
+        loop {
+            let start = self.scanner;
+            let piece = self.scanner.value();
+            values.push(piece.map_err(|message| Fault::new(start.at() + blanks(start.rest()), 0, message))?);
+            self.tests += 1;
+            if self.tests > MOST_TESTS {
+                return Err(self.here(0, format!("a filter has up to {MOST_TESTS} tests and values")));
+            }
+            if !is_list {
+                return Ok(values);
+            }
+            if self.scanner.symbol(")") {
+                return Ok(values);
+            }
+            if !self.scanner.symbol(",") {
+                return Err(self.instead("separate values by commas, and close the list with `)`"));
+            }
+        }
+    }
+
+    fn meaning(&self, field: Field, operator: Operator, values: &[Piece<'a>]) -> Result<Expression, Fault> {
+        let test = match field.form() {
+            Form::Address => Test::Address(field, self.each(values, address)?),
+            Form::Path => Test::Path(self.each(values, |text| self.pattern(text))?),
+            Form::Word(known) => Test::Text(field, self.each(values, |text| word(text, known))?),
+            Form::Text if operator == Operator::Contains => {
+                Test::Contains(field, values.first().map_or_else(String::new, |piece| piece.text.to_owned()))
+            }
+            Form::Text => Test::Text(field, values.iter().map(|piece| piece.text.to_owned()).collect()),
+            Form::Node => {
+                let nodes = self.each(values, |text| self.node(text))?;
+                match self.view {
+                    View::Flows => Test::Path(
+                        nodes.into_iter().map(|node| Pattern::new(vec![Step::Node(node)])).collect(),
+                    ),
+                    View::Events => Test::Number(
+                        field,
+                        nodes.into_iter().map(|node| (node.into(), node.into())).collect(),
+                    ),
+                }
+            }
+            form @ (Form::Port | Form::Proto | Form::Number(_) | Form::Time | Form::Share) => {
+                let ranges = self.each(values, |text| range(text, form))?;
+                Test::Number(field, compared(operator, ranges))
+            }
+        };
+        let test = Expression::Test(test);
+        Ok(if operator == Operator::Unequal { Expression::Not(Box::new(test)) } else { test })
+    }
+
+    fn each<T>(
+        &self,
+        values: &[Piece<'a>],
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, Fault> {
+        let one = |piece: &Piece<'_>| {
+            read(piece.text).map_err(|message| Fault::new(piece.start, piece.length(), message))
+        };
+        values.iter().map(one).collect()
+    }
+
+    fn node(&self, text: &str) -> Result<u32, String> {
+        let named = || (self.names)(text);
+        number(text, Form::Number(u32::MAX.into()))
+            .ok()
+            .and_then(|id| u32::try_from(id).ok())
+            .or_else(named)
+            .ok_or_else(|| {
+                format!("no node has the name {text:?}; write an id such as 101, or a name of the inventory")
+            })
+    }
+
+    fn pattern(&self, text: &str) -> Result<Pattern, String> {
+        let step = |part: &str| match part.trim() {
+            "*" => Ok(Step::Any),
+            "?" => Ok(Step::One),
+            "" => Err("write nodes, ? or * between >, such as 101>*>103".to_owned()),
+            node => self.node(node).map(Step::Node),
+        };
+        let steps: Vec<Step> = text.split('>').take(MOST_STEPS + 1).map(step).collect::<Result<_, _>>()?;
+        if steps.len() > MOST_STEPS {
+            return Err(format!("a pattern has up to {MOST_STEPS} parts"));
+        }
+        Ok(Pattern::new(steps))
+    }
+
+    fn here(&self, length: usize, message: String) -> Fault {
+        Fault::new(self.scanner.at(), length, message)
+    }
+
+    /// What to write at this place, or in place of what stands there.
+    fn instead(&mut self, advice: &str) -> Fault {
+        self.scanner.blanks();
+        let rest = self.scanner.rest();
+        let others = [("&&", "and"), ("||", "or"), ("!", "not"), ("=", "=="), ("|", "or"), ("&", "and")];
+        if let Some((symbol, word)) = others.into_iter().find(|(symbol, _)| rest.starts_with(symbol)) {
+            return self.here(symbol.len(), format!("in place of {symbol}, write {word}"));
+        }
+        let length = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        self.here(length, advice.to_owned())
+    }
+}
+
+fn single(mut parts: Vec<Expression>, of: impl Fn(Vec<Expression>) -> Expression) -> Expression {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => of(parts),
+    }
+}
+
+fn blanks(text: &str) -> usize {
+    text.len() - text.trim_start().len()
+}
+
+fn address(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|error: detect::prefix::PrefixError| error.to_string())
+}
+
+fn word(text: &str, known: &[&str]) -> Result<String, String> {
+    match known.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is none of {}", known.join(", "))),
+    }
+}
+
+/// Ranges of a comparison with the first value, or all values of a list.
+fn compared(operator: Operator, ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let (first, last) = ranges.first().copied().unwrap_or((1, 0));
+    let below = |end: Option<u64>| end.map(|end| (0, end)).into_iter().collect();
+    let above = |begin: Option<u64>| begin.map(|begin| (begin, u64::MAX)).into_iter().collect();
+    match operator {
+        Operator::Less => below(first.checked_sub(1)),
+        Operator::AtMost => below(Some(last)),
+        Operator::Greater => above(last.checked_add(1)),
+        Operator::AtLeast => above(Some(first)),
+        _ => ranges,
+    }
+}
+
+/// A number, or two of them.
+fn range(text: &str, form: Form) -> Result<(u64, u64), String> {
+    let Some((first, last)) = text.split_once('-').filter(|_| form != Form::Proto) else {
+        return number(text, form).map(|number| (number, number));
+    };
+    let (first, last) = (number(first, form)?, number(last, form)?);
+    if first > last {
+        return Err(format!("{text} ends before it begins"));
+    }
+    Ok((first, last))
+}
+
+fn number(text: &str, form: Form) -> Result<u64, String> {
+    let (units, most, what): (&[(&str, u64)], u64, &str) = match form {
+        Form::Time => (TIMES, u64::MAX, "a time, such as 5ms"),
+        Form::Share => (&[("%", 10_000)], u64::MAX, "a share, such as 80%"),
+        Form::Port => (&[("", 1)], u16::MAX.into(), "a port, such as 443 or 8000-8999"),
+        Form::Proto => {
+            let named = PROTOCOLS.iter().find(|(name, _)| *name == text);
+            if let Some((_, number)) = named {
+                return Ok(*number);
+            }
+            (&[("", 1)], u8::MAX.into(), "a protocol: tcp, udp, icmp, sctp, or a number")
+        }
+        Form::Number(most) => (COUNTS, most, "a number, such as 50 or 10k"),
+        _ => (COUNTS, u64::MAX, "a number"),
+    };
+    let bad = || format!("{text:?} is not {what}");
+    let (value, unit) = if let Some(digits) = text.strip_prefix("0x") {
+        let value = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        (value.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(u128::from), "")
+    } else {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+        let factor = units.iter().find(|(unit, _)| *unit == &text[end..]).map(|(_, factor)| *factor);
+        (factor.and_then(|factor| decimal(&text[..end], factor)), &text[end..])
+    };
+    if unit.is_empty() && !units.iter().any(|(unit, _)| unit.is_empty()) {
+        return Err(format!("{}: write its unit", bad()));
+    }
+    let value = value.ok_or_else(bad)?;
+    u64::try_from(value)
+        .ok()
+        .filter(|value| *value <= most)
+        .ok_or_else(|| format!("{text} is more than {most}"))
+}
+
+/// A decimal number times a factor, if that is whole.
+fn decimal(text: &str, factor: u64) -> Option<u128> {
+    let digits = text.replace('_', "");
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    if whole.is_empty() || fraction.len() > 12 || digits.ends_with('.') || fraction.contains('.') {
+        return None;
+    }
+    let all: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let (scaled, parts) = (all.checked_mul(factor.into())?, 10_u128.pow(fraction.len() as u32));
+    scaled.is_multiple_of(parts).then(|| scaled / parts)
+}
+
+/// How many letters differ (Levenshtein), of names of a few letters.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+const TIMES: &[(&str, u64)] =
+    &[("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("", 1)];
+const COUNTS: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+const PROTOCOLS: [(&str, u64); 5] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58), ("sctp", 132)];
+/// Bytes of a filter.
+const LONGEST: usize = 4_096;
+/// Tests and values of a filter.
+const MOST_TESTS: usize = 256;
+const DEEPEST: usize = 32;

@@ -1,0 +1,86 @@
+//! Patterns of paths: `101>*>103`.
+
+/// One part of a pattern.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Node(u32),
+    /// Any node, also one whose id is unavailable.
+    One,
+    /// Any number of nodes, none included.
+    Any,
+}
+
+/// A part of a path: steps that follow each other somewhere in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pattern {
+    steps: Vec<Step>,
+}
+
+/// Most steps of a pattern.
+pub(crate) const MOST_STEPS: usize = 64;
+
+impl Pattern {
+    /// Where it stands does not matter, so `*` at its ends says nothing.
+    pub(crate) fn new(mut steps: Vec<Step>) -> Self {
+        steps.dedup_by(|one, other| *one == Step::Any && *other == Step::Any);
+        let first = steps.iter().position(|step| *step != Step::Any).unwrap_or(steps.len());
+        steps.drain(..first);
+        while steps.last() == Some(&Step::Any) {
+            steps.pop();
+        }
+        Self { steps }
+    }
+
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Whether it is in the path. Each part between two `*` is found where it first fits: with later ones, no more would.
+    pub(crate) fn is_in(&self, path: &[u32]) -> bool {
+        let mut rest = path;
+        for part in self.steps.split(|step| *step == Step::Any) {
+            let fits = |nodes: &[u32]| {
+                nodes
+                    .iter()
+                    .zip(part)
+                    .all(|(node, step)| matches!(step, Step::One) || *step == Step::Node(*node))
+            };
+            if part.is_empty() {
+                continue;
+            }
+            let Some(at) = rest.windows(part.len()).position(fits) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_found_anywhere_in_a_path() {
+        use Step::{Any, Node, One};
+        let path = [101, 201, 301, 202, u32::MAX, 103];
+        for (steps, expected) in [
+            (vec![Node(101)], true),
+            (vec![Node(103), Any], true),
+            (vec![Node(101), Any, Node(103)], true),
+            (vec![Node(103), Any, Node(101)], false),
+            (vec![Node(101), Node(201), Node(301)], true),
+            (vec![Node(101), Node(301)], false),
+            (vec![Node(101), One, Node(301)], true),
+            (vec![Node(202), One, Node(103)], true),
+            (vec![Node(101), Any, Any, Node(201)], true),
+            (vec![Node(201), Any, Node(301), Any, Node(202)], true),
+            (vec![One, One, One, One, One, One], true),
+            (vec![One, One, One, One, One, One, One], false),
+            (vec![Any], true),
+            (vec![Node(7)], false),
+        ] {
+            assert_eq!(Pattern::new(steps.clone()).is_in(&path), expected, "{steps:?}");
+        }
+        assert!(!Pattern::new(vec![Node(1)]).is_in(&[]));
+    }
+}

@@ -1,0 +1,4 @@
+//! `fuzz::filter`, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::filter(input));
