@@ -25,7 +25,7 @@ pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> 
 /// Answers questions about the past. Each answer is bounded in rows, bytes and time.
 pub(crate) trait History: fmt::Debug + Send + Sync {
     /// Events, newest first.
-    fn events(&self, filter: EventFilter, place: Place) -> Answer<'_, Vec<EventRow>>;
+    fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents>;
 
     /// Rollups in ascending order of time: the latest that match.
     fn rollups(&self, filter: RollupFilter, place: Place) -> Answer<'_, Vec<Rollup>>;
@@ -62,6 +62,24 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
 fn only_of_a_collector<T: Send + 'static>(what: &str) -> Answer<'static, T> {
     let message = format!("{what} are only in the store of a collector; ask the one that hears the node");
     Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(message)))))
+}
+
+/// A question about events.
+#[derive(Clone, Debug)]
+pub(crate) struct EventQuestion {
+    /// Which, and how many.
+    pub(crate) filter: EventFilter,
+    /// Only those that it matches.
+    pub(crate) condition: Option<Arc<filter::Filter>>,
+}
+
+/// Events that were found.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundEvents {
+    /// Newest first.
+    pub(crate) rows: Vec<EventRow>,
+    /// Events before this time were not looked at, although more are wanted.
+    pub(crate) stopped: Option<u64>,
 }
 
 /// A question about recordings.

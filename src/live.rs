@@ -17,33 +17,37 @@ use collector::{
     event::{FirstValues, Kind},
 };
 use detect::Match;
+use filter::Facts;
 use settings::values::Secret;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
 use crate::{
+    facts,
     lock::lock,
     view::{EventView, ReasonNames, StreamsView},
 };
 
 /// A client's filter. Absent fields match everything.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) kind: Option<Kind>,
     pub(crate) node: Option<u32>,
     pub(crate) flow: Option<FlowKey>,
+    pub(crate) condition: Option<Arc<filter::Filter>>,
 }
 
 impl Filter {
-    fn wants(&self, event: &Event) -> bool {
+    fn wants(&self, event: &Event, facts: &Facts<'_>) -> bool {
         self.kind.is_none_or(|kind| event.kind == kind)
             && (self.node.is_none() || event.node == self.node)
             && (self.flow.is_none() || event.flow == self.flow)
+            && self.condition.as_ref().is_none_or(|condition| condition.matches(facts))
     }
 }
 
 /// What a client subscribes to.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Topic {
     /// Telemetry events.
     Events(Filter),
@@ -52,8 +56,8 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    fn wants(&self, event: &Event) -> bool {
-        matches!(self, Self::Events(filter) if filter.wants(event))
+    fn wants(&self, event: &Event, facts: &Facts<'_>) -> bool {
+        matches!(self, Self::Events(filter) if filter.wants(event, facts))
     }
 }
 
@@ -202,8 +206,8 @@ impl Hub {
         }
         let (queue, events) = mpsc::channel(self.queue);
         let shed = Arc::new(AtomicU64::new(0));
-        clients.list.push(Client { topic, token, queue, shed: Arc::clone(&shed) });
         clients.manager += u64::from(topic == Topic::Manager);
+        clients.list.push(Client { topic, token, queue, shed: Arc::clone(&shed) });
         Some(Subscription { events, shed })
     }
 
@@ -217,7 +221,9 @@ impl Hub {
         let Clients { list, sent, shed, .. } = &mut *clients;
         for (event, path, first) in batch.events_with_first_values() {
             let mut text: Option<Arc<str>> = None;
-            for client in list.iter().filter(|client| client.topic.wants(event)) {
+            let rule = event.rule.and_then(|index| rules.get(usize::from(index))).map(String::as_str);
+            let facts = facts::of_event(event, rule, (path, first));
+            for client in list.iter().filter(|client| client.topic.wants(event, &facts)) {
                 let of = || as_json(event, (path, first), rules, &self.reasons);
                 match client.offer(|| Message { name: None, text: Arc::clone(text.get_or_insert_with(of)) }) {
                     Offered::Sent => *sent += 1,
@@ -402,7 +408,10 @@ mod tests {
         let hub = Hub::new(2, 8, [(7, "tail drop".to_owned())].into());
         let mut all = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
         let mut drops = hub
-            .subscribe(Topic::Events(Filter { kind: Some(Kind::Drop), node: Some(7), flow: None }), None)
+            .subscribe(
+                Topic::Events(Filter { kind: Some(Kind::Drop), node: Some(7), ..Filter::default() }),
+                None,
+            )
             .unwrap();
         hub.publish(
             &batch(&[event(Kind::RuleOn, 7), event(Kind::Drop, 8), event(Kind::Drop, 7)]),

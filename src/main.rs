@@ -17,6 +17,7 @@ mod dns;
 mod doctor;
 mod exchange;
 mod export_role;
+mod facts;
 mod fanout;
 mod flight_recorder;
 mod flow_index;

@@ -5,6 +5,7 @@
 //! answer get their default, and unknown ones are ignored, so that a command understands servers of other versions.
 
 mod fill;
+mod filters;
 mod name;
 mod names;
 mod network;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
 pub(crate) use fill::fill;
+pub(crate) use filters::{CompletionView, FaultView, FieldView, FilterHelp};
 pub(crate) use name::{Name, NamedCounts};
 pub(crate) use names::{Names, NamesView};
 pub(crate) use network::{

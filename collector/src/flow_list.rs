@@ -63,11 +63,20 @@ pub struct FlowPage {
 impl FlowPage {
     /// The page of these flows that `query` describes. Takes linear time, and memory for two pages.
     pub fn select<'a>(flows: impl Iterator<Item = &'a FlowSummary>, query: &FlowQuery) -> Self {
+        Self::select_where(flows, query, |_| true)
+    }
+
+    /// The same of those that are wanted.
+    pub fn select_where<'a>(
+        flows: impl Iterator<Item = &'a FlowSummary>,
+        query: &FlowQuery,
+        is_wanted: impl Fn(&FlowSummary) -> bool,
+    ) -> Self {
         let filter = query.filter.as_deref().map(str::as_bytes).filter(|filter| !filter.is_empty());
         let (mut text, mut total) = (FlowText::default(), 0);
         let mut greatest = Greatest::new(query.limit.max(1) + 1);
         for flow in flows {
-            if filter.is_some_and(|filter| !contains(text.of(&flow.flow), filter)) {
+            if filter.is_some_and(|filter| !contains(text.of(&flow.flow), filter)) || !is_wanted(flow) {
                 continue;
             }
             total += 1;

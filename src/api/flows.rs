@@ -3,16 +3,19 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use collector::{Collector, FlowOrder, FlowPage, FlowQuery, FlowRank, FlowRow, event::Basis};
+use collector::{Collector, FlowOrder, FlowPage, FlowQuery, FlowRank, FlowRow, FlowSummary, event::Basis};
+use detect::Metric;
+use filter::{Facts, Filter, View};
 use wire::FlowKey;
 
 use super::{
-    Context, names,
+    Context, filters, names,
     page::{self, Prepared},
     params::{Form, Param, Params, Segment},
     refusal::Refusal,
 };
 use crate::{
+    flow_index::FlowIndex,
     monitor::Busy,
     view::{self as shown, FlowDetail, FlowView, Flows, HopView},
 };
@@ -39,7 +42,11 @@ pub(super) const FLOWS: &[Param] = &[
         "Largest first by this; default last_seen.",
         Form::OneOf(|| vec!["last_seen", "latency", "reports"]),
     ),
-    Param::new("filter", "Only flows whose text contains this.", Form::Text),
+    Param::new(
+        "filter",
+        "Only flows that this matches, such as `src in 10.0.1.0/24 and path ~ 101>*>103`; a word alone is searched in their text.",
+        Form::Filter,
+    ),
     Param::new(
         "after",
         "Only flows after this one: `next` of the previous page.",
@@ -60,24 +67,106 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
         _ => FlowOrder::LastSeen,
     };
     let after = params.text("after").and_then(parse_cursor);
-    let (limit, filter) = (params.limit()?, params.text("filter").map(str::to_owned));
-    let query = FlowQuery { limit, order, filter, after };
+    let limit = params.limit()?;
+    let condition = filters::condition(&context, &params, View::Flows).await?;
+    let query = FlowQuery { limit, order, filter: None, after };
     let index = context.monitor.flow_index(arrival, false).await?;
     let as_of = index.as_of();
-    let page = page::compute(&context, move || FlowPage::select(index.flows(), &query)).await?;
-    let (present, whole) = present(&context, &page).await?;
+    let found = match condition {
+        Some(condition) if condition.asks_nodes() => by_nodes(&context, &index, query, &condition).await?,
+        condition => by_summary(&context, index, query, condition).await?,
+    };
     let asked = Arc::clone(&context);
     page::make(&context, move || {
-        names::look_up(&asked, present.iter().map(|(_, copy)| &copy.row.flow));
-        let FlowPage { flows: ranked, more, total } = page;
-        let (flows, cut) = page::fill(present.iter().map(|(_, copy)| flow_view(copy)), limit);
-        let shown = present.get(..flows.len()).and_then(<[_]>::last).map(|(rank, _)| *rank);
+        let Found { rows, whole, last, more, total, at_least } = found;
+        names::look_up(&asked, rows.iter().map(|(_, copy)| &copy.row.flow));
+        let (flows, cut) = page::fill(rows.iter().map(|(_, copy)| flow_view(copy)), limit);
+        let shown = rows.get(..flows.len()).and_then(<[_]>::last).map(|(rank, _)| *rank);
         // Flows after the last one that is shown have expired, unless the page was cut.
-        let last = if cut || !whole { shown } else { ranked.last().map(|(rank, _)| *rank) };
+        let last = if cut || !whole { shown } else { last };
         let next = last.filter(|_| more || cut || !whole).map(cursor);
-        Flows { flows, total, as_of, next }
+        Flows { flows, total, at_least: at_least.then_some(true), as_of, next }
     })
     .await
+}
+
+/// Flows that match, as they are now.
+#[derive(Default)]
+struct Found {
+    rows: Vec<(FlowRank, FlowCopy)>,
+    /// Not more would fit into a page.
+    whole: bool,
+    /// The last one that was looked at.
+    last: Option<FlowRank>,
+    /// Whether there are others after it.
+    more: bool,
+    total: u64,
+    /// More may match.
+    at_least: bool,
+}
+
+/// By what the copy of all flows has.
+async fn by_summary(
+    context: &Arc<Context>,
+    index: Arc<FlowIndex>,
+    query: FlowQuery,
+    condition: Option<Arc<Filter>>,
+) -> Result<Found, Refusal> {
+    let page = page::compute(context, move || {
+        FlowPage::select_where(index.flows(), &query, |flow| {
+            condition.as_ref().is_none_or(|condition| condition.matches(&facts_of(flow)))
+        })
+    })
+    .await?;
+    let (rows, whole) = present(context, &page).await?;
+    let FlowPage { flows, more, total } = page;
+    let last = flows.last().map(|(rank, _)| *rank);
+    Ok(Found { rows, whole, last, more, total, at_least: false })
+}
+
+/// By values of nodes, which only the workers have: those that the copy does not exclude are looked up, some at a time.
+async fn by_nodes(
+    context: &Arc<Context>,
+    index: &Arc<FlowIndex>,
+    mut query: FlowQuery,
+    condition: &Arc<Filter>,
+) -> Result<Found, Refusal> {
+    let limit = std::mem::replace(&mut query.limit, LOOKED_UP_AT_ONCE);
+    let begins = query.after.is_none();
+    let (mut found, mut looked_up) = (Found { at_least: true, ..Found::default() }, 0);
+    loop {
+        let (copy, asked, condition_of_copy) = (Arc::clone(index), query.clone(), Arc::clone(condition));
+        let page = page::compute(context, move || {
+            FlowPage::select_where(copy.flows(), &asked, |flow| !condition_of_copy.excludes(&facts_of(flow)))
+        })
+        .await?;
+        let (rows, whole) = present(context, &page).await?;
+        let last = rows.last().map(|(rank, _)| *rank);
+        let matching = rows.into_iter().filter(|(_, copy)| condition.matches(&copy.facts()));
+        found.rows.extend(matching.take(limit + 1 - found.rows.len()));
+        looked_up += page.flows.len();
+        found.whole = true;
+        (found.more, found.last) =
+            if whole { (page.more, page.flows.last().map(|(rank, _)| *rank)) } else { (true, last) };
+        if found.rows.len() > limit {
+            found.rows.truncate(limit);
+            (found.more, found.last) = (true, found.rows.last().map(|(rank, _)| *rank));
+        } else if found.more && found.rows.len() < limit && looked_up < MOST_LOOKED_UP && found.last.is_some()
+        {
+            query.after = found.last;
+            continue;
+        }
+        found.total = found.rows.len() as u64;
+        found.at_least = found.more || !begins;
+        return Ok(found);
+    }
+}
+
+/// What the copy of all flows has of a flow.
+fn facts_of(flow: &FlowSummary) -> Facts<'_> {
+    let mut values = [None; Metric::COUNT];
+    values[Metric::FlowLatency as usize] = flow.flow_latency();
+    Facts { flow: Some(&flow.flow), reports: Some(flow.reports), values, ..Facts::default() }
 }
 
 /// The present state of a flow, as a worker copies it.
@@ -88,6 +177,8 @@ struct FlowCopy {
     path_length: u16,
     incomplete: bool,
     truncated: bool,
+    /// The greatest of all nodes, by metric.
+    values: [Option<u64>; Metric::COUNT],
 }
 
 impl FlowCopy {
@@ -99,8 +190,31 @@ impl FlowCopy {
             path_length: flow.path_length,
             incomplete: flow.hop_limit || flow.mtu,
             truncated: flow.truncated,
+            values: greatest(flow),
         }
     }
+
+    fn facts(&self) -> Facts<'_> {
+        let (flow, reports) = (Some(&self.row.flow), Some(self.row.reports));
+        Facts { flow, path: &self.path, reports, values: self.values, ..Facts::default() }
+    }
+}
+
+/// Values of a flow, by metric: of several nodes the greatest.
+fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
+    let mut values = [None; Metric::COUNT];
+    values[Metric::FlowLatency as usize] = flow.row.flow_latency;
+    for hop in flow.hops() {
+        for (metric, value) in [
+            (Metric::HopLatency, hop.hop_latency),
+            (Metric::QueueOccupancy, hop.queue_occupancy),
+            (Metric::QueueCongestion, hop.queue_congestion),
+            (Metric::LinkUtilization, hop.link_utilization),
+        ] {
+            values[metric as usize] = values[metric as usize].max(value);
+        }
+    }
+    values
 }
 
 /// The flows of a page as they are now, with their ranks, and whether these are all; those that expired in the meantime are left
@@ -222,6 +336,9 @@ fn no_flow(id: &str) -> Refusal {
 
 /// Flows per query to the workers.
 const FLOWS_AT_ONCE: usize = 256;
+/// Flows that are looked up together, when a filter asks for values of nodes, and at most for one page.
+const LOOKED_UP_AT_ONCE: usize = 2_048;
+const MOST_LOOKED_UP: usize = 16_384;
 /// Number of hops that certainly fills a page: each takes at least two bytes of JSON.
 const MAX_HOPS: usize = 2 << 20;
 

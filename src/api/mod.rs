@@ -4,6 +4,7 @@ mod aggregator;
 mod connections;
 mod dta;
 mod exports;
+mod filters;
 mod flows;
 mod guard;
 mod intents;
@@ -110,6 +111,7 @@ routes! {
     get "/api/v1/flows/{id}/history" => stored::history,
     get "/api/v1/paths" => state::paths,
     get "/api/v1/names" => names::names,
+    get "/api/v1/filter" => filters::help,
     get "/api/v1/events" => stored::events,
     get "/api/v1/events/stream" => stream::events,
     get "/api/v1/rollups" => stored::rollups,

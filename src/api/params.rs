@@ -45,6 +45,8 @@ pub(crate) enum Form {
     },
     /// Any text.
     Text,
+    /// A condition of [`filter`].
+    Filter,
 }
 
 impl Param {
@@ -94,7 +96,9 @@ impl Param {
                 bad("a number such as 1000000 or 1M")
             }
             Form::Cursor { check, .. } if !check(text) => bad("`next` of the previous page"),
-            Form::OneOf(_) | Form::Flow | Form::Count | Form::Cursor { .. } | Form::Text => Ok(()),
+            Form::OneOf(_) | Form::Flow | Form::Count | Form::Cursor { .. } | Form::Text | Form::Filter => {
+                Ok(())
+            }
         }
     }
 }
@@ -110,6 +114,12 @@ pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32:
 /// A flow.
 pub(crate) const FLOW: Param =
     Param::new("flow", "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.", Form::Flow);
+/// Events that a filter matches.
+pub(crate) const EVENT_FILTER: Param = Param::new(
+    "filter",
+    "Only events that this matches, such as `kind == drop and src in 10.0.1.0/24`.",
+    Form::Filter,
+);
 /// A kind of event.
 pub(crate) const KIND: Param =
     Param::new("kind", "Only this kind.", Form::OneOf(|| Kind::ALL.map(Kind::name).to_vec()));
@@ -146,7 +156,7 @@ impl Params {
                     return Err(Refusal::bad(format!("{name} is given more than once; remove all but one")));
                 }
                 // An empty text means no filter; an empty value of any other form is invalid.
-                Some(param) if !value.is_empty() || !matches!(param.form, Form::Text) => {
+                Some(param) if !value.is_empty() || !matches!(param.form, Form::Text | Form::Filter) => {
                     param.check(value)?
                 }
                 Some(_) => {}

@@ -6,6 +6,9 @@ use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
 };
+use collector::Kind;
+use detect::Metric;
+use filter::View;
 use serde::{Deserialize, Deserializer, Serialize};
 use store::{EventFilter, EventRow, FirstRow, FlowPoint, RollupFilter};
 use tokio::{
@@ -15,13 +18,13 @@ use tokio::{
 use wire::FlowKey;
 
 use super::{
-    Context, flows, names,
+    Context, filters, flows, names,
     page::{self, Prepared},
-    params::{FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
+    params::{EVENT_FILTER, FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
     refusal::Refusal,
 };
 use crate::config::build;
-use crate::history::{FlowQuestion, History, Place};
+use crate::history::{EventQuestion, FlowQuestion, FoundEvents, History, Place};
 use crate::sql::{Failure, Request};
 use crate::view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
@@ -36,23 +39,29 @@ pub(super) const EVENTS: &[Param] = &[
     NODE,
     METRIC,
     FLOW,
+    EVENT_FILTER,
 ];
 
-/// Stored events, newest first. `before` is the `ts` of the last one on the page before.
+/// Stored events, newest first. `before` is the `ts` of the last one on the page before. A filter that matches few of many events may
+/// end a page early: it goes on at `next`.
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
+    let condition = filters::condition(&context, &params, View::Events).await?;
+    let required = condition.as_deref().map(filter::Filter::required).unwrap_or_default();
+    let kind = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
     let filter = EventFilter {
         from: params.number("from")?,
         before: params.number("before")?,
-        kind: params.kind(),
-        node: params.number("node")?,
-        metric: params.metric(),
-        flow: params.flow(),
+        kind: params.kind().or(required.kind.as_deref().and_then(kind)),
+        node: params.number("node")?.or(required.node),
+        metric: params.metric().or(required.metric.as_deref().and_then(Metric::from_name)),
+        flow: params.flow().or(required.flow),
         limit: params.limit()?,
     };
     let reasons = build::drop_reasons(&context.active_config.settings());
     let place = place(&context).await?;
-    let rows = history_of(&context)?.events(filter, Arc::clone(&place)).await?;
+    let question = EventQuestion { filter, condition };
+    let FoundEvents { rows, stopped } = history_of(&context)?.events(question, Arc::clone(&place)).await?;
     names::look_up(&context, rows.iter().filter_map(|row| row.event.flow.as_ref()));
     respond(place, move || {
         let view = |row: &EventRow| {
@@ -60,8 +69,8 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
             EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
         };
         let (events, cut) = page::fill(rows.iter().map(view), filter.limit);
-        let next = events.last().map(|event| event.ts).filter(|_| cut || events.len() == filter.limit);
-        Events { events, next }
+        let last = events.last().map(|event| event.ts).filter(|_| cut || events.len() == filter.limit);
+        Events { next: last.or(stopped), events }
     })
     .await
 }

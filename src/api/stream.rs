@@ -13,19 +13,20 @@ use axum::{
     extract::State,
     response::sse::{Event, KeepAlive, Sse},
 };
+use filter::View;
 use futures_core::Stream;
 
 use super::{
-    Context,
+    Context, filters,
     guard::admits,
-    params::{FLOW, KIND, NODE, Param, Params},
+    params::{EVENT_FILTER, FLOW, KIND, NODE, Param, Params},
     refusal::Refusal,
     session::Session,
 };
 use crate::live::{Filter, Message, Subscription, Topic};
 
 /// The parameters of `/events/stream`.
-pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW];
+pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
 
 /// Each event as one `data:` line; `event: shed` with a count when the client was too slow.
 pub(crate) async fn events(
@@ -34,7 +35,8 @@ pub(crate) async fn events(
     params: Params,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let params = params.only(EVENTS)?;
-    let filter = Filter { kind: params.kind(), node: params.number("node")?, flow: params.flow() };
+    let condition = filters::condition(&context, &params, View::Events).await?;
+    let filter = Filter { kind: params.kind(), node: params.number("node")?, flow: params.flow(), condition };
     subscribe(&context, Topic::Events(filter), session)
 }
 

@@ -23,6 +23,10 @@ pub(crate) struct Filter {
     /// Only this flow, for example "10.0.0.1:5000>10.0.0.2:80/17"
     #[arg(long)]
     pub(crate) flow: Option<String>,
+
+    /// Only events that this matches, for example "kind == drop and src in 10.0.1.0/24 and not path ~ 101>*>103"
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) filter: Option<String>,
 }
 
 /// The kind of event that repeats a known value.
@@ -33,7 +37,13 @@ impl Filter {
     pub(super) fn query(&self, mut separator: char) -> String {
         let mut out = String::new();
         let node = self.node.map(|node| node.to_string());
-        let fields = [("kind", &self.kind), ("node", &node), ("metric", &self.metric), ("flow", &self.flow)];
+        let fields = [
+            ("kind", &self.kind),
+            ("node", &node),
+            ("metric", &self.metric),
+            ("flow", &self.flow),
+            ("filter", &self.filter),
+        ];
         for (name, value) in fields {
             if let Some(value) = value {
                 out.push(separator);
@@ -50,18 +60,39 @@ impl Filter {
             |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
         let kind = match &self.kind {
             Some(kind) => *kind == *event.kind,
-            None => *event.kind != *UNCHANGED,
+            None => *event.kind != *UNCHANGED || self.names_unchanged(),
         };
         kind && same(&self.metric, event.metric.as_deref())
             && same(&self.flow, event.text.as_deref())
             && self.node.is_none_or(|node| event.node == Some(node))
     }
 
+    /// Whether the condition is about periodic values, which are not listed by default.
+    pub(super) fn names_unchanged(&self) -> bool {
+        self.filter.as_deref().is_some_and(|text| text.contains(UNCHANGED))
+    }
+
     pub(super) fn check(&self) -> Result<(), CliError> {
         let kinds = || collector::Kind::ALL.iter().map(|kind| kind.name());
         let metrics = || detect::Metric::ALL.iter().map(|metric| metric.name());
         known("kind of event", self.kind.as_deref(), kinds().collect())?;
-        known("metric", self.metric.as_deref(), metrics().collect())
+        known("metric", self.metric.as_deref(), metrics().collect())?;
+        // Only a running hopwise knows the names of nodes.
+        self.condition(&|_| Some(0)).map(drop)
+    }
+
+    /// The condition, with the ids of nodes that it names.
+    pub(super) fn condition(
+        &self,
+        names: &dyn Fn(&str) -> Option<u32>,
+    ) -> Result<Option<filter::Filter>, CliError> {
+        let Some(text) = &self.filter else { return Ok(None) };
+        filter::Filter::parse(text, filter::View::Events, names).map(Some).map_err(|fault| {
+            let before = text.get(..fault.position).unwrap_or_default().chars().count();
+            let covered = text.get(fault.position..fault.position + fault.length).unwrap_or_default();
+            let marks = "^".repeat(covered.chars().count().max(1));
+            CliError::new(format!("{}\n  {text}\n  {:before$}{marks}", fault.message, ""))
+        })
     }
 }
 

@@ -4,11 +4,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use store::{QueryOptions, Reader, Value};
+use collector::Kind;
+use detect::Metric;
+use store::{EventFilter, EventRow, FirstRow, QueryOptions, Reader, Value};
 
 use super::event_filter::{Filter, UNCHANGED};
 use super::remote::parse_path;
-use crate::view::{EventView, Flow, FlowDetail, FlowView, HopView};
+use crate::facts;
+use crate::view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 use terminal::CliError;
 
 /// The store in `dir`.
@@ -31,6 +34,9 @@ pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
 
 /// The latest events that pass the filter, oldest first.
 pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<EventView>, CliError> {
+    if let Some(condition) = filter.condition(&filter::no_names)? {
+        return matching(dir, filter, &condition, limit as usize);
+    }
     let mut wanted = Conditions::default();
     match &filter.kind {
         Some(kind) => wanted.equal("kind", Some(Value::Text(kind.clone()))),
@@ -48,6 +54,48 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
         rows(dir, &sql, wanted.params, limit)?.into_iter().filter_map(event).collect();
     events.reverse();
     Ok(events)
+}
+
+/// The latest events that also match a condition.
+fn matching(
+    dir: &Path,
+    filter: &Filter,
+    condition: &filter::Filter,
+    limit: usize,
+) -> Result<Vec<EventView>, CliError> {
+    let reader = open(dir)?;
+    let flow = match filter.flow.as_deref().map(str::parse) {
+        Some(Err(error)) => return Err(CliError::new(format!("--flow: {error}"))),
+        Some(Ok(flow)) => Some(flow),
+        None => None,
+    };
+    let wanted = EventFilter {
+        kind: Kind::ALL.into_iter().find(|kind| Some(kind.name()) == filter.kind.as_deref()),
+        node: filter.node,
+        metric: filter.metric.as_deref().and_then(Metric::from_name),
+        flow,
+        ..EventFilter::default()
+    };
+    let with_unchanged = filter.kind.is_some() || filter.names_unchanged();
+    let is_wanted = |row: &EventRow| {
+        (with_unchanged || row.event.kind != Kind::Latest) && condition.matches(&facts::of_row(row))
+    };
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let question = EventFilter { before, limit: limit - found.len(), ..wanted };
+        let (rows, stopped) =
+            reader.events_where(&question, is_wanted).map_err(|error| CliError::new(error.message))?;
+        found.extend(rows);
+        match stopped {
+            Some(ts) if found.len() < limit => before = Some(ts),
+            _ => break,
+        }
+    }
+    let view = |row: &EventRow| {
+        let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
+        EventView::new(&row.event, row.rule.as_deref(), path, &ReasonNames::new())
+    };
+    Ok(found.iter().rev().map(view).collect())
 }
 
 fn event(row: Vec<Value>) -> Option<EventView> {

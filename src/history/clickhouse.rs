@@ -27,7 +27,7 @@ use self::{
     rows::{EventLine, Newest, RollupLine},
     statement::Statement,
 };
-use super::{Answer, FlowQuestion, History, Place};
+use super::{Answer, EventQuestion, FlowQuestion, FoundEvents, History, Place};
 use crate::{
     config::{console::ConsoleSettings, export::Destination},
     export_role::Client,
@@ -126,7 +126,7 @@ impl Remote {
     }
 
     /// The latest events, newest first, each once.
-    async fn latest(&self, question: &EventQuestion, until: Instant) -> Result<Vec<EventRow>, Failure> {
+    async fn latest(&self, question: &Wanted, until: Instant) -> Result<Vec<EventRow>, Failure> {
         let (mut found, mut seen) = (Vec::new(), HashMap::new());
         let mut last = None;
         for from in self.floors(Stream::Events, (question.from, question.before), until).await? {
@@ -178,10 +178,12 @@ impl Remote {
 }
 
 impl History for Remote {
-    fn events(&self, filter: EventFilter, place: Place) -> Answer<'_, Vec<EventRow>> {
+    fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents> {
         Box::pin(async move {
             let _place = place;
-            self.latest(&EventQuestion::of(filter), Instant::now() + self.limit).await
+            let wanted = Wanted { condition: question.condition, ..Wanted::of(question.filter) };
+            let rows = self.latest(&wanted, Instant::now() + self.limit).await?;
+            Ok(FoundEvents { rows, stopped: None })
         })
     }
 
@@ -200,7 +202,7 @@ impl History for Remote {
             let most = FlowHistory::events_for(limit);
             let filter =
                 EventFilter { flow: Some(flow), from, before, limit: most, ..EventFilter::default() };
-            let question = EventQuestion { only: Some(FlowHistory::EVENTS), ..EventQuestion::of(filter) };
+            let question = Wanted { only: Some(FlowHistory::EVENTS), ..Wanted::of(filter) };
             let mut events = self.latest(&question, Instant::now() + self.limit).await?;
             events.reverse();
             let is_cut = events.len() == most;
@@ -220,8 +222,9 @@ impl History for Remote {
 
 /// Which events.
 #[derive(Debug)]
-struct EventQuestion {
+struct Wanted {
     filter: EventFilter,
+    condition: Option<Arc<filter::Filter>>,
     from: Option<u64>,
     before: Option<u64>,
     limit: usize,
@@ -229,10 +232,10 @@ struct EventQuestion {
     only: Option<&'static str>,
 }
 
-impl EventQuestion {
+impl Wanted {
     fn of(filter: EventFilter) -> Self {
         let EventFilter { from, before, limit, .. } = filter;
-        Self { filter, from, before, limit, only: None }
+        Self { filter, condition: None, from, before, limit, only: None }
     }
 }
 

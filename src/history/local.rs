@@ -8,12 +8,16 @@ use std::sync::{
 use collector::{Kind, event::Rollup};
 use detect::Metric;
 use store::{
-    EventFilter, EventRow, FlowHistory, Heat, HeatFilter, QueryError, QueryErrorKind, QueueFilter, Reader,
+    EventFilter, FlowHistory, Heat, HeatFilter, QueryError, QueryErrorKind, QueueFilter, Reader,
     RecordFilter, RecordingRow, RollupFilter,
 };
 use tokio::task;
 
-use super::{Answer, FlowQuestion, History, Place, QueueQuestion, QueueRecords, RecordingQuestion};
+use super::{
+    Answer, EventQuestion, FlowQuestion, FoundEvents, History, Place, QueueQuestion, QueueRecords,
+    RecordingQuestion,
+};
+use crate::facts;
 use crate::sql::{Failure, Pool, QueryFailure, Request};
 
 /// The files of the store, and SQL over them.
@@ -58,8 +62,17 @@ impl Local {
 }
 
 impl History for Local {
-    fn events(&self, filter: EventFilter, place: Place) -> Answer<'_, Vec<EventRow>> {
-        self.ask(place, move |reader| reader.events(&filter))
+    fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents> {
+        let EventQuestion { filter, condition } = question;
+        self.ask(place, move |reader| {
+            let (rows, stopped) = match condition {
+                None => (reader.events(&filter)?, None),
+                Some(condition) => {
+                    reader.events_where(&filter, |row| condition.matches(&facts::of_row(row)))?
+                }
+            };
+            Ok(FoundEvents { rows, stopped })
+        })
     }
 
     fn rollups(&self, filter: RollupFilter, place: Place) -> Answer<'_, Vec<Rollup>> {

@@ -37,6 +37,10 @@ pub(crate) struct Flows {
     pub(crate) flows: Vec<FlowView>,
     /// Number of flows that match. One that was evicted and came back while they were counted counts twice.
     pub(crate) total: u64,
+    /// `true`: more may match than `total`, because the filter asks for values of nodes, which are looked up for some flows at a time. Then a
+    /// page may have fewer flows than its limit, and goes on at `next`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) at_least: Option<bool>,
     /// Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow
     /// of a worker, and the time it took to read them. Their values are current.
     pub(crate) as_of: u64,

@@ -7,7 +7,7 @@ use rusqlite::Row;
 use wire::FlowKey;
 
 use crate::intern::{parse_flow, parse_path};
-use crate::query::{QueryError, QueryOptions, Value};
+use crate::query::{QueryError, QueryOptions, Value, nanos};
 use crate::reader::Reader;
 use crate::rows::{
     EventFilter, EventNames, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
@@ -31,6 +31,39 @@ impl Reader {
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some();
         self.latest(EVENT_COLUMNS, "events", &clause, filter.limit, event_row)
+    }
+
+    /// Events that are wanted, newest first, and the time before which none was looked at: not all were, if not enough of them are wanted.
+    ///
+    /// # Errors
+    /// The files cannot be read, or one of its queries takes longer than 10 s.
+    pub fn events_where(
+        &self,
+        filter: &EventFilter,
+        mut is_wanted: impl FnMut(&EventRow) -> bool,
+    ) -> Result<(Vec<EventRow>, Option<Nanos>), QueryError> {
+        let (mut found, mut seen, mut page) = (Vec::new(), 0, PAGE);
+        let mut before = filter.before;
+        while seen < MOST_SEEN {
+            let mut rows = self.events(&EventFilter { before, limit: page, ..*filter })?;
+            let is_last = rows.len() < page;
+            let last = rows.last().map_or(0, |row| row.event.ts);
+            if !is_last {
+                // More events may have this time: the next page has all of them.
+                rows.retain(|row| row.event.ts != last);
+                if rows.is_empty() {
+                    page *= 2;
+                    continue;
+                }
+            }
+            seen += rows.len();
+            before = Some(last.saturating_add(1));
+            found.extend(rows.into_iter().filter(&mut is_wanted).take(filter.limit - found.len()));
+            if is_last || found.len() >= filter.limit {
+                return Ok((found, None));
+            }
+        }
+        Ok((found, before))
     }
 
     /// Rollups in ascending order of time: the latest `limit`.
@@ -273,6 +306,11 @@ impl FlowPoint {
     }
 }
 
+/// Events of one query of a search: few when what is wanted is frequent, and not too many queries when it is rare.
+const PAGE: usize = 4_096;
+/// Events that one search looks at: about half a second.
+const MOST_SEEN: usize = 250_000;
+
 /// A `WHERE` and its parameters.
 #[derive(Clone)]
 struct Clause {
@@ -338,10 +376,6 @@ impl Clause {
 
 fn number(value: impl Into<i64>) -> Value {
     Value::Int(value.into())
-}
-
-fn nanos(value: Nanos) -> Value {
-    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 fn text(value: impl ToString) -> Value {

@@ -80,9 +80,53 @@ fn reports_become_flows_events_rollups_and_rows() {
         (&event["value"], &event["previous"], &event["threshold"]),
         (&json!(900_000), &json!(2_000), &json!(50_000))
     );
+    filters_select(&server);
     let table =
         server.query("SELECT kind, count(*) FROM events WHERE metric = 'flow_path' GROUP BY kind").json();
     assert_eq!((&table["columns"], &table["rows"]), (&json!(["kind", "count(*)"]), &json!([["new", 1]])));
+}
+
+/// The same conditions select flows as they are now and stored events; a wrong one is refused with its place.
+fn filters_select(server: &Server) {
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+    for (text, flows, events) in [
+        ("src in 10.0.0.0/24 and dport == 80", 1, 1),
+        ("src in 10.1.0.0/16", 0, 0),
+        ("path ~ 101>*>103", 1, 0),
+        ("node == \"leaf 1\"", 1, 0),
+        ("hop_latency > 899us", 1, 1),
+        ("queue_occupancy > 900 or hop_latency < 900us", 0, 0),
+        ("flow_latency == 904us and not proto == tcp", 1, 0),
+        ("10.0.0.1:5000", 1, 1),
+    ] {
+        let flows_found = server.json(&format!("/api/v1/flows?filter={}", encoded(text)));
+        assert_eq!(flows_found["total"], json!(flows), "{text}");
+        let path = format!("/api/v1/events?kind=change&metric=hop_latency&filter={}", encoded(text));
+        let found = server.json(&path);
+        assert_eq!(
+            (found["events"].as_array().unwrap().len(), &found["next"]),
+            (events, &json!(null)),
+            "{text}"
+        );
+    }
+    for (view, text, message) in [
+        (
+            "flows",
+            "kind == drop",
+            "the filter is wrong at character 1: kind is a field of events, not of flows",
+        ),
+        (
+            "events",
+            "node == \"spine 9\"",
+            "the filter is wrong at character 9: no node has the name \"spine 9\"; write an id such as 101, or a name of the inventory",
+        ),
+    ] {
+        let refused = server.get(&format!("/api/v1/{view}?filter={}", encoded(text)));
+        assert_eq!((refused.status, &refused.json()["error"]), (400, &json!(message)));
+    }
+    let help = server.json(&format!("/api/v1/filter?view=flows&text={}&at=8", encoded("node == le")));
+    assert_eq!(help["completions"], json!([{"from": 8, "text": "\"leaf 1\"", "about": "node"}]));
+    assert_eq!(help["fault"]["position"], json!(8));
 }
 
 /// The system's files have a name for 127.0.0.1, if nothing else.
@@ -181,7 +225,7 @@ fn every_answer_is_as_the_openapi_document_says() {
         schema::check(&document, schema(method), &answer, path);
         asked += 1;
     }
-    assert_eq!(asked, 20);
+    assert_eq!(asked, 21);
     let refused = server.get("/api/v1/flows?sort=colour");
     assert_eq!(refused.status, 400);
     schema::check(&document, &json!({"$ref": "#/components/schemas/Error"}), &refused.json(), "error");

@@ -592,6 +592,44 @@ export async function addresses(page, base) {
   assert.equal(await page.locator('.editor').inputValue(), text);
 }
 
+/** A filter is completed from the names of the network, says what is wrong where, and selects what it says. */
+export async function filters(page, base) {
+  const probe = await page.request.get(`${base}api/v1/filter`).catch(() => null);
+  if (!probe?.ok()) throw new Skipped('the mock does not judge filters');
+  await open(page, base, 'flow');
+  const field = page.getByLabel('Search flows');
+  const shown = page.locator('.flow-list [role="option"]');
+  await until(page, '.flow-list tbody tr', (text) => /→/.test(text), 'flows');
+  await field.fill('por');
+  await until(page, '.flow-list [role="option"]', (text) => /port/.test(text), 'a completion of a field');
+  await field.press('ArrowDown');
+  await field.press('Enter');
+  assert.equal(await field.inputValue(), 'port ');
+  await until(page, '.flow-list [role="option"]:nth-child(7)', (text) => /in/.test(text), 'operators');
+  await field.fill('proto == 1 and kind == drop and port > 0');
+  await until(
+    page,
+    '.filter-fault',
+    (text) => /kind is a field of events, not of flows/.test(text),
+    'the fault',
+  );
+  assert.equal(await page.locator('.filter-marks mark').textContent(), 'kind');
+  await field.fill('proto == 1 and port > 0');
+  await until(page, '.flow-list', (text) => /No matching flows/.test(text), 'no flow');
+  await addressIs(page, /filter=proto\+%3D%3D\+1\+and\+port\+%3E\+0$/, 'the filter');
+  await field.press('Escape');
+  await shown.first().waitFor({ state: 'hidden', ...WAIT });
+
+  await open(page, base, 'events');
+  const events = page.getByLabel('Filter of events');
+  await events.fill('kind == new and metric == flow_path');
+  await events.press('Enter');
+  await until(page, '.event-list, .events table', (text) => /new flow/.test(text), 'new flows');
+  await addressIs(page, /^#\/events\?filter=kind/, 'the filter of events');
+  await page.reload();
+  assert.equal(await events.inputValue(), 'kind == new and metric == flow_path');
+}
+
 /** Keys that work on every page, and that can be turned off; names of flows can be read on a phone. */
 export async function hands(page, base) {
   await open(page, base, 'overview');

@@ -77,6 +77,7 @@ async function pagesOf(base, token) {
     if (token) await page.goto(`${base}?token=${token}`);
     for (const name of PAGES) await check(name, () => checks[name](page, base));
     await check('what is set is in the address', () => checks.addresses(page, base));
+    await check('filters', () => checks.filters(page, base));
     await check('keys, and names on a phone', () => checks.hands(page, base));
     await check('watch this from a queue, a link and an event', () => checks.watchThis(page, base));
     await check('intents by keyboard only, on a narrow screen', async () => {

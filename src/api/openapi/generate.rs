@@ -4,7 +4,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::api::{
-    dta, flows,
+    dta, filters, flows,
     params::{Form, Param},
     queues as of_queues, refusal, session, state, stored, stream,
 };
@@ -102,6 +102,12 @@ fn network() -> Vec<Operation> {
         ),
         get("/api/v1/paths", "Paths, most used first.", state::PATHS, of::<view::Paths>),
         get("/api/v1/names", "Names of nodes, interfaces and hosts.", &[], of::<view::NamesView>),
+        get(
+            "/api/v1/filter",
+            "Whether a filter of flows or events is right, what can complete it, and its fields.",
+            filters::FILTER,
+            of::<view::FilterHelp>,
+        ),
         get("/api/v1/events", "Stored events, newest first.", stored::EVENTS, of::<view::Events>),
         Operation {
             method: "get",
@@ -591,6 +597,7 @@ fn query(param: &Param) -> Value {
         Form::Cursor { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         Form::Flow => json!({"type": "string", "format": "flow"}),
         Form::Text => json!({"type": "string"}),
+        Form::Filter => json!({"type": "string", "format": "filter"}),
     };
     let required = param.name == "keys";
     json!({"name": param.name, "in": "query", "required": required, "description": param.about, "schema": schema})

@@ -6,7 +6,7 @@ use export::sink::{self, clickhouse::ABSENT};
 use store::RollupFilter;
 use wire::FlowKey;
 
-use super::{EventQuestion, TWIN};
+use super::{TWIN, Wanted};
 use crate::sql::Request;
 
 /// A statement with its parameters and limits.
@@ -34,7 +34,7 @@ impl Statement {
     /// Events before `last`, the newest first.
     pub(super) fn events(
         mut self,
-        question: &EventQuestion,
+        question: &Wanted,
         (from, last, most): (Option<u64>, Option<(u64, u64)>, usize),
     ) -> Self {
         let filter = &question.filter;
@@ -43,6 +43,10 @@ impl Statement {
         self.equal("metric", "String", filter.metric.map(|metric| metric.name().to_owned()));
         self.flow(filter.flow.as_ref());
         self.terms.extend(question.only.map(str::to_owned));
+        let condition = question.condition.as_ref();
+        let condition =
+            condition.map(|filter| filter.click_house(&mut |kind, value| self.value(kind, value)));
+        self.terms.extend(condition);
         // One of the page before, heard by another collector.
         let twin = question.before.map(|before| {
             let mut terms = self.terms.clone();

@@ -52,6 +52,33 @@ fn every_event() -> Vec<(Event, EventRow)> {
 }
 
 #[test]
+fn a_search_finds_all_that_is_wanted_also_among_events_of_one_time() {
+    let dir = Dir::new("search");
+    let mut batch = Batch::with_capacity(20_000);
+    // 6,000 events of one time are more than a page of the search, and are in the middle of others.
+    let ts = |i: u64| START + if (5_000..11_000).contains(&i) { 5_000 } else { i };
+    for i in 0..16_000 {
+        let event = change(ts(i), flow(1), 7, i);
+        batch.event(&event, &[]);
+    }
+    keep(&dir, batch);
+    let reader = Reader::open(dir.path()).unwrap();
+    let wanted = |row: &EventRow| row.event.value.is_some_and(|value| value % 3 == 0);
+    let values = |limit, before| {
+        let filter = EventFilter { limit, before, ..EventFilter::default() };
+        let (rows, stopped) = reader.events_where(&filter, wanted).unwrap();
+        assert_eq!(stopped, None);
+        rows.iter().map(|row| row.event.value.unwrap()).collect::<Vec<u64>>()
+    };
+    let mut all = values(usize::MAX, None);
+    assert_eq!(all[..3], [15_999, 15_996, 15_993]);
+    all.sort_unstable();
+    assert_eq!(all, (0..16_000).step_by(3).collect::<Vec<u64>>());
+    assert_eq!(values(2, None), [15_999, 15_996]);
+    assert_eq!(values(1, Some(START + 4)), [3]);
+}
+
+#[test]
 fn every_kind_of_event_comes_back_as_it_was() {
     let dir = Dir::new("events");
     let mut batch = Batch::with_capacity(64);

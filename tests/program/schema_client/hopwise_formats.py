@@ -14,6 +14,11 @@ flow = st.one_of(
 )
 sql = st.sampled_from(["SELECT 1", "SELECT * FROM events", "SELECT kind, count(*) FROM events GROUP BY kind"])
 
+conditions = st.sampled_from(
+    ["", "10.0.0.1", "src in 10.0.0.0/8", "not (port == 443 or path ~ 1>*>2)", "flow_latency > 5ms and proto == udp"]
+)
+
 schemathesis.openapi.format("flow", flow)
+schemathesis.openapi.format("filter", conditions)
 schemathesis.openapi.format("flow-or-id", st.one_of(flow, st.from_regex("^[0-9a-f]{16}$", fullmatch=True)))
 schemathesis.openapi.format("sql", sql)

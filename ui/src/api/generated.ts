@@ -208,6 +208,16 @@ export type CalculationChoice = {
   oldest: number;
 };
 
+/** What can stand at the cursor. */
+export type Completion = {
+  /** What it is, in a line; may be empty. */
+  about: string;
+  /** The first unit that it replaces, up to the cursor. */
+  from: number;
+  /** What to write. */
+  text: string;
+};
+
 /** An intent that was added while the manager ran. */
 export type CopiedIntent = {
   /** When, nanoseconds since the Unix epoch. */
@@ -592,6 +602,34 @@ export type Exports = {
   stage: Stage;
 };
 
+/** What is wrong with a filter. Places are counted in UTF-16 units, as browsers do. */
+export type FilterFault = {
+  /** Its length; 0 at the end of the text. */
+  length: number;
+  /** One sentence. */
+  message: string;
+  /** Where it begins. */
+  position: number;
+};
+
+/** A field of filters. */
+export type FilterField = {
+  /** What it is, in a line. */
+  about: string;
+  /** Its name. */
+  name: string;
+};
+
+/** `/filter`. */
+export type FilterHelp = {
+  /** What can stand where the cursor is. */
+  completions: Array<Completion>;
+  /** What is wrong with the filter; null: nothing. */
+  fault: FilterFault | null;
+  /** The fields that such a filter can have. */
+  fields: Array<FilterField>;
+};
+
 /** Counters of the flight recorder since the start. An event that could start a recording is in one of them. */
 export type FlightRecorder = {
   /** Events that came when their recording had ended. */
@@ -694,6 +732,8 @@ export type FlowState = {
 export type Flows = {
   /** Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow of a worker, and the time it took to read them. Their values are current. */
   as_of: number;
+  /** `true`: more may match than `total`, because the filter asks for values of nodes, which are looked up for some flows at a time. Then a page may have fewer flows than its limit, and goes on at `next`. */
+  at_least?: boolean | null;
   /** Flows that match, largest first. */
   flows: Array<FlowState>;
   /** `after` of the next page; null on the last. */

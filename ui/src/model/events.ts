@@ -181,8 +181,6 @@ export interface Filter {
   kinds: ReadonlySet<string>;
   /** Empty: all. */
   metric: string;
-  /** A flow's text or a part of it, such as an address. Empty: all. */
-  flow: string;
 }
 
 /** A whole flow (`10.0.0.1:5000>10.0.0.2:80/17`), not a part of one. */
@@ -192,10 +190,6 @@ export function isFlowText(text: string): boolean {
 
 function isWanted(kind: string, chosen: ReadonlySet<string>): boolean {
   return chosen.size === 0 ? kind !== PUSHED : chosen.has(kind);
-}
-
-function matches(event: TelemetryEvent, { metric, flow }: Filter): boolean {
-  return (metric === '' || event.metric === metric) && (flow === '' || (event.text ?? '').includes(flow));
 }
 
 /**
@@ -235,7 +229,7 @@ export class EventLog {
   select(filter: Filter, limit: number): TelemetryEvent[] {
     const lists = [...this.kinds].filter(([kind]) => isWanted(kind, filter.kinds));
     const all = lists.flatMap(([, list]) => list);
-    const matching = all.filter((event) => matches(event, filter));
+    const matching = all.filter(({ metric }) => filter.metric === '' || metric === filter.metric);
     return matching.sort((a, b) => b.ts - a.ts).slice(0, limit);
   }
 

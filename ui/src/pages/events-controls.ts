@@ -1,11 +1,12 @@
 import { h, setText, show } from '../lib/dom';
+import { filterField } from '../lib/filter-field';
 import { exact } from '../lib/format';
 import { KINDS, kindLabel, METRICS, metricLabel, PUSHED, tone } from '../model/events';
 import type { Settings } from '../settings';
 import type { EventQuery } from './events-feed';
 
 /** What a person sets, by the names in the address. `kind` is a list with commas. */
-export const EVENT_DEFAULTS = { kind: '', node: '', metric: '', flow: '' };
+export const EVENT_DEFAULTS = { kind: '', node: '', metric: '', filter: '' };
 
 export type EventSettings = Settings<typeof EVENT_DEFAULTS>;
 
@@ -34,24 +35,25 @@ export function eventControls(settings: EventSettings, changed: () => void, paus
     });
     element.setAttribute('aria-pressed', String(chosen.has(kind)));
   }
-  const { node, flow, metric } = fields(settings);
-  for (const field of [node, flow, metric]) {
+  const { node, metric } = fields(settings);
+  for (const field of [node, metric]) {
     field.addEventListener('change', () => {
-      settings.set({ node: node.value.trim(), metric: metric.value, flow: flow.value.trim() });
+      settings.set({ node: node.value.trim(), metric: metric.value });
       changed();
     });
   }
+  const filter = filterField({
+    view: 'events',
+    label: 'Filter of events',
+    value: settings.get('filter'),
+    changed(text) {
+      settings.set({ filter: text });
+      changed();
+    },
+  });
   const labelled = (text: string, field: HTMLElement): HTMLElement => h('label', { for: field.id }, text);
   const bar = h('div', { class: 'bar' });
-  bar.append(
-    labelled('Node', node),
-    node,
-    labelled('Metric', metric),
-    metric,
-    labelled('Flow', flow),
-    flow,
-    pause,
-  );
+  bar.append(labelled('Node', node), node, labelled('Metric', metric), metric, filter.element, pause);
   const buttons = [...chips.values()].map((made) => made.element);
   const kinds = h('div', { class: 'chips', role: 'group', aria: { label: 'Kinds' } }, ...buttons);
   return {
@@ -60,7 +62,7 @@ export function eventControls(settings: EventSettings, changed: () => void, paus
       kinds: new Set(chosen),
       metric: metric.value,
       node: node.value.trim(),
-      flow: flow.value.trim(),
+      filter: filter.value(),
     }),
     showCounts(counts, hasMore): void {
       for (const [kind, made] of chips) made.update(counts.get(kind) ?? 0, chosen.has(kind), hasMore(kind));
@@ -72,22 +74,13 @@ function fields(settings: EventSettings) {
   const node = h('input', { id: 'filter-node', class: 'short', placeholder: 'any', autocomplete: 'off' });
   node.inputMode = 'numeric';
   node.pattern = '[0-9]*';
-  const hint = 'address, port or whole flow';
-  const flow = h('input', {
-    id: 'filter-flow',
-    data: { search: '' },
-    placeholder: hint,
-    spellcheck: 'false',
-    autocomplete: 'off',
-  });
   const wanted = settings.get('metric');
   const options = METRICS.map((name) =>
     h('option', { value: name, selected: name === wanted }, metricLabel(name)),
   );
   const metric = h('select', { id: 'filter-metric' }, h('option', { value: '' }, 'any'), ...options);
   node.value = settings.get('node');
-  flow.value = settings.get('flow');
-  return { node, flow, metric };
+  return { node, metric };
 }
 
 function chip(kind: string) {

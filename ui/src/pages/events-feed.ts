@@ -14,9 +14,11 @@ const RARE = 40;
 
 export type Connection = 'connecting' | 'live' | 'lost' | 'stored';
 
-/** The values of the filter fields. */
+/** The values of the fields. */
 export interface EventQuery extends Filter {
   node: string;
+  /** A condition, which the server judges. */
+  filter: string;
 }
 
 /** The events of the page: live ones, older pages, and those that wait while it is paused. Bounded in all three. */
@@ -31,6 +33,8 @@ export class EventFeed {
   end: 'more' | 'last' | string = 'more';
   /** Called when there is something to draw. */
   dirty = true;
+  /** Where the server ended a search for what is rare. */
+  private searchedTo: number | null = null;
   private most = SHOWN;
   private live: { stop(): void } | undefined;
   private loads = 0;
@@ -38,7 +42,7 @@ export class EventFeed {
 
   constructor(private query: EventQuery) {}
 
-  /** Changes the query. A change of a filter of the server (node, flow) reloads; a change of a filter of the page only loads more. */
+  /** Changes the query. A change of a filter of the server (node, filter) reloads; a change of a filter of the page only loads more. */
   change(query: EventQuery): void {
     const before = JSON.stringify(this.serverPart());
     this.query = query;
@@ -52,6 +56,7 @@ export class EventFeed {
     this.log.clear();
     this.waiting = [];
     this.shed = 0;
+    this.searchedTo = null;
     this.dirty = true;
     void this.load(null);
     if (live.hasStore()) void this.loadRare();
@@ -78,8 +83,8 @@ export class EventFeed {
 
   /** Whether the page itself filters. */
   isNarrowed(): boolean {
-    const { kinds, metric, flow } = this.query;
-    return kinds.size > 0 || metric !== '' || (flow !== '' && !isFlowText(flow));
+    const { kinds, metric } = this.query;
+    return kinds.size > 0 || metric !== '';
   }
 
   pause(paused: boolean): void {
@@ -97,7 +102,7 @@ export class EventFeed {
     const { completeSince } = this.log;
     this.log.grow(PAGE, MAX_PER_KIND);
     this.most += PAGE;
-    void this.load(!this.isNarrowed() && completeSince > 0 ? completeSince : oldest);
+    void this.load(this.searchedTo ?? (!this.isNarrowed() && completeSince > 0 ? completeSince : oldest));
   }
 
   private take(event: TelemetryEvent): void {
@@ -108,10 +113,11 @@ export class EventFeed {
     else this.shed += 1;
   }
 
-  /** The server filters by a node and a complete flow; the page filters by a part of a flow's text. */
-  private serverPart(): { node: string; flow: string } {
-    const { node, flow } = this.query;
-    return { node: /^\d+$/.test(node) ? node : '', flow: isFlowText(flow) ? flow : '' };
+  /** What the server filters by. A complete flow has an index. */
+  private serverPart(): { node: string; flow: string; filter: string } {
+    const { node, filter } = this.query;
+    const isFlow = isFlowText(filter);
+    return { node: /^\d+$/.test(node) ? node : '', flow: isFlow ? filter : '', filter: isFlow ? '' : filter };
   }
 
   /** The newest of each rare kind, one request after the other. The page also works without them. */
@@ -141,10 +147,14 @@ export class EventFeed {
     const cursor = before === null ? null : beforeParameter(before);
     try {
       const requested = { ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
-      const { events } = await get<{ events: TelemetryEvent[] }>('events', requested);
+      const { events, next } = await get<{ events: TelemetryEvent[]; next: number | null }>(
+        'events',
+        requested,
+      );
       if (mine !== this.loads) return;
       for (const event of events) this.log.add(event);
-      this.end = events.length < PAGE ? 'last' : 'more';
+      this.end = next === null ? 'last' : 'more';
+      this.searchedTo = events.length < PAGE ? next : null;
       if (!narrowed) this.log.completeSince = this.end === 'last' ? 0 : (events[events.length - 1]?.ts ?? 0);
     } catch (error) {
       if (mine !== this.loads) return;

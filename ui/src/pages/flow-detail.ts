@@ -164,7 +164,7 @@ function header() {
         `${truncation(flow)}${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`,
       );
       facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
-      links.href = link('events', '', { flow: flow.text });
+      links.href = link('events', '', { filter: flow.text });
       onMap.href = link('topology', '', { flow: flow.id });
       watch.href = link('intents', 'new', watchFlow(flow.flow));
     },

@@ -2,6 +2,7 @@ import { get } from '../api/client';
 import { poll } from '../api/poll';
 import type { Flow } from '../api/types';
 import { h, setText } from '../lib/dom';
+import { filterField } from '../lib/filter-field';
 import { count, duration, exact, flowName, pathText } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import type { Settings } from '../settings';
@@ -21,12 +22,14 @@ export interface FlowListOptions {
 /** The list of flows, with search and order. */
 export function flowList(options: FlowListOptions) {
   const { settings } = options;
-  const search = h('input', {
-    type: 'search',
-    placeholder: 'address or port',
-    spellcheck: 'false',
-    autocomplete: 'off',
-    aria: { label: 'Search flows' },
+  const search = filterField({
+    view: 'flows',
+    label: 'Search flows',
+    value: settings.get('filter'),
+    changed(text) {
+      settings.type({ filter: text });
+      answers.now();
+    },
   });
   const sort = h(
     'select',
@@ -52,33 +55,34 @@ export function flowList(options: FlowListOptions) {
   });
   let rows: Flow[] = [];
   const fill = (): void => {
-    search.value = settings.get('filter');
+    search.set(settings.get('filter'));
     sort.value = settings.get('sort');
     // An order that there is not.
     if (sort.value === '') sort.value = FLOW_LIST_DEFAULTS.sort;
   };
   fill();
-  const answers = poll<{ flows: Flow[]; total: number }>({
+  const answers = poll<{ flows: Flow[]; total: number; at_least?: boolean }>({
     intervalMs: 2000,
-    request: (signal) =>
-      get('flows', { limit: SHOWN, sort: sort.value, filter: search.value.trim() }, signal),
+    request: (signal) => get('flows', { limit: SHOWN, sort: sort.value, filter: search.value() }, signal),
     show(answer) {
       rows = answer.flows;
       table.update(rows);
-      setText(total, totalText(rows.length, answer.total));
+      setText(total, totalText(rows.length, answer.total, answer.at_least === true));
       options.arrived?.(rows);
     },
-  });
-  search.addEventListener('input', () => {
-    settings.type({ filter: search.value.trim() });
-    answers.now();
   });
   sort.addEventListener('change', () => {
     settings.set({ sort: sort.value });
     answers.now();
   });
   return {
-    element: h('div', { class: 'flow-list' }, h('div', { class: 'bar' }, search, sort), table.element, total),
+    element: h(
+      'div',
+      { class: 'flow-list' },
+      h('div', { class: 'bar' }, search.element, sort),
+      table.element,
+      total,
+    ),
     refresh: () => table.update(rows),
     /** Shows what is set now, after another address was opened. */
     adopt(): void {
@@ -89,7 +93,8 @@ export function flowList(options: FlowListOptions) {
   };
 }
 
-function totalText(shown: number, total: number): string {
+function totalText(shown: number, total: number, atLeast: boolean): string {
+  if (atLeast) return `${exact(shown)} found, in a part of all flows`;
   if (total === 0) return '';
   return shown < total
     ? `the first ${exact(shown)} of ${count(total)}: search to find others`

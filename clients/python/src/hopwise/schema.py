@@ -418,6 +418,9 @@ class Flows(TypedDict):
     # Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs
     # ago for each flow of a worker, and the time it took to read them. Their values are current.
     as_of: int
+    # `true`: more may match than `total`, because the filter asks for values of nodes, which are looked up for
+    # some flows at a time. Then a page may have fewer flows than its limit, and goes on at `next`.
+    at_least: NotRequired[bool | None]
     # Flows that match, largest first.
     flows: list[FlowState]
     # `after` of the next page; null on the last.
