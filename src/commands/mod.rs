@@ -20,6 +20,7 @@ pub(crate) mod p4;
 pub(crate) mod path;
 mod profile;
 pub(crate) mod query;
+mod query_shell;
 pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod report;

@@ -1,6 +1,6 @@
 //! `hopwise query`: SQL over the files of a store.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +16,10 @@ use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::{Align, Table, table, units};
 
-/// Query the store in SQL
+/// Query the store in SQL; without a query, in a shell
+///
+/// The shell has history, completion of tables and columns (Tab), commands such as `.schema`, and shows long results in $PAGER. Without a
+/// terminal, the query is read from standard input.
 ///
 /// Reads the files of the store directly, whether hopwise runs or not. Tables: events, rollups, flows, drops, losses, and
 /// reports if they are stored. Times are ns since the Unix epoch. A query has the limits of the API: a result has at most
@@ -27,10 +30,11 @@ use terminal::{Align, Table, table, units};
   hopwise query \"SELECT kind, count(*) FROM events GROUP BY kind\"
   hopwise query \"SELECT * FROM flows ORDER BY flow_latency DESC LIMIT 10\"
   hopwise query \"SELECT ts, value FROM events WHERE flow = '10.0.0.1:5000>10.0.0.2:80/17' AND metric = 'flow_latency'\"
+  hopwise query                               a shell; .help lists its commands
   hopwise query --from 1h --format csv \"SELECT * FROM drops\" > drops.csv")]
 pub(crate) struct Args {
-    /// The query, for example "SELECT * FROM events LIMIT 10"
-    pub(crate) sql: String,
+    /// The query, for example "SELECT * FROM events LIMIT 10"; without it, a shell
+    pub(crate) sql: Option<String>,
 
     /// Directory of the store (default: $STATE_DIRECTORY, otherwise `hopwise-data` in the current directory)
     #[arg(long, alias = "store", value_name = "DIR")]
@@ -115,41 +119,98 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
     // Reports a missing or unreadable store.
     super::stored::open(&dir)?;
-    let request = Request {
-        sql: args.sql,
+    let question = Question {
+        dir,
+        sql: String::new(),
+        format: args.format,
         from: args.from,
         to: args.to,
-        max_rows: args.limit,
+        limit: args.limit,
         timeout: Duration::from_secs_f64(args.timeout),
     };
-    let answer = ask(dir, &request)?;
-    let text = match args.format {
-        Format::Table => as_table(&answer, &names),
+    let sql = match args.sql {
+        Some(sql) => sql,
+        None if io::stdin().is_terminal() => {
+            let columns =
+                |view: &str| Ok(ask(&question.about(format!("SELECT * FROM {view} LIMIT 0")))?.columns);
+            super::query_shell::run(question.clone(), &|asked| printed(asked, &names), &columns)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => read_query()?,
+    };
+    let printed = printed(&question.about(sql), &names)?;
+    io::stdout().write_all(printed.text.as_bytes()).map_err(CliError::output)?;
+    printed.remarks.iter().for_each(|remark| eprintln!("hopwise: {remark}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The query of standard input.
+fn read_query() -> Result<String, CliError> {
+    let mut sql = String::new();
+    let read = io::stdin().take(MAX_QUERY + 1).read_to_string(&mut sql);
+    read.map_err(|error| CliError::io("cannot read the query", error, "it is read from standard input"))?;
+    if sql.len() as u64 > MAX_QUERY {
+        return Err(CliError::new(format!("a query has at most {} KiB", MAX_QUERY >> 10)));
+    }
+    Ok(sql.trim().trim_end_matches(';').to_owned())
+}
+
+/// Bytes of a query from standard input.
+const MAX_QUERY: u64 = 256 << 10;
+
+/// What is asked of which store, and how the answer is printed.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) dir: PathBuf,
+    pub(super) sql: String,
+    pub(super) format: Format,
+    pub(super) from: Option<u64>,
+    pub(super) to: Option<u64>,
+    pub(super) limit: usize,
+    pub(super) timeout: Duration,
+}
+
+impl Question {
+    fn about(&self, sql: String) -> Self {
+        Self { sql, ..self.clone() }
+    }
+}
+
+/// An answer as text, and what there is to say about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Printed {
+    pub(super) text: String,
+    pub(super) remarks: Vec<String>,
+}
+
+fn printed(question: &Question, names: &Names) -> Result<Printed, CliError> {
+    let mut answer = ask(question)?;
+    let text = match question.format {
+        Format::Table => as_table(&answer, names),
         Format::Json => as_json(&answer),
         Format::Csv => as_csv(&answer),
     };
-    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
-    for note in &answer.notes {
-        eprintln!("hopwise: {note}");
-    }
+    let mut remarks = std::mem::take(&mut answer.notes);
     if answer.truncated {
         let rows = units::counted(answer.rows.len() as u64, "row");
-        let remedy = if answer.rows.len() < request.max_rows {
+        let remedy = if answer.rows.len() < question.limit {
             format!("a result has at most {} MiB; select fewer columns, or ask in parts", MAX_BYTES >> 20)
         } else {
             "narrow the query or raise --limit".to_owned()
         };
-        eprintln!("hopwise: only {rows} shown of a longer result; {remedy}");
+        remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Printed { text, remarks })
 }
 
 /// Runs the query in a process of its own, as the API does.
-fn ask(dir: PathBuf, request: &Request) -> Result<Rows, CliError> {
+fn ask(question: &Question) -> Result<Rows, CliError> {
+    let Question { sql, from, to, limit, timeout, .. } = question.clone();
+    let request = Request { sql, from, to, max_rows: limit, timeout };
     let failed = |error: io::Error| CliError::io("cannot run the query", error, "is the machine full?");
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let pool = Pool::new(dir, "--timeout");
-    match runtime.block_on(pool.query(request)) {
+    let pool = Pool::new(question.dir.clone(), "--timeout");
+    match runtime.block_on(pool.query(&request)) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
         Err(Failure::Query(failure)) => Err(explain(&request.sql, &failure)),
         Err(Failure::Unavailable(message)) => Err(CliError::new(message)),

@@ -1,5 +1,10 @@
 //! `hopwise replay`, and the commands that query the store it fills.
 
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
 use serde_json::{Value, json};
 
 use crate::support::{self, FIRST_TS, TempDir, capture, hex, hopwise, report_frame, text};
@@ -179,6 +184,76 @@ fn a_replay_fills_a_store() {
         (&event["kind"], &event["node"], &event["queue"], &event["value"], &event["ts"]),
         (&json!("new"), &json!(3), &json!(1), &json!(64), &json!(FIRST_TS))
     );
+}
+
+#[test]
+fn stored_events_are_filtered_by_a_condition() {
+    let dir = TempDir::new();
+    let store = dir.join("store");
+    replay(&["--profile", "onos", "--store", text(&store), text(&capture("onos-int10-congested.pcap"))]);
+    let count = |sql: &str| {
+        let run = hopwise(["query", "--dir", text(&store), "--format", "json", sql]);
+        run.json()[0]["n"].as_u64().unwrap()
+    };
+    let found = |condition: &str| {
+        let run =
+            hopwise(["events", "--dir", text(&store), "--json", "--limit", "100000", "--filter", condition]);
+        if run.code == Some(1) { 0 } else { run.json().len() as u64 }
+    };
+    let changes = "kind = 'change' AND metric = 'queue_occupancy' AND value > 50";
+    for (condition, sql) in [
+        ("kind == change and queue_occupancy > 50", changes),
+        ("not kind == latest and src == 10.0.1.1", "kind <> 'latest' AND src = '10.0.1.1'"),
+        ("kind == new and path ~ 101>*>103", "kind = 'new' AND path = '101>102>103'"),
+        ("kind == latest and node in (101, 103)", "kind = 'latest' AND node IN (101, 103)"),
+        ("host in 192.0.2.0/24", "0"),
+    ] {
+        assert_eq!(
+            found(condition),
+            count(&format!("SELECT count(*) AS n FROM events WHERE {sql}")),
+            "{condition}"
+        );
+    }
+    assert!(count(&format!("SELECT count(*) AS n FROM events WHERE {changes}")) > 0);
+    let wrong = hopwise(["events", "--dir", text(&store), "--filter", "kind == drop and src > 10.0.0.1"]);
+    let expected =
+        "src is compared by == != in\n  kind == drop and src > 10.0.0.1\n                       ^\n";
+    assert!(wrong.code == Some(2) && wrong.stderr.ends_with(expected), "{wrong:?}");
+}
+
+/// In a terminal that `script` makes.
+#[test]
+fn a_query_without_sql_is_a_shell() {
+    let dir = TempDir::new();
+    let store = dir.join("store");
+    let file = dir.capture("few.pcap", &[1, 2, 3].map(report));
+    replay(&["--store", text(&store), text(&file)]);
+    let piped = |input: &str, program: &str, args: &[&str]| {
+        let mut child = Command::new(program)
+            .args(args)
+            .env("XDG_STATE_HOME", dir.join("state"))
+            .env("TERM", "dumb")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    };
+    let program = env!("CARGO_BIN_EXE_hopwise");
+    let query = ["query", "--dir", text(&store), "--format", "csv"];
+    assert_eq!(piped("SELECT count(*) AS n FROM flows;\n", program, &query), "n\r\n1\r\n");
+    if Command::new("script").arg("--version").output().is_err() {
+        return support::skipped("the shell of `hopwise query`: script is not installed (bsdutils)");
+    }
+    let shell = format!("{program} query --dir {} --format csv", text(&store));
+    let input = ".schema flows\nSELECT reports\nFROM flows;\nSELECT no_such;\n.quit\n";
+    let shown = piped(input, "script", &["-qec", &shell, "/dev/null"]);
+    for part in ["flows: flow, ", "reports\r\r\n3\r\r\n", "hopwise: no such column: no_such"] {
+        assert!(shown.contains(part), "{part:?} is not in {shown:?}");
+    }
+    let history = std::fs::read_to_string(dir.join("state/hopwise/query_history")).unwrap();
+    assert!(history.contains("SELECT reports FROM flows;"), "{history}");
 }
 
 #[test]

@@ -1,0 +1,371 @@
+//! `hopwise query` without a query: a shell with history, completion and paging.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::{DefaultHistory, History as _};
+use rustyline::validate::Validator;
+use rustyline::{CompletionType, Config, Context, Editor, Helper};
+
+use super::query::{Format, Printed, Question, time};
+use terminal::{CliError, Terminal};
+
+/// Columns of each view, for `.schema` and completion.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Schema {
+    views: Vec<(&'static str, Vec<String>)>,
+}
+
+/// What a line of the shell asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Step {
+    /// The statement goes on.
+    More,
+    /// A statement.
+    Run(String),
+    Print(String),
+    /// Something was set.
+    Set,
+    Quit,
+}
+
+/// What has been typed and set so far.
+#[derive(Clone, Debug)]
+struct Session {
+    statement: String,
+    question: Question,
+    schema: Schema,
+}
+
+/// Reads statements until the end of the input. `ask` answers one; an error is printed, and the shell goes on.
+pub(super) fn run(
+    question: Question,
+    ask: &dyn Fn(&Question) -> Result<Printed, CliError>,
+    columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>,
+) -> Result<(), CliError> {
+    let schema = Schema::read(columns)?;
+    let failed = |error: ReadlineError| CliError::new(format!("cannot read from the terminal: {error}"));
+    let config = Config::builder().completion_type(CompletionType::List).max_history_size(MOST_LINES);
+    let config = config.map_err(failed)?.auto_add_history(false).build();
+    let mut editor: Editor<Shell, DefaultHistory> = Editor::with_config(config).map_err(failed)?;
+    editor.set_helper(Some(Shell(schema.clone())));
+    let history = history_file();
+    if let Some(file) = &history {
+        // There is none before the first time.
+        let _ = editor.load_history(file);
+    }
+    println!(
+        "hopwise {}: SQL over {}. End a statement with `;`. `.help` lists commands.",
+        env!("CARGO_PKG_VERSION"),
+        question.dir.display()
+    );
+    let mut session = Session { statement: String::new(), question, schema };
+    loop {
+        let prompt = if session.statement.is_empty() { "hopwise> " } else { "    ...> " };
+        let line = match editor.readline(prompt) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                session.statement.clear();
+                continue;
+            }
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(failed(error)),
+        };
+        let step = session.line(&line);
+        if !matches!(step, Step::More) && !line.trim().is_empty() {
+            let whole = if let Step::Run(sql) = &step { sql.replace('\n', " ") + ";" } else { line };
+            let _ = editor.add_history_entry(whole);
+        }
+        match step {
+            Step::More | Step::Set => {}
+            Step::Print(text) => print!("{text}"),
+            Step::Quit => break,
+            Step::Run(sql) => match ask(&Question { sql, ..session.question.clone() }) {
+                Ok(printed) => show(&printed)?,
+                Err(error) => eprintln!("hopwise: {error}"),
+            },
+        }
+    }
+    if let Some(file) = history
+        && !editor.history().is_empty()
+    {
+        // The shell is of use without a file for its history, too.
+        let _ = file.parent().map(fs::create_dir_all);
+        let _ = editor.save_history(&file);
+    }
+    Ok(())
+}
+
+/// `~/.local/state/hopwise/query_history`, or where `XDG_STATE_HOME` says.
+fn history_file() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("hopwise/query_history"))
+}
+
+/// Prints an answer: one that is longer than the screen by the pager.
+fn show(printed: &Printed) -> Result<(), CliError> {
+    let terminal = Terminal::stdout();
+    let fits = printed.text.lines().take(terminal.height).count() < terminal.height;
+    if !terminal.interactive || fits || !paged(&printed.text) {
+        io::stdout().write_all(printed.text.as_bytes()).map_err(CliError::output)?;
+    }
+    printed.remarks.iter().for_each(|remark| eprintln!("hopwise: {remark}"));
+    Ok(())
+}
+
+/// Whether there is a pager, and it has shown the text.
+fn paged(text: &str) -> bool {
+    let pager =
+        env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or_else(|| "less -SFX".into());
+    let mut words = pager.split_whitespace();
+    let Some(program) = words.next() else { return false };
+    let Ok(mut child) = Command::new(program).args(words).stdin(Stdio::piped()).spawn() else { return false };
+    if let Some(mut input) = child.stdin.take() {
+        // Who leaves the pager early does not want the rest.
+        let _ = input.write_all(text.as_bytes());
+    }
+    child.wait().is_ok_and(|status| status.success())
+}
+
+impl Session {
+    fn line(&mut self, line: &str) -> Step {
+        let trimmed = line.trim();
+        if self.statement.is_empty() {
+            if trimmed.is_empty() {
+                return Step::Set;
+            }
+            if let Some(command) = trimmed.strip_prefix('.') {
+                return self.command(command);
+            }
+            if matches!(trimmed, "exit" | "quit" | "help") {
+                return self.command(trimmed);
+            }
+        }
+        if !self.statement.is_empty() {
+            self.statement.push('\n');
+        }
+        self.statement.push_str(line);
+        let statement = self.statement.trim_end();
+        let ended = statement.ends_with(';') && !is_quoted(statement);
+        if !ended && self.statement.len() <= LONGEST {
+            return Step::More;
+        }
+        let sql = statement.trim_end_matches(';').trim().to_owned();
+        self.statement.clear();
+        if sql.is_empty() { Step::Set } else { Step::Run(sql) }
+    }
+
+    fn command(&mut self, command: &str) -> Step {
+        let (name, value) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        let value = value.trim();
+        let set = |result: Result<(), String>| match result {
+            Ok(()) => Step::Set,
+            Err(message) => Step::Print(format!(".{name} {value}: {message}\n")),
+        };
+        let asked = &mut self.question;
+        match (name, value) {
+            ("quit" | "exit", _) => Step::Quit,
+            ("tables", _) => Step::Print(self.schema.tables()),
+            ("schema", _) => Step::Print(self.schema.columns_of(value)),
+            ("from" | "to", "") => {
+                *(if name == "from" { &mut asked.from } else { &mut asked.to }) = None;
+                Step::Set
+            }
+            ("from", _) => set(time(value).map(|time| asked.from = Some(time))),
+            ("to", _) => set(time(value).map(|time| asked.to = Some(time))),
+            ("limit", _) => {
+                let rows = value.parse().map_err(|_| "write a number of rows".to_owned());
+                set(rows.map(|rows| asked.limit = rows))
+            }
+            ("format", _) => {
+                let format = <Format as clap::ValueEnum>::from_str(value, true);
+                set(format
+                    .map(|format| asked.format = format)
+                    .map_err(|_| "write table, json or csv".to_owned()))
+            }
+            ("help", _) => Step::Print(HELP.to_owned()),
+            _ => Step::Print(format!("there is no command .{name}; .help lists them\n")),
+        }
+    }
+}
+
+/// Whether the end of a statement is inside quotes.
+fn is_quoted(statement: &str) -> bool {
+    let mut open = None;
+    for character in statement.chars() {
+        open = match (open, character) {
+            (None, '\'' | '"') => Some(character),
+            (Some(quote), _) if quote == character => None,
+            (open, _) => open,
+        };
+    }
+    open.is_some()
+}
+
+impl Schema {
+    fn read(columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>) -> Result<Self, CliError> {
+        let views = VIEWS.iter().map(|view| Ok((*view, columns(view)?)));
+        Ok(Self { views: views.collect::<Result<_, CliError>>()? })
+    }
+
+    fn tables(&self) -> String {
+        self.views.iter().map(|(view, _)| format!("{view}\n")).collect()
+    }
+
+    fn columns_of(&self, view: &str) -> String {
+        let wanted = |(name, _): &&(&str, Vec<String>)| view.is_empty() || *name == view;
+        let line = |(name, columns): &(&str, Vec<String>)| format!("{name}: {}\n", columns.join(", "));
+        let text: String = self.views.iter().filter(wanted).map(line).collect();
+        if text.is_empty() { format!("there is no table {view}; .tables lists them\n") } else { text }
+    }
+
+    /// What can stand in place of the word that ends at `at`: where it begins, and the texts. Columns are those of the tables that the
+    /// line names, or of all.
+    fn complete(&self, line: &str, at: usize) -> (usize, Vec<String>) {
+        let begun = line.get(..at).unwrap_or(line);
+        let start =
+            begun.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.').map_or(0, |i| i + 1);
+        let word = &begun[start..];
+        if word.is_empty() {
+            return (start, Vec::new());
+        }
+        if start == 0 && word.starts_with('.') {
+            return (
+                0,
+                COMMANDS.iter().filter(|one| one.starts_with(word)).map(|one| (*one).to_owned()).collect(),
+            );
+        }
+        let names = |view: &str| {
+            line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|part| part == view)
+        };
+        let named = self.views.iter().any(|(view, _)| names(view));
+        let views = self.views.iter().filter(|(view, _)| !named || names(view));
+        let columns = views.flat_map(|(_, columns)| columns.iter().map(String::as_str));
+        let tables = self.views.iter().map(|(view, _)| *view);
+        let lower = |one: &&str| one.starts_with(word);
+        let mut found: Vec<String> = tables.chain(columns).filter(lower).map(str::to_owned).collect();
+        let upper = word.to_ascii_uppercase();
+        found.extend(KEYWORDS.iter().filter(|one| one.starts_with(&upper)).map(|one| (*one).to_owned()));
+        found.sort_unstable();
+        found.dedup();
+        (start, found)
+    }
+}
+
+/// What the line editor asks.
+struct Shell(Schema);
+
+impl Helper for Shell {}
+impl Highlighter for Shell {}
+impl Validator for Shell {}
+impl Hinter for Shell {
+    type Hint = String;
+}
+impl Completer for Shell {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        Ok(self.0.complete(line, at))
+    }
+}
+
+const VIEWS: [&str; 7] = ["events", "rollups", "flows", "drops", "losses", "reports", "recordings"];
+const COMMANDS: [&str; 8] = [".tables", ".schema", ".format", ".from", ".to", ".limit", ".help", ".quit"];
+const KEYWORDS: [&str; 34] = [
+    "SELECT", "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT", "HAVING", "DISTINCT", "AND", "OR", "NOT",
+    "IN", "LIKE", "BETWEEN", "IS", "NULL", "AS", "ASC", "DESC", "CASE", "WHEN", "THEN", "ELSE", "END",
+    "JOIN", "LEFT", "USING", "UNION", "WITH", "COUNT", "DATETIME", "ROUND", "OFFSET",
+];
+const HELP: &str = "\
+.tables                 the tables
+.schema [TABLE]         their columns
+.format table|json|csv  how results are printed
+.from 2h, .to TIME      only this time: an age, or ns since 1970; without a value, all
+.limit N                maximum number of rows
+.quit                   ends (also Ctrl-D)
+A statement ends with `;`. Tab completes, arrows and Ctrl-R search the history, Ctrl-C discards a statement.
+";
+/// Lines of the history.
+const MOST_LINES: usize = 2_000;
+/// Bytes of a statement.
+const LONGEST: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Session {
+        let columns = |view: &str| {
+            Ok(if view == "events" {
+                vec!["ts".to_owned(), "kind".to_owned()]
+            } else {
+                vec!["flow".to_owned()]
+            })
+        };
+        let schema = Schema::read(&columns).unwrap();
+        let question = Question {
+            dir: "store".into(),
+            sql: String::new(),
+            format: Format::Table,
+            from: None,
+            to: None,
+            limit: 100,
+            timeout: std::time::Duration::from_secs(1),
+        };
+        Session { statement: String::new(), question, schema }
+    }
+
+    #[test]
+    fn a_statement_ends_with_a_semicolon_outside_of_quotes() {
+        let mut session = session();
+        assert_eq!(session.line("SELECT kind FROM events"), Step::More);
+        assert_eq!(session.line("WHERE rule = ';"), Step::More);
+        assert_eq!(session.line("';"), Step::Run("SELECT kind FROM events\nWHERE rule = ';\n'".into()));
+        assert_eq!(session.line("  "), Step::Set);
+        assert_eq!(session.line("SELECT 1 ; "), Step::Run("SELECT 1".into()));
+        assert_eq!(session.line(";"), Step::Set);
+        assert_eq!(session.line(&"x".repeat(LONGEST + 1)), Step::Run("x".repeat(LONGEST + 1)));
+    }
+
+    #[test]
+    fn commands_set_what_is_asked_and_say_what_is_wrong() {
+        let mut session = session();
+        for line in [".format csv", ".limit 7", ".from 17", ".to 18"] {
+            assert_eq!(session.line(line), Step::Set, "{line}");
+        }
+        let Question { format, limit, from, to, .. } = session.question;
+        assert_eq!((format, limit, from, to), (Format::Csv, 7, Some(17), Some(18)));
+        assert_eq!(session.line(".from"), Step::Set);
+        assert_eq!(session.question.from, None);
+        let said = |line: &str, session: &mut Session| match session.line(line) {
+            Step::Print(text) => text,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(said(".limit many", &mut session), ".limit many: write a number of rows\n");
+        assert_eq!(said(".format xml", &mut session), ".format xml: write table, json or csv\n");
+        assert_eq!(said(".drop", &mut session), "there is no command .drop; .help lists them\n");
+        assert_eq!(said(".schema events", &mut session), "events: ts, kind\n");
+        assert_eq!(said(".schema x", &mut session), "there is no table x; .tables lists them\n");
+        assert_eq!(session.line(".quit"), Step::Quit);
+    }
+
+    #[test]
+    fn words_are_completed_from_the_tables_that_the_line_names() {
+        let schema = session().schema;
+        let found = |line: &str| schema.complete(line, line.len());
+        assert_eq!(found("SELECT k"), (7, vec!["kind".into()]));
+        assert_eq!(found("sel"), (0, vec!["SELECT".into()]));
+        assert_eq!(found(".s"), (0, vec![".schema".into()]));
+        assert_eq!(found("SELECT fl"), (7, vec!["flow".into(), "flows".into()]));
+        assert_eq!(schema.complete("SELECT fl FROM events", 9), (7, vec!["flows".into()]));
+        assert_eq!(found("SELECT "), (7, Vec::new()));
+    }
+}
