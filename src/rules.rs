@@ -50,12 +50,15 @@ pub(crate) enum RuleView {
     Filter {
         /// The flows.
         flows: FlowsView,
-        /// `noop`, `per_hop`, `per_flow` or `change`.
+        /// `noop`, `per_hop`, `per_flow`, `change` or `rule`.
         algorithm: String,
         /// The metric that is compared.
         metric: String,
         /// A greater difference is reported, in the metric's unit.
         threshold: u64,
+        /// The condition, of `rule`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
     },
     /// The switch may forward packets.
     Forwarding {},
@@ -219,6 +222,7 @@ impl From<&Rule> for RuleView {
                 algorithm: filter.algorithm.word().to_owned(),
                 metric: filter.metric.name().to_owned(),
                 threshold: filter.threshold,
+                rule: filter.rule.as_deref().map(str::to_owned),
             },
             Rule::Forwarding => Self::Forwarding {},
             Rule::Source(port) => Self::Source { port: *port },
@@ -256,13 +260,20 @@ impl TryFrom<&RuleView> for Rule {
                 return Err("an instruction bit is a number from 0 to 15".to_owned());
             }
             RuleView::Instruction { bit } => Self::Instruction(*bit),
-            RuleView::Filter { flows, algorithm, metric, threshold } => Self::Filter(Arc::new(Filter {
-                key: flows.try_into()?,
-                algorithm: FilterAlgorithm::from_word(algorithm)
-                    .ok_or_else(|| unknown("algorithm", algorithm))?,
-                metric: Metric::from_name(metric).ok_or_else(|| unknown("metric", metric))?,
-                threshold: *threshold,
-            })),
+            RuleView::Filter { flows, algorithm, metric, threshold, rule } => {
+                let of = FilterAlgorithm::from_word(algorithm);
+                let algorithm = of.ok_or_else(|| unknown("algorithm", algorithm))?;
+                if (algorithm == FilterAlgorithm::Rule) != rule.is_some() {
+                    return Err("a filter has a `rule` if that is its algorithm".to_owned());
+                }
+                Self::Filter(Arc::new(Filter {
+                    key: flows.try_into()?,
+                    algorithm,
+                    metric: Metric::from_name(metric).ok_or_else(|| unknown("metric", metric))?,
+                    threshold: *threshold,
+                    rule: rule.as_deref().map(Arc::from),
+                }))
+            }
             RuleView::Forwarding {} => Self::Forwarding,
             RuleView::Source { port } => Self::Source(*port),
             RuleView::Watch { flows, mode, bits, hops, sample, drops } => Self::Watch(Arc::new(Watch {
@@ -369,6 +380,14 @@ pub(crate) mod tests {
                 algorithm: FilterAlgorithm::PerHop,
                 metric: Metric::HopLatency,
                 threshold: 20_000,
+                rule: None,
+            })),
+            Rule::Filter(Arc::new(Filter {
+                key: v6,
+                algorithm: FilterAlgorithm::Rule,
+                metric: Metric::FlowPath,
+                threshold: 0,
+                rule: Some("max(queue_occupancy) > 50 or loop".into()),
             })),
             Rule::Forwarding,
             Rule::Source(1),

@@ -237,7 +237,37 @@ struct HopAggregate {
     wanted_high: u64,
 }
 
+impl Table {
+    /// Its comparisons, each once, with the clauses that it makes true: a bit for each.
+    pub fn comparisons(&self) -> Vec<(Row, u64)> {
+        let mut all: Vec<(Row, u64)> = Vec::new();
+        for row in &self.rows[..self.terms as usize] {
+            let (plain, clause) = (Row { clause: 0, ..*row }, 1 << (row.clause & 63));
+            match all.iter_mut().find(|(other, _)| *other == plain) {
+                Some((_, clauses)) => *clauses |= clause,
+                None => all.push((plain, clause)),
+            }
+        }
+        all
+    }
+}
+
 impl Row {
+    /// The comparison in the language of rules; `None`: its codes are not valid.
+    pub fn text(&self) -> Option<String> {
+        let term = Term {
+            value: self.value,
+            node: self.node,
+            hops: self.hops,
+            subject: *Subject::ALL.get(usize::from(self.subject))?,
+            aggregate: *Aggregate::ALL.get(usize::from(self.aggregate))?,
+            comparison: *Comparison::ALL.get(usize::from(self.comparison))?,
+            hops_comparison: *Comparison::ALL.get(usize::from(self.hops_comparison))?,
+            ..Term::flow(Subject::Hops, Comparison::Equal, 0)
+        };
+        Some(term.to_string())
+    }
+
     fn new(term: &Term, clause: usize) -> Self {
         Self {
             value: term.value,

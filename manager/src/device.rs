@@ -23,6 +23,7 @@ use detect::Metric;
 
 use crate::flows::FlowKey;
 use crate::instruction::{self, Bits, HEADER_BYTES};
+use crate::rule_limits::RuleLimits;
 
 /// A node id: the `node_id` of INT, and the key of a device everywhere in this crate.
 pub type NodeId = u32;
@@ -156,6 +157,8 @@ pub enum FilterAlgorithm {
     PerFlow,
     /// The path, or a bucket of latency or queue.
     Change,
+    /// A condition.
+    Rule,
 }
 
 impl FilterAlgorithm {
@@ -166,12 +169,15 @@ impl FilterAlgorithm {
             Self::PerHop => "per_hop",
             Self::PerFlow => "per_flow",
             Self::Change => "change",
+            Self::Rule => "rule",
         }
     }
 
     /// The algorithm of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Noop, Self::PerHop, Self::PerFlow, Self::Change].into_iter().find(|one| one.word() == word)
+        [Self::Noop, Self::PerHop, Self::PerFlow, Self::Change, Self::Rule]
+            .into_iter()
+            .find(|one| one.word() == word)
     }
 }
 
@@ -186,6 +192,8 @@ pub struct Filter {
     pub metric: Metric,
     /// A greater difference is reported, in the metric's unit.
     pub threshold: u64,
+    /// The condition, of a rule.
+    pub rule: Option<Arc<str>>,
 }
 
 /// A map of DTA collectors: which of them has which keys, lists and sketches, and where the reports for it go (DTA, section 3.2). All reporters
@@ -260,6 +268,9 @@ impl fmt::Display for Rule {
             Self::Instruction(number) => write!(f, "instruction {}", instruction::name(*number)),
             Self::Filter(filter) if filter.algorithm == FilterAlgorithm::Noop => {
                 write!(f, "report every packet: {}", filter.key)
+            }
+            Self::Filter(filter) if filter.rule.is_some() => {
+                write!(f, "report if {}: {}", filter.rule.as_deref().unwrap_or_default(), filter.key)
             }
             Self::Filter(filter) => write!(
                 f,
@@ -359,6 +370,8 @@ pub struct Capabilities {
     pub filter_entries: usize,
     /// Algorithms of its filters.
     pub filters: BTreeSet<FilterAlgorithm>,
+    /// What it can express of rules of filters.
+    pub rules: RuleLimits,
     /// It can measure one packet of N.
     pub sampling: bool,
     /// It reports by DTA, to the collectors of a map that it is given.
@@ -395,8 +408,10 @@ impl Default for Capabilities {
                 FilterAlgorithm::PerHop,
                 FilterAlgorithm::PerFlow,
                 FilterAlgorithm::Change,
+                FilterAlgorithm::Rule,
             ]
             .into(),
+            rules: RuleLimits::default(),
             sampling: true,
             dta: false,
             sink: true,

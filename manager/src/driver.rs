@@ -20,10 +20,21 @@ pub enum Message {
     /// Packets that have matched each entry of its watchlist and that it measures; entries without packets may be missing. A number that
     /// falls counts anew.
     Matched(NodeId, Vec<(FlowKey, u64)>),
-    /// Packets that each counter of its program has counted since the device started, by the name of the counter.
-    Counted(NodeId, Vec<(String, u64)>),
+    /// What the counters of its program have counted since the device started.
+    Counted(NodeId, Vec<Counter>),
     /// The election that it was claimed with, and how long ago that manager renewed its lease, ns. Drivers whose devices can tell.
     Lease(NodeId, Election, u64),
+}
+
+/// A counter of a device's program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counter {
+    /// The filter, mapping or the like that it belongs to, such as `filter 3`; `None`: to the device.
+    pub object: Option<String>,
+    /// What it counts.
+    pub name: String,
+    /// Packets.
+    pub packets: u64,
 }
 
 /// What a device counts of its reports.

@@ -69,6 +69,7 @@ pub mod lease;
 mod manager;
 pub mod plan;
 pub mod reconcile;
+pub mod rule_limits;
 pub mod verify;
 
 pub use self::manager::{ApplyMode, IntentStatus, Manager, ManagerSettings};

@@ -223,7 +223,10 @@ fn show(device: &DeviceView) -> String {
     out.push_str(&table.indented(2).render());
     let counted = device.counters.iter().filter(|counter| counter.packets > 0);
     let mut counters = Table::new([("COUNTER", Left), ("PACKETS", Right)]);
-    counted.for_each(|counter| counters.row([counter.name.clone(), counter.packets.to_string()]));
+    counted.for_each(|counter| {
+        let object = counter.object.iter().map(|object| format!("{object}: "));
+        counters.row([object.chain([counter.name.clone()]).collect(), counter.packets.to_string()]);
+    });
     if !counters.is_empty() {
         out.push('\n');
         out.push_str(&counters.indented(2).render());

@@ -206,7 +206,7 @@ struct Written {
     #[arg(long, help_heading = "Flows", value_name = "HOST", num_args = 2)]
     between: Vec<String>,
 
-    /// Which packets sinks report: per_hop, per_flow or change [default: all]
+    /// Which packets sinks report: per_hop, per_flow, change, or rule: those for which the rule is true [default: all]
     #[arg(long, help_heading = "Reports and events")]
     filter: Option<String>,
 

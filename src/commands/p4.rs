@@ -92,9 +92,9 @@ struct Wanted {
     #[arg(long, value_name = "PREFIX")]
     watch: Vec<Prefix>,
 
-    /// Filter of these flows at the sink: noop, change, or per_hop or per_flow with metric and threshold, as in
-    /// per_flow:hop_latency:100000
-    #[arg(long, value_name = "ALGORITHM[:METRIC:THRESHOLD]")]
+    /// Filter of these flows at the sink: noop, change, per_hop or per_flow with metric and threshold, as in
+    /// per_flow:hop_latency:100000, or a rule, as in "rule:max(queue_occupancy) > 50 or loop"
+    #[arg(long, value_name = "ALGORITHM[:METRIC:THRESHOLD|:RULE]")]
     filter: Option<String>,
 
     /// Measure one packet of this many
@@ -246,7 +246,7 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
     if let Some(text) = &wanted.filter {
         let filter = filter(text).ok_or_else(|| {
             CliError::new(format!(
-                "there is no filter `{text}`; give noop, change, per_hop:METRIC:THRESHOLD or per_flow:METRIC:THRESHOLD"
+                "there is no filter `{text}`; give noop, change, per_hop:METRIC:THRESHOLD, per_flow:METRIC:THRESHOLD or rule:RULE"
             ))
         })?;
         let rule = |dst: &Prefix| {
@@ -266,15 +266,24 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
 
 /// A filter of all flows, as an option has it.
 fn filter(text: &str) -> Option<Filter> {
+    let filter = |algorithm, metric, threshold, rule: Option<&str>| Filter {
+        key: FlowKey::default(),
+        algorithm,
+        metric,
+        threshold,
+        rule: rule.map(Arc::from),
+    };
+    if let Some(rule) = text.strip_prefix("rule:") {
+        return Some(filter(FilterAlgorithm::Rule, Metric::FlowPath, 0, Some(rule)));
+    }
     let mut parts = text.split(':');
-    let algorithm = FilterAlgorithm::from_word(parts.next()?)?;
+    let algorithm = FilterAlgorithm::from_word(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
     let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
     let (metric, threshold) = match compares {
         true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
         false => (Metric::FlowPath, 0),
     };
-    let filter = Filter { key: FlowKey::default(), algorithm, metric, threshold };
-    parts.next().is_none().then_some(filter)
+    parts.next().is_none().then(|| filter(algorithm, metric, threshold, None))
 }
 
 fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError> {

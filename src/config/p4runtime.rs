@@ -22,7 +22,7 @@ use super::sections::ProfileSettings;
 section! {
     /// How the driver `p4runtime` drives the device of `[inventory]` with this name.
     pub(crate) struct P4RuntimeSettings("[manager.p4runtime.NAME]") {
-        /// The pipeline map of the device's program: `hopwise-int`, `hopwise-sf`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
+        /// The pipeline map of the device's program: `hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
         pub(crate) map: String = String::new(),
         /// Number of the device in P4Runtime.
         pub(crate) device_id: u64 = 1,
@@ -34,10 +34,10 @@ section! {
         pub(crate) restart: Option<P4Restart> = None,
         /// The program that is loaded if the device has none. A program that it has is never replaced.
         pub(crate) load: Option<P4LoadSettings> = None,
-        /// Its routes, of a program that forwards by routes of the map (`hopwise-int`, `hopwise-sf`). A restarted device gets them when its ports to hosts
+        /// Its routes, of a program that forwards by routes of the map (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`). A restarted device gets them when its ports to hosts
         /// remove INT. None: another controller installs them.
         pub(crate) routes: Vec<P4RouteSettings> = Vec::new(),
-        /// The MTUs of its ports, of a program whose map has them (`hopwise-int`, `hopwise-sf`).
+        /// The MTUs of its ports, of a program whose map has them (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`).
         pub(crate) mtus: Vec<P4MtuSettings> = Vec::new(),
         /// TLS. Not set: the connection is not encrypted.
         pub(crate) tls: Option<P4TlsSettings> = None,

@@ -23,7 +23,7 @@ use manager::{
     Manager, ManagerSettings as CoreSettings,
     compile::Refusal,
     device::{Answer, Command, Election, Encoding, NodeId, PortId},
-    driver::{Facts, Message},
+    driver::{Counter, Facts, Message},
     intent::Intent,
     inventory::Inventory,
     lease::Lease,
@@ -84,8 +84,8 @@ pub(crate) struct Core {
     reporters: Verifier,
     /// Where this collector listens.
     listens: Vec<Listen>,
-    /// Packets of the counters of each device, by name.
-    counted: BTreeMap<NodeId, Vec<(String, u64)>>,
+    /// The counters of each device.
+    counted: BTreeMap<NodeId, Vec<Counter>>,
     /// The addresses of collectors that this host has.
     local: BTreeSet<IpAddr>,
     installed: Installed,

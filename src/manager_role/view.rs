@@ -145,6 +145,10 @@ pub(crate) struct DeviceView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceCounter"))]
 pub(crate) struct DeviceCounterView {
+    /// The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the device's. Objects that have counted
+    /// nothing are left out.
+    #[serde(default)]
+    pub(crate) object: Option<String>,
     /// What it counts.
     pub(crate) name: String,
     /// Packets.

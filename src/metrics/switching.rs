@@ -43,8 +43,18 @@ pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<DeviceCounterView
     let help = "Packets that the program of a managed device counted, by device and counter.";
     text.metric("device_packets_total", "counter", help);
     for (device, counters) in devices.iter().take(MAX_SERIES) {
-        for DeviceCounterView { name, packets } in counters {
+        for DeviceCounterView { name, packets, .. } in counters.iter().filter(|one| one.object.is_none()) {
             text.sample("device_packets_total", &[("device", device), ("what", name)], packets);
+        }
+    }
+    let help = "Packets that a filter, a mapping or the like of a managed device's program counted, by device, object and counter.";
+    text.metric("device_object_packets_total", "counter", help);
+    for (device, counters) in devices.iter().take(MAX_SERIES) {
+        for DeviceCounterView { object, name, packets } in counters {
+            let Some(object) = object else { continue };
+            let labels: [(&str, &dyn std::fmt::Display); 3] =
+                [("device", device), ("object", object), ("what", name)];
+            text.sample("device_object_packets_total", &labels, packets);
         }
     }
 }
@@ -55,10 +65,15 @@ mod tests {
 
     #[test]
     fn counters_of_devices_have_the_names_of_device_and_counter() {
-        let counter = |name: &str, packets| DeviceCounterView { name: name.to_owned(), packets };
+        let counter =
+            |name: &str, packets| DeviceCounterView { object: None, name: name.to_owned(), packets };
+        let of = |object: &str, one: DeviceCounterView| DeviceCounterView {
+            object: Some(object.to_owned()),
+            ..one
+        };
         let devices = [
             ("s1".to_owned(), vec![counter("plain", 7), counter("edge_refused", 0)]),
-            ("s2".to_owned(), vec![counter("plain", 1)]),
+            ("s2".to_owned(), vec![counter("plain", 1), of("filter 3", counter("event", 4))]),
         ];
         let mut text = Text::default();
         super::devices(&mut text, &devices);
@@ -66,6 +81,11 @@ mod tests {
         let expected = "hopwise_device_packets_total{device=\"s1\",what=\"plain\"} 7\n\
             hopwise_device_packets_total{device=\"s1\",what=\"edge_refused\"} 0\n\
             hopwise_device_packets_total{device=\"s2\",what=\"plain\"} 1\n";
-        assert_eq!(samples, expected);
+        let (own, of_objects) = samples.split_once("# HELP").unwrap();
+        assert_eq!(own, expected);
+        let (_, of_objects) = of_objects.split_once("counter\n").unwrap();
+        let expected =
+            "hopwise_device_object_packets_total{device=\"s2\",object=\"filter 3\",what=\"event\"} 4\n";
+        assert_eq!(of_objects, expected);
     }
 }

@@ -466,6 +466,11 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
         }
         FilterAlgorithm::PerHop => compared(filter::FilterAlgorithm::PerHop),
         FilterAlgorithm::PerFlow => compared(filter::FilterAlgorithm::PerFlow),
+        FilterAlgorithm::Rule => Ok(FilterSettings {
+            algorithm: Some(filter::FilterAlgorithm::Rule),
+            rule: Some(rule.rule.as_deref().unwrap_or_default().to_owned()),
+            ..flows.clone()
+        }),
     }
 }
 
@@ -568,7 +573,8 @@ mod tests {
         let list = crate::config::switch::watchlist(&settings.watch);
         let first = list.entries()[0];
         assert_eq!((first.bitmap, first.hops, first.drops), (0xf700, 16, true));
-        assert_eq!(settings.filter.len(), 1);
+        let rules: Vec<Option<&str>> = settings.filter.iter().map(|filter| filter.rule.as_deref()).collect();
+        assert!(rules.len() == 2 && rules.contains(&Some("max(queue_occupancy) > 50 or loop")), "{rules:?}");
     }
 
     #[test]

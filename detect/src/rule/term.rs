@@ -93,6 +93,18 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Flow,
+        Self::Max,
+        Self::Min,
+        Self::Sum,
+        Self::Avg,
+        Self::Count,
+        Self::CountWhere,
+        Self::Any,
+        Self::All,
+    ];
+
     /// Its name in rules; [`Aggregate::Flow`] has none.
     pub fn name(self) -> &'static str {
         match self {
@@ -158,6 +170,9 @@ pub enum Comparison {
 }
 
 impl Comparison {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Less, Self::AtMost, Self::Greater, Self::AtLeast, Self::Equal, Self::Unequal];
+
     /// Whether it holds between `a` and `b`.
     #[inline]
     pub fn holds<T: Ord>(self, a: &T, b: &T) -> bool {

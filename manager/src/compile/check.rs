@@ -65,7 +65,10 @@ impl Placed {
             first.map_or((detect::Metric::FlowPath, 0), |(metric, value)| (*metric, *value));
         let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
         let (metric, threshold) = if compares { (metric, threshold) } else { (detect::Metric::FlowPath, 0) };
-        Some(Filter { key, algorithm, metric, threshold })
+        let rule = tell.rule.as_ref().filter(|_| algorithm == FilterAlgorithm::Rule);
+        // As a device's driver may return it: on one line.
+        let rule = rule.map(|rule| rule.split_whitespace().collect::<Vec<_>>().join(" ").into());
+        Some(Filter { key, algorithm, metric, threshold, rule })
     }
 }
 
@@ -387,10 +390,19 @@ impl Network {
             let can = &self.capabilities[node];
             can.filter_entries == 0 || !can.filters.contains(&filter)
         };
-        match sunk.iter().find(|(node, _)| lacks(node)) {
-            Some((node, _)) => Err(Refusal::Filter(self.name(*node), filter.word())),
-            None => Ok(()),
+        if let Some((node, _)) = sunk.iter().find(|(node, _)| lacks(node)) {
+            return Err(Refusal::Filter(self.name(*node), filter.word()));
         }
+        let Some(rule) = intent.tell.rule.as_ref().filter(|_| filter == FilterAlgorithm::Rule) else {
+            return Ok(());
+        };
+        let nodes: BTreeSet<NodeId> = sunk.iter().map(|(node, _)| *node).collect();
+        for node in nodes {
+            if let Some(why) = self.capabilities[&node].rules.problem(rule) {
+                return Err(Refusal::FilterRule(self.name(node), why));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -395,7 +395,14 @@ impl Compiler {
         rules.extend(instruction::numbers(self.used_bits() & capabilities.bits).map(Rule::Instruction));
         if self.filtering > 0 {
             let sunk = self.entries(node, "filter table", capabilities.filter_entries)?;
-            rules.extend(self.filters(&sunk));
+            let filters = self.filters(&sunk);
+            let by_rule = |rule: &&Rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some());
+            let (needed, room) = (filters.iter().filter(by_rule).count(), capabilities.rules.filters);
+            if needed > room {
+                let (device, table) = (self.network.name(node), "filters by rule");
+                return Err(Refusal::Full { device, table, needed, room });
+            }
+            rules.extend(filters);
         }
         if capabilities.restart == Restart::Waits {
             rules.push(Rule::Forwarding);
@@ -470,9 +477,8 @@ impl Compiler {
                     agree = false;
                     break;
                 };
-                agree &= one
-                    .as_ref()
-                    .is_none_or(|one| (one.algorithm, one.metric) == (filter.algorithm, filter.metric));
+                let what = |filter: &Filter| (filter.algorithm, filter.metric, filter.rule.clone());
+                agree &= one.as_ref().is_none_or(|one| what(one) == what(&filter));
                 let threshold =
                     one.as_ref().map_or(filter.threshold, |one| one.threshold.min(filter.threshold));
                 one = Some(Filter { threshold, ..filter });
@@ -484,6 +490,7 @@ impl Compiler {
                 algorithm: FilterAlgorithm::Noop,
                 metric: detect::Metric::FlowPath,
                 threshold: 0,
+                rule: None,
             };
             rules.push(Rule::Filter(Arc::new(filtered.unwrap_or(all))));
         }

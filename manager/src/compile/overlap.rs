@@ -192,9 +192,9 @@ impl Compiler {
             for (slot, own) in &filters {
                 let Some(own) = own else { continue };
                 let differs = |(_, other): &&(usize, Option<Filter>)| {
-                    other
-                        .as_ref()
-                        .is_none_or(|one| (one.algorithm, one.metric) != (own.algorithm, own.metric))
+                    other.as_ref().is_none_or(|one| {
+                        (one.algorithm, one.metric, &one.rule) != (own.algorithm, own.metric, &own.rule)
+                    })
                 };
                 // One without a filter is the plainer reason.
                 let by = filters.iter().filter(differs).min_by_key(|(_, filter)| filter.is_some());

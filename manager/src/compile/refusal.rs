@@ -45,6 +45,8 @@ pub enum Refusal {
     Sampling(String),
     /// A device cannot filter.
     Filter(String, &'static str),
+    /// A device cannot filter by this rule, and why.
+    FilterRule(String, String),
     /// Packets would exceed the MTU.
     Mtu {
         /// Longest packet of a host, bytes.
@@ -73,12 +75,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Intent(error) => write!(f, "{error}"),
-            Self::TooMany(limit) => {
-                write!(
-                    f,
-                    "there are {limit} intents, and no more are possible; remove some, or use wider prefixes"
-                )
-            }
+            Self::TooMany(limit) => write!(
+                f,
+                "there are {limit} intents, and no more are possible; remove some, or use wider prefixes"
+            ),
             Self::NoEdge => {
                 f.write_str("no device has an edge port; add hosts or edge ports to the inventory")
             }
@@ -100,13 +100,11 @@ impl fmt::Display for Refusal {
                 f,
                 "{device} does not support l4_checksum = \"{word}\", and all devices of a domain must agree; choose one that all support"
             ),
-            Self::NoMode(why) => {
-                write!(
-                    f,
-                    "no mode gives what is watched ({}); watch less, or change what is named",
-                    reasons(why)
-                )
-            }
+            Self::NoMode(why) => write!(
+                f,
+                "no mode gives what is watched ({}); watch less, or change what is named",
+                reasons(why)
+            ),
             Self::Bits(bits) => write!(
                 f,
                 "no device can fill {}; remove the metrics that need it from `watch`",
@@ -119,6 +117,10 @@ impl fmt::Display for Refusal {
             Self::Filter(device, word) => write!(
                 f,
                 "{device} has no filter `{word}`; remove `filter`: the collector then applies the thresholds to all reports"
+            ),
+            Self::FilterRule(device, why) => write!(
+                f,
+                "the rule cannot be the filter of {device}: {why}, or remove `filter`: the collector then applies the rule to all reports"
             ),
             Self::Mtu { packet, int, mtu, is_union } => write!(
                 f,

@@ -442,6 +442,41 @@ fn intents_that_overlap_say_which_rule_is_in_force_and_who_loses_what() {
 }
 
 #[test]
+fn a_filter_by_rule_is_its_rule_where_devices_can_express_it() {
+    let tell = |rule: &str| crate::intent::Tell {
+        rule: Some(rule.to_owned()),
+        filter: Some(FilterAlgorithm::Rule),
+        ..crate::intent::Tell::default()
+    };
+    let wants = |name: &str, rule: &str, flows| Intent { tell: tell(rule), flows, ..intent(name) };
+    let mut compiler = compiler(&able(|node, can| {
+        if node == 2 {
+            (can.rules.history, can.rules.filters) = (false, 2);
+        }
+    }));
+    compiler.add(&wants("a", "max(hop_latency) > 5us\n  or loop", to("10.0.0.2"))).unwrap();
+    let filters = |compiler: &Compiler| -> Vec<String> {
+        texts(compiler, 2).into_iter().filter(|text| text.starts_with("report ")).collect()
+    };
+    assert_eq!(filters(&compiler)[0], "report if max(hop_latency) > 5us or loop: to 10.0.0.2/32");
+    // Of two rules for the same flows, neither may hold back what the other asks for.
+    compiler.add(&wants("b", "hops > 3", to("10.0.0.2"))).unwrap();
+    assert_eq!(filters(&compiler), ["report every packet: to 10.0.0.2/32"]);
+    assert!(compiler.remove("b"));
+    let error = compiler.add(&wants("c", "hops > 3 for 5", to("10.0.0.2"))).unwrap_err().to_string();
+    assert!(error.contains("the rule cannot be the filter of leaf2: it keeps no earlier packets"), "{error}");
+    compiler.add(&wants("d", "hops > 4", to("10.0.1.0/24"))).unwrap();
+    let error = compiler.add(&wants("e", "hops > 5", to("10.0.2.0/24"))).unwrap_err().to_string();
+    assert!(
+        error.contains("the filters by rule of leaf2 would need 3 entries and has room for 2"),
+        "{error}"
+    );
+    let without = Intent { tell: crate::intent::Tell { rule: None, ..tell("") }, ..intent("f") };
+    let error = without.check(0).unwrap_err().to_string();
+    assert_eq!(error, "the filter needs a condition; add `rule`");
+}
+
+#[test]
 fn a_filter_that_another_intent_undoes_is_told() {
     let filters = |name: &str, filter, flows| {
         let tell = crate::intent::Tell { filter: Some(filter), ..crate::intent::Tell::default() };

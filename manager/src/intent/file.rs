@@ -160,13 +160,15 @@ choice! {
 
 choice! {
     /// Which packets the sinks report.
-    enum FilterSetting("\"per_hop\", \"per_flow\" or \"change\"") {
+    enum FilterSetting("\"per_hop\", \"per_flow\", \"change\" or \"rule\"") {
         /// A node's value has changed.
         PerHop = "per_hop",
         /// A flow's value has changed.
         PerFlow = "per_flow",
         /// The path, or a bucket of latency or queue, has changed.
         Change = "change",
+        /// `rule` is true, or was true for the flow's packet before.
+        Rule = "rule",
     }
 }
 

@@ -175,6 +175,8 @@ pub enum IntentError {
     Threshold(Metric),
     /// The rule does not compile.
     Rule(String),
+    /// A filter by rule without `rule`.
+    FilterWithoutRule,
     /// `then` without `rule`.
     ThenWithoutRule,
     /// A drill-down shorter than [`SHORTEST_DRILL_DOWN`].
@@ -214,6 +216,7 @@ impl fmt::Display for IntentError {
                 write!(f, "a threshold of {metric} has no effect; add a number to `watch` that it is for, or remove it")
             }
             Self::Rule(message) => write!(f, "{message}"),
+            Self::FilterWithoutRule => f.write_str("the filter needs a condition; add `rule`"),
             Self::ThenWithoutRule => f.write_str("`then` needs a condition; add `rule`"),
             Self::ThenTooShort => f.write_str("`for` of `then` is too short for reports to arrive; write \"1s\" or more"),
             Self::Expired => f.write_str("`until` lies in the past; write a later time or a duration such as \"2h\""),
@@ -291,6 +294,9 @@ impl Intent {
         if let Some(rule) = rule {
             RuleSet::compile(&[(self.name.clone(), rule.clone())])
                 .map_err(|error| IntentError::Rule(error.to_string()))?;
+        }
+        if *filter == Some(FilterAlgorithm::Rule) && rule.is_none() {
+            return Err(IntentError::FilterWithoutRule);
         }
         if then.is_some() && rule.is_none() {
             return Err(IntentError::ThenWithoutRule);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use manager::{
     device::{NodeId, PortId},
-    driver::{Facts, Neighbour, PortFacts},
+    driver::{Counter, Facts, Neighbour, PortFacts},
     inventory::{Inventory, Origin, Peer, PortRole, Unresolved},
 };
 
@@ -160,7 +160,7 @@ impl Core {
     }
 
     /// Takes over what the counters of a device have counted.
-    pub(super) fn add_counters(&mut self, node: NodeId, mut counters: Vec<(String, u64)>) {
+    pub(super) fn add_counters(&mut self, node: NodeId, mut counters: Vec<Counter>) {
         if self.drivers.contains_key(&node) {
             counters.truncate(MAX_COUNTERS);
             self.counted.insert(node, counters);
@@ -169,10 +169,12 @@ impl Core {
 
     fn counters(&self, node: NodeId) -> Vec<DeviceCounterView> {
         let counters = self.counted.get(&node).map_or(&[][..], Vec::as_slice);
-        counters
-            .iter()
-            .map(|(name, packets)| DeviceCounterView { name: name.clone(), packets: *packets })
-            .collect()
+        let view = |Counter { object, name, packets }: &Counter| DeviceCounterView {
+            object: object.clone(),
+            name: name.clone(),
+            packets: *packets,
+        };
+        counters.iter().map(view).collect()
     }
 
     /// The name and the counters of each device that has some, by node id.
@@ -295,6 +297,6 @@ fn add_neighbours(
 }
 
 /// Counters of a device that are kept.
-const MAX_COUNTERS: usize = 64;
+const MAX_COUNTERS: usize = 1024;
 /// Names of hosts in the view of the domain.
 const MAX_HOST_NAMES: usize = 1_000;

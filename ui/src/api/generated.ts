@@ -314,6 +314,8 @@ export type DeviceCapabilities = {
 export type DeviceCounter = {
   /** What it counts. */
   name: string;
+  /** The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the device's. Objects that have counted nothing are left out. */
+  object: string | null;
   /** Packets. */
   packets: number;
 };
@@ -1671,13 +1673,15 @@ export type Rule = {
   bit: number;
   kind: "instruction";
 } | {
-  /** `noop`, `per_hop`, `per_flow` or `change`. */
+  /** `noop`, `per_hop`, `per_flow`, `change` or `rule`. */
   algorithm: string;
   /** The flows. */
   flows: RuleFlows;
   kind: "filter";
   /** The metric that is compared. */
   metric: string;
+  /** The condition, of `rule`. */
+  rule?: string | null;
   /** A greater difference is reported, in the metric's unit. */
   threshold: number;
 } | {

@@ -269,6 +269,7 @@ const FILTERS: Readonly<Record<string, string>> = {
   per_hop: 'changes at a hop',
   per_flow: 'changes of a flow',
   change: 'changes of the path, or of a bucket of latency or queue',
+  rule: 'packets for which the rule is true, and the first one after them',
 };
 
 /** Everything that an intent says, as rows for people. */

@@ -241,7 +241,11 @@ function counterTable(): LiveTable<DeviceCounter> {
     label: 'Counters',
     empty: 'Nothing is counted.',
     columns: [
-      { title: 'Counter', hint: 'What the program of the device counts', cell: (counter) => counter.name },
+      {
+        title: 'Counter',
+        hint: 'What the program of the device counts',
+        cell: (counter) => (counter.object ? `${counter.object}: ${counter.name}` : counter.name),
+      },
       { title: 'Packets', numeric: true, cell: (counter) => exact(counter.packets) },
     ],
   });

@@ -189,6 +189,7 @@ function controls() {
       ['per_hop', 'per_hop: changes at a hop'],
       ['per_flow', 'per_flow: changes of a flow'],
       ['change', 'change: of path or bucket'],
+      ['rule', 'rule: while the rule is true'],
     ]),
     metric: select(METRICS.filter((one) => one !== 'flow_path').map((one) => [one, one])),
     threshold: text('threshold', 'any change'),
@@ -217,7 +218,7 @@ function inputs() {
   const thenMatch = field('Of', all.thenMatch);
   const thenFor = field('For', all.thenFor, 'as 30s');
   const compares = (): void => {
-    for (const one of [of, by]) show(one, all.filter.value !== 'change');
+    for (const one of [of, by]) show(one, all.filter.value !== 'change' && all.filter.value !== 'rule');
     for (const one of [thenMatch, thenFor]) show(one, all.then.value.trim() !== '');
   };
   all.filter.addEventListener('change', compares);

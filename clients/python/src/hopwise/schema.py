@@ -88,6 +88,9 @@ class DeviceCounter(TypedDict):
 
     # What it counts.
     name: str
+    # The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the
+    # device's. Objects that have counted nothing are left out.
+    object: str | None
     # Packets.
     packets: int
 

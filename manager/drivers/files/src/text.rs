@@ -103,7 +103,8 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
             out.push_str("filter");
             write_key(out, &filter.key)?;
             let (algorithm, metric) = (filter.algorithm.word(), filter.metric.name());
-            write!(out, " algorithm={algorithm} metric={metric} threshold={}", filter.threshold)
+            write!(out, " algorithm={algorithm} metric={metric} threshold={}", filter.threshold)?;
+            filter.rule.iter().try_for_each(|rule| write!(out, " rule={rule}"))
         }
         Rule::Forwarding => out.write_str("forwarding"),
         Rule::Source(port) => write!(out, "source port={port}"),
@@ -145,6 +146,11 @@ fn write_key(out: &mut String, key: &FlowKey) -> std::fmt::Result {
 /// # Errors
 /// A sentence that says what is wrong.
 pub fn rule(line: &str) -> Result<Rule, String> {
+    // A condition is the rest of the line.
+    let (line, condition) = match line.split_once(" rule=") {
+        Some((line, condition)) => (line, Some(condition.trim())),
+        None => (line, None),
+    };
     let mut words = line.split_whitespace();
     let kind = words.next().unwrap_or_default();
     let mut pairs = Pairs::of(words)?;
@@ -160,12 +166,19 @@ pub fn rule(line: &str) -> Result<Rule, String> {
         "session" => Rule::Session(pairs.value("collector")?),
         "sink" => Rule::Sink(pairs.value("port")?),
         "instruction" => Rule::Instruction(pairs.number("bit", 15)?),
-        "filter" => Rule::Filter(Arc::new(Filter {
-            key: pairs.key()?,
-            algorithm: pairs.word("algorithm", FilterAlgorithm::from_word)?,
-            metric: pairs.word("metric", Metric::from_name)?,
-            threshold: pairs.value("threshold")?,
-        })),
+        "filter" => {
+            let algorithm = pairs.word("algorithm", FilterAlgorithm::from_word)?;
+            if (algorithm == FilterAlgorithm::Rule) != condition.is_some() {
+                return Err("a filter has a `rule` if that is its algorithm".to_owned());
+            }
+            Rule::Filter(Arc::new(Filter {
+                key: pairs.key()?,
+                algorithm,
+                metric: pairs.word("metric", Metric::from_name)?,
+                threshold: pairs.value("threshold")?,
+                rule: condition.map(Arc::from),
+            }))
+        }
         "forwarding" => Rule::Forwarding,
         "source" => Rule::Source(pairs.value("port")?),
         "watch" => Rule::Watch(Arc::new(Watch {
@@ -280,6 +293,14 @@ pub(crate) mod tests {
                 algorithm: FilterAlgorithm::PerHop,
                 metric: Metric::HopLatency,
                 threshold: 20_000,
+                rule: None,
+            })),
+            Rule::Filter(Arc::new(Filter {
+                key: v6,
+                algorithm: FilterAlgorithm::Rule,
+                metric: Metric::FlowPath,
+                threshold: 0,
+                rule: Some("max(queue_occupancy) > 50 or loop".into()),
             })),
             Rule::Forwarding,
             Rule::Source(1),
@@ -296,6 +317,7 @@ pub(crate) mod tests {
         assert_eq!(Content::read(&text), content);
         let expected = "encoding dscp=9 l4_checksum=zero\nsession collector=127.0.0.1:9555\nsink port=1\n\
             instruction bit=0 # node_id\ninstruction bit=2 # hop_latency\n\
+            filter dst=fd00::/16 algorithm=rule metric=flow_path threshold=0 rule=max(queue_occupancy) > 50 or loop\n\
             filter src=10.0.0.0/8 dst=10.1.0.9/32 sport=1000-2000 dport=80 proto=6 dscp=10 algorithm=per_hop \
             metric=hop_latency threshold=20000\nforwarding\nsource port=1\n";
         assert!(text.starts_with(expected), "{text}");

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use manager::device::{Capabilities, FilterAlgorithm, L4Checksum, MatchKinds, Mode, PortId, Restart, Rule};
 use manager::instruction;
+use manager::rule_limits::RuleLimits;
 use settings::read::{ConfigError, Reader, span_of};
 use settings::section;
 use settings::setting::Setting;
@@ -353,6 +354,7 @@ fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, S
         watch_entries: settings.watch_entries as usize,
         filter_entries: 0,
         filters: BTreeSet::<FilterAlgorithm>::new(),
+        rules: RuleLimits::default(),
         sampling: settings.sampling,
         dta: false,
         sink: true,

@@ -61,6 +61,7 @@ fn what_the_map_cannot_express_is_refused() {
         algorithm: manager::device::FilterAlgorithm::Change,
         metric: detect::Metric::HopLatency,
         threshold: 0,
+        rule: None,
     };
     let error = map().config_db(&[Rule::Filter(Arc::new(filter))].into()).expect_err("no object is a filter");
     assert!(error.contains("no object for `filter`"), "{error}");

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manager::device::{Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rules, State};
-use manager::driver::{Facts, Message, Reported};
+use manager::driver::{Counter, Facts, Message, Reported};
+use manager::flows::FlowKey;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time;
@@ -370,8 +371,11 @@ impl Work {
         let with_counters = self.session.as_ref().is_some_and(|session| !session.without_counters);
         let counted = count(&mut calls, &program, with_counters);
         match time::timeout(REQUEST, counted).await {
-            Ok(Ok(Counts { reports, counters })) => {
+            Ok(Ok(Counts { reports, matched, counters })) => {
                 let node = self.node();
+                if let Some(matched) = matched {
+                    (self.tell)(Message::Matched(node, matched));
+                }
                 if let Some(packets) = reports {
                     (self.tell)(Message::Reported(node, Reported { packets, sent: None }));
                 }
@@ -444,34 +448,43 @@ async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity
 }
 
 /// What the device counts, as far as the map says it.
+#[derive(Default)]
 struct Counts {
     /// Packets that it reported.
     reports: Option<u64>,
-    /// Packets of each counter with a name.
-    counters: Vec<(String, u64)>,
+    /// Packets that match each entry of the watchlist and that it measures.
+    matched: Option<Vec<(FlowKey, u64)>>,
+    /// Its counters with a name.
+    counters: Vec<Counter>,
 }
 
 /// What the device counts, by one request. It is asked in any case: so its loss is noticed.
 async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Result<Counts, Failure> {
-    let tables = program.report_tables();
+    let (reporting, watching) = program.counting_tables();
+    let tables: BTreeSet<u32> = reporting.union(&watching).copied().collect();
     let mut wanted: Vec<Entity> = tables.iter().map(|table| entry::all_of(*table, true)).collect();
     if with_counters {
-        wanted.extend(program.counters.keys().map(|array| entry::counters(*array)));
+        wanted.extend(program.counters.arrays().map(entry::counters));
     }
     if wanted.is_empty() {
-        return calls.alive().await.map(|()| Counts { reports: None, counters: Vec::new() });
+        return calls.alive().await.map(|()| Counts::default());
     }
     let entities = calls.read(wanted).await?;
-    let entries = entities.iter().filter_map(Entry::read);
-    let packets = entries.filter(|(entry, _)| program.counts_reports(entry)).map(|(_, packets)| packets);
-    let reports = (!tables.is_empty()).then(|| packets.fold(0, u64::saturating_add));
-    let name = |(array, place, packets): (u32, usize, u64)| {
-        let name = program.counters.get(&array)?.get(place)?;
-        (!name.is_empty()).then(|| (name.clone(), packets))
-    };
-    let counters: BTreeMap<String, u64> =
-        entities.iter().filter_map(entry::counted).filter_map(name).collect();
-    Ok(Counts { reports, counters: counters.into_iter().collect() })
+    let entries: Vec<(Entry, u64)> = entities.iter().filter_map(Entry::read).collect();
+    let packets = entries.iter().filter(|(entry, _)| program.counts_reports(entry));
+    let packets = packets.map(|(_, packets)| *packets).fold(0, u64::saturating_add);
+    let mut matched: BTreeMap<FlowKey, u64> = BTreeMap::new();
+    // An entry for flows of both versions of IP is one in each of two tables.
+    for (key, packets) in entries.iter().filter_map(|(entry, packets)| program.measured(entry, *packets)) {
+        let sum = matched.entry(key).or_default();
+        *sum = sum.saturating_add(packets);
+    }
+    let counters = program.counters.named(entities.iter().filter_map(entry::counted));
+    Ok(Counts {
+        reports: (!reporting.is_empty()).then_some(packets),
+        matched: (!watching.is_empty()).then(|| matched.into_iter().collect()),
+        counters,
+    })
 }
 
 /// Which update the device refused, and why.

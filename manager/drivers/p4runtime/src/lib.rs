@@ -8,12 +8,15 @@
 pub mod binary;
 pub mod client;
 pub mod commands;
+pub mod counters;
 pub mod driver;
 pub mod entry;
 pub mod map;
 pub mod message;
 pub mod program;
 pub mod programs;
+mod rules;
 mod sampler;
 pub mod text;
 pub mod translate;
+mod variable;

@@ -4,20 +4,23 @@
 //! parameters, or a clone session. Values are numbers, or the names of [`Variable`]s.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use settings::read::{ConfigError, Node, Reader, span_of};
-use settings::setting::{Setting, Shown};
+use settings::setting::Setting;
 use settings::{choice, section};
 
 use detect::Metric;
 use manager::device::{Encoding, FilterAlgorithm, L4Checksum, Mode};
 use manager::instruction::Bits;
 
+use crate::counters::{self, CounterSettings};
+use crate::variable::Scope;
+pub use crate::variable::{Value, Variable};
+
 /// Entries of one rule at most.
-pub const MAX_ROWS: usize = 32;
-/// Counters with a name at most.
-pub const MAX_COUNTERS: usize = 64;
+pub const MAX_ROWS: usize = 512;
+/// Tables of comparisons at most.
+const MAX_TERMS: u8 = 128;
 /// Fields of a key, and parameters of an action, at most.
 pub const MAX_VALUES: usize = 32;
 
@@ -53,6 +56,14 @@ section! {
         pub(crate) sink: Vec<RowSettings> = Vec::new(),
         /// The node executes instructions.
         pub(crate) transit: Vec<RowSettings> = Vec::new(),
+        /// Numbers of the filters by rule: the first and the last one.
+        pub(crate) rule_filters: Vec<u8> = Vec::new(),
+        /// Metrics that rules of filters may compare; `"flow_path"` for the number of hops and loops.
+        pub(crate) rule_metrics: Vec<String> = Vec::new(),
+        /// A comparison of a filter's rule.
+        pub(crate) term: Vec<RowSettings> = Vec::new(),
+        /// A filter's rule: the clauses that must all hold.
+        pub(crate) clauses: Vec<RowSettings> = Vec::new(),
         /// A filter at a sink.
         pub(crate) filter: Vec<RowSettings> = Vec::new(),
         /// The device forwards; only of programs that forward nothing without these entries.
@@ -85,28 +96,22 @@ section! {
         pub(crate) family: Option<FamilyWord> = None,
         /// Only entries of the watchlist of this mode.
         pub(crate) mode: Option<String> = None,
-        /// Only filters of this algorithm: `"noop"`, `"per_hop"`, `"per_flow"` or `"change"`. Each entry of a filter has one.
+        /// Only filters of this algorithm: `"noop"`, `"per_hop"`, `"per_flow"`, `"change"` or `"rule"`. Each entry of a filter has one.
         pub(crate) algorithm: Option<String> = None,
         /// Only filters of this metric; for `per_hop` and `per_flow`.
         pub(crate) metric: Option<String> = None,
+        /// `table` is this many tables, whose names end in their number, from 0; of `term`: each holds one comparison of a rule.
+        pub(crate) tables: Option<u8> = None,
         /// The direct counter of the entry counts reports.
         pub(crate) counts_reports: bool = false,
+        /// The direct counter of the entry counts the packets that match it; of entries of the watchlist.
+        pub(crate) counts_matches: bool = false,
         /// The number of the clone session.
         pub(crate) clone_session: Option<u32> = None,
         /// The port to which the clone session sends.
         pub(crate) port: Option<Value> = None,
         /// Longest packet of the clone session, bytes; 0: no limit.
         pub(crate) truncate: u16 = 0,
-    }
-}
-
-section! {
-    /// An array of counters.
-    pub struct CounterSettings("an array of counters of the map") {
-        /// The array.
-        pub(crate) array: String = String::new(),
-        /// What each counter of it counts, from the first one on; an empty name leaves one out.
-        pub(crate) names: Vec<String> = Vec::new(),
     }
 }
 
@@ -154,185 +159,6 @@ choice! {
     }
 }
 
-/// A value of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// Always this one.
-    Number(u64),
-    /// Of the rule or of the device.
-    Variable(Variable),
-}
-
-/// Declares the variables with their words and descriptions.
-macro_rules! variables {
-    ($($(#[doc = $text:literal])+ $name:ident = $word:literal in $kinds:ident),* $(,)?) => {
-        /// A value that the rule or the device gives.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Variable {
-            $($(#[doc = $text])+ $name),*
-        }
-
-        impl Variable {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// Its word in a map.
-            pub fn word(self) -> &'static str {
-                match self { $(Self::$name => $word),* }
-            }
-
-            /// What it is, for people.
-            pub fn text(self) -> String {
-                let lines: &[&str] = match self { $(Self::$name => &[$($text),+]),* };
-                lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
-            }
-
-            /// The rules that have it.
-            pub(crate) fn scope(self) -> Scope {
-                match self { $(Self::$name => Scope::$kinds),* }
-            }
-        }
-    };
-}
-
-/// Which kinds of rules have a variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// All.
-    Any,
-    /// `sink` and `source`.
-    Port,
-    /// `session`.
-    Session,
-    /// `forwarding`.
-    Forwarding,
-    /// `watch`.
-    Watch,
-    /// `filter`.
-    Filter,
-    /// `watch` and `filter`.
-    Flows,
-}
-
-variables! {
-    /// The node id of the device.
-    Node = "node" in Any,
-    /// The port by which reports leave.
-    ReportPort = "report_port" in Any,
-    /// The source address of reports.
-    ReportSource = "report_source" in Any,
-    /// The source MAC address of reports.
-    ReportSourceMac = "report_source_mac" in Any,
-    /// The MAC address to which reports are sent: the collector's, or the next router's.
-    ReportMac = "report_mac" in Any,
-    /// The port.
-    Port = "port" in Port,
-    /// The address of the collector.
-    Collector = "collector" in Session,
-    /// The UDP port of the collector.
-    CollectorPort = "collector_port" in Session,
-    /// The destination of a route of the device's settings. Such an entry is made for each route.
-    Route = "route" in Forwarding,
-    /// The port of the route.
-    RoutePort = "route_port" in Forwarding,
-    /// The MAC address of that port.
-    RouteSourceMac = "route_source_mac" in Forwarding,
-    /// The MAC address of the next hop.
-    RouteMac = "route_mac" in Forwarding,
-    /// A port whose MTU the device's settings have. Such an entry is made for each.
-    MtuPort = "mtu_port" in Forwarding,
-    /// That MTU, bytes.
-    Mtu = "mtu" in Forwarding,
-    /// The source prefix.
-    Src = "src" in Flows,
-    /// The destination prefix.
-    Dst = "dst" in Flows,
-    /// The source ports.
-    Sport = "sport" in Flows,
-    /// The destination ports.
-    Dport = "dport" in Flows,
-    /// The IP protocol.
-    Proto = "proto" in Flows,
-    /// The DSCP before INT marks the packet.
-    Dscp = "dscp" in Watch,
-    /// The threshold: a greater difference is reported.
-    Threshold = "threshold" in Filter,
-    /// The remaining hop count.
-    Hops = "hops" in Watch,
-    /// One packet of this many is measured; 1: all.
-    Sample = "sample" in Watch,
-    /// The number of what counts the packets of an entry that measures a share: no other such entry of the device has it.
-    Sampler = "sampler" in Watch,
-    /// The 4-byte words of a node's record.
-    Words = "words" in Watch,
-    /// The number of instruction bits that are set.
-    Count = "count" in Watch,
-    /// The instruction bitmap, bit 0 the most significant of 16.
-    Bits = "bits" in Watch,
-    /// Instruction bits 0 to 3.
-    Bits0To3 = "bits_0_3" in Watch,
-    /// Instruction bits 4 to 7.
-    Bits4To7 = "bits_4_7" in Watch,
-    /// Instruction bits 8 to 11.
-    Bits8To11 = "bits_8_11" in Watch,
-    /// Instruction bits 12 to 15.
-    Bits12To15 = "bits_12_15" in Watch,
-}
-
-impl Variable {
-    /// It describes a part of the traffic, and belongs into a key.
-    pub(crate) fn is_key(self) -> bool {
-        matches!(
-            self,
-            Self::Route | Self::Src | Self::Dst | Self::Sport | Self::Dport | Self::Proto | Self::Dscp
-        )
-    }
-
-    /// The 4 bits of the bitmap that it is, counted from the least significant nibble.
-    pub(crate) fn nibble(self) -> Option<u32> {
-        match self {
-            Self::Bits0To3 => Some(3),
-            Self::Bits4To7 => Some(2),
-            Self::Bits8To11 => Some(1),
-            Self::Bits12To15 => Some(0),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Variable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl Setting for Value {
-    const KIND: &'static str = "a number, or the name of a value in quotes, such as \"port\"";
-
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let Some(word) = node.get_ref().as_str() else {
-            return u64::read(node, reader).map(Self::Number);
-        };
-        let found = Variable::ALL.iter().find(|variable| variable.word() == word);
-        if found.is_none() {
-            let words: Vec<&str> = Variable::ALL.iter().map(|variable| variable.word()).collect();
-            let advice = settings::read::nearest(word, &words).map_or_else(
-                || format!("use one of: {}", words.join(", ")),
-                |one| format!("did you mean `{one}`?"),
-            );
-            reader.refuse(node.span(), format!("there is no value `{word}`; {advice}"));
-        }
-        found.copied().map(Self::Variable)
-    }
-
-    fn show(&self) -> Shown {
-        match self {
-            Self::Number(number) => number.show(),
-            Self::Variable(variable) => variable.word().to_owned().show(),
-        }
-    }
-}
-
 /// Which rule an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -342,6 +168,10 @@ pub enum Kind {
     Sink,
     /// The node executes instructions.
     Transit,
+    /// A comparison of a filter's rule.
+    Term,
+    /// A filter's rule.
+    Clauses,
     /// A filter at a sink.
     Filter,
     /// The device forwards.
@@ -354,8 +184,17 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Session, Self::Sink, Self::Transit, Self::Filter, Self::Forwarding, Self::Source, Self::Watch];
+    pub const ALL: [Self; 9] = [
+        Self::Session,
+        Self::Sink,
+        Self::Transit,
+        Self::Term,
+        Self::Clauses,
+        Self::Filter,
+        Self::Forwarding,
+        Self::Source,
+        Self::Watch,
+    ];
 
     /// Its key in a map.
     pub fn word(self) -> &'static str {
@@ -363,6 +202,8 @@ impl Kind {
             Self::Session => "session",
             Self::Sink => "sink",
             Self::Transit => "transit",
+            Self::Term => "term",
+            Self::Clauses => "clauses",
             Self::Filter => "filter",
             Self::Forwarding => "forwarding",
             Self::Source => "source",
@@ -378,6 +219,9 @@ impl Kind {
             Scope::Forwarding => self == Self::Forwarding,
             Scope::Watch => self == Self::Watch,
             Scope::Filter => self == Self::Filter,
+            Scope::Rule => matches!(self, Self::Term | Self::Clauses | Self::Filter),
+            Scope::Term => self == Self::Term,
+            Scope::Clauses => matches!(self, Self::Term | Self::Clauses),
             Scope::Flows => matches!(self, Self::Watch | Self::Filter),
         }
     }
@@ -440,6 +284,8 @@ impl MapSettings {
             Kind::Session => &self.session,
             Kind::Sink => &self.sink,
             Kind::Transit => &self.transit,
+            Kind::Term => &self.term,
+            Kind::Clauses => &self.clauses,
             Kind::Filter => &self.filter,
             Kind::Forwarding => &self.forwarding,
             Kind::Source => &self.source,
@@ -449,9 +295,10 @@ impl MapSettings {
 }
 
 /// The maps that the program has.
-pub const SHIPPED: [(&str, &str); 5] = [
+pub const SHIPPED: [(&str, &str); 6] = [
     ("hopwise-int", include_str!("../maps/hopwise-int.toml")),
     ("hopwise-sf", include_str!("../maps/hopwise-sf.toml")),
+    ("hopwise-dta-reporter", include_str!("../maps/hopwise-dta-reporter.toml")),
     ("onos-int", include_str!("../maps/onos-int.toml")),
     ("geant-int", include_str!("../maps/geant-int.toml")),
     ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
@@ -543,31 +390,30 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             reader.refuse(span_of(root, &[kind.word()]), format!("one rule is at most {MAX_ROWS} entries"));
         }
     }
-    check_counters(&settings, root, reader);
+    counters::check(&settings.counters, root, reader);
+    check_rules(&settings, root, reader);
     Map { settings, modes, bits }
 }
 
-fn check_counters(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
-    let is_name = |name: &str| {
-        let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        name.len() <= 40 && name.bytes().all(is_word)
-    };
-    let mut names = BTreeSet::new();
-    for (index, counters) in settings.counters.iter().enumerate() {
-        let place = index.to_string();
-        for (number, name) in counters.names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            let path = ["counters", &place, "names", &number.to_string()];
-            if !is_name(name) {
-                let message = "a counter has a name of at most 40 lower-case letters, digits and `_`";
-                reader.refuse(span_of(root, &path), message);
-            } else if !names.insert(name) {
-                reader.refuse(span_of(root, &path), format!("there is a counter `{name}` already"));
+fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let mut refuse = |path: &[&str], message: &str| reader.refuse(span_of(root, path), message);
+    let is_rule = |row: &RowSettings| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.word());
+    match settings.rule_filters.as_slice() {
+        [] if settings.filter.iter().any(is_rule) => {
+            refuse(&["filter"], "filters by rule have numbers; add `rule_filters`, the first and the last");
+        }
+        [] => {}
+        [first, last] if first <= last => {
+            if settings.term.len() != 1 || settings.clauses.len() != 1 {
+                refuse(&["rule_filters"], "a rule is entries of one [[term]] and one [[clauses]]; add them");
             }
         }
+        _ => refuse(&["rule_filters"], "write two numbers, the first and the last: [7, 15]"),
     }
-    if names.len() > MAX_COUNTERS {
-        let message = format!("a map names at most {MAX_COUNTERS} counters; leave out some");
-        reader.refuse(span_of(root, &["counters"]), message);
+    for (index, name) in settings.rule_metrics.iter().enumerate() {
+        if Metric::from_name(name).is_none() {
+            refuse(&["rule_metrics", &index.to_string()], "there is no such metric");
+        }
     }
 }
 
@@ -590,15 +436,7 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
         (None, Some(_)) => {}
         _ => refuse("an entry has either `table` or `clone_session`".to_owned()),
     }
-    if row.mode.is_some() && kind != Kind::Watch {
-        refuse("only entries of the watchlist have a `mode`; remove it".to_owned());
-    }
-    if row.family.is_some() && !matches!(kind, Kind::Watch | Kind::Filter | Kind::Forwarding) {
-        refuse(
-            "only entries of the watchlist, of filters and of routes have a `family`; remove it".to_owned(),
-        );
-    }
-    if let Some(problem) = filter_problem(kind, row) {
+    if let Some(problem) = kind_problem(kind, row).or_else(|| filter_problem(kind, row)) {
         refuse(problem.to_owned());
     }
     if row.mode.as_deref().is_some_and(|mode| Mode::from_word(mode).is_none()) {
@@ -611,6 +449,10 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     let params = row.params.iter().map(|(name, value)| ("params", name, value));
     let values: Vec<_> = keys.chain(params).collect();
     for (place, name, value) in values {
+        if matches!(value, Value::Range(..)) && place == "params" {
+            let path: Vec<&str> = path.iter().copied().chain([place, name.as_str()]).collect();
+            reader.refuse(span_of(root, &path), "a parameter is one number");
+        }
         let Value::Variable(variable) = value else { continue };
         let mut refuse = |message: String| {
             let path: Vec<&str> = path.iter().copied().chain([place, name.as_str()]).collect();
@@ -630,6 +472,23 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     }
 }
 
+/// What an entry has that entries of its kind have not.
+fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
+    if row.mode.is_some() && kind != Kind::Watch {
+        return Some("only entries of the watchlist have a `mode`; remove it");
+    }
+    if row.family.is_some() && !matches!(kind, Kind::Watch | Kind::Filter | Kind::Forwarding) {
+        return Some("only entries of the watchlist, of filters and of routes have a `family`; remove it");
+    }
+    if row.tables.is_some() != (kind == Kind::Term) || row.tables.is_some_and(|tables| tables > MAX_TERMS) {
+        return Some("comparisons of rules, and only they, have `tables`: 1 to 128");
+    }
+    if row.counts_matches && (kind != Kind::Watch || row.table.is_none()) {
+        return Some("only entries of the watchlist count what matches them; remove `counts_matches`");
+    }
+    None
+}
+
 /// What is wrong with algorithm and metric of an entry.
 fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_word);
@@ -639,9 +498,9 @@ fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
             Some("only entries of filters have `algorithm` and `metric`; remove them")
         }
         None if kind != Kind::Filter => None,
-        None | Some(None) => {
-            Some("an entry of a filter has an `algorithm`: \"noop\", \"per_hop\", \"per_flow\" or \"change\"")
-        }
+        None | Some(None) => Some(
+            "an entry of a filter has an `algorithm`: \"noop\", \"per_hop\", \"per_flow\", \"change\" or \"rule\"",
+        ),
         _ if row.metric.is_some() != compares => {
             Some("\"per_hop\" and \"per_flow\" compare a `metric`, others none")
         }
@@ -727,20 +586,33 @@ family = "ipv4"
 
     #[test]
     fn counters_have_names_of_their_own() {
-        let problem = |names: &[&str]| {
-            let text = format!("[[counters]]\narray = \"packets\"\nnames = {names:?}");
-            read(&text, "m.toml").err().map_or(String::new(), |error| error.to_string())
-        };
-        assert_eq!(problem(&["plain", "", "", "edge_refused"]), "");
+        let problem =
+            |text: &str| read(text, "m.toml").err().map_or(String::new(), |error| error.to_string());
+        let one = |names: &[&str]| problem(&format!("[[counters]]\narray = \"packets\"\nnames = {names:?}"));
+        assert_eq!(one(&["plain", "", "", "edge_refused"]), "");
         for (names, expected) in [
             (&["Plain"][..], "m.toml:3:10: a counter has a name of at most 40 lower-case letters"),
             (&["a", "a"], "m.toml:3:15: there is a counter `a` already"),
         ] {
-            assert!(problem(names).contains(expected), "{}", problem(names));
+            assert!(one(names).contains(expected), "{}", one(names));
         }
-        let many: Vec<String> = (0..65).map(|number| format!("c{number}")).collect();
+        let many: Vec<String> = (0..129).map(|number| format!("c{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(problem(&many).contains("names at most 64 counters"), "{}", problem(&many));
+        assert!(one(&many).contains("names at most 128 counters"), "{}", one(&many));
+        let array = |each: &str| format!("[[counters]]\narray = \"f\"\neach = \"{each}\"\nnames = [\"a\"]\n");
+        // Objects of one kind have names of their own.
+        let both = [array("filter"), array("mapping")].concat();
+        assert_eq!(problem(&both), "");
+        let twice = [array("filter"), array("filter")].concat();
+        assert!(
+            problem(&twice).contains("m.toml:8:10: there is a counter `a` already"),
+            "{}",
+            problem(&twice)
+        );
+        for each in ["", "Filter", "a b"] {
+            let text = problem(&array(each));
+            assert!(text.contains("m.toml:3:8: an object has a name"), "{text}");
+        }
     }
 
     #[test]
@@ -752,7 +624,9 @@ family = "ipv4"
         for (kind, keys, expected) in [
             ("transit", "algorithm = \"noop\"", "only entries of filters have `algorithm` and `metric`"),
             ("filter", "", "an entry of a filter has an `algorithm`"),
-            ("filter", "algorithm = \"rule\"", "an entry of a filter has an `algorithm`"),
+            ("filter", "algorithm = \"rules\"", "an entry of a filter has an `algorithm`"),
+            ("filter", "algorithm = \"rule\"", "filters by rule have numbers; add `rule_filters`"),
+            ("term", "", "comparisons of rules, and only they, have `tables`"),
             ("filter", "algorithm = \"change\"\nmetric = \"hop_latency\"", "compare a `metric`, others none"),
             ("filter", "algorithm = \"per_hop\"", "compare a `metric`, others none"),
             ("filter", "algorithm = \"per_hop\"\nmetric = \"latency\"", "there is no such `metric`"),

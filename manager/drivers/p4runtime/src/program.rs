@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 use detect::{Metric, Prefix};
 use manager::device::{Capabilities, Encoding, FilterAlgorithm, MatchKinds, Mode, NodeId, Restart};
 use manager::instruction::Bits;
+use manager::rule_limits::RuleLimits;
 use prost::Message;
 
-use crate::map::{
-    CounterSettings, FamilyWord, Kind, Map, PriorityWord, RestartWord, RowSettings, Value, Variable,
-};
+use crate::counters::Counters;
+use crate::map::{FamilyWord, Kind, Map, PriorityWord, RestartWord, RowSettings, Value, Variable};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 
 /// Problems that are named at most.
@@ -65,11 +65,11 @@ pub struct Program {
     pub(crate) map: Map,
     pub(crate) local: Local,
     pub(crate) rows: Vec<Row>,
-    /// Tables, and whether they count.
+    /// Tables that the map uses.
     pub(crate) tables: BTreeMap<u32, TableFacts>,
     actions: BTreeMap<u32, String>,
-    /// Names of the counters of arrays, by array.
-    pub(crate) counters: BTreeMap<u32, Vec<String>>,
+    /// Arrays of counters that are shown.
+    pub(crate) counters: Counters,
 }
 
 /// A table that the map uses.
@@ -77,8 +77,6 @@ pub struct Program {
 pub(crate) struct TableFacts {
     pub(crate) name: String,
     fields: BTreeMap<u32, String>,
-    /// Its entries have direct counters.
-    pub(crate) counted: bool,
     /// Its default entry is used.
     pub(crate) default: bool,
     /// Other entries are used.
@@ -94,7 +92,10 @@ pub(crate) struct Row {
     pub(crate) mode: Option<Mode>,
     /// Of a filter: its algorithm, and its metric if it compares one.
     pub(crate) filter: Option<(FilterAlgorithm, Option<Metric>)>,
+    /// Priority of an entry that is about no flows: one of `forwarding` wins over those that come after it.
+    pub(crate) order: u32,
     pub(crate) counts_reports: bool,
+    pub(crate) counts_matches: bool,
     pub(crate) form: Form,
 }
 
@@ -135,7 +136,12 @@ impl Program {
         let mut binding = Binding { info, local, problems: Vec::new(), tables: BTreeMap::new() };
         let mut rows = Vec::new();
         for kind in Kind::ALL {
-            rows.extend(map.rows(kind).iter().filter_map(|row| binding.row(kind, row)));
+            let of_tables: Vec<RowSettings> = map.rows(kind).iter().flat_map(tables).collect();
+            let bound = of_tables.iter().zip((1..=of_tables.len() as u32).rev());
+            rows.extend(bound.filter_map(|(row, order)| {
+                let order = if kind == Kind::Forwarding { order } else { 1 };
+                binding.row(kind, row).map(|row| Row { order, ..row })
+            }));
         }
         let counters = binding.counters(map);
         if !binding.problems.is_empty() {
@@ -155,7 +161,11 @@ impl Program {
     pub fn capabilities(&self) -> Capabilities {
         let (matches, watch_entries) = (self.matches(), self.room(Kind::Watch));
         let filter_entries = self.room(Kind::Filter);
-        Capabilities { matches, watch_entries, filter_entries, ..capabilities(&self.map, &self.local) }
+        let can = capabilities(&self.map, &self.local);
+        let width = |(_, row): (usize, &Row)| self.width(row, Variable::Clauses);
+        let clauses = self.rows(Kind::Clauses).map(width).min().unwrap_or(0) as usize;
+        let rules = RuleLimits { clauses, ..can.rules };
+        Capabilities { matches, watch_entries, filter_entries, rules, ..can }
     }
 
     /// Its map.
@@ -186,13 +196,16 @@ impl Program {
         self.rows.iter().filter_map(session).collect()
     }
 
-    /// Tables whose counters count reports.
-    pub(crate) fn report_tables(&self) -> BTreeSet<u32> {
-        let table = |row: &Row| match row.form {
-            Form::Table { table, .. } if row.counts_reports => Some(table),
-            _ => None,
+    /// Tables whose counters count reports, and those whose counters count packets that are to be measured.
+    pub(crate) fn counting_tables(&self) -> (BTreeSet<u32>, BTreeSet<u32>) {
+        let tables = |counts: &dyn Fn(&Row) -> bool| {
+            let table = |row: &Row| match row.form {
+                Form::Table { table, .. } if counts(row) => Some(table),
+                _ => None,
+            };
+            self.rows.iter().filter_map(table).collect()
         };
-        self.rows.iter().filter_map(table).collect()
+        (tables(&|row| row.counts_reports), tables(&|row| row.counts_matches))
     }
 
     /// Name of a table.
@@ -292,6 +305,7 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
             .filter_map(filter_of)
             .map(|(algorithm, _)| algorithm)
             .collect(),
+        rules: rules(map),
         sampling: map.samples(),
         dta: false,
         sink: has(Kind::Sink),
@@ -299,6 +313,29 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
         l4_checksum: [map.l4_checksum()].into(),
         restart,
     }
+}
+
+/// What filters by rule have room for, as far as the map says it.
+fn rules(map: &Map) -> RuleLimits {
+    let settings = &map.settings;
+    let filters = match settings.rule_filters.as_slice() {
+        [first, last] => usize::from(last.saturating_sub(*first)) + 1,
+        _ => 0,
+    };
+    RuleLimits {
+        filters,
+        comparisons: settings.term.iter().map(|row| usize::from(row.tables.unwrap_or(1))).sum(),
+        clauses: usize::from(u8::MAX),
+        history: false,
+        metrics: settings.rule_metrics.iter().filter_map(|name| Metric::from_name(name)).collect(),
+    }
+}
+
+/// The entry, or that of each of its tables.
+fn tables(row: &RowSettings) -> Vec<RowSettings> {
+    let Some(tables) = row.tables else { return vec![row.clone()] };
+    let name = row.table.as_deref().unwrap_or_default();
+    (0..tables).map(|number| RowSettings { table: Some(format!("{name}{number}")), ..row.clone() }).collect()
 }
 
 /// Algorithm and metric of an entry of a filter.
@@ -358,22 +395,21 @@ impl<'a> Binding<'a> {
         None
     }
 
-    /// The names of counters, by array.
-    fn counters(&mut self, map: &Map) -> BTreeMap<u32, Vec<String>> {
-        let mut named = BTreeMap::new();
-        for CounterSettings { array, names } in &map.settings.counters {
+    /// The arrays of counters of the map.
+    fn counters(&mut self, map: &Map) -> Counters {
+        let mut counters = Counters::default();
+        for settings in &map.settings.counters {
+            let array = &settings.array;
             let found = self.info.counters.iter().find(|one| is_named(one.preamble.as_ref(), array));
             let Some((id, size)) = found.and_then(|one| Some((one.preamble.as_ref()?.id, one.size))) else {
                 self.problem::<()>(format!("the program has no array of counters `{array}`"));
                 continue;
             };
-            if usize::try_from(size).is_ok_and(|size| size < names.len()) {
-                let count = names.len();
-                self.problem::<()>(format!("`{array}` has {size} counters, and the map names {count}"));
+            if let Err(problem) = counters.add(id, size, settings) {
+                self.problem::<()>(problem);
             }
-            named.insert(id, names.clone());
         }
-        named
+        counters
     }
 
     fn row(&mut self, kind: Kind, row: &RowSettings) -> Option<Row> {
@@ -387,8 +423,9 @@ impl<'a> Binding<'a> {
             (None, None) => return None,
         };
         let mode = row.mode.as_deref().and_then(Mode::from_word);
-        let (family, counts_reports) = (row.family, row.counts_reports);
-        Some(Row { kind, family, mode, filter: filter_of(row), counts_reports, form })
+        let (family, counts_reports, counts_matches) = (row.family, row.counts_reports, row.counts_matches);
+        let (filter, order) = (filter_of(row), 1);
+        Some(Row { kind, family, mode, filter, order, counts_reports, counts_matches, form })
     }
 
     fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {
@@ -402,10 +439,13 @@ impl<'a> Binding<'a> {
             matches!(field.match_type(), MatchType::Ternary | MatchType::Range | MatchType::Optional)
         };
         let priority = (!row.default && table.match_fields.iter().any(needs)).then_some(row.priority);
+        let counts = info.direct_counters.iter().any(|counter| counter.direct_table_id == id);
+        if (row.counts_matches || row.counts_reports) && !counts {
+            self.problem::<()>(format!("the entries of table `{name}` have no counters"));
+        }
         let facts = self.tables.entry(id).or_insert_with(|| TableFacts {
             name: name.to_owned(),
             fields: table.match_fields.iter().map(|field| (field.id, field.name.clone())).collect(),
-            counted: info.direct_counters.iter().any(|counter| counter.direct_table_id == id),
             default: false,
             entries: false,
             size: usize::try_from(table.size).ok().filter(|size| *size > 0).unwrap_or(UNKNOWN_SIZE),
@@ -501,7 +541,7 @@ impl<'a> Binding<'a> {
         self.check_local(place.value);
         let width = place.width;
         let fits = match place.value {
-            Value::Number(number) => width >= 64 || number >> width == 0,
+            Value::Number(number) | Value::Range(_, number) => width >= 64 || number >> width == 0,
             Value::Variable(Variable::Src | Variable::Dst | Variable::Route) => width == 32 || width == 128,
             Value::Variable(Variable::Collector) => width == 32 || width == 128,
             Value::Variable(Variable::ReportSource) => width == 32,
@@ -512,6 +552,8 @@ impl<'a> Binding<'a> {
             Value::Variable(Variable::Proto) => width == 8,
             Value::Variable(Variable::Dscp) => (6..=8).contains(&width),
             Value::Variable(Variable::Bits) => width == 16,
+            Value::Variable(Variable::TermNode | Variable::TermHops) => width == 32,
+            Value::Variable(Variable::TermValue | Variable::Clauses) => width <= 64,
             Value::Variable(variable) if variable.nibble().is_some() => width == 4,
             // Whether these fit depends on the value.
             Value::Variable(_) => (1..=128).contains(&width),
@@ -519,6 +561,7 @@ impl<'a> Binding<'a> {
         if !fits {
             let value = match place.value {
                 Value::Number(number) => number.to_string(),
+                Value::Range(first, last) => format!("{first}-{last}"),
                 Value::Variable(variable) => variable.word().to_owned(),
             };
             self.problem::<()>(format!("{what} has {width} bits, which do not fit `{value}`"));

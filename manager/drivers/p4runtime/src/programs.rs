@@ -39,7 +39,7 @@ pub const INCLUDED: [Included; 5] = [
     Included {
         name: "dta_reporter",
         about: "the switch of `int` with DTA reports in place of Telemetry Reports: mappings, essential reports, congestion",
-        map: None,
+        map: Some("hopwise-dta-reporter"),
         text: include_str!("../../../../p4/v1model/dta_reporter.p4info.txtpb"),
     },
     Included {

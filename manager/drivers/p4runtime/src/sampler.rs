@@ -52,7 +52,9 @@ impl Program {
             })?;
             entries.iter_mut().for_each(|entry| self.set_sampler(entry, number));
         }
-        Ok(parts.into_iter().flat_map(|(entries, _)| entries).collect())
+        let mut parts: Vec<Vec<Entry>> = parts.into_iter().map(|(entries, _)| entries).collect();
+        self.number_rules(&mut parts, installed)?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
     /// Whether two entries are the same, apart from their samplers.

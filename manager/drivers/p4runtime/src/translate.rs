@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use detect::table::Row as TermRow;
 use detect::{Metric, Prefix};
-use manager::device::{Change, Encoding, Filter, Mode, Rule, Rules, Watch};
+use manager::device::{Change, Encoding, Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
 use manager::flows::{ANY_PORT, FlowKey, Ports};
 use manager::instruction::{self, Bits};
 
@@ -28,7 +29,7 @@ const MAX_UPDATES: usize = 100;
 pub type Entries = BTreeMap<Key, Entry>;
 
 /// A range of numbers, as a key has it.
-type Span = (u128, u128);
+pub(crate) type Span = (u128, u128);
 
 /// What a device's entries mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,11 +48,15 @@ pub struct Meaning {
 pub type Batch = Vec<(UpdateType, Entry)>;
 
 /// The values that a rule gives.
-enum Given<'a> {
+pub(crate) enum Given<'a> {
     Port(u32),
     Session(SocketAddr),
     Watch(&'a Watch),
     Filter(&'a Filter),
+    /// A comparison of the rule of a filter with this number, and the clauses that it makes true.
+    Term(u8, &'a TermRow, u64),
+    /// The clauses of a rule.
+    Clauses(u8, u64),
     Route(&'a Route),
     /// A port and its MTU.
     Mtu(u32, u16),
@@ -107,7 +112,12 @@ impl Program {
             }
             Rule::Filter(filter) => {
                 self.check_filter(filter)?;
-                self.entries(Kind::Filter, &Given::Filter(filter))
+                let mut entries = match &filter.rule {
+                    Some(rule) => self.encode_rule(rule)?,
+                    None => Vec::new(),
+                };
+                entries.extend(self.entries(Kind::Filter, &Given::Filter(filter))?);
+                Ok(entries)
             }
             Rule::Watch(watch) => {
                 self.check_watch(watch)?;
@@ -202,7 +212,7 @@ impl Program {
         }
     }
 
-    fn entry(&self, row: &Row, given: &Given<'_>) -> Result<Entry, String> {
+    pub(crate) fn entry(&self, row: &Row, given: &Given<'_>) -> Result<Entry, String> {
         match &row.form {
             Form::Clone { session, port, truncate } => {
                 let port = self.number(*port, given)?.unwrap_or(0);
@@ -224,7 +234,7 @@ impl Program {
                 let priority = match (priority, given.flows()) {
                     (None, _) => 0,
                     (Some(PriorityWord::Precedence), Some(key)) => precedence(key),
-                    (Some(PriorityWord::Precedence), None) => 1,
+                    (Some(PriorityWord::Precedence), None) => row.order,
                     (Some(PriorityWord::First), _) => self.map.settings.max_priority,
                 };
                 let priority = i32::try_from(priority).unwrap_or(i32::MAX);
@@ -242,7 +252,7 @@ impl Program {
     /// The number of a value; `None`: it is a part of a key that is left open.
     fn number(&self, value: Value, given: &Given<'_>) -> Result<Option<u128>, String> {
         let variable = match value {
-            Value::Number(number) => return Ok(Some(number.into())),
+            Value::Number(number) | Value::Range(number, _) => return Ok(Some(number.into())),
             Value::Variable(variable) => variable,
         };
         let report = self.local.report;
@@ -264,6 +274,15 @@ impl Program {
             (Variable::Port, Given::Port(port)) => Ok(Some((*port).into())),
             (Variable::Collector, Given::Session(to)) => Ok(Some(address_number(to.ip()))),
             (Variable::CollectorPort, Given::Session(to)) => Ok(Some(to.port().into())),
+            // See `crate::rules`.
+            (Variable::FilterNumber, Given::Filter(_)) => Ok(Some(self.first_rule_filter().into())),
+            (Variable::FilterNumber, Given::Term(number, ..) | Given::Clauses(number, _)) => {
+                Ok(Some((*number).into()))
+            }
+            (Variable::Clauses, Given::Term(_, _, clauses) | Given::Clauses(_, clauses)) => {
+                Ok(Some((*clauses).into()))
+            }
+            (variable, Given::Term(_, row, _)) => Ok(variable.of_comparison(row)),
             (Variable::Threshold, Given::Filter(filter)) => Ok(Some(filter.threshold.into())),
             (Variable::Proto, Given::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
             (variable, Given::Watch(watch)) => self.watched(variable, watch),
@@ -293,6 +312,7 @@ impl Program {
     /// A field of a key; `None`: every value.
     fn field(&self, place: &Place, given: &Given<'_>) -> Result<Option<Field>, String> {
         let span = match (place.value, given.flows(), given) {
+            (Value::Range(first, last), ..) => Some((first.into(), last.into())),
             (Value::Variable(Variable::Src), Some(key), _) => prefix_span(key.src, place)?,
             (Value::Variable(Variable::Dst), Some(key), _) => prefix_span(key.dst, place)?,
             (Value::Variable(Variable::Route), _, Given::Route(route)) => prefix_span(Some(route.to), place)?,
@@ -300,6 +320,10 @@ impl Program {
             (Value::Variable(Variable::Dport), Some(key), _) => port_span(key.dport),
             (value, _, given) => self.number(value, given)?.map(|number| (number, number)),
         };
+        if let (Value::Variable(Variable::Clauses), Some((clauses, _))) = (place.value, span) {
+            fits(place, clauses)?;
+            return Ok((clauses != 0).then(|| Field::Ternary(clauses.into(), clauses.into())));
+        }
         let Some((low, high)) = span else {
             return match place.kind {
                 MatchType::Exact => {
@@ -344,20 +368,21 @@ impl Program {
         let mut covered: BTreeSet<Key> = BTreeSet::new();
         let mut take = |rule: &Rule, meaning: &mut Meaning| {
             let Ok(parts) = self.encode(rule) else { return };
+            let parts = self.as_numbered(parts, &meaning.ours);
             let is_there =
                 |part: &Entry| meaning.ours.get(&part.key).is_some_and(|one| self.is_same(one, part));
-            if parts.iter().all(is_there) {
+            if parts.iter().all(is_there) && !self.has_more(&parts, &meaning.ours) {
                 covered.extend(parts.into_iter().map(|part| part.key));
                 meaning.rules.insert(rule.clone());
             }
         };
         remembered.iter().for_each(|rule| take(rule, &mut meaning));
         let rest: Vec<Entry> = {
-            let known: BTreeSet<Key> = self.covered_by(&meaning.rules);
+            let known: BTreeSet<Key> = self.covered_by(&meaning.rules, &meaning.ours);
             meaning.ours.values().filter(|entry| !known.contains(&entry.key)).cloned().collect()
         };
         for entry in rest {
-            for rule in self.candidates(&entry) {
+            for rule in self.candidates(&entry, &meaning.ours) {
                 let taken = meaning.rules.iter().any(|other| other != &rule && other.same_entry(&rule));
                 if !taken {
                     take(&rule, &mut meaning);
@@ -368,8 +393,9 @@ impl Program {
         meaning
     }
 
-    fn covered_by(&self, rules: &Rules) -> BTreeSet<Key> {
-        let parts = rules.iter().filter_map(|rule| self.encode(rule).ok()).flatten();
+    fn covered_by(&self, rules: &Rules, ours: &Entries) -> BTreeSet<Key> {
+        let parts = rules.iter().filter_map(|rule| self.encode(rule).ok());
+        let parts = parts.flat_map(|parts| self.as_numbered(parts, ours));
         parts.map(|part| part.key).collect()
     }
 
@@ -384,7 +410,7 @@ impl Program {
     }
 
     /// The plainest rules that an entry may be a part of.
-    fn candidates(&self, entry: &Entry) -> Vec<Rule> {
+    fn candidates(&self, entry: &Entry, ours: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for row in &self.rows {
             let Some(values) = self.values(row, entry) else { continue };
@@ -402,26 +428,33 @@ impl Program {
                 Kind::Forwarding => rules.push(Rule::Forwarding),
                 Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
                 Kind::Filter => {
-                    rules.extend(self.filter(row, &values).map(|one| Rule::Filter(Arc::new(one))))
+                    rules.extend(self.filter(row, &values, ours).map(|one| Rule::Filter(Arc::new(one))))
                 }
+                // They are parts of filters.
+                Kind::Term | Kind::Clauses => {}
                 Kind::Watch => rules.extend(self.watch(row, &values).map(|one| Rule::Watch(Arc::new(one)))),
             }
         }
         rules
     }
 
-    fn width(&self, row: &Row, variable: Variable) -> u32 {
+    pub(crate) fn width(&self, row: &Row, variable: Variable) -> u32 {
         let Form::Table { fields, params, .. } = &row.form else { return 0 };
         let place = fields.iter().chain(params).find(|place| place.value == Value::Variable(variable));
         place.map_or(0, |place| place.width)
     }
 
-    fn filter(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Filter> {
+    fn filter(&self, row: &Row, values: &BTreeMap<Variable, Span>, ours: &Entries) -> Option<Filter> {
         let (algorithm, metric) = row.filter?;
         let threshold =
             values.get(&Variable::Threshold).map_or(Some(0), |(low, _)| u64::try_from(*low).ok())?;
         let (key, metric) = (self.flows(row, values)?, metric.unwrap_or(Metric::FlowPath));
-        Some(Filter { key, algorithm, metric, threshold })
+        let number = values.get(&Variable::FilterNumber).map(|(low, _)| *low);
+        let rule = match algorithm {
+            FilterAlgorithm::Rule => Some(self.rule_text(number?, ours)?.into()),
+            _ => None,
+        };
+        Some(Filter { key, algorithm, metric, threshold, rule })
     }
 
     /// The flows of an entry.
@@ -462,10 +495,11 @@ impl Program {
     }
 
     /// The values of the variables of a row in an entry; `None`: it is not an entry of this row.
-    fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
+    pub(crate) fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
         let mut values = BTreeMap::new();
         let mut set = |value: Value, span: Span| match value {
             Value::Number(number) => span == (number.into(), number.into()),
+            Value::Range(first, last) => span == (first.into(), last.into()),
             Value::Variable(variable) => *values.entry(variable).or_insert(span) == span,
         };
         match (&row.form, &entry.key, &entry.content) {
@@ -548,6 +582,13 @@ impl Program {
     /// Whether the direct counter of an entry counts reports.
     pub(crate) fn counts_reports(&self, entry: &Entry) -> bool {
         self.rows.iter().any(|row| row.counts_reports && self.values(row, entry).is_some())
+    }
+
+    /// The flows of an entry of the watchlist that counts the packets that match it, and how many of them are to be measured.
+    pub(crate) fn measured(&self, entry: &Entry, packets: u64) -> Option<(FlowKey, u64)> {
+        let rows = self.rows.iter().filter(|row| row.counts_matches);
+        let watch = rows.filter_map(|row| self.watch(row, &self.values(row, entry)?)).next()?;
+        Some((watch.key, packets / u64::from(watch.sample.max(1))))
     }
 
     /// Its place in the order of additions.
@@ -664,6 +705,9 @@ fn port_span(ports: Ports) -> Option<Span> {
 /// The values that a field matches; `None`: they are not a range.
 fn span(field: &Field, place: &Place) -> Option<Span> {
     let all = ones(place.width);
+    if let (Value::Variable(Variable::Clauses), Field::Ternary(value, mask)) = (place.value, field) {
+        return value.number().filter(|_| value == mask).map(|clauses| (clauses, clauses));
+    }
     match field {
         Field::Exact(value) | Field::Optional(value) => value.number().map(|number| (number, number)),
         Field::Range(low, high) => low.number().zip(high.number()).filter(|(low, high)| low <= high),

@@ -31,6 +31,7 @@ fn rules() -> Rules {
             algorithm: FilterAlgorithm::PerHop,
             metric: Metric::QueueOccupancy,
             threshold: 64,
+            rule: None,
         })),
         Rule::Forwarding,
         Rule::Source(1),

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use manager::device::{Answer, Change, Encoding, L4Checksum, Mode, Request, Rule, Rules, Watch};
-use manager::driver::Message;
+use manager::driver::{Counter, Message};
 use manager::flows::{ANY_PORT, FlowKey};
 use p4runtime::client::{Calls, Client, Tls};
 use p4runtime::message::*;
@@ -396,7 +396,8 @@ async fn counters_are_read_by_name_with_one_request_and_not_where_they_are_refus
         ("swapped", 114),
         ("urgent", 115),
     ];
-    assert_eq!(counted, expected.map(|(name, packets)| (name.to_owned(), packets)));
+    let counter = |(name, packets): (&str, u64)| Counter { object: None, name: name.to_owned(), packets };
+    assert_eq!(counted, expected.map(counter));
     // A device that returns none is asked once, and is there.
     server.switch().counters.clear();
     let reads = server.switch().reads;
@@ -405,6 +406,67 @@ async fn counters_are_read_by_name_with_one_request_and_not_where_they_are_refus
     }
     assert_eq!(bench.claim().await, Answer::Claimed);
     bench.read().await;
+}
+
+#[tokio::test]
+async fn counters_of_filters_have_the_number_of_the_filter() {
+    let array = |name: &str| {
+        let all = info("hopwise-int").counters.into_iter();
+        let found = all.filter_map(|one| Some((one.preamble?, one.size))).find(|(one, _)| one.alias == name);
+        found.map(|(preamble, size)| (preamble.id, size)).unwrap()
+    };
+    let (id, size) = array("filter_decisions");
+    let (server, address) = Server::start(Some(&info("hopwise-int"))).await;
+    let mut counters: Vec<i64> = vec![0; usize::try_from(size).unwrap()];
+    counters[8..16].copy_from_slice(&[90, 0, 0, 1, 0, 9, 2, 77]);
+    server.switch().counters = [(id, counters), (array("packets").0, Vec::new())].into();
+    let mut bench = Bench::new(settings(address, "hopwise-int"));
+    bench.claim().await;
+    let counted = loop {
+        if let Message::Counted(7, counted) = bench.message().await {
+            break counted;
+        }
+    };
+    // A filter that has decided nothing is left out, and the last counter of each has no name.
+    let expected = [
+        ("collisions", 2),
+        ("ended", 0),
+        ("event", 9),
+        ("first", 1),
+        ("keep_alive", 0),
+        ("missing_value", 0),
+        ("suppressed", 90),
+    ];
+    let counter = |(name, packets): (&str, u64)| Counter {
+        object: Some("filter 1".to_owned()),
+        name: name.to_owned(),
+        packets,
+    };
+    assert_eq!(counted, expected.map(counter));
+}
+
+#[tokio::test]
+async fn packets_that_match_the_watchlist_are_counted_where_its_entries_count() {
+    let (server, address) = onos().await;
+    let mut bench = Bench::new(settings(address, "onos-int"));
+    bench.claim().await;
+    let etag = bench.read().await.etag;
+    assert_eq!(bench.apply(&etag, add(&rules())).await, Answer::Applied);
+    let mut packets = 0;
+    for entry in &mut server.switch().entries {
+        packets += 100;
+        entry.counter_data = Some(CounterData { byte_count: 9, packet_count: packets });
+    }
+    let matched = loop {
+        if let Message::Matched(7, matched) = bench.message().await
+            && matched.iter().any(|(_, packets)| *packets > 0)
+        {
+            break matched;
+        }
+    };
+    // Neither sinks nor sources count here, though their entries do.
+    let ports: Vec<(u16, u64)> = matched.iter().map(|(key, packets)| (key.dport.0, *packets)).collect();
+    assert_eq!(ports, [(80, 700), (443, 800)]);
 }
 
 #[tokio::test]

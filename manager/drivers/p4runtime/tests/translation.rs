@@ -13,6 +13,7 @@ use manager::device::{
 };
 use manager::flows::{ANY_PORT, FlowKey};
 use p4runtime::entry::{Bytes, Content, Entry, Field, Key, MARK};
+use p4runtime::map;
 use p4runtime::message::{ReadResponse, UpdateType};
 use p4runtime::program::{Local, Program};
 use p4runtime::translate::{Meaning, changed};
@@ -227,8 +228,52 @@ fn what_does_not_fit_is_named() {
     );
 }
 
+#[test]
+fn maps_of_our_programs_name_all_their_counters() {
+    for (name, _) in PROGRAMS.into_iter().filter(|(name, _)| name.starts_with("hopwise")) {
+        let text = map::shipped(name).unwrap();
+        for counter in info(name).counters {
+            let alias = counter.preamble.unwrap().alias;
+            assert!(text.contains(&format!("array = \"{alias}\"")), "{name} does not name {alias}");
+        }
+    }
+}
+
+/// What is reported by DTA is no rule of the manager: a copy of the map has it as entries.
+#[test]
+fn a_copy_of_a_map_has_further_entries_of_the_device() {
+    let more = r#"
+[[forwarding]]
+table = "collector"
+match = { collector = 0 }
+action = "report_to"
+params = { src_mac = "report_source_mac", dst_mac = "report_mac", src_ip = "report_source", dst_ip = 0xc0000209, src_port = 40040, dst_port = 40040, first = 0 }
+
+[[forwarding]]
+table = "mapping"
+match = { event = 1, position = "0-3", ip_proto = 6 }
+action = "key_write"
+params = { number = 0, store = 1, copies = 2, of_key = 3 }
+"#;
+    let name = "hopwise-dta-reporter";
+    let text = format!("{}{more}", map::shipped(name).unwrap());
+    let copy = map::read(&text, "copy.toml").unwrap();
+    let program =
+        Program::new(&copy, &info(name), &local()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let plain = support::program(name).encode(&Rule::Forwarding).unwrap();
+    let entries = program.encode(&Rule::Forwarding).unwrap();
+    assert_eq!(entries.len(), plain.len() + 2);
+    let meaning = program.decode(entries.clone(), &Rules::new());
+    assert_eq!((meaning.rules, meaning.remains.len()), (Rules::from([Rule::Forwarding]), 0));
+    // One that is missing is written again.
+    let meaning = program.decode(entries[..entries.len() - 1].to_vec(), &Rules::new());
+    assert_eq!(meaning.rules, Rules::new());
+    let batches = program.plan(&meaning, &Rules::from([Rule::Forwarding])).unwrap();
+    assert_eq!(batches.iter().flatten().count(), 1);
+}
+
 fn filter(key: FlowKey, algorithm: FilterAlgorithm, metric: Metric, threshold: u64) -> Rule {
-    Rule::Filter(Arc::new(Filter { key, algorithm, metric, threshold }))
+    Rule::Filter(Arc::new(Filter { key, algorithm, metric, threshold, rule: None }))
 }
 
 #[test]
@@ -349,6 +394,7 @@ fn what_the_program_cannot_do_is_refused_in_one_sentence() {
         algorithm: FilterAlgorithm::Noop,
         metric: detect::Metric::HopLatency,
         threshold: 0,
+        rule: None,
     };
     let sampled = Watch { key: port, mode: Mode::Md, bits: 0x8000, hops: 6, sample: 10, drops: true };
     for (rule, expected) in [

@@ -11,12 +11,13 @@ use p4runtime::message::*;
 use p4runtime::program::{Local, Program, Report, Route};
 use prost::Message as _;
 
-pub(crate) const PROGRAMS: [(&str, &str); 5] = [
+pub(crate) const PROGRAMS: [(&str, &str); 6] = [
     ("onos-int", include_str!("../published/onos-int.txt")),
     ("geant-int", include_str!("../published/geant-int.txt")),
     ("fabric-tna", include_str!("../published/fabric-tna.txt")),
     ("hopwise-int", include_str!("../../../../../p4/v1model/int.p4info.txtpb")),
     ("hopwise-sf", include_str!("../../../../../p4/v1model/sf.p4info.txtpb")),
+    ("hopwise-dta-reporter", include_str!("../../../../../p4/v1model/dta_reporter.p4info.txtpb")),
 ];
 
 /// The P4Info of one of [`PROGRAMS`].

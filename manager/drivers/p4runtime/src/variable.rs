@@ -1,0 +1,236 @@
+//! The values of a map's entries: numbers, and what a rule or the device gives.
+
+use std::fmt;
+
+use settings::read::{Node, Reader};
+use settings::setting::{Setting, Shown};
+
+/// A value of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Always this one.
+    Number(u64),
+    /// Of a key: always these, from the first to the last.
+    Range(u64, u64),
+    /// Of the rule or of the device.
+    Variable(Variable),
+}
+
+/// Declares the variables with their words and descriptions.
+macro_rules! variables {
+    ($($(#[doc = $text:literal])+ $name:ident = $word:literal in $kinds:ident),* $(,)?) => {
+        /// A value that the rule or the device gives.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Variable {
+            $($(#[doc = $text])+ $name),*
+        }
+
+        /// Results for which a comparison is true, by the number of the comparison: less is 4, equal 2, greater 1.
+pub(crate) const RESULTS: [u8; 6] = [4, 6, 1, 3, 2, 5];
+
+impl Variable {
+    /// Its value in a comparison of a rule.
+    pub(crate) fn of_comparison(self, row: &detect::table::Row) -> Option<u128> {
+        let results = |comparison: u8| RESULTS.get(usize::from(comparison)).copied().unwrap_or(0).into();
+        match self {
+            Self::TermSubject => Some(row.subject.into()),
+            Self::TermAggregate => Some(row.aggregate.into()),
+            Self::TermNode => Some(row.node.into()),
+            Self::TermIf => Some(results(row.comparison)),
+            Self::TermValue => Some(row.value.into()),
+            Self::TermHopsIf => Some(results(row.hops_comparison)),
+            Self::TermHops => Some(row.hops.into()),
+            _ => None,
+        }
+    }
+
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its word in a map.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$name => $word),* }
+            }
+
+            /// What it is, for people.
+            pub fn text(self) -> String {
+                let lines: &[&str] = match self { $(Self::$name => &[$($text),+]),* };
+                lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+            }
+
+            /// The rules that have it.
+            pub(crate) fn scope(self) -> Scope {
+                match self { $(Self::$name => Scope::$kinds),* }
+            }
+        }
+    };
+}
+
+/// Which kinds of rules have a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All.
+    Any,
+    /// `sink` and `source`.
+    Port,
+    /// `session`.
+    Session,
+    /// `forwarding`.
+    Forwarding,
+    /// `watch`.
+    Watch,
+    /// `filter`.
+    Filter,
+    /// `filter`, `term` and `clauses`.
+    Rule,
+    /// `term`.
+    Term,
+    /// `term` and `clauses`.
+    Clauses,
+    /// `watch` and `filter`.
+    Flows,
+}
+
+variables! {
+    /// The node id of the device.
+    Node = "node" in Any,
+    /// The port by which reports leave.
+    ReportPort = "report_port" in Any,
+    /// The source address of reports.
+    ReportSource = "report_source" in Any,
+    /// The source MAC address of reports.
+    ReportSourceMac = "report_source_mac" in Any,
+    /// The MAC address to which reports are sent: the collector's, or the next router's.
+    ReportMac = "report_mac" in Any,
+    /// The port.
+    Port = "port" in Port,
+    /// The address of the collector.
+    Collector = "collector" in Session,
+    /// The UDP port of the collector.
+    CollectorPort = "collector_port" in Session,
+    /// The destination of a route of the device's settings. Such an entry is made for each route.
+    Route = "route" in Forwarding,
+    /// The port of the route.
+    RoutePort = "route_port" in Forwarding,
+    /// The MAC address of that port.
+    RouteSourceMac = "route_source_mac" in Forwarding,
+    /// The MAC address of the next hop.
+    RouteMac = "route_mac" in Forwarding,
+    /// A port whose MTU the device's settings have. Such an entry is made for each.
+    MtuPort = "mtu_port" in Forwarding,
+    /// That MTU, bytes.
+    Mtu = "mtu" in Forwarding,
+    /// The source prefix.
+    Src = "src" in Flows,
+    /// The destination prefix.
+    Dst = "dst" in Flows,
+    /// The source ports.
+    Sport = "sport" in Flows,
+    /// The destination ports.
+    Dport = "dport" in Flows,
+    /// The IP protocol.
+    Proto = "proto" in Flows,
+    /// The DSCP before INT marks the packet.
+    Dscp = "dscp" in Watch,
+    /// The threshold: a greater difference is reported.
+    Threshold = "threshold" in Filter,
+    /// The number of a filter by rule, from `rule_filters`: no other one of the device has it.
+    FilterNumber = "filter" in Rule,
+    /// The clauses of a rule, a bit each: those that a comparison makes true, or those that must all hold.
+    Clauses = "clauses" in Clauses,
+    /// What is compared: flow latency 0, hops 1, loop 2, hop latency 3, queue occupancy 4, queue congestion 5, link utilization 6.
+    TermSubject = "term_subject" in Term,
+    /// How the values of the hops are aggregated: none 0, max 1, min 2, sum 3, avg 4, count 5, count of those for which it is true 6, any 7, all 8.
+    TermAggregate = "term_aggregate" in Term,
+    /// Only hops of this node; all-ones: every hop.
+    TermNode = "term_node" in Term,
+    /// When the comparison is true: 4 if less than `term_value`, 2 if equal, 1 if greater, or their sums.
+    TermIf = "term_if" in Term,
+    /// The right side.
+    TermValue = "term_value" in Term,
+    /// Likewise, for the number of hops for which it is true.
+    TermHopsIf = "term_hops_if" in Term,
+    /// The right side of that.
+    TermHops = "term_hops" in Term,
+    /// The remaining hop count.
+    Hops = "hops" in Watch,
+    /// One packet of this many is measured; 1: all.
+    Sample = "sample" in Watch,
+    /// The number of what counts the packets of an entry that measures a share: no other such entry of the device has it.
+    Sampler = "sampler" in Watch,
+    /// The 4-byte words of a node's record.
+    Words = "words" in Watch,
+    /// The number of instruction bits that are set.
+    Count = "count" in Watch,
+    /// The instruction bitmap, bit 0 the most significant of 16.
+    Bits = "bits" in Watch,
+    /// Instruction bits 0 to 3.
+    Bits0To3 = "bits_0_3" in Watch,
+    /// Instruction bits 4 to 7.
+    Bits4To7 = "bits_4_7" in Watch,
+    /// Instruction bits 8 to 11.
+    Bits8To11 = "bits_8_11" in Watch,
+    /// Instruction bits 12 to 15.
+    Bits12To15 = "bits_12_15" in Watch,
+}
+
+impl Variable {
+    /// It describes a part of the traffic, and belongs into a key.
+    pub(crate) fn is_key(self) -> bool {
+        matches!(
+            self,
+            Self::Route | Self::Src | Self::Dst | Self::Sport | Self::Dport | Self::Proto | Self::Dscp
+        )
+    }
+
+    /// The 4 bits of the bitmap that it is, counted from the least significant nibble.
+    pub(crate) fn nibble(self) -> Option<u32> {
+        match self {
+            Self::Bits0To3 => Some(3),
+            Self::Bits4To7 => Some(2),
+            Self::Bits8To11 => Some(1),
+            Self::Bits12To15 => Some(0),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl Setting for Value {
+    const KIND: &'static str =
+        "a number, a range such as \"0-3\", or the name of a value in quotes, such as \"port\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Some(word) = node.get_ref().as_str() else {
+            return u64::read(node, reader).map(Self::Number);
+        };
+        let both = |(first, last): (&str, &str)| Some((first.parse().ok()?, last.parse().ok()?));
+        let range: Option<(u64, u64)> = word.split_once('-').and_then(both);
+        if let Some((first, last)) = range.filter(|(first, last)| first <= last) {
+            return Some(Self::Range(first, last));
+        }
+        let found = Variable::ALL.iter().find(|variable| variable.word() == word);
+        if found.is_none() {
+            let words: Vec<&str> = Variable::ALL.iter().map(|variable| variable.word()).collect();
+            let advice = settings::read::nearest(word, &words).map_or_else(
+                || format!("use one of: {}", words.join(", ")),
+                |one| format!("did you mean `{one}`?"),
+            );
+            reader.refuse(node.span(), format!("there is no value `{word}`; {advice}"));
+        }
+        found.copied().map(Self::Variable)
+    }
+
+    fn show(&self) -> Shown {
+        match self {
+            Self::Number(number) => number.show(),
+            Self::Range(first, last) => format!("{first}-{last}").show(),
+            Self::Variable(variable) => variable.word().to_owned().show(),
+        }
+    }
+}
