@@ -31,6 +31,7 @@ pub(crate) struct Cli {
 enum Command {
     Run(commands::run::Args),
     Console(commands::console::Args),
+    Outlet(commands::outlet::Args),
     Check(commands::check::Args),
     Doctor(commands::doctor::Args),
     Decode(commands::decode::Args),
@@ -66,6 +67,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
     match parse(std::env::args_os())?.command {
         Command::Run(args) => commands::run::run(args),
         Command::Console(args) => commands::console::run(args),
+        Command::Outlet(args) => commands::outlet::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Decode(args) => commands::decode::run(args),

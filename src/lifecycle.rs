@@ -303,7 +303,7 @@ impl Server {
             manager_role::Role::start(settings, manager, monitor, reach, &self.control)
         };
         self.manager = manager.map(start).transpose()?;
-        if !settings.exports.is_empty() {
+        if !settings.exports.is_empty() || settings.outlet.is_some() {
             self.exports = Some(export_role::Role::start(&settings, &self.hops, &self.control)?);
         }
         let context = self.context(&settings, monitor)?;

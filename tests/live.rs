@@ -21,6 +21,7 @@ mod live {
     mod export_syslog;
     mod interface;
     mod managed;
+    mod outlet;
     mod servers;
     mod switch;
     mod without_root;

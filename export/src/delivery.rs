@@ -17,6 +17,11 @@ use crate::outcome::Outcome;
 pub trait Keyed {
     /// The key, as a hash of it.
     fn key(&self) -> u64;
+
+    /// Why it can never be sent: then it is rejected, and no server is asked.
+    fn refusal(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Number of a request. Its answer carries it; late answers are recognised by it.

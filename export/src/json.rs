@@ -2,13 +2,18 @@
 
 use wire::FlowKey;
 
-use crate::record::{Record, Value};
+use crate::record::{Fields, Record, Value};
 use crate::text::{self, address, address_of, decimal, digit, hex};
 
 /// Appends a record, without a line end.
 pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
+    write_fields(&(record, collector), out);
+}
+
+/// Appends the fields of a record likewise.
+pub fn write_fields(record: &impl Fields, out: &mut Vec<u8>) {
     let start = out.len();
-    record.visit_all(collector, |field, value| {
+    record.visit_fields(|field, value| {
         if matches!(value, Value::Absent | Value::Numbers([])) {
             return;
         }

@@ -11,8 +11,8 @@ pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
 
 pub(crate) const VARINT: u32 = 0;
 pub(crate) const FIXED_64: u32 = 1;
-const BYTES: u32 = 2;
-const FIXED_32: u32 = 5;
+pub(crate) const BYTES: u32 = 2;
+pub(crate) const FIXED_32: u32 = 5;
 
 fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
     let number = field.number;

@@ -189,6 +189,7 @@ fields! {
         19 "sum" Number "Sum.",
         20 "p50" Number "Median, from a sketch.",
         21 "p99" Number "99th percentile, from a sketch.",
+        22 "part" Id "Rollups of one key and time, of several workers or processes of a collector, are parts of one, which are added up. This tells them apart; a part that is sent again has the same.",
     ];
     /// The latest state of a flow.
     const FLOW: [
@@ -253,7 +254,7 @@ pub enum Record {
     /// Of `events`.
     Event(Box<EventRecord>),
     /// Of `rollups`.
-    Rollup(Box<Rollup>),
+    Rollup(Box<RollupPart>),
     /// Of `flows`, with the path.
     Flow(Box<(FlowRow, Vec<u32>)>),
     /// Of `drops`.
@@ -264,6 +265,48 @@ pub enum Record {
     Alert(Box<Alert>),
     /// Of `hops`.
     Hop(Box<Hop>),
+}
+
+/// What has the fields of a record.
+pub trait Fields {
+    /// Calls `each` for all fields of its stream, in order, the common ones first.
+    fn visit_fields(&self, each: impl FnMut(&'static Field, Value<'_>));
+}
+
+impl<F: Fields> Fields for &F {
+    fn visit_fields(&self, each: impl FnMut(&'static Field, Value<'_>)) {
+        (**self).visit_fields(each);
+    }
+}
+
+/// A record of this process, and the name of its collector.
+impl Fields for (&Record, &str) {
+    fn visit_fields(&self, each: impl FnMut(&'static Field, Value<'_>)) {
+        self.0.visit_all(self.1, each);
+    }
+}
+
+/// A rollup as it was stored. There can be several of one key and time: one of each worker, and one of each process.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RollupPart {
+    /// The rollup.
+    pub rollup: Rollup,
+    /// Tells them apart: its number in the store. 0: it has none.
+    pub part: u64,
+}
+
+impl std::ops::Deref for RollupPart {
+    type Target = Rollup;
+
+    fn deref(&self) -> &Rollup {
+        &self.rollup
+    }
+}
+
+impl std::ops::DerefMut for RollupPart {
+    fn deref_mut(&mut self) -> &mut Rollup {
+        &mut self.rollup
+    }
 }
 
 /// A rule that became true or false for something. Its id is that of the event.
@@ -466,6 +509,7 @@ impl Record {
                     .for_each(|value| next(Value::Number(value)));
                 next(number(one.p50));
                 next(number(one.p99));
+                next(if one.part == 0 { Value::Absent } else { Value::Id(one.part) });
             }
             Self::Flow(one) => {
                 let (row, path) = &**one;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
 use export::hop::Hop;
-use export::record::{Alert, COMMON, EventRecord, Record, Stream};
+use export::record::{Alert, COMMON, EventRecord, Record, RollupPart, Stream};
 use export::{json, protobuf};
 use serde_json::json;
 
@@ -45,7 +45,7 @@ fn event() -> Record {
 }
 
 fn rollup() -> Record {
-    Record::Rollup(Box::new(Rollup {
+    let rollup = Rollup {
         ts: 60_000_000_000,
         interval: 60,
         metric: Metric::FlowLatency,
@@ -59,7 +59,8 @@ fn rollup() -> Record {
         sum: 9,
         p50: Some(2),
         p99: None,
-    }))
+    };
+    Record::Rollup(Box::new(RollupPart { rollup, part: 0 }))
 }
 
 fn flow() -> Record {

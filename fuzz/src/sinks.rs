@@ -2,14 +2,16 @@
 
 use collector::event::{Basis, Event, FlowRow, Kind, Rollup};
 use detect::Metric;
-use export::Outcome;
-use export::record::{Alert, EventRecord, Record, Stream};
+use export::outlet::{Reading, Step, Wanted};
+use export::received::Received;
+use export::record::{Alert, EventRecord, Record, RollupPart, Stream};
 use export::sink::kafka::{self, Kafka, Producer, protocol, scram};
 use export::sink::redis::{Redis, Replies, Reply};
 use export::sink::{
     Batch, HttpSink, Response, alertmanager, clickhouse, influxdb, opensearch, otlp, redis, remote_write,
     webhook,
 };
+use export::{Outcome, Position};
 
 fn event(id: u64) -> Record {
     let event = Event {
@@ -49,21 +51,9 @@ fn rollup(ts: u64) -> Record {
     let (metric, interval, count) = (Metric::HopLatency, 1, 1);
     let (flow, node, interface, queue) = (None, Some(1), None, None);
     let (min, max, sum, p50, p99) = (1, 1, 1, None, None);
-    Record::Rollup(Box::new(Rollup {
-        ts,
-        interval,
-        metric,
-        flow,
-        node,
-        interface,
-        queue,
-        count,
-        min,
-        max,
-        sum,
-        p50,
-        p99,
-    }))
+    let rollup =
+        Rollup { ts, interval, metric, flow, node, interface, queue, count, min, max, sum, p50, p99 };
+    Record::Rollup(Box::new(RollupPart { rollup, part: 0 }))
 }
 
 /// An outcome names records that were sent, each once.
@@ -157,7 +147,7 @@ pub fn sink_redis(bytes: &[u8]) {
 pub fn sink_kafka(bytes: &[u8]) {
     let [request, version, frame @ ..] = bytes else { return };
     let Ok((_, body)) = protocol::answer(frame) else { return };
-    match request % 7 {
+    match request % 10 {
         0 => drop(protocol::read_api_versions(body)),
         1 => {
             if let Ok(topology) = protocol::read_metadata(body, "t") {
@@ -170,7 +160,40 @@ pub fn sink_kafka(bytes: &[u8]) {
         3 => drop(protocol::read_sasl_authenticate(body)),
         4 => drop(protocol::read_producer_id(body)),
         5 => drop(protocol::read_create_topic(body)),
-        _ => produced(body, 3 + i16::from(*version % 6)),
+        6 => produced(body, 3 + i16::from(*version % 6)),
+        7 => fetched(body, 4 + i16::from(*version % 8)),
+        8 => {
+            if let Ok(Ok(offset)) = protocol::fetch::read_list_offsets(body) {
+                assert!(offset >= 0);
+            }
+        }
+        _ => {
+            for stream in Stream::ALL {
+                if let Err(error) = Received::read(stream, body) {
+                    assert!(!error.0.is_empty());
+                }
+            }
+        }
+    }
+}
+
+/// Records of a partition, as an outlet reads them: it goes forward, or says why not.
+fn fetched(body: &[u8], version: i16) {
+    let Ok(fetched) = protocol::fetch::read_fetch(body, version) else { return };
+    let from = Position { file: 0, row: 3 };
+    for until in [None, Some(Position { file: 0, row: 9 })] {
+        let wanted = Wanted { from, until, records: 100, bytes: 1 << 20 };
+        let (mut reading, _) = Reading::new(Stream::Events, wanted);
+        match reading.fetched(&fetched) {
+            Step::Page { page, .. } => {
+                let passed = page.records.len() as u64 + page.left_out + page.expired;
+                assert!(page.records.len() <= 100 && passed == page.end.row - from.row);
+                assert!(page.records.is_sorted_by(|one, next| one.offset < next.offset));
+            }
+            Step::Fetch(offset) => assert!(offset > from.row),
+            Step::Offsets => {}
+            Step::Failed(words) => assert!(!words.is_empty()),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) dump: bool,
 
-    /// Connect to the systems of [exports.NAME]: is each there, does it take the credentials, has it the tables?
+    /// Connect to the systems of [exports.NAME], [console] and [outlet]: is each there, does it take the credentials, has it the tables?
     #[arg(long)]
     pub(crate) connect: bool,
 }
@@ -75,7 +75,15 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
         None => Ok(()),
     }
     .map_err(CliError::output)?;
-    let whole = found.values().chain(&console).all(Result::is_ok);
+    let outlet = settings.outlet.as_ref().map(export_role::probe_outlet).transpose()?;
+    for (side, found) in ["from Kafka", "to ClickHouse"].into_iter().zip(outlet.iter().flatten()) {
+        match found {
+            Ok(authority) => writeln!(out, "outlet {side}: {authority} has what is needed"),
+            Err(error) => writeln!(out, "outlet {side}: {error}"),
+        }
+        .map_err(CliError::output)?;
+    }
+    let whole = found.values().chain(&console).chain(outlet.iter().flatten()).all(Result::is_ok);
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -220,12 +228,18 @@ fn summary_of_roles(settings: &Settings) -> String {
     });
     let console = settings.console.as_ref();
     let console = console.map(|console| format!("a console over {} of {}, ", console.database, console.url));
+    let outlet = settings.outlet.as_ref();
+    let outlet = outlet.map(|outlet| {
+        let (from, to) = (&outlet.kafka.url, &outlet.clickhouse.url);
+        format!("an outlet from {from} to {} of {to}, ", outlet.clickhouse.database)
+    });
     [
         switch,
         aggregator.unwrap_or_default(),
         dta(settings),
         manager.unwrap_or_default(),
         console.unwrap_or_default(),
+        outlet.unwrap_or_default(),
     ]
     .concat()
 }

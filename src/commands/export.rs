@@ -128,7 +128,7 @@ fn table(exports: &[ExportView]) -> String {
     for one in exports {
         table.row([
             one.export.clone(),
-            one.stream.clone(),
+            stream(one),
             format!("{} {}", one.kind, one.server),
             units::count(one.delivered),
             units::count(one.waiting),
@@ -140,10 +140,18 @@ fn table(exports: &[ExportView]) -> String {
     let mut text = table.render();
     for one in exports {
         if let Some(error) = &one.last_error {
-            text.push_str(&format!("{} {}: {error}\n", one.export, one.stream));
+            text.push_str(&format!("{} {}: {error}\n", one.export, stream(one)));
         }
     }
     text
+}
+
+/// A stream; of an outlet, with the partition of its topic.
+fn stream(one: &ExportView) -> String {
+    match one.partition {
+        Some(partition) => format!("{} {partition}", one.stream),
+        None => one.stream.clone(),
+    }
 }
 
 fn drain(args: &Drain) -> Result<ExitCode, CliError> {

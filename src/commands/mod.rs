@@ -16,6 +16,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod intent;
 pub(crate) mod lab;
+pub(crate) mod outlet;
 pub(crate) mod p4;
 pub(crate) mod path;
 mod profile;

@@ -6,7 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{config::Settings, export_role};
+use crate::{
+    config::{Settings, outlet::OutletSettings},
+    export_role,
+};
 use terminal::CliError;
 
 /// Show or make the tables or topics that an export needs
@@ -31,7 +34,7 @@ enum Command {
 
 #[derive(clap::Args, Debug)]
 struct Which {
-    /// The export: NAME of [exports.NAME]
+    /// The export: NAME of [exports.NAME]; `outlet`: the tables of [outlet]
     name: String,
 
     /// Configuration file
@@ -43,7 +46,11 @@ struct Which {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (Command::Show(which) | Command::Apply(which)) = &args.command;
     let settings = Settings::load(Some(&which.config))?;
-    let export = settings.export(&which.name, &which.config)?;
+    let outlet = settings.outlet.as_ref().filter(|_| which.name == "outlet").map(OutletSettings::clickhouse);
+    let export = match &outlet {
+        Some(outlet) => outlet,
+        None => settings.export(&which.name, &which.config)?,
+    };
     let statements = export.schema().map_err(|(key, message)| CliError::new(format!("{key}: {message}")))?;
     if statements.is_empty() {
         println!("it needs nothing: the system makes what is missing itself");

@@ -75,6 +75,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     }
     exports(settings, root, reader);
     a_console(settings, root, reader);
+    an_outlet(settings, root, reader);
     if let Some(memory) = &settings.collector.memory {
         super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
     }
@@ -131,6 +132,28 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let given = |(key, _): &(&str, String)| *key != "url" || !console.url.is_empty();
     for (key, message) in console.problems().into_iter().filter(given) {
         reader.refuse(span_of(root, &["console", key]), message);
+    }
+}
+
+/// An outlet has no inputs, and shares the exports' part of the API with nobody.
+fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let Some(outlet) = &settings.outlet else { return };
+    let others = [
+        ("collector", settings.collects()),
+        ("console", settings.console.is_some()),
+        ("manager", settings.manager.is_some()),
+        ("switch", settings.switch.is_some()),
+        ("translator", settings.translator.is_some()),
+        ("aggregator", settings.aggregator.is_some()),
+        ("reporter", settings.reporter.is_some()),
+    ];
+    for (role, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
+        let message = "an outlet only passes on what is in Kafka; use a file of its own for this";
+        reader.refuse(span_of(root, &[role]), message);
+    }
+    for (key, message) in outlet.problems() {
+        let path: Vec<&str> = std::iter::once("outlet").chain(key.iter().copied()).collect();
+        reader.refuse(span_of(root, &path), message);
     }
 }
 

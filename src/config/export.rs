@@ -342,7 +342,11 @@ impl ExportSettings {
         }
     }
 
-    fn kafka(&self) -> Result<Kafka, Wrong> {
+    /// The messages of Kafka.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(super) fn kafka(&self) -> Result<Kafka, Wrong> {
         let options = kafka::Options {
             prefix: self.prefix.clone().unwrap_or(kafka::Options::default().prefix),
             format: match self.format {
@@ -386,7 +390,11 @@ impl ExportSettings {
         Syslog::new(&options).map_err(|error| (key, error))
     }
 
-    fn clickhouse(&self) -> Result<ClickHouse, Wrong> {
+    /// The tables of ClickHouse.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(super) fn clickhouse(&self) -> Result<ClickHouse, Wrong> {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         ClickHouse::new(&self.database, prefix, self.keep_days).map_err(|error| ("database", error))
     }

@@ -13,6 +13,7 @@ mod folder;
 pub(crate) mod gnmi;
 pub(crate) mod manager;
 pub(crate) mod memory;
+pub(crate) mod outlet;
 pub(crate) mod p4runtime;
 mod profiles;
 pub(crate) mod renamed;
@@ -89,6 +90,7 @@ impl Settings {
                 || settings.translator.is_some()
                 || settings.aggregator.is_some()
                 || settings.reporter.is_some()
+                || settings.outlet.is_some()
                 || settings.console.is_some();
             if other && !read::is_written(&root, &["collector"]) {
                 settings.collector.enabled = Some(false);

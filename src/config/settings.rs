@@ -8,6 +8,7 @@ use super::{
     export::ExportSettings,
     flight_recorder::FlightRecorderSettings,
     manager::ManagerSettings,
+    outlet::OutletSettings,
     reporter::ReporterSettings,
     sections::{
         ApiSettings, CollectorSettings, LogSettings, NamesSettings, NodeEntry, ProfileSettings, RuleSettings,
@@ -56,6 +57,8 @@ section! {
         pub(crate) flight_recorder: FlightRecorderSettings = FlightRecorderSettings::default(),
         /// Records to other systems, by name.
         pub(crate) exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
+        /// An outlet from Kafka into ClickHouse.
+        pub(crate) outlet: Option<OutletSettings> = None,
         /// A console over the records of a fleet.
         pub(crate) console: Option<ConsoleSettings> = None,
         /// The HTTP API.

@@ -27,9 +27,13 @@ pub(super) struct Files {
 impl Files {
     /// In the directory of a store; `limit`: bytes of rejected records.
     pub(super) fn new(store: &Path, export: &str, stream: Stream, limit: u64) -> Self {
-        let dir = store.join("export");
-        let name = |end: &str| dir.join(format!("{export}.{}.{end}", stream.name()));
-        Self { cursor: name("cursor"), rejected: name("rejected.jsonl"), dir, limit }
+        Self::named(&store.join("export"), &format!("{export}.{}", stream.name()), limit)
+    }
+
+    /// In a directory, with names that begin with this.
+    pub(super) fn named(dir: &Path, name: &str, limit: u64) -> Self {
+        let file = |end: &str| dir.join(format!("{name}.{end}"));
+        Self { cursor: file("cursor"), rejected: file("rejected.jsonl"), dir: dir.to_owned(), limit }
     }
 
     /// The cursor; `None`: there is none yet.
@@ -61,13 +65,18 @@ impl Files {
         line.extend_from_slice(b",\"record\":");
         json::write(record, collector, &mut line);
         line.extend_from_slice(b"}\n");
+        self.keep(&line)
+    }
+
+    /// Keeps such a line.
+    pub(super) fn keep(&self, line: &[u8]) -> Result<(), String> {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;
             let mut file = OpenOptions::new().create(true).append(true).mode(MODE).open(&self.rejected)?;
             if file.metadata()?.len() + line.len() as u64 > self.limit {
                 return Err(io::Error::other("it has reached the size that `rejected` allows; move it away"));
             }
-            file.write_all(&line)
+            file.write_all(line)
         };
         write().map_err(|error| format!("{}: {error}", self.rejected.display()))
     }

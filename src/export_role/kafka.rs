@@ -1,35 +1,25 @@
 //! Messages to Kafka: a connection to each broker that leads a partition.
 
-use std::{
-    collections::BTreeMap,
-    future,
-    io::{Error, ErrorKind},
-    task::Poll,
-    time::Duration,
-};
+mod connection;
+
+use std::{collections::BTreeMap, future, task::Poll, time::Duration};
 
 use export::sink::{
     Batch,
     kafka::{
-        self, Exchange, Kafka, NO_TOPIC, Producer, Verdict,
-        protocol::{self, Api, Malformed, Produced, ProducerId, Topology, Versions},
-        scram::{self, Hash},
+        self, Exchange, Kafka, Producer, Verdict,
+        protocol::{self, Api, Produced, ProducerId, Topology},
     },
 };
 use export::{Outcome, record::Stream};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
 
+pub(super) use self::connection::Connection;
 use super::{
     answered::{Answered, Failure},
     socket,
 };
-use crate::{
-    config::export::{Destination, Login, Mechanism},
-    tls,
-};
+use crate::config::export::Destination;
 
 /// See the module.
 #[derive(Debug)]
@@ -51,6 +41,9 @@ pub(super) struct Link {
 
 /// Where the partitions are is asked again after this: there may be more of them.
 const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
+
+/// What a broker must know.
+const WRITING: [Api; 2] = [Api::Metadata, Api::Produce];
 
 /// How long a broker may take to answer a probe.
 const ASK: Duration = Duration::from_secs(5);
@@ -146,7 +139,7 @@ impl Link {
         let asked = destination.authority.split(',').map(|authority| async move {
             let late =
                 |_| Err(format!("{authority} does not answer in time; start it, or correct the url").into());
-            let guide = time::timeout(ASK, Connection::open(destination, authority)).await;
+            let guide = time::timeout(ASK, Connection::open(destination, authority, &WRITING)).await;
             (authority, guide.unwrap_or_else(late))
         });
         let (mut answering, mut wrong) = (Vec::new(), Vec::new());
@@ -170,7 +163,7 @@ impl Link {
     /// Makes the topic of a stream; one that is there stays as it is.
     pub(super) async fn make(&mut self, stream: Stream, partitions: u32) -> Result<(), String> {
         let mut guide = self.guide().await.map_err(Failure::words)?;
-        if guide.versions.of(Api::CreateTopics).is_none() {
+        if guide.version(Api::CreateTopics).is_none() {
             return Err("this needs Kafka 2.4 or later; make the topics by its own tools".to_owned());
         }
         let (topic, correlation) = (self.sink.topic(stream), guide.number());
@@ -194,45 +187,20 @@ impl Link {
         }
         let topic = self.sink.topic(self.stream);
         let mut guide = self.guide().await?;
-        let correlation = guide.number();
-        let body = guide.call(correlation, &protocol::metadata(correlation, &topic)).await?;
-        let topology = protocol::read_metadata(&body, &topic).map_err(|wrong| guide.malformed(&wrong))?;
+        let topology = guide.topology(&topic, "describe and write").await?;
         self.guide = Some(guide);
-        let name = kafka::name(topology.error);
-        match topology.error {
-            0 if topology.leaders.is_empty() => Err(format!("topic {topic} has no partitions now").into()),
-            0 => {
-                self.topology = Some((topology.clone(), Instant::now()));
-                Ok(topology)
-            }
-            NO_TOPIC => Err(format!("Kafka has no topic {topic}; `hopwise schema apply` makes it").into()),
-            29 => {
-                Err(Failure::Denied(format!("{name}: allow this user to describe and write topic {topic}")))
-            }
-            _ => Err(format!("topic {topic}: {name}").into()),
-        }
+        self.topology = Some((topology.clone(), Instant::now()));
+        Ok(topology)
     }
 
     /// A connection to any broker.
     async fn guide(&mut self) -> Result<Connection, Failure> {
         if let Some(mut guide) = self.guide.take()
-            && !socket::is_left(&mut *guide.stream).await
+            && !socket::is_left(guide.stream()).await
         {
             return Ok(guide);
         }
-        let mut last = Failure::Passing("there is no broker in the url".to_owned());
-        let authorities: Vec<&str> = self.destination.authority.split(',').collect();
-        // A silent one leaves the others their share of the time.
-        let share = self.timeout * 3 / 4 / u32::try_from(authorities.len()).unwrap_or(u32::MAX);
-        for authority in authorities {
-            let late = |_| Err(format!("{authority} does not answer in time").into());
-            let guide = time::timeout(share, Connection::open(&self.destination, authority)).await;
-            match guide.unwrap_or_else(late) {
-                Ok(guide) => return Ok(guide),
-                Err(failure) => last = failure,
-            }
-        }
-        Err(last)
+        Connection::any(&self.destination, self.timeout * 3 / 4, &WRITING).await
     }
 
     /// The sequence numbers of the next chunks.
@@ -260,7 +228,7 @@ impl Link {
     /// Asks for a number for this producer.
     async fn identify(&mut self) -> Result<(), Failure> {
         let mut guide = self.guide().await?;
-        let Some(version) = guide.versions.of(Api::InitProducerId) else {
+        let Some(version) = guide.version(Api::InitProducerId) else {
             self.is_unnumbered = true;
             self.guide = Some(guide);
             return Ok(());
@@ -363,16 +331,16 @@ impl Round<'_> {
 
     async fn call(&self, address: &str, partitions: &[i32], mut kept: Option<Connection>) -> Answer {
         if let Some(connection) = &mut kept
-            && socket::is_left(&mut *connection.stream).await
+            && socket::is_left(connection.stream()).await
         {
             kept = None;
         }
         let mut connection = match kept {
             Some(connection) => connection,
-            None => Connection::open(self.destination, address).await.map_err(Failure::words)?,
+            None => Connection::open(self.destination, address, &WRITING).await.map_err(Failure::words)?,
         };
         let version =
-            connection.versions.of(Api::Produce).ok_or("it has no version of Produce that is known here")?;
+            connection.version(Api::Produce).ok_or("it has no version of Produce that is known here")?;
         let correlation = connection.number();
         // The broker gives up earlier, and says so.
         let rest = self.deadline.saturating_duration_since(Instant::now()) * 2 / 3;
@@ -414,188 +382,10 @@ async fn all<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     ended
 }
 
-/// Kafka names its brokers: what the url says of their encryption does not hold for these addresses.
-fn may_log_in(destination: &Destination) -> Result<(), Failure> {
-    let Destination { authority, tls, login, schemes: (_, secure), unencrypted, .. } = destination;
-    match login.is_none() || tls.is_some() || *unencrypted || tls::is_loopback(authority) {
-        true => Ok(()),
-        false => Err(Failure::Denied(format!(
-            "the broker {authority} would get the password without encryption; use {secure} with `ca`, or set unencrypted = true"
-        ))),
-    }
-}
-
-/// A connection that takes requests.
-struct Connection {
-    stream: Box<dyn tls::Stream>,
-    versions: Versions,
-    correlation: i32,
-    authority: String,
-    /// What to do when the server ends it without a word.
-    advice: String,
-}
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("authority", &self.authority).finish_non_exhaustive()
-    }
-}
-
-impl Connection {
-    /// Connects to a broker, and logs in.
-    async fn open(destination: &Destination, authority: &str) -> Result<Self, Failure> {
-        let destination = Destination { authority: authority.to_owned(), ..destination.clone() };
-        may_log_in(&destination)?;
-        let stream = socket::connect(&destination).await?;
-        let Destination { tls, schemes: (_, secure), login, mechanism, .. } = &destination;
-        let advice = match (tls, login) {
-            (None, None) => {
-                format!("; if it wants TLS, write {secure}, if it wants a login, `user` and `password_file`")
-            }
-            (None, Some(_)) => format!("; if it wants TLS, write {secure}"),
-            (Some(_), None) => "; if it wants a login, write `user` and `password_file`".to_owned(),
-            (Some(_), Some(_)) => String::new(),
-        };
-        let versions = Versions::default();
-        let mut connection =
-            Self { stream, versions, correlation: 0, authority: authority.to_owned(), advice };
-        let correlation = connection.number();
-        let body = connection.call(correlation, &protocol::api_versions(correlation)).await?;
-        let versions = protocol::read_api_versions(&body);
-        connection.versions = versions.map_err(|wrong| connection.malformed(&wrong))?;
-        for api in [Api::Metadata, Api::Produce] {
-            if connection.versions.of(api).is_none() {
-                let words = format!(
-                    "{authority} has no version of {api:?} that is known here; use Kafka 1.0 or later"
-                );
-                return Err(words.into());
-            }
-        }
-        if let Some(Login::Password(user, password)) = login {
-            connection.log_in(*mechanism, user.as_deref().unwrap_or_default(), password).await?;
-        }
-        Ok(connection)
-    }
-
-    async fn log_in(&mut self, mechanism: Mechanism, user: &str, password: &str) -> Result<(), Failure> {
-        let correlation = self.number();
-        let name = mechanism.name();
-        let body = self.call(correlation, &protocol::sasl_handshake(correlation, name)).await?;
-        let taken = protocol::read_sasl_handshake(&body).map_err(|wrong| self.malformed(&wrong))?;
-        if let Err(mechanisms) = taken {
-            let words = format!(
-                "{} does not take a password by {name}, but by {}; write one of these as `mechanism`",
-                self.authority,
-                mechanisms.join(", ")
-            );
-            return Err(Failure::Denied(words));
-        }
-        let hash = match mechanism {
-            Mechanism::Plain => {
-                let message = format!("\0{user}\0{password}");
-                return self.authenticate(message.as_bytes()).await.map(drop);
-            }
-            Mechanism::ScramSha256 => Hash::Sha256,
-            Mechanism::ScramSha512 => Hash::Sha512,
-        };
-        let mut nonce = [0; 24];
-        getrandom::fill(&mut nonce).map_err(|error| format!("no random numbers: {error}"))?;
-        let nonce = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, nonce);
-        let mut login = scram::Login::new(hash, user, password, &nonce);
-        let wrong = |words: &str| Failure::Denied(format!("the login failed: {words}"));
-        let answer = self.authenticate(&login.first()).await?;
-        let last = login.last(&answer).map_err(wrong)?;
-        let answer = self.authenticate(&last).await?;
-        login.verify(&answer).map_err(wrong)
-    }
-
-    /// One step of a login.
-    async fn authenticate(&mut self, message: &[u8]) -> Result<Vec<u8>, Failure> {
-        let correlation = self.number();
-        let body = self.call(correlation, &protocol::sasl_authenticate(correlation, message)).await?;
-        let answer = protocol::read_sasl_authenticate(&body).map_err(|wrong| self.malformed(&wrong))?;
-        answer.map_err(|words| {
-            Failure::Denied(format!(
-                "{} refuses the credentials ({words}); correct user and password",
-                self.authority
-            ))
-        })
-    }
-
-    /// The number of the next request.
-    fn number(&mut self) -> i32 {
-        self.correlation = self.correlation.wrapping_add(1) & i32::MAX;
-        self.correlation
-    }
-
-    async fn call(&mut self, correlation: i32, frame: &[u8]) -> Result<Vec<u8>, String> {
-        self.write(frame).await?;
-        self.read(correlation).await
-    }
-
-    async fn write(&mut self, frame: &[u8]) -> Result<(), String> {
-        let result = match self.stream.write_all(frame).await {
-            Ok(()) => self.stream.flush().await,
-            Err(error) => Err(error),
-        };
-        result.map_err(|error| self.reason(&error))
-    }
-
-    /// The body of the answer.
-    async fn read(&mut self, correlation: i32) -> Result<Vec<u8>, String> {
-        let mut len = [0; 4];
-        self.stream.read_exact(&mut len).await.map_err(|error| self.reason(&error))?;
-        let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
-        if !(4..=protocol::MAX_ANSWER).contains(&len) {
-            return Err(self.malformed(&Malformed("its length")));
-        }
-        let mut frame = vec![0; len];
-        self.stream.read_exact(&mut frame).await.map_err(|error| self.reason(&error))?;
-        match protocol::answer(&frame) {
-            Ok((number, body)) if number == correlation => Ok(body.to_vec()),
-            Ok(_) => Err(self.malformed(&Malformed("its number"))),
-            Err(wrong) => Err(self.malformed(&wrong)),
-        }
-    }
-
-    fn malformed(&self, wrong: &Malformed) -> String {
-        format!("{} does not answer as Kafka does: {}{}", self.authority, wrong.0, self.advice)
-    }
-
-    fn reason(&self, error: &Error) -> String {
-        match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                format!("{} ended the connection{}", self.authority, self.advice)
-            }
-            _ => tls::reason(error, &self.authority),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::export::{ExportKind, ExportSettings};
-
-    #[test]
-    fn a_broker_that_kafka_names_gets_a_password_only_as_the_url_may() {
-        let settings = ExportSettings {
-            kind: Some(ExportKind::Kafka),
-            url: "tcp://127.0.0.1:9092".to_owned(),
-            ..ExportSettings::default()
-        };
-        let named = |authority: &str, login: Option<Login>, unencrypted| {
-            let destination = settings.destination().unwrap();
-            let authority = authority.to_owned();
-            may_log_in(&Destination { authority, login, unencrypted, ..destination }).map_err(Failure::words)
-        };
-        let login = || Some(Login::Password(Some("hopwise".to_owned()), "correct horse".to_owned()));
-        let words = "the broker 192.0.2.1:9092 would get the password without encryption; use tls:// with `ca`, or set unencrypted = true";
-        assert_eq!(named("192.0.2.1:9092", login(), false), Err(words.to_owned()));
-        assert_eq!(named("192.0.2.1:9092", login(), true), Ok(()));
-        assert_eq!(named("192.0.2.1:9092", None, false), Ok(()));
-        assert_eq!(named("127.0.0.1:9092", login(), false), Ok(()));
-    }
 
     #[test]
     fn a_url_names_a_host_in_each_part() {

@@ -5,6 +5,7 @@ mod files;
 mod http;
 mod kafka;
 mod link;
+mod outlet;
 mod reader;
 mod records;
 mod redis;
@@ -30,6 +31,7 @@ use tokio::{
 pub(crate) use self::http::Client;
 use self::{
     link::Link,
+    outlet::Outlet,
     worker::{Exporter, Origin},
 };
 use crate::{
@@ -37,10 +39,12 @@ use crate::{
         Settings,
         console::ConsoleSettings,
         export::{ExportSettings, HopReports, Sink, Statement},
+        outlet::OutletSettings,
     },
     control::Control,
     hop_queue::HopQueue,
     hop_recorder::HopTap,
+    lock::lock,
 };
 use terminal::CliError;
 
@@ -83,8 +87,11 @@ pub(crate) struct Role {
 /// A handle to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
-    gauges: Arc<Vec<Arc<Gauge>>>,
+    gauges: Gauges,
 }
+
+/// Those of all streams. An outlet finds more partitions while it runs.
+type Gauges = Arc<Mutex<Vec<Arc<Gauge>>>>;
 
 /// What is known of one stream of one export, for who looks.
 #[derive(Debug)]
@@ -96,7 +103,25 @@ pub(crate) struct Gauge {
     /// Where it is.
     authority: String,
     stream: Stream,
+    /// Of an outlet: the partition of the stream's topic.
+    partition: Option<u32>,
+    /// Of an outlet: it stands for a topic, and is shown as long as that cannot be found.
+    is_topic: bool,
     state: Mutex<State>,
+}
+
+impl Gauge {
+    /// What is wrong now; `None`: nothing. Others are logged once.
+    fn fails(&self, words: Option<String>) {
+        let mut state = lock(&self.state);
+        if state.last_error != words {
+            if let Some(error) = &words {
+                let (export, stream) = (self.export.as_str(), self.stream.name());
+                tracing::warn!(export, stream, error);
+            }
+            state.last_error = words;
+        }
+    }
 }
 
 /// The part that changes.
@@ -152,7 +177,13 @@ impl Role {
             };
             role.threads.push(control.spawn(&format!("export-{name}"), work)?);
         }
-        role.handle.gauges = Arc::new(gauges);
+        lock(&role.handle.gauges).extend(gauges);
+        if let Some(outlet) = &settings.outlet {
+            let outlet = Outlet::open(settings, outlet, Arc::clone(&role.handle.gauges))?;
+            let runtime = runtime()?;
+            let work = move || runtime.block_on(outlet.run(stopped));
+            role.threads.push(control.spawn("outlet", work)?);
+        }
         Ok(role)
     }
 
@@ -187,7 +218,7 @@ pub(crate) fn replay(
     let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
     runtime.block_on(worker::run_all(exporters, stopped));
-    Ok(view::view(&Handle { gauges: Arc::new(gauges) }).exports)
+    Ok(view::view(&Handle { gauges: Arc::new(Mutex::new(gauges)) }).exports)
 }
 
 /// What is read.
@@ -215,6 +246,8 @@ fn exporters(
             kind: export.kind.map_or("", |kind| kind.word()),
             authority: destination.authority.clone(),
             stream,
+            partition: None,
+            is_topic: false,
             state: Mutex::default(),
         };
         let sink = export.sink().map_err(wrong)?;
@@ -265,6 +298,14 @@ pub(crate) fn probe_console(console: &ConsoleSettings) -> Result<String, String>
     // The tables that it reads.
     runtime.block_on(in_time(link.probe(&[Stream::Events, Stream::Rollups])))?;
     Ok(authority)
+}
+
+/// Asks Kafka and the ClickHouse of an outlet likewise.
+///
+/// # Errors
+/// The probe cannot be made.
+pub(crate) fn probe_outlet(settings: &OutletSettings) -> Result<[Result<String, String>; 2], CliError> {
+    Ok(runtime()?.block_on(outlet::probe(settings)))
 }
 
 async fn probe_one(export: &ExportSettings) -> Result<String, String> {

@@ -1,5 +1,7 @@
 //! Exports as the API shows them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Budget, Gauge, Handle};
@@ -42,13 +44,15 @@ pub(crate) struct ExportView {
     pub(crate) server: String,
     /// The stream.
     pub(crate) stream: String,
+    /// Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store.
+    pub(crate) partition: Option<u32>,
     /// Records read from the store since the start.
     pub(crate) read: u64,
     /// Records that the server has stored.
     pub(crate) delivered: u64,
-    /// Records that are not for this system, such as events that are no alerts.
+    /// Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a message.
     pub(crate) left_out: u64,
-    /// Records that the server will never take; they are in a file, with its words.
+    /// Records that the server will never take, and of an outlet messages that cannot be read; they are in a file, with the reason.
     pub(crate) rejected: u64,
     /// Rejected records that could not be written to that file.
     pub(crate) unwritten: u64,
@@ -58,13 +62,13 @@ pub(crate) struct ExportView {
     pub(crate) waiting: u64,
     /// When these were counted.
     pub(crate) counted: u64,
-    /// Time of the oldest record in memory.
+    /// Time of the oldest record in memory: how far this export lags.
     pub(crate) oldest: Option<u64>,
-    /// Records that the store deleted before they were sent; of hops, those of files that were deleted or damaged.
+    /// Records that the store, or Kafka, deleted before they were sent; of hops, those of files that were deleted or damaged.
     pub(crate) expired: u64,
     /// Hops that found no space, because the system took less than came.
     pub(crate) shed: u64,
-    /// Times that the store's count of records began anew, after files were lost: what was lost then has no number.
+    /// Times that the store's count of records, or a partition, began anew: what was lost then has no number.
     pub(crate) restarted: u64,
     /// Records that were sent again.
     pub(crate) repeated: u64,
@@ -88,13 +92,17 @@ pub(crate) struct ExportView {
 
 /// What is known of them now.
 pub(crate) fn view(handle: &Handle) -> ExportsView {
-    ExportsView { exports: handle.gauges.iter().map(|gauge| of(gauge)).collect(), stage: stage(handle) }
+    let gauges = lock(&handle.gauges).clone();
+    // A topic is there as long as something is wrong with it.
+    let is_shown = |gauge: &&Arc<Gauge>| !gauge.is_topic || lock(&gauge.state).last_error.is_some();
+    let exports: Vec<ExportView> = gauges.iter().filter(is_shown).map(|gauge| of(gauge)).collect();
+    ExportsView { exports, stage: stage(&gauges) }
 }
 
 /// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
-fn stage(handle: &Handle) -> Stage {
+fn stage(gauges: &[Arc<Gauge>]) -> Stage {
     let mut stage = nothing();
-    for gauge in handle.gauges.iter() {
+    for gauge in gauges {
         let Budget { into, out, rejected, unwritten, expired, shed, queued } = lock(&gauge.state).budget;
         stage.into += into;
         stage.out += out;
@@ -116,6 +124,7 @@ fn of(gauge: &Gauge) -> ExportView {
         kind: gauge.kind.to_owned(),
         server: gauge.authority.clone(),
         stream: gauge.stream.name().to_owned(),
+        partition: gauge.partition,
         read: ledger.read + ledger.left_out,
         delivered: ledger.delivered.saturating_sub(state.left_out),
         left_out: state.left_out + ledger.left_out,

@@ -1,17 +1,28 @@
 //! Metrics of exports. HELP and TYPE lines are always present, samples only with `[exports.NAME]`.
 
+use std::fmt::Display;
+
 use super::Text;
 use crate::export_role::view::{ExportView, ExportsView};
+
+/// Export and stream; of an outlet, the partition.
+fn labels(export: &ExportView) -> Vec<(&'static str, &dyn Display)> {
+    let mut labels: Vec<(&'static str, &dyn Display)> =
+        vec![("export", &export.export), ("stream", &export.stream)];
+    labels.extend(export.partition.as_ref().map(|partition| ("partition", partition as &dyn Display)));
+    labels
+}
 
 /// Each stream of each export.
 pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     let mut one = |name: &str, kind: &str, help: &str, value: fn(&ExportView) -> u64| {
         text.metric(name, kind, help);
         for export in view.iter().flat_map(|view| &view.exports) {
-            text.sample(name, &[("export", &export.export), ("stream", &export.stream)], value(export));
+            text.sample(name, &labels(export), value(export));
         }
     };
-    let help = "Records read from the store for an export: delivered + left_out + rejected + held.";
+    let help =
+        "Records read from the store, or from Kafka, for an export: delivered + left_out + rejected + held.";
     one("export_read_total", "counter", help, |one| one.read);
     one("export_delivered_total", "counter", "Records that the server has stored.", |one| one.delivered);
     let help = "Records that are not for this system, such as events that are no alerts.";
@@ -21,10 +32,19 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     one("export_unwritten_total", "counter", help, |one| one.unwritten);
     let help = "Records in memory, neither delivered nor rejected yet.";
     one("export_held", "gauge", help, |one| one.held);
-    one("export_waiting", "gauge", "Committed records that are not settled yet.", |one| one.waiting);
-    let help = "Records that the store deleted before they were sent.";
+    one(
+        "export_waiting",
+        "gauge",
+        "Committed records, or messages in Kafka, that are not settled yet.",
+        |one| one.waiting,
+    );
+    let help = "Age of the oldest record in memory, in seconds: how far the export lags; 0 if there is none.";
+    one("export_lag_seconds", "gauge", help, |one| {
+        one.oldest.map_or(0, |ts| nic::time::now().saturating_sub(ts) / 1_000_000_000)
+    });
+    let help = "Records that the store, or Kafka, deleted before they were sent.";
     one("export_expired_total", "counter", help, |one| one.expired);
-    let help = "Times that the store's count of records began anew: how many were lost then is not known.";
+    let help = "Times that the store's count of records, or a partition, began anew: how many were lost then is not known.";
     one("export_restarted_total", "counter", help, |one| one.restarted);
     one("export_repeated_total", "counter", "Records that were sent again.", |one| one.repeated);
     one("export_requests_total", "counter", "Requests sent.", |one| one.requests);
@@ -42,10 +62,8 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     let help = "When a request was last answered for each of its records, seconds since the Unix epoch.";
     text.metric("export_last_success_timestamp_seconds", "gauge", help);
     for export in view.iter().flat_map(|view| &view.exports) {
-        let labels: [(&str, &dyn std::fmt::Display); 2] =
-            [("export", &export.export), ("stream", &export.stream)];
         export.last_success.iter().for_each(|at| {
-            text.sample("export_last_success_timestamp_seconds", &labels, at / 1_000_000_000);
+            text.sample("export_last_success_timestamp_seconds", &labels(export), at / 1_000_000_000);
         });
     }
 }

@@ -47,8 +47,8 @@ impl Place {
 pub enum StoredRecord {
     /// An event.
     Event(EventRow),
-    /// A rollup.
-    Rollup(Rollup),
+    /// A rollup, and its number among the rollups of this store: no other one has it.
+    Rollup(Rollup, u64),
     /// The latest state of a flow.
     Flow(FlowState),
     /// A dropped packet.
@@ -448,11 +448,14 @@ impl OpenFile {
                 self.rest = Some(rest);
                 return Ok(number);
             }
-            let Some(record) = rest.records.next() else {
+            let Some(mut record) = rest.records.next() else {
                 // Rows that the run counts and that are not there: the file was changed.
                 filling.chunk.expired += (end - rest.number).cast_unsigned();
                 break;
             };
+            if let StoredRecord::Rollup(_, number) = &mut record {
+                *number = rest.number.max(0).cast_unsigned();
+            }
             filling.push(record);
             rest.number += 1;
         }
@@ -517,7 +520,8 @@ impl FileNames {
             Stream::Events => StoredRecord::Event(self.event(conn, row)?),
             Stream::Rollups => {
                 let metric = self.metric(row.get(3)?);
-                StoredRecord::Rollup(rollup_at(row, 1, self.flow(conn, row.get(0)?)?, metric)?)
+                // The number comes from the run.
+                StoredRecord::Rollup(rollup_at(row, 1, self.flow(conn, row.get(0)?)?, metric)?, 0)
             }
             Stream::Flows => {
                 let (flow, basis) = (self.flow(conn, row.get(0)?)?, self.basis(row.get(2)?));
@@ -623,7 +627,7 @@ impl StoredRecord {
                 event.path.len() + event.first.as_ref().map_or(0, |first| first.hop_latencies.len())
             }
             Self::Flow(state) => state.path.len(),
-            Self::Rollup(_) | Self::Drop(_) | Self::Loss(_) => 0,
+            Self::Rollup(..) | Self::Drop(_) | Self::Loss(_) => 0,
         };
         size_of::<Self>() + path * size_of::<u32>()
     }

@@ -14,10 +14,10 @@ use crate::support::{
     server::{Answer, Server, TIMEOUT, report},
 };
 
-const SECRET: &str = "hopwise:correct horse";
+pub(super) const SECRET: &str = "hopwise:correct horse";
 
 /// A file with the password.
-fn password() -> (TempDir, String) {
+pub(super) fn password() -> (TempDir, String) {
     let directory = TempDir::new();
     let file = directory.join("password");
     std::fs::write(&file, "correct horse\n").unwrap();
@@ -25,7 +25,7 @@ fn password() -> (TempDir, String) {
     (directory, file)
 }
 
-fn account(password: &str) -> String {
+pub(super) fn account(password: &str) -> String {
     format!("database = \"net\"\nuser = \"hopwise\"\npassword_file = \"{password}\"\n")
 }
 
@@ -41,7 +41,7 @@ fn collector(name: &str, engine: &ClickHouse, password: &str) -> String {
     )
 }
 
-fn console(engine: &ClickHouse, password: &str, more: &str) -> Server {
+pub(super) fn console(engine: &ClickHouse, password: &str, more: &str) -> Server {
     Server::start_console(&format!(
         "api.listen = \"127.0.0.1:0\"\napi.query_timeout = \"100s\"\n{more}\n[console]\nurl = \"http://{}\"\n{}pairs = [[\"c1\", \"c2\"]]\n",
         engine.address(),
@@ -57,7 +57,7 @@ fn prepare(server: &Server) {
 }
 
 /// Waits until everything that is stored is in ClickHouse.
-fn drain(server: &Server) {
+pub(super) fn drain(server: &Server) {
     let run = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
     assert_eq!(run.code, Some(0), "{run:?}");
 }
@@ -225,7 +225,7 @@ fn without_live_state(console: &Server) {
 }
 
 /// A collector that is killed with `kill -9` and started again.
-fn killed(server: Server, config: &str, meanwhile: impl FnOnce()) -> Server {
+pub(super) fn killed(server: Server, config: &str, meanwhile: impl FnOnce()) -> Server {
     server.signal("-KILL");
     let (_, directory) = server.stop();
     meanwhile();
@@ -233,12 +233,12 @@ fn killed(server: Server, config: &str, meanwhile: impl FnOnce()) -> Server {
 }
 
 /// The numbers of the reports that a collector has stored: each is of a flow of its own.
-fn stored(server: &Server) -> BTreeSet<u64> {
+pub(super) fn stored(server: &Server) -> BTreeSet<u64> {
     let text = own(server, &format!("SELECT DISTINCT sport - 1000 FROM events WHERE {FIRST}"));
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn wait_for_stored(server: &Server, number: u32) {
+pub(super) fn wait_for_stored(server: &Server, number: u32) {
     let start = Instant::now();
     while !stored(server).contains(&number.into()) {
         assert!(start.elapsed() < TIMEOUT, "{number} is never stored");
@@ -246,16 +246,16 @@ fn wait_for_stored(server: &Server, number: u32) {
 }
 
 /// Collectors and what they are sent.
-struct Fleet {
+pub(super) struct Fleet {
     /// Two hear the same; one hears the reports of other flows.
-    pair: [Option<Server>; 2],
-    alone: Option<Server>,
-    sent: u32,
+    pub(super) pair: [Option<Server>; 2],
+    pub(super) alone: Option<Server>,
+    pub(super) sent: u32,
 }
 
 impl Fleet {
     /// Sends the next reports to those that run; the third has those from [`ALONE`] on.
-    fn send(&mut self) {
+    pub(super) fn send(&mut self) {
         let numbers = self.sent..self.sent + STEP;
         self.sent = numbers.end;
         let reports =
@@ -368,9 +368,53 @@ fn rollups_of_a_pair_are_not_added_up_and_those_of_others_are() {
     assert_eq!(counts(&Server::start_console(&text)), parts);
 }
 
+/// Each worker has rollups of its own, and so has a process after a restart: they are parts of one.
+#[test]
+fn rollups_of_several_workers_are_added_up() {
+    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let (_directory, password) = password();
+    let config = format!("collector.workers = 2\n{}", collector("c3", &engine, &password));
+    let server = Server::start(&config);
+    prepare(&server);
+    server.send(reports_from(0));
+    server.settled(150);
+    let server = at_rest(server, &config);
+    let all: u64 = own(&server, "SELECT count() FROM rollups").parse().unwrap();
+    let key = "ts, interval, metric, flow, node, interface, queue";
+    let sums = "sum(count), min(min), max(max), sum(sum)";
+    let sql = format!("SELECT ts, interval, metric, ifnull(node, ''), {sums} FROM rollups GROUP BY {key}");
+    let mut expected: Vec<String> = own(&server, &sql).lines().map(str::to_owned).collect();
+    expected.sort();
+    assert!((expected.len() as u64) < all, "some have two parts: {} of {all}", expected.len());
+    // Sent again in other batches, they are the same parts.
+    let (status, directory) = server.stop();
+    assert!(status.success());
+    let text = std::fs::read_to_string(directory.join("hopwise.toml")).unwrap();
+    let store = directory.join("store").display().to_string();
+    let text = text
+        .replace("\"store\"", &format!("\"{store}\""))
+        .replace("linger = \"0s\"\n", "linger = \"0s\"\nbatch = 37\n");
+    let replay = directory.join("replay.toml");
+    std::fs::write(&replay, text).unwrap();
+    let run = hopwise(["export", "replay", "-c", replay.to_str().unwrap(), "lake", "--from", "1h"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(engine.query("SELECT count() FROM net.rollups FINAL"), all.to_string());
+    let found = console(&engine, &password, "").json("/api/v1/rollups?limit=10000");
+    let line = |row: &Value| {
+        let text = |name: &str| row[name].as_str().map_or_else(|| row[name].to_string(), str::to_owned);
+        let node = if row["node"].is_null() { String::new() } else { text("node") };
+        let [ts, interval, metric] = ["ts", "interval", "metric"].map(text);
+        let values = ["count", "min", "max", "sum"].map(text);
+        [[ts, interval, metric, node].as_slice(), values.as_slice()].concat().join("\t")
+    };
+    let mut rows: Vec<String> = found["rollups"].as_array().unwrap().iter().map(line).collect();
+    rows.sort();
+    assert_eq!(rows, expected);
+}
+
 /// Reports sent between two steps.
-const STEP: u32 = 200;
+pub(super) const STEP: u32 = 200;
 /// The number of the first report of the third collector.
-const ALONE: u32 = 30_000;
+pub(super) const ALONE: u32 = 30_000;
 /// The first event of a flow.
-const FIRST: &str = "kind = 'new' AND metric = 'flow_path'";
+pub(super) const FIRST: &str = "kind = 'new' AND metric = 'flow_path'";

@@ -19,13 +19,13 @@ use crate::support::{
 };
 
 /// Brokers that are their own controllers. Each has a port without encryption, and one with TLS and logins.
-struct Kafka {
-    brokers: Vec<Broker>,
+pub(super) struct Kafka {
+    pub(super) brokers: Vec<Broker>,
 }
 
-struct Broker {
+pub(super) struct Broker {
     process: Option<Process>,
-    plain: u16,
+    pub(super) plain: u16,
     secure: u16,
     control: u16,
     directory: TempDir,
@@ -89,24 +89,24 @@ impl Broker {
         assert!(output.status.success(), "{output:?}");
     }
 
-    fn spawn(&mut self) {
+    pub(super) fn spawn(&mut self) {
         let mut command = java(&jars().unwrap());
         command.arg("kafka.Kafka").arg(self.directory.join("server.properties"));
         self.process = Some(Process::spawn(&mut command, &self.directory));
     }
 
-    fn wait(&mut self) {
+    pub(super) fn wait(&mut self) {
         self.process.as_mut().unwrap().wait(&self.directory, self.plain);
     }
 
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.process.take().unwrap().kill();
     }
 }
 
 impl Kafka {
     /// So many brokers; each partition is on so many of them.
-    fn start(brokers: usize, replicas: usize) -> Option<Self> {
+    pub(super) fn start(brokers: usize, replicas: usize) -> Option<Self> {
         let jars = jars()?;
         let mut brokers: Vec<Broker> = (0..brokers).map(|_| Broker::new()).collect();
         let voter = |(index, broker): (usize, &Broker)| format!("{}@127.0.0.1:{}", index + 1, broker.control);
@@ -127,7 +127,7 @@ impl Kafka {
     }
 
     /// What kcat says of it.
-    fn kcat(&self, arguments: &[&str]) -> String {
+    pub(super) fn kcat(&self, arguments: &[&str]) -> String {
         let brokers = self.brokers.iter().filter(|broker| broker.process.is_some());
         let list = brokers.map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>().join(",");
         let output = Command::new("kcat").args(["-b", &list]).args(arguments).output().unwrap();
@@ -135,7 +135,7 @@ impl Kafka {
     }
 
     /// The messages of a topic in this form of kcat, by Kafka's own order in each partition.
-    fn messages(&self, topic: &str, format: &str) -> Vec<String> {
+    pub(super) fn messages(&self, topic: &str, format: &str) -> Vec<String> {
         let text = self.kcat(&["-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", format]);
         text.lines().map(str::to_owned).collect()
     }
@@ -243,7 +243,7 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
 const SCRAM: &str = "mechanism = \"scram-sha-512\"\n";
 
 /// An export to the port with TLS and logins.
-fn secured(kafka: &Kafka, scheme: &str, ca: &str, (password, extra): (&Path, &str)) -> String {
+pub(super) fn secured(kafka: &Kafka, scheme: &str, ca: &str, (password, extra): (&Path, &str)) -> String {
     let keys = format!(
         "ca = {:?}\nuser = \"hopwise\"\npassword_file = {password:?}\nstreams = [\"events\"]\n{extra}",
         tls::file(ca)

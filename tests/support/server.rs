@@ -72,14 +72,23 @@ impl Server {
 
     /// Starts `hopwise console` with this configuration.
     pub(crate) fn start_console(text: &str) -> Self {
-        let directory = TempDir::new();
-        let config = directory.join("console.toml");
+        Self::start_serving("console", TempDir::new(), text)
+    }
+
+    /// Starts `hopwise outlet` with this configuration, in a directory where its state may be.
+    pub(crate) fn start_outlet(directory: TempDir, text: &str) -> Self {
+        Self::start_serving("outlet", directory, text)
+    }
+
+    /// Starts a command that has an API and no inputs.
+    fn start_serving(name: &str, directory: TempDir, text: &str) -> Self {
+        let config = directory.join(&format!("{name}.toml"));
         fs::write(&config, text).unwrap();
-        let mut command = command(["console".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        let mut command = command([name.as_ref(), "-c".as_ref(), config.as_os_str()]);
         let mut child = command.current_dir(directory.join("")).stderr(Stdio::piped()).spawn().unwrap();
         let lines = read_lines(child.stderr.take().unwrap());
         let api = loop {
-            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("the console does not start"));
+            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{name} does not start"));
             if let Some((_, rest)) = line.split_once("url=http://") {
                 break rest.trim_end_matches('/').parse().unwrap();
             }

@@ -8,6 +8,7 @@ const one: Export = {
   kind: 'clickhouse',
   server: 'lake:8123',
   stream: 'events',
+  partition: null,
   read: 0,
   delivered: 0,
   left_out: 0,

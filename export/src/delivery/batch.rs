@@ -35,6 +35,10 @@ impl<R: Keyed> Batch<R> {
         let lanes = self.lanes.len();
         let mut parts = vec![Vec::new(); lanes];
         for (index, record) in records.iter().enumerate() {
+            if let Some(words) = record.refusal() {
+                self.rejected.push_back((index, super::notice::cut(words)));
+                continue;
+            }
             // The key of a record costs more than everything else here.
             let lane = if lanes == 1 { 0 } else { record.key() % lanes as u64 };
             parts[lane as usize].push(index);

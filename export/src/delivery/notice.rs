@@ -18,7 +18,7 @@ pub enum Notice {
         /// For how long they had failed, ns.
         after: Nanos,
     },
-    /// The server will never take a record: its words. Reported once a minute at most.
+    /// The server will never take a record, or nobody can read it: why. Reported once a minute at most.
     Rejected(String),
     /// A rejected record could not be written: why.
     Unwritten(String),
@@ -33,13 +33,11 @@ impl fmt::Display for Notice {
             Self::Recovered { after } => {
                 write!(f, "requests succeed again, after {:.1} s", *after as f64 / 1e9)
             }
-            Self::Rejected(words) => write!(f, "the server will never take a record: {words}"),
+            Self::Rejected(words) => write!(f, "a record is rejected: {words}"),
             Self::Unwritten(words) => write!(f, "a rejected record is only counted: {words}"),
             Self::Expired(count) => {
-                write!(
-                    f,
-                    "{count} records were deleted from the store before they were sent; let it keep more"
-                )
+                let keep = "let the store, or Kafka, keep more";
+                write!(f, "{count} records were deleted before they were sent; {keep}")
             }
         }
     }

@@ -6,7 +6,7 @@ mod native;
 use self::native::Block;
 use super::{Batch, HttpSink, Request, Response, said, words};
 use crate::outcome::Outcome;
-use crate::record::{COMMON, Field, FieldKind, Stream};
+use crate::record::{COMMON, Field, FieldKind, Fields, Stream};
 
 /// Where records go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,11 +47,56 @@ impl ClickHouse {
         format!("{}.{}{}", self.database, self.prefix, stream.name())
     }
 
-    /// The statements that make what is missing, in order. Each can be executed again.
+    /// The statements that make what is missing, in order: tables, then what tables of earlier versions lack. Each can be executed again.
     pub fn schema(&self, streams: &[Stream]) -> Vec<String> {
         let mut statements = vec![format!("CREATE DATABASE IF NOT EXISTS {}", self.database)];
         statements.extend(streams.iter().map(|stream| self.create(*stream)));
+        for (number, (stream, change)) in MIGRATIONS.iter().enumerate() {
+            for stream in streams.iter().filter(|one| stream.is_none_or(|stream| stream == **one)) {
+                let table = self.table(*stream);
+                statements.push(format!("/* migration {} */ ALTER TABLE {table} {change}", number + 1));
+            }
+        }
         statements
+    }
+
+    /// The request that inserts these rows. A repeat with the same `token` is not stored twice, as long as the server remembers it.
+    pub fn insert(
+        &self,
+        stream: Stream,
+        rows: impl ExactSizeIterator<Item = impl Fields>,
+        token: &str,
+    ) -> Request {
+        let mut block = Block::new(columns(stream), rows.len());
+        rows.for_each(|row| block.push(&row));
+        let query = format!("INSERT INTO {} FORMAT Native", self.table(stream));
+        Request {
+            method: "POST",
+            target: format!(
+                "/?query={}&insert_deduplication_token={}&deduplicate_blocks_in_dependent_materialized_views=1",
+                super::escape(&query),
+                super::escape(token)
+            ),
+            headers: vec![("content-type", "application/octet-stream".to_owned())],
+            body: block.write(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// What became of the rows of a request.
+    pub fn answered(response: &Response<'_>) -> Outcome {
+        let code = code(response.body);
+        if (200..=299).contains(&response.status) && code.is_none() {
+            return Outcome::DONE;
+        }
+        let (words, retry_after) = (words(response.body), response.retry_after);
+        match (response.status, code) {
+            (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => Outcome::Unauthorised { words },
+            // Of a value: cannot parse, too large, no such enumeration.
+            (_, Some(6 | 26 | 27 | 33 | 38 | 41 | 69 | 72 | 131)) | (413, None) => Outcome::Refused { words },
+            // Anything else is of the table or the server: somebody corrects it, and wants the records then.
+            _ => Outcome::Failed { words, retry_after },
+        }
     }
 
     fn create(&self, stream: Stream) -> String {
@@ -61,9 +106,7 @@ impl ClickHouse {
             .collect();
         let (engine, order) = match stream {
             Stream::Events => ("MergeTree", "toStartOfFiveMinutes(ts), node, metric, ts"),
-            Stream::Rollups => {
-                ("ReplacingMergeTree", "metric, node, interface, queue, flow, interval, ts, collector")
-            }
+            Stream::Rollups => ("ReplacingMergeTree", ROLLUPS),
             Stream::Flows => ("ReplacingMergeTree(last_seen)", "flow, collector"),
             Stream::Drops => ("MergeTree", "toStartOfFiveMinutes(ts), node, ts"),
             Stream::Losses => ("MergeTree", "toStartOfFiveMinutes(ts), source, ts"),
@@ -87,12 +130,28 @@ impl ClickHouse {
         };
         let dropping = if partition.is_empty() || ttl.is_empty() { "" } else { ", ttl_only_drop_parts = 1" };
         format!(
-            "CREATE TABLE IF NOT EXISTS {}\n(\n{}{projection}\n)\nENGINE = {engine}\n{partition}ORDER BY ({order})\n{ttl}SETTINGS non_replicated_deduplication_window = 1000{dropping}",
+            "CREATE TABLE IF NOT EXISTS {}\n(\n{}{projection}\n)\nENGINE = {engine}\n{partition}ORDER BY ({order})\n{ttl}SETTINGS non_replicated_deduplication_window = {WINDOW}{dropping}",
             self.table(stream),
             columns.join(",\n"),
         )
     }
 }
+
+/// The order of rollups.
+const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
+
+/// Inserts that a table remembers by their tokens. Many partitions of an outlet insert into one table while another one is away.
+const WINDOW: u32 = 10_000;
+
+/// What became of tables after their first version, in order; `None`: of all. They only add, and what is done is not changed by them. A
+/// column can only become a part of the order with the statement that adds it.
+const MIGRATIONS: [(Option<Stream>, &str); 2] = [
+    (
+        Some(Stream::Rollups),
+        "ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY (metric, node, interface, queue, flow, interval, ts, collector, part)",
+    ),
+    (None, "MODIFY SETTING non_replicated_deduplication_window = 10000"),
+];
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
@@ -201,8 +260,6 @@ fn is_present(stream: Stream, name: &str) -> bool {
 impl HttpSink for ClickHouse {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
         let (first, last) = (batch.records.first()?, batch.records.last()?);
-        let mut block = Block::new(columns(batch.stream), batch.records.len());
-        batch.records.iter().for_each(|record| block.push(record, batch.collector));
         // The same records after a crash are recognised by the server, and not stored twice.
         let token = format!(
             "{}-{}-{:016x}-{:016x}-{}",
@@ -212,33 +269,12 @@ impl HttpSink for ClickHouse {
             last.id(),
             batch.records.len()
         );
-        let query = format!("INSERT INTO {} FORMAT Native", self.table(batch.stream));
-        Some(Request {
-            method: "POST",
-            target: format!(
-                "/?query={}&insert_deduplication_token={}&deduplicate_blocks_in_dependent_materialized_views=1",
-                super::escape(&query),
-                super::escape(&token)
-            ),
-            headers: vec![("content-type", "application/octet-stream".to_owned())],
-            body: block.write(),
-            rows: Vec::new(),
-        })
+        let rows = batch.records.iter().map(|record| (*record, batch.collector));
+        Some(self.insert(batch.stream, rows, &token))
     }
 
     fn outcome(&self, _batch: &Batch<'_>, _request: &Request, response: &Response<'_>) -> Outcome {
-        let code = code(response.body);
-        if (200..=299).contains(&response.status) && code.is_none() {
-            return Outcome::DONE;
-        }
-        let (words, retry_after) = (words(response.body), response.retry_after);
-        match (response.status, code) {
-            (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => Outcome::Unauthorised { words },
-            // Of a value: cannot parse, too large, no such enumeration.
-            (_, Some(6 | 26 | 27 | 33 | 38 | 41 | 69 | 72 | 131)) | (413, None) => Outcome::Refused { words },
-            // Anything else is of the table or the server: somebody corrects it, and wants the records then.
-            _ => Outcome::Failed { words, retry_after },
-        }
+        Self::answered(response)
     }
 
     fn probe(&self, streams: &[Stream]) -> Request {
@@ -288,13 +324,25 @@ impl HttpSink for ClickHouse {
                 // Quotes are escaped in this format.
                 let kind = kind.map(|kind| kind.replace("\\'", "'"));
                 if kind.as_deref() != Some(column.kind.name()) {
-                    let is = kind.map_or("is missing".to_owned(), |kind| format!("is of type {kind}"));
-                    return Err(format!(
-                        "in ClickHouse's table {}, the column {} {is}; it must be {}: rename the table, and let `hopwise schema apply` make a new one",
-                        self.table(*stream),
-                        column.name,
-                        column.kind.name()
-                    ));
+                    let (table, name) = (self.table(*stream), column.name);
+                    return Err(match kind {
+                        None if MIGRATIONS
+                            .iter()
+                            .any(|(_, change)| change.contains(&format!(" {name} "))) =>
+                        {
+                            format!(
+                                "ClickHouse's table {table} is of an earlier version, and lacks the column {name}; `hopwise schema apply` adds it"
+                            )
+                        }
+                        kind => {
+                            let is =
+                                kind.map_or("is missing".to_owned(), |kind| format!("is of type {kind}"));
+                            format!(
+                                "in ClickHouse's table {table}, the column {name} {is}; it must be {}: rename the table, and let `hopwise schema apply` make a new one",
+                                column.kind.name()
+                            )
+                        }
+                    });
                 }
             }
         }
@@ -543,6 +591,37 @@ mod tests {
         assert!(probed(&other).unwrap_err().contains("the column lost is of type UInt32; it must be UInt64"));
         let less = whole.replace("hopwise_losses\tlost\tUInt64\n", "");
         assert!(probed(&less).unwrap_err().contains("the column lost is missing"));
+    }
+
+    #[test]
+    fn a_table_of_an_earlier_version_gets_what_it_lacks() {
+        let statements = sink().schema(&[Stream::Rollups, Stream::Losses]);
+        assert_eq!(statements.len(), 1 + 2 + 3);
+        assert!(statements[1].contains(&format!("\nORDER BY ({ROLLUPS})\n")), "{}", statements[1]);
+        assert_eq!(
+            statements[3],
+            format!(
+                "/* migration 1 */ ALTER TABLE net.hopwise_rollups ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY ({ROLLUPS})"
+            )
+        );
+        let window = format!("non_replicated_deduplication_window = {WINDOW}");
+        for (statement, table) in [(&statements[4], "rollups"), (&statements[5], "losses")] {
+            assert_eq!(
+                *statement,
+                format!("/* migration 2 */ ALTER TABLE net.hopwise_{table} MODIFY SETTING {window}")
+            );
+        }
+        assert!(statements[2].contains(&window), "{}", statements[2]);
+        // Until then, the probe says so.
+        let columns = columns(Stream::Rollups);
+        let old = columns.iter().filter(|column| column.name != "part");
+        let line = |column: &Column| {
+            format!("hopwise_rollups\t{}\t{}\n", column.name, column.kind.name().replace('\'', "\\'"))
+        };
+        let body: String = old.map(line).collect();
+        let response = Response { status: 200, retry_after: None, body: body.as_bytes(), is_cut: false };
+        let words = "ClickHouse's table net.hopwise_rollups is of an earlier version, and lacks the column part; `hopwise schema apply` adds it";
+        assert_eq!(sink().probed(&[Stream::Rollups], &response), Err(words.to_owned()));
     }
 
     #[test]

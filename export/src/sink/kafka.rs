@@ -20,6 +20,7 @@ use crate::record::{Record, Stream};
 use crate::text::{self, address, address_of, decimal, hex};
 use crate::{json, protobuf};
 
+pub mod log;
 pub mod protocol;
 pub mod scram;
 

@@ -303,7 +303,7 @@ impl HttpSink for Otlp {
         let mut rollups: Vec<&Rollup> = Vec::new();
         for (_, record) in taken {
             match record {
-                Record::Rollup(one) => rollups.push(one),
+                Record::Rollup(one) => rollups.push(&one.rollup),
                 _ => log(record, &mut records),
             }
         }

@@ -141,6 +141,6 @@ fn kafka_and_clickhouse_know_the_stream() {
          sport UInt16,\n  dport UInt16,\n  proto UInt8,\n  node UInt32 CODEC(T64, ZSTD(1)),\n  \
          interface UInt32 CODEC(T64, ZSTD(1)),\n  queue UInt32 CODEC(T64, ZSTD(1)),\n  state LowCardinality(String)\n)\n\
          ENGINE = MergeTree\nPARTITION BY toDate(ts)\nORDER BY (rule, toStartOfFiveMinutes(ts), ts)\n\
-         TTL toDateTime(ts) + INTERVAL 30 DAY\nSETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1"
+         TTL toDateTime(ts) + INTERVAL 30 DAY\nSETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1"
     );
 }

@@ -39,7 +39,7 @@ fn hops_of_a_report_have_its_number_and_ids_of_their_own() {
 #[test]
 fn kafka_and_clickhouse_know_the_stream() {
     assert_eq!(Kafka::new(&kafka::Options::default()).unwrap().topic(Stream::Hops), "hopwise.hops.v1");
-    let statement = ClickHouse::new("net", "", 3).unwrap().schema(&[Stream::Hops]).pop().unwrap();
+    let statement = ClickHouse::new("net", "", 3).unwrap().schema(&[Stream::Hops]).swap_remove(1);
     let (columns, rest) = statement.split_once("\n)\nENGINE").unwrap();
     for column in [
         "report UInt64 CODEC(NONE)",
@@ -54,6 +54,6 @@ fn kafka_and_clickhouse_know_the_stream() {
     assert_eq!(
         rest,
         " = MergeTree\nPARTITION BY toDate(ts)\nORDER BY (toStartOfFiveMinutes(ts), node, ts)\n\
-         TTL toDateTime(ts) + INTERVAL 3 DAY\nSETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1"
+         TTL toDateTime(ts) + INTERVAL 3 DAY\nSETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1"
     );
 }

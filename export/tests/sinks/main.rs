@@ -9,6 +9,7 @@ mod influxdb;
 mod kafka;
 mod opensearch;
 mod otlp;
+mod outlet;
 mod redis;
 mod remote_write;
 #[path = "../support/mod.rs"]

@@ -3,7 +3,7 @@
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
 use export::hop::Hop;
-use export::record::{Alert, EventRecord, Record, Stream};
+use export::record::{Alert, EventRecord, Record, RollupPart, Stream};
 use export::sink::{Batch, Request, Response};
 
 /// 2026-11-26T01:00:00Z, ns.
@@ -80,7 +80,7 @@ pub(crate) fn hop(number: u8) -> Record {
 
 /// The hop latency of a queue over a second.
 pub(crate) fn rollup(second: u64) -> Record {
-    Record::Rollup(Box::new(Rollup {
+    let rollup = Rollup {
         ts: T + second * 1_000_000_000,
         interval: 1,
         metric: Metric::HopLatency,
@@ -94,7 +94,8 @@ pub(crate) fn rollup(second: u64) -> Record {
         sum: 90,
         p50: Some(30),
         p99: None,
-    }))
+    };
+    Record::Rollup(Box::new(RollupPart { rollup, part: 0 }))
 }
 
 /// The latency of a flow over a minute.

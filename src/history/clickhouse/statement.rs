@@ -92,9 +92,11 @@ impl Statement {
         };
         let (table, terms, limit) = (&self.table, self.joined(), filter.limit);
         self.text = format!(
-            "SELECT toUnixTimestamp64Nano(ts) AS time, {PLACE}, sum(one.count) AS values, min(one.min) AS least, max(one.max) AS most, \
-             sum(one.sum) AS total, max(one.p50) AS middle, max(one.p99) AS high \
-             FROM (SELECT *, {whose} AS whose FROM {table}{terms} ORDER BY count DESC LIMIT 1 BY ts, {PLACE}, whose) AS one \
+            "SELECT toUnixTimestamp64Nano(ts) AS time, {PLACE}, sum(a) AS values, min(b) AS least, max(c) AS most, sum(d) AS total, \
+             max(e) AS middle, max(f) AS high FROM (\
+             SELECT ts, {PLACE}, {whose} AS whose, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, sum(piece.sum) AS d, \
+             max(piece.p50) AS e, max(piece.p99) AS f FROM (SELECT * FROM {table}{terms} LIMIT 1 BY ts, {PLACE}, collector, part) AS piece \
+             GROUP BY ts, {PLACE}, collector ORDER BY a DESC LIMIT 1 BY ts, {PLACE}, whose) \
              GROUP BY ts, {PLACE} ORDER BY ts DESC, {PLACE} LIMIT {limit}"
         );
         self.in_rows()

@@ -548,7 +548,7 @@ export type Export = {
   counted: number;
   /** Records that the server has stored. */
   delivered: number;
-  /** Records that the store deleted before they were sent; of hops, those of files that were deleted or damaged. */
+  /** Records that the store, or Kafka, deleted before they were sent; of hops, those of files that were deleted or damaged. */
   expired: number;
   /** The export: NAME of `[exports.NAME]`. */
   export: string;
@@ -562,21 +562,23 @@ export type Export = {
   last_error: string | null;
   /** When a request was last answered for each of its records. */
   last_success: number | null;
-  /** Records that are not for this system, such as events that are no alerts. */
+  /** Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a message. */
   left_out: number;
-  /** Time of the oldest record in memory. */
+  /** Time of the oldest record in memory: how far this export lags. */
   oldest: number | null;
+  /** Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store. */
+  partition: number | null;
   /** Records read from the store since the start. */
   read: number;
   /** Requests that were refused for their content. */
   refused: number;
-  /** Records that the server will never take; they are in a file, with its words. */
+  /** Records that the server will never take, and of an outlet messages that cannot be read; they are in a file, with the reason. */
   rejected: number;
   /** Records that were sent again. */
   repeated: number;
   /** Requests sent. */
   requests: number;
-  /** Times that the store's count of records began anew, after files were lost: what was lost then has no number. */
+  /** Times that the store's count of records, or a partition, began anew: what was lost then has no number. */
   restarted: number;
   /** Its address. */
   server: string;

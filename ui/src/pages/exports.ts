@@ -55,7 +55,10 @@ function exportTable(): LiveTable<Export> {
     empty: 'None.',
     columns: [
       { title: 'Export', cell: (row) => row.export },
-      { title: 'Stream', cell: (row) => row.stream },
+      {
+        title: 'Stream',
+        cell: (row) => (row.partition === null ? row.stream : `${row.stream} ${row.partition}`),
+      },
       { title: 'To', cell: (row) => `${row.kind} ${row.server}` },
       {
         title: 'Delivered',

@@ -273,8 +273,8 @@ class Export(TypedDict):
     counted: int
     # Records that the server has stored.
     delivered: int
-    # Records that the store deleted before they were sent; of hops, those of files that were deleted or
-    # damaged.
+    # Records that the store, or Kafka, deleted before they were sent; of hops, those of files that were deleted
+    # or damaged.
     expired: int
     # The export: NAME of `[exports.NAME]`.
     export: str
@@ -288,22 +288,25 @@ class Export(TypedDict):
     last_error: str | None
     # When a request was last answered for each of its records.
     last_success: int | None
-    # Records that are not for this system, such as events that are no alerts.
+    # Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a
+    # message.
     left_out: int
-    # Time of the oldest record in memory.
+    # Time of the oldest record in memory: how far this export lags.
     oldest: int | None
+    # Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store.
+    partition: int | None
     # Records read from the store since the start.
     read: int
     # Requests that were refused for their content.
     refused: int
-    # Records that the server will never take; they are in a file, with its words.
+    # Records that the server will never take, and of an outlet messages that cannot be read; they are in a
+    # file, with the reason.
     rejected: int
     # Records that were sent again.
     repeated: int
     # Requests sent.
     requests: int
-    # Times that the store's count of records began anew, after files were lost: what was lost then has no
-    # number.
+    # Times that the store's count of records, or a partition, began anew: what was lost then has no number.
     restarted: int
     # Its address.
     server: str

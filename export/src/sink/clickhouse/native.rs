@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use wire::FlowKey;
 
 use super::{ABSENT, Column, FLOW, Kind};
-use crate::record::{FieldKind, Record, Value};
+use crate::record::{FieldKind, Fields, Value};
 use crate::text;
 
 /// Rows by column.
@@ -53,9 +53,9 @@ impl Block {
     }
 
     /// Appends a record, whose fields are the columns.
-    pub(super) fn push(&mut self, record: &Record, collector: &str) {
+    pub(super) fn push(&mut self, record: &impl Fields) {
         let mut columns = self.columns.iter_mut();
-        record.visit_all(collector, |field, value| {
+        record.visit_fields(|field, value| {
             let count = if field.kind == FieldKind::Flow { FLOW.len() } else { 1 };
             let mut next = columns.by_ref().take(count);
             match value {

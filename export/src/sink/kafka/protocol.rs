@@ -2,6 +2,8 @@
 //!
 //! <https://kafka.apache.org/protocol.html>. The versions are those that Kafka 1.0 to 4 share, before flexible ones.
 
+pub mod fetch;
+
 use std::collections::BTreeMap;
 
 use crate::sink::words as line;
@@ -18,6 +20,10 @@ pub struct Malformed(
 pub enum Api {
     /// Stores records.
     Produce = 0,
+    /// Reads them.
+    Fetch = 1,
+    /// Tells where the records of a partition begin and end.
+    ListOffsets = 2,
     /// Tells where partitions are.
     Metadata = 3,
     /// Begins a login.
@@ -33,8 +39,10 @@ pub enum Api {
 }
 
 impl Api {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Produce,
+        Self::Fetch,
+        Self::ListOffsets,
         Self::Metadata,
         Self::SaslHandshake,
         Self::ApiVersions,
@@ -47,8 +55,9 @@ impl Api {
     fn ours(self) -> (i16, i16) {
         match self {
             Self::Produce => (3, 8),
+            Self::Fetch => (4, 11),
             Self::Metadata | Self::CreateTopics => (4, 4),
-            Self::SaslHandshake => (1, 1),
+            Self::ListOffsets | Self::SaslHandshake => (1, 1),
             Self::ApiVersions | Self::SaslAuthenticate => (0, 0),
             Self::InitProducerId => (0, 1),
         }

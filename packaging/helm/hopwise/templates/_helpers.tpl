@@ -18,6 +18,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.existingSecret | default (printf "%s-config" (include "hopwise.name" .)) }}
 {{- end }}
 
+{{/* What keeps something on disk: a store, or cursors. */}}
+{{- define "hopwise.keeps" -}}
+{{- if and .Values.persistence.enabled (ne .Values.role "console") }}true{{ end }}
+{{- end }}
+
+{{/* A console and an outlet have a configuration of their own, and what only a collector has is refused. */}}
+{{- define "hopwise.role" -}}
+{{- if ne .Values.role "collector" }}
+{{- if and (not .Values.existingSecret) (not (contains (printf "[%s]" .Values.role) .Values.config)) }}{{ fail (printf "config: a role of %s needs a configuration with [%s]; pass it by --set-file config=%s.toml, see docs/how-to/fleet.md" .Values.role .Values.role .Values.role) }}{{ end }}
+{{- if or .Values.hostNetwork .Values.xdp (eq .Values.kind "DaemonSet") }}{{ fail (printf "role: hostNetwork, xdp and a DaemonSet are for collectors; leave them out for the role %s" .Values.role) }}{{ end }}
+{{- if and (eq .Values.role "outlet") (gt (int .Values.replicas) 1) }}{{ fail "replicas: an outlet has one; install a release for each part of the partitions, with its own `share`" }}{{ end }}
+{{- end }}
+{{- .Values.role }}
+{{- end }}
+
 {{- define "hopwise.ofNode" -}}
 {{- if or .Values.hostNetwork .Values.xdp }}true{{ end }}
 {{- end }}
@@ -92,8 +107,10 @@ spec:
           add: [BPF, NET_ADMIN, NET_RAW, IPC_LOCK]
           {{- end }}
       ports:
+        {{- if eq .Values.role "collector" }}
         - {name: reports, containerPort: {{ .Values.ports.reports }}, protocol: UDP}
         - {name: aggregates, containerPort: {{ .Values.ports.aggregates }}, protocol: UDP}
+        {{- end }}
         - {name: api, containerPort: {{ .Values.ports.api }}, protocol: TCP}
       # /healthz is 503 while nothing can be stored, as on a full disk; a restart would not help then.
       livenessProbe:
@@ -126,7 +143,7 @@ spec:
     # Large SQL queries.
     - name: tmp
       emptyDir: {sizeLimit: 2Gi}
-    {{- if not .Values.persistence.enabled }}
+    {{- if not (include "hopwise.keeps" .) }}
     - name: store
       emptyDir: {}
     {{- else if eq .Values.kind "DaemonSet" }}

@@ -1,0 +1,264 @@
+//! From a partition of a topic into a table: what is read of it, as batches whose borders are offsets, and how a batch is named.
+//!
+//! A [`Delivery`](crate::Delivery) leads a partition as it leads a stream of the store; a position is an offset, and the number of the
+//! topic that had it: a topic that was made again begins anew. The end of a batch is saved before it is sent, so that a repeat after a
+//! crash is the same batch; its token is made from topic, partition and these offsets, by which ClickHouse recognises it.
+//!
+//! Each offset that is passed counts once: as a record, also if it cannot be read; as left out, if there is no message; or as expired, if
+//! Kafka deleted it before it was read.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::cursor::{Cursor, Position};
+use crate::delivery::{Keyed, Page};
+use crate::json;
+use crate::received::Received;
+use crate::record::Stream;
+use crate::sink::kafka::log::{self, Message};
+use crate::sink::kafka::name;
+use crate::sink::kafka::protocol::fetch::Fetched;
+
+/// A message of a partition.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Item {
+    /// Its offset.
+    pub offset: u64,
+    /// Its time, ns.
+    pub ts: u64,
+    /// The record, unless it cannot be read.
+    pub content: Result<Received, Unreadable>,
+}
+
+/// A message that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// Why.
+    pub words: String,
+    /// The beginning of its value.
+    value: Box<[u8]>,
+    /// The length of its value.
+    len: usize,
+}
+
+/// So much of a value that cannot be read is kept.
+const KEPT: usize = 4096;
+/// What a record needs in memory beside the bytes of its message, about.
+const OVERHEAD: usize = 512;
+
+impl Keyed for Arc<Item> {
+    /// A partition is one lane.
+    fn key(&self) -> u64 {
+        0
+    }
+
+    fn refusal(&self) -> Option<&str> {
+        self.content.as_ref().err().map(|bad| bad.words.as_str())
+    }
+}
+
+impl Item {
+    fn new(stream: Stream, offset: u64, message: &Message<'_>) -> Self {
+        let ts = u64::try_from(message.ms).unwrap_or(0).saturating_mul(1_000_000);
+        let bad = |words: String, value: &[u8]| {
+            let kept = value[..value.len().min(KEPT)].into();
+            Err(Unreadable { words, value: kept, len: value.len() })
+        };
+        let content = match message.value {
+            Ok(value) => Received::read(stream, value).or_else(|error| bad(error.0, value)),
+            Err(words) => bad(words.to_owned(), &[]),
+        };
+        Self { offset, ts, content }
+    }
+
+    /// A line for the file of rejected messages.
+    pub fn rejected(&self, topic: &str, partition: i32, words: &str) -> Vec<u8> {
+        let mut line = b"{\"words\":".to_vec();
+        json::write_text(words, &mut line);
+        line.extend_from_slice(b",\"topic\":");
+        json::write_text(topic, &mut line);
+        line.extend_from_slice(format!(",\"partition\":{partition},\"offset\":{}", self.offset).as_bytes());
+        match &self.content {
+            Ok(record) => {
+                line.extend_from_slice(b",\"record\":");
+                json::write_fields(record, &mut line);
+            }
+            Err(bad) => {
+                let value = STANDARD.encode(&bad.value);
+                line.extend_from_slice(format!(",\"bytes\":{},\"value\":\"{value}\"", bad.len).as_bytes());
+            }
+        }
+        line.extend_from_slice(b"}\n");
+        line
+    }
+}
+
+/// The name of a request: the same for the same batch, also if Kafka has deleted a part of it meanwhile. `part`: first and last offset, if
+/// it is not the whole batch, since that was refused.
+pub fn token(topic: &str, partition: i32, batch: &Cursor, part: Option<(u64, u64)>) -> String {
+    let (from, to) = (batch.settled, batch.batch_end.unwrap_or(batch.settled));
+    let mut token = format!("{topic}-{partition}-{}-{}", from.row, to.row);
+    if from.file > 0 {
+        token.push_str(&format!("-beginning-{}", from.file));
+    }
+    if let Some((first, last)) = part {
+        token.push_str(&format!("-part-{first}-{last}"));
+    }
+    token
+}
+
+/// What a page shall have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Where it begins.
+    pub from: Position,
+    /// It ends there, whatever its length.
+    pub until: Option<Position>,
+    /// Otherwise it has at most so many messages,
+    pub records: usize,
+    /// and so many bytes, but at least one message.
+    pub bytes: usize,
+}
+
+/// What to do next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// Ask for what stands from this offset on; then [`Reading::fetched`].
+    Fetch(u64),
+    /// Ask where the partition begins and ends; then [`Reading::offsets`].
+    Offsets,
+    /// This is the page.
+    Page {
+        /// The messages.
+        page: Page<Arc<Item>>,
+        /// The partition begins anew, so that what was lost has no number.
+        restarted: bool,
+    },
+    /// It cannot be read now: why.
+    Failed(String),
+}
+
+/// Reads a page of a partition.
+#[derive(Debug)]
+pub struct Reading {
+    stream: Stream,
+    wanted: Wanted,
+    at: u64,
+    items: Vec<Arc<Item>>,
+    size: usize,
+    expired: u64,
+    /// After the last message that there is.
+    end: Option<u64>,
+}
+
+impl Reading {
+    /// Begins, with the first thing to do.
+    pub fn new(stream: Stream, wanted: Wanted) -> (Self, Step) {
+        let at = wanted.from.row;
+        let reading = Self { stream, wanted, at, items: Vec::new(), size: 0, expired: 0, end: None };
+        (reading, Step::Fetch(at))
+    }
+
+    /// Where the partition ends, as far as it is known.
+    pub fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    fn until(&self) -> Option<u64> {
+        self.wanted.until.map(|until| until.row)
+    }
+
+    /// Records came, or an error.
+    pub fn fetched(&mut self, fetched: &Fetched<'_>) -> Step {
+        match fetched.error {
+            0 => {}
+            // Deleted, or of another topic that had this name.
+            1 => return Step::Offsets,
+            76 => {
+                let words = "the topic is compressed by zstd, which is not read here; set compression.type = producer, or lz4, for it";
+                return Step::Failed(words.to_owned());
+            }
+            29 => return Step::Failed(format!("{}: allow this user to read the topic", name(29))),
+            error => return Step::Failed(name(error).to_owned()),
+        }
+        let end = u64::try_from(fetched.end).unwrap_or(0);
+        self.end = Some(end);
+        let before = self.at;
+        self.take(fetched.batches);
+        if self.is_full() {
+            return self.page(false);
+        }
+        match (self.at > before, self.at >= end, self.until()) {
+            (_, true, None) => self.page(true),
+            (_, true, Some(until)) => Step::Failed(format!(
+                "the partition ends at {end}, before the end of the batch that may have been sent, {until}: it waits for the rest"
+            )),
+            (true, false, _) => Step::Fetch(self.at),
+            (false, false, None) if fetched.batches.is_empty() => self.page(true),
+            (false, false, _) if fetched.batches.is_empty() => {
+                Step::Failed("it has no records now".to_owned())
+            }
+            (false, false, _) => Step::Failed(format!("there is no whole record batch at offset {before}")),
+        }
+    }
+
+    fn take(&mut self, batches: &[u8]) {
+        let Self { stream, wanted, at, items, size, .. } = self;
+        let until = wanted.until.map(|until| until.row);
+        let passed = log::messages(batches, i64::try_from(*at).unwrap_or(i64::MAX), |message| {
+            let offset = u64::try_from(message.offset).unwrap_or(0);
+            let goes_on = match until {
+                Some(until) => offset < until,
+                None => items.is_empty() || items.len() < wanted.records && *size < wanted.bytes,
+            };
+            if goes_on {
+                *size += message.value.map_or(0, <[u8]>::len) + OVERHEAD;
+                items.push(Arc::new(Item::new(*stream, offset, &message)));
+            }
+            goes_on
+        });
+        *at = u64::try_from(passed).unwrap_or(*at).min(until.unwrap_or(u64::MAX)).max(*at);
+    }
+
+    fn is_full(&self) -> bool {
+        match self.until() {
+            Some(until) => self.at >= until,
+            None => self.items.len() >= self.wanted.records || self.size >= self.wanted.bytes,
+        }
+    }
+
+    /// The first offset there is, and that after the last.
+    pub fn offsets(&mut self, first: u64, end: u64) -> Step {
+        self.end = Some(end);
+        if self.at < first {
+            let to = first.min(self.until().unwrap_or(first));
+            self.expired += to - self.at;
+            self.at = to;
+            return if self.until() == Some(to) { self.page(false) } else { Step::Fetch(to) };
+        }
+        if self.at <= end {
+            return Step::Fetch(self.at);
+        }
+        if !self.items.is_empty() {
+            return self.page(false);
+        }
+        // Offsets only grow, so these are of another log.
+        let end = Position { file: self.wanted.from.file + 1, row: first };
+        let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, is_last: false };
+        Step::Page { page, restarted: true }
+    }
+
+    fn page(&mut self, is_last: bool) -> Step {
+        let records = std::mem::take(&mut self.items);
+        let passed = self.at - self.wanted.from.row;
+        let page = Page {
+            left_out: passed.saturating_sub(self.expired + records.len() as u64),
+            records,
+            end: Position { file: self.wanted.from.file, row: self.at },
+            expired: self.expired,
+            is_last,
+        };
+        Step::Page { page, restarted: false }
+    }
+}

@@ -1,0 +1,76 @@
+//! Objects of JSON, with the names of `record.proto`.
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+use wire::FlowKey;
+
+use super::{FieldKind, Held, Parts, Unreadable, held_address, held_numbers, held_text, wrong};
+use crate::record::Field;
+
+pub(super) fn read(bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
+    let object: Map<String, Value> = serde_json::from_slice(bytes)
+        .map_err(|error| Unreadable(format!("it is no object of JSON: {error}")))?;
+    for (name, value) in &object {
+        let Some((field, held)) = parts.place(|field| field.name == name) else { continue };
+        *held = read_value(field, value)?;
+    }
+    Ok(())
+}
+
+fn read_value(field: &Field, value: &Value) -> Result<Held, Unreadable> {
+    let held = match (field.kind, value) {
+        (_, Value::Null) => Some(Held::Absent),
+        (FieldKind::Number | FieldKind::Time, Value::Number(number)) => number.as_u64().map(Held::Number),
+        (FieldKind::Id, Value::String(text)) => id(text).map(Held::Id),
+        (FieldKind::Text, Value::String(text)) => Some(held_text(field, text)?),
+        (FieldKind::Numbers, Value::Array(list)) => {
+            let numbers: Option<Vec<u32>> = list.iter().map(number).collect();
+            numbers.map(|numbers| held_numbers(field, numbers)).transpose()?
+        }
+        (FieldKind::Flow, Value::Object(flow)) => read_flow(flow).map(Held::Flow),
+        (FieldKind::Address, Value::String(text)) => address(text).map(Held::Address),
+        _ => None,
+    };
+    held.ok_or_else(|| wrong(field))
+}
+
+/// 16 hexadecimal digits.
+fn id(text: &str) -> Option<u64> {
+    let is_whole = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(text, 16).ok().filter(|_| is_whole)
+}
+
+/// All ones are unavailable: null.
+fn number(value: &Value) -> Option<u32> {
+    match value {
+        Value::Null => Some(u32::MAX),
+        value => u32::try_from(value.as_u64()?).ok(),
+    }
+}
+
+fn address(text: &str) -> Option<[u8; 16]> {
+    match text.parse().ok()? {
+        IpAddr::V4(address) => held_address(&address.octets()),
+        IpAddr::V6(address) => Some(address.octets()),
+    }
+}
+
+fn read_flow(flow: &Map<String, Value>) -> Option<FlowKey> {
+    let (src, dst) = (flow.get("src")?.as_str()?, flow.get("dst")?.as_str()?);
+    if dst.is_empty() {
+        return src.parse::<FlowKey>().ok().filter(|flow| flow.known_id().is_some());
+    }
+    let (src, dst): (IpAddr, IpAddr) = (src.parse().ok()?, dst.parse().ok()?);
+    let port = |name: &str| match flow.get(name) {
+        None => Some(None),
+        Some(port) => Some(Some(u16::try_from(port.as_u64()?).ok()?)),
+    };
+    let ports = match (port("sport")?, port("dport")?) {
+        (Some(sport), Some(dport)) => Some((sport, dport)),
+        (None, None) => None,
+        _ => return None,
+    };
+    let proto = u8::try_from(flow.get("proto")?.as_u64()?).ok()?;
+    (src.is_ipv4() == dst.is_ipv4()).then(|| FlowKey::new(src, dst, ports, proto))
+}

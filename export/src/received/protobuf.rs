@@ -1,0 +1,149 @@
+//! Messages of `record.proto`.
+
+use super::{
+    FieldKind, Held, NUMBERS, Parts, Unreadable, held_address, held_numbers, held_text, too_many, wrong,
+};
+use crate::protobuf::{BYTES, FIXED_32, FIXED_64, VARINT};
+use crate::record::Field;
+use wire::FlowKey;
+
+/// A value of a field, by the type on the wire.
+enum Wire<'a> {
+    Number(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+pub(super) fn read(mut bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
+    while !bytes.is_empty() {
+        let (number, value) = field(&mut bytes).ok_or_else(malformed)?;
+        // Fields that are not known here are of a later version without a number of its own.
+        let Some((field, held)) = parts.place(|field| field.number == number) else { continue };
+        put(field, value, held)?;
+    }
+    Ok(())
+}
+
+fn malformed() -> Unreadable {
+    Unreadable("it is no message of protobuf, or cut off".to_owned())
+}
+
+fn put(field: &Field, value: Wire<'_>, held: &mut Held) -> Result<(), Unreadable> {
+    *held = match (field.kind, value) {
+        (FieldKind::Number, Wire::Number(number)) | (FieldKind::Time, Wire::Fixed64(number)) => {
+            Held::Number(number)
+        }
+        (FieldKind::Id, Wire::Fixed64(id)) => Held::Id(id),
+        (FieldKind::Text, Wire::Bytes(text)) => {
+            held_text(field, str::from_utf8(text).map_err(|_| wrong(field))?)?
+        }
+        (FieldKind::Numbers, value) => {
+            // Packed or one by one: both are allowed, also mixed.
+            let mut numbers = match std::mem::take(held) {
+                Held::Numbers(numbers) => numbers.into_vec(),
+                _ => Vec::new(),
+            };
+            extend(field, value, &mut numbers)?;
+            held_numbers(field, numbers)?
+        }
+        (FieldKind::Address, Wire::Bytes(address)) => {
+            Held::Address(held_address(address).ok_or_else(|| wrong(field))?)
+        }
+        (FieldKind::Flow, Wire::Bytes(flow)) => Held::Flow(read_flow(flow).ok_or_else(|| wrong(field))?),
+        _ => return Err(wrong(field)),
+    };
+    Ok(())
+}
+
+fn extend(field: &Field, value: Wire<'_>, numbers: &mut Vec<u32>) -> Result<(), Unreadable> {
+    let mut push = |number: u64| {
+        if numbers.len() >= NUMBERS {
+            return Err(too_many(field));
+        }
+        numbers.push(u32::try_from(number).map_err(|_| wrong(field))?);
+        Ok(())
+    };
+    match value {
+        Wire::Number(number) => push(number),
+        Wire::Bytes(mut packed) => {
+            while !packed.is_empty() {
+                push(varint(&mut packed).ok_or_else(malformed)?)?;
+            }
+            Ok(())
+        }
+        Wire::Fixed32(_) | Wire::Fixed64(_) => Err(wrong(field)),
+    }
+}
+
+/// `message Flow`.
+fn read_flow(mut bytes: &[u8]) -> Option<FlowKey> {
+    let (mut src, mut dst, mut sport, mut dport, mut proto, mut id) = (None, None, None, None, 0, None);
+    while !bytes.is_empty() {
+        match field(&mut bytes)? {
+            (1, Wire::Bytes(address)) => src = Some(address),
+            (2, Wire::Bytes(address)) => dst = Some(address),
+            (3, Wire::Number(port)) => sport = Some(u16::try_from(port).ok()?),
+            (4, Wire::Number(port)) => dport = Some(u16::try_from(port).ok()?),
+            (5, Wire::Number(number)) => proto = u8::try_from(number).ok()?,
+            (6, Wire::Fixed32(number)) => id = Some(number),
+            (1..=6, _) => return None,
+            _ => {}
+        }
+    }
+    if let Some(id) = id {
+        return Some(FlowKey::of_id(id));
+    }
+    let ports = match (sport, dport) {
+        (Some(sport), Some(dport)) => Some((sport, dport)),
+        (None, None) => None,
+        _ => return None,
+    };
+    let (src, dst) = (src?, dst?);
+    match (src.try_into(), dst.try_into()) {
+        (Ok(src), Ok(dst)) => Some(FlowKey::v4(src, dst, ports, proto)),
+        _ => Some(FlowKey::v6(src.try_into().ok()?, dst.try_into().ok()?, ports, proto)),
+    }
+}
+
+/// The next field: its number and its value. `None`: there is none.
+fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Wire<'a>)> {
+    let tag = u32::try_from(varint(bytes)?).ok()?;
+    let value = match tag & 7 {
+        VARINT => Wire::Number(varint(bytes)?),
+        FIXED_64 => Wire::Fixed64(u64::from_le_bytes(take(bytes)?)),
+        FIXED_32 => Wire::Fixed32(u32::from_le_bytes(take(bytes)?)),
+        BYTES => {
+            let len = usize::try_from(varint(bytes)?).ok()?;
+            let (value, rest) = bytes.split_at_checked(len)?;
+            *bytes = rest;
+            Wire::Bytes(value)
+        }
+        // Groups, of a version of protobuf from before ours.
+        _ => return None,
+    };
+    Some((tag >> 3, value)).filter(|(number, _)| *number > 0)
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*first)
+}
+
+/// A number of at most 64 bits.
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let [byte] = take(bytes)?;
+        let part = u64::from(byte & 0x7f);
+        if part << shift >> shift != part {
+            return None;
+        }
+        number |= part << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}

@@ -1,0 +1,330 @@
+//! `[outlet]`: from Kafka into ClickHouse.
+
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+use export::{
+    Settings as DeliverySettings, record::Stream, sink::clickhouse::ClickHouse, sink::kafka::Kafka,
+};
+use settings::{
+    read::{Node, Reader},
+    section,
+    setting::{Setting, Shown},
+    values::{Size, from_text},
+};
+
+use super::export::{Destination, ExportKind, ExportSettings, ExportStart, Mechanism};
+
+section! {
+    /// An outlet: it reads the topics that collectors write by exports to Kafka, and inserts the records into the tables of ClickHouse that
+    /// a console reads. It has no inputs and no store: a file with `[outlet]` runs no collector. See [the how-to](../how-to/outlet.md).
+    pub(crate) struct OutletSettings("[outlet]") {
+        /// Where the topics are.
+        pub(crate) kafka: OutletKafkaSettings = OutletKafkaSettings::default(),
+        /// Where the tables are.
+        pub(crate) clickhouse: OutletClickHouseSettings = OutletClickHouseSettings::default(),
+        /// Streams to pass on: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Each is a topic and a table. Empty:
+        /// `events`, `rollups`, `drops` and `losses`, which are those that an export to Kafka has without `streams`.
+        pub(crate) streams: Vec<String> = Vec::new(),
+        /// Which part of the partitions is passed on here: `"2/3"` is the second of three outlets, and each of them has another part. A
+        /// partition is in one part: its number, and that of the stream, decide.
+        pub(crate) share: Share = Share { part: 1, of: 1 },
+        /// Directory of its cursors, a file for each partition, and of the messages that nobody can take. It belongs to one outlet. Not set:
+        /// the folder `outlet` in `$STATE_DIRECTORY` (systemd), else in `hopwise-data`.
+        pub(crate) state: Option<PathBuf> = None,
+        /// Begin with the oldest message of a partition, or with those that come from the first start on.
+        pub(crate) start: ExportStart = ExportStart::Oldest,
+        /// Records in one insert, at most.
+        pub(crate) batch: usize = 50_000,
+        /// Memory of the batches of all partitions, at most: of each there are two, and the request of one.
+        pub(crate) memory: Size = Size(256 << 20),
+        /// How long to wait for a batch to fill. Each partition inserts for itself, and ClickHouse wants few inserts.
+        pub(crate) linger: Duration = Duration::from_secs(5),
+        /// How long to wait for an answer.
+        pub(crate) timeout: Duration = Duration::from_secs(30),
+        /// Messages that cannot be read, and records that ClickHouse never takes, are written to a file for each partition, up to this size in
+        /// bytes; beyond it they are only counted.
+        pub(crate) rejected: Size = Size(64 << 20),
+    }
+}
+
+section! {
+    /// The brokers, and the login. The keys are those of an export to Kafka.
+    pub(crate) struct OutletKafkaSettings("[outlet.kafka]") {
+        /// One or several brokers: `tcp://ONE:9092,OTHER:9092`, with TLS `tls://ONE:9093`.
+        pub(crate) url: String = String::new(),
+        /// What names of topics begin with, as in the exports.
+        pub(crate) prefix: String = "hopwise".to_owned(),
+        /// User. Not set: none is sent.
+        pub(crate) user: Option<String> = None,
+        /// File with the password of the user, in its first line.
+        pub(crate) password_file: Option<PathBuf> = None,
+        /// How user and password are sent.
+        pub(crate) mechanism: Mechanism = Mechanism::ScramSha512,
+        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
+        pub(crate) ca: Option<PathBuf> = None,
+        /// PEM file with a certificate of this client, if the broker asks for one.
+        pub(crate) certificate: Option<PathBuf> = None,
+        /// PEM file with its key.
+        pub(crate) key: Option<PathBuf> = None,
+        /// Send the password without encryption, too, to an address that is not this host: whoever reads the network can use it.
+        pub(crate) unencrypted: bool = false,
+    }
+}
+
+section! {
+    /// The server, and the login. The keys are those of an export to ClickHouse.
+    pub(crate) struct OutletClickHouseSettings("[outlet.clickhouse]") {
+        /// Its address: `http://HOST:PORT` or `https://HOST:PORT`.
+        pub(crate) url: String = String::new(),
+        /// The database of the tables.
+        pub(crate) database: String = "hopwise".to_owned(),
+        /// What names of the tables begin with.
+        pub(crate) prefix: String = String::new(),
+        /// Days after which the tables that `hopwise schema apply` makes drop rows; 0: never.
+        pub(crate) keep_days: u32 = 30,
+        /// User. Not set: none is sent.
+        pub(crate) user: Option<String> = None,
+        /// File with the password of the user, in its first line.
+        pub(crate) password_file: Option<PathBuf> = None,
+        /// File with a bearer token, in its first line, instead of user and password.
+        pub(crate) token_file: Option<PathBuf> = None,
+        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
+        pub(crate) ca: Option<PathBuf> = None,
+        /// PEM file with a certificate of this client, if the server asks for one.
+        pub(crate) certificate: Option<PathBuf> = None,
+        /// PEM file with its key.
+        pub(crate) key: Option<PathBuf> = None,
+        /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
+        pub(crate) unencrypted: bool = false,
+    }
+}
+
+/// A part of several: `2/3`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Share {
+    /// From 1 on.
+    part: u32,
+    of: u32,
+}
+
+/// The most outlets that share partitions.
+const MOST: u32 = 1_000;
+
+impl FromStr for Share {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (part, of) = text.split_once('/').ok_or(())?;
+        let number = |text: &str| text.parse::<u32>().ok().filter(|_| !text.starts_with('+')).ok_or(());
+        let share = Self { part: number(part)?, of: number(of)? };
+        match (1..=share.of).contains(&share.part) && share.of <= MOST {
+            true => Ok(share),
+            false => Err(()),
+        }
+    }
+}
+
+impl Setting for Share {
+    const KIND: &'static str = "a part of several, such as \"1/1\" or \"2/3\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| text.parse().ok())
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(format!("{}/{}", self.part, self.of).into())
+    }
+}
+
+impl Share {
+    /// Whether a partition is in it. Topics with few partitions begin with different outlets.
+    pub(crate) fn has(self, stream: Stream, partition: i32) -> bool {
+        let number = u64::from(partition.unsigned_abs()) + stream as u64;
+        number % u64::from(self.of) == u64::from(self.part - 1)
+    }
+}
+
+/// A key, as it stands below `[outlet]`, and what is wrong with it.
+pub(crate) type Wrong = (&'static [&'static str], String);
+
+impl OutletSettings {
+    /// Kafka, as an export has it.
+    fn kafka(&self) -> ExportSettings {
+        let kafka = &self.kafka;
+        ExportSettings {
+            kind: Some(ExportKind::Kafka),
+            url: kafka.url.clone(),
+            prefix: Some(kafka.prefix.clone()),
+            user: kafka.user.clone(),
+            password_file: kafka.password_file.clone(),
+            mechanism: kafka.mechanism,
+            ca: kafka.ca.clone(),
+            certificate: kafka.certificate.clone(),
+            key: kafka.key.clone(),
+            unencrypted: kafka.unencrypted,
+            streams: self.streams.clone(),
+            ..ExportSettings::default()
+        }
+    }
+
+    /// ClickHouse, as an export has it: what `hopwise schema` makes.
+    pub(crate) fn clickhouse(&self) -> ExportSettings {
+        let clickhouse = &self.clickhouse;
+        ExportSettings {
+            kind: Some(ExportKind::ClickHouse),
+            url: clickhouse.url.clone(),
+            database: clickhouse.database.clone(),
+            prefix: Some(clickhouse.prefix.clone()),
+            keep_days: clickhouse.keep_days,
+            user: clickhouse.user.clone(),
+            password_file: clickhouse.password_file.clone(),
+            token_file: clickhouse.token_file.clone(),
+            ca: clickhouse.ca.clone(),
+            certificate: clickhouse.certificate.clone(),
+            key: clickhouse.key.clone(),
+            unencrypted: clickhouse.unencrypted,
+            streams: self.streams.clone(),
+            timeout: self.timeout,
+            ..ExportSettings::default()
+        }
+    }
+
+    /// The streams.
+    ///
+    /// # Errors
+    /// A name that is no stream.
+    pub(crate) fn streams(&self) -> Result<Vec<Stream>, Wrong> {
+        self.clickhouse().streams().map_err(|(_, message)| (&["streams"][..], message))
+    }
+
+    /// The brokers.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn source(&self) -> Result<Destination, Wrong> {
+        if self.kafka.url.is_empty() {
+            let message =
+                "where is Kafka? Write url = \"tcp://127.0.0.1:9092\" or the like into [outlet.kafka]";
+            return Err((below_kafka("url"), message.to_owned()));
+        }
+        self.kafka().destination().map_err(|(key, message)| (below_kafka(key), message))
+    }
+
+    /// The names of topics.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn topics(&self) -> Result<Kafka, Wrong> {
+        self.kafka().kafka().map_err(|(key, message)| (below_kafka(key), message))
+    }
+
+    /// The server.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
+        if self.clickhouse.url.is_empty() {
+            let message = "where is ClickHouse? Write url = \"http://127.0.0.1:8123\" or the like into [outlet.clickhouse]";
+            return Err((below_clickhouse("url"), message.to_owned()));
+        }
+        self.clickhouse().destination().map_err(|(key, message)| (below_clickhouse(key), message))
+    }
+
+    /// The tables.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it.
+    pub(crate) fn tables(&self) -> Result<ClickHouse, Wrong> {
+        self.clickhouse().clickhouse().map_err(|(key, message)| (below_clickhouse(key), message))
+    }
+
+    /// How to deliver, with so many partitions.
+    pub(crate) fn delivery(&self, partitions: usize) -> DeliverySettings {
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // Two batches of each, and the request of one.
+        let share = self.memory.0 / 3 / u64::try_from(partitions.max(1)).unwrap_or(u64::MAX);
+        DeliverySettings {
+            records: self.batch,
+            bytes: usize::try_from(share.min(16 << 20)).unwrap_or(usize::MAX),
+            linger: ns(self.linger),
+            timeout: ns(self.timeout),
+            ..DeliverySettings::default()
+        }
+    }
+
+    /// Everything that is wrong with it.
+    pub(crate) fn problems(&self) -> Vec<Wrong> {
+        let mut problems: Vec<Wrong> = [
+            self.streams().err(),
+            self.source().err(),
+            self.topics().err(),
+            self.destination().err(),
+            self.tables().err(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let mut check = |is_right: bool, key: &'static [&'static str], message: &str| {
+            if !is_right {
+                problems.push((key, message.to_owned()));
+            }
+        };
+        check((1..=200_000).contains(&self.batch), &["batch"], "write a number from 1 to 200000");
+        check((16 << 20..=64 << 30).contains(&self.memory.0), &["memory"], "write \"16 MiB\" to \"64 GiB\"");
+        check(self.linger <= Duration::from_secs(3600), &["linger"], "write \"0s\" to \"1h\"");
+        let timeouts = Duration::from_millis(100)..=Duration::from_secs(600);
+        check(timeouts.contains(&self.timeout), &["timeout"], "write \"100ms\" to \"10m\"");
+        problems
+    }
+}
+
+fn below_kafka(key: &'static str) -> &'static [&'static str] {
+    match key {
+        "prefix" => &["kafka", "prefix"],
+        "user" => &["kafka", "user"],
+        "password_file" => &["kafka", "password_file"],
+        "ca" => &["kafka", "ca"],
+        "certificate" => &["kafka", "certificate"],
+        _ => &["kafka", "url"],
+    }
+}
+
+fn below_clickhouse(key: &'static str) -> &'static [&'static str] {
+    match key {
+        "database" => &["clickhouse", "database"],
+        "user" => &["clickhouse", "user"],
+        "password_file" => &["clickhouse", "password_file"],
+        "token_file" => &["clickhouse", "token_file"],
+        "ca" => &["clickhouse", "ca"],
+        "certificate" => &["clickhouse", "certificate"],
+        _ => &["clickhouse", "url"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_part_of_several_and_each_partition_is_in_one() {
+        for wrong in ["", "1", "0/1", "2/1", "1/0", "+1/2", "1/1001", "1/2/3", "-1/2"] {
+            assert_eq!(wrong.parse::<Share>(), Err(()), "{wrong}");
+        }
+        let shares: Vec<Share> = ["1/3", "2/3", "3/3"].map(|text| text.parse().unwrap()).to_vec();
+        for stream in Stream::ALL {
+            for partition in 0..20 {
+                let count = shares.iter().filter(|share| share.has(stream, partition)).count();
+                assert_eq!(count, 1, "{stream:?} {partition}");
+            }
+        }
+        let first = |stream| shares.iter().position(|share| share.has(stream, 0));
+        assert_ne!(first(Stream::Events), first(Stream::Rollups), "topics of one partition are spread, too");
+    }
+
+    #[test]
+    fn partitions_share_the_memory() {
+        let settings = OutletSettings::default();
+        assert_eq!(settings.delivery(1).bytes, 16 << 20);
+        assert_eq!(settings.delivery(24).bytes, (256 << 20) / 3 / 24);
+    }
+}
