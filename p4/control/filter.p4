@@ -4,6 +4,10 @@
 //
 // The control plane installs: flows with their algorithm, threshold and number. A number has its own registers and counters; entries with
 // the same number share them, so they should have the same algorithm and metric. A threshold may change at any time.
+//
+// A rule is in conjunctive normal form, as in `detect::table`: up to 16 comparisons, each an entry of one of the tables `filter_term_0` to
+// `filter_term_15`, which has the clauses that it makes true, of 16; and for each rule an entry of `filter_rules` with the clauses that must all
+// hold. All of these have the number of the filter as key.
 
 #ifndef FILTER_P4
 #define FILTER_P4
@@ -20,11 +24,31 @@ const bit<33> MAX_LATENCY = 1000000000;
 
 /// Decisions, by their number in the counter; the greater one of two applies. The sixth counts registers that another key had.
 const bit<3> DECISION_SUPPRESSED = 0;
+const bit<3> DECISION_ENDED = 1;
 const bit<3> DECISION_KEEP_ALIVE = 2;
 const bit<3> DECISION_FIRST = 3;
 const bit<3> DECISION_MISSING_VALUE = 4;
 const bit<3> DECISION_EVENT = 5;
 const bit<3> DECISION_COLLISION = 6;
+
+// Comparisons of rules: the codes of `detect::rule::term`.
+const bit<3> SUBJECT_FLOW_LATENCY = 0;
+const bit<3> SUBJECT_HOPS = 1;
+const bit<3> SUBJECT_LOOP = 2;
+const bit<3> SUBJECT_QUEUE_OCCUPANCY = 4;
+const bit<4> AGGREGATE_MAX = 1;
+const bit<4> AGGREGATE_MIN = 2;
+const bit<4> AGGREGATE_AVG = 4;
+const bit<4> AGGREGATE_COUNT = 5;
+const bit<4> AGGREGATE_COUNT_WHERE = 6;
+const bit<4> AGGREGATE_ANY = 7;
+const bit<4> AGGREGATE_ALL = 8;
+// What a comparison found, and as a set which results make it true.
+const bit<3> IS_LESS = 4;
+const bit<3> IS_EQUAL = 2;
+const bit<3> IS_GREATER = 1;
+/// Rules of all filters.
+const int FILTER_RULES = 256;
 
 control Filter(in headers_t hdr, inout local_t local) {
     action set_filter(bit<3> algorithm, bit<8> filter, bit<3> metric, bit<48> threshold) {
@@ -75,6 +99,12 @@ control Filter(in headers_t hdr, inout local_t local) {
         local.filter.keep_alive = keep_alive;
     }
 
+    /// A rule is true, or was true for the flow's packet before.
+    @name("filter_rule") @id(0x01000026)
+    action filter_rule(@id(1) bit<8> filter) {
+        set_filter(FILTER_RULE, filter, METRIC_FLOW_LATENCY, 0);
+    }
+
     @name("filter_v4") @id(0x02000020)
     table filter_v4 {
         key = {
@@ -85,7 +115,8 @@ control Filter(in headers_t hdr, inout local_t local) {
             local.dst_port : range @name("l4_dport");
         }
         actions = {
-            filter_noop; filter_per_hop; filter_per_hop_of_flow; filter_per_flow; filter_moving_average; filter_change; @defaultonly NoAction;
+            filter_noop; filter_per_hop; filter_per_hop_of_flow; filter_per_flow; filter_moving_average; filter_change; filter_rule;
+            @defaultonly NoAction;
         }
         const default_action = NoAction();
         size = FILTER_ENTRIES;
@@ -101,7 +132,8 @@ control Filter(in headers_t hdr, inout local_t local) {
             local.dst_port : range @name("l4_dport");
         }
         actions = {
-            filter_noop; filter_per_hop; filter_per_hop_of_flow; filter_per_flow; filter_moving_average; filter_change; @defaultonly NoAction;
+            filter_noop; filter_per_hop; filter_per_hop_of_flow; filter_per_flow; filter_moving_average; filter_change; filter_rule;
+            @defaultonly NoAction;
         }
         const default_action = NoAction();
         size = FILTER_ENTRIES;
@@ -189,6 +221,79 @@ control Filter(in headers_t hdr, inout local_t local) {
     latency_##N = latency_##N == ABSENT ? latency_##N : latency_##N >> local.filter.latency_bits; \
     queue_##N = queue_##N == ABSENT ? queue_##N : queue_##N >> local.filter.queue_bits;
 
+/// A node of the path is there again.
+#define LOOP(N, OTHERS) \
+    if (node_##N != NO_NODE && (OTHERS)) { looped = 1; }
+
+#define COUNT_HOPS(N) \
+    if (is_##N == 1) { hops = hops + 1; }
+
+/// A hop in a comparison: how many there are with the value, and for how many it is less or greater, 4 bits each.
+#define TERM_HOP(N) \
+    if (is_##N == 1) { \
+        seen = term_subject == SUBJECT_QUEUE_OCCUPANCY ? queue_##N : latency_##N; \
+        if (seen != ABSENT && (term_node == NO_NODE || term_node == node_##N)) { \
+            term_sum = term_sum + (bit<64>)seen; \
+            tally = tally + ((bit<64>)seen < term_value ? 12w0x101 : ((bit<64>)seen > term_value ? 12w0x011 : 12w0x001)); \
+        } \
+    }
+
+/// Whether a comparison is true: both sides are reduced to numbers, which are less, equal or greater.
+#define TERM(TABLE) \
+    if (TABLE.apply().hit) { \
+        tally = 0; \
+        term_sum = 0; \
+        EACH(TERM_HOP) \
+        is_term_known = tally[3:0] != 0 ? 1w1 : 1w0; \
+        equal = tally[3:0] - tally[7:4] - tally[11:8]; \
+        hits = (term_if[2:2] == 1 ? tally[11:8] : 4w0) + (term_if[1:1] == 1 ? equal : 4w0) + (term_if[0:0] == 1 ? tally[7:4] : 4w0); \
+        left = 8w0 ++ term_sum; \
+        right = 8w0 ++ term_value; \
+        results = term_if; \
+        if (term_subject == SUBJECT_FLOW_LATENCY) { \
+            is_term_known = has_value; \
+            left = 8w0 ++ sum; \
+        } else if (term_subject == SUBJECT_HOPS) { \
+            is_term_known = 1; \
+            left = (bit<72>)hops; \
+        } else if (term_subject == SUBJECT_LOOP) { \
+            is_term_known = 1; \
+            left = (bit<72>)looped; \
+        } else if (term_aggregate == AGGREGATE_MAX) { \
+            left = tally[7:4] != 0 ? 72w2 : (equal != 0 ? 72w1 : 72w0); \
+            right = 1; \
+        } else if (term_aggregate == AGGREGATE_MIN) { \
+            left = tally[11:8] != 0 ? 72w0 : (equal != 0 ? 72w1 : 72w2); \
+            right = 1; \
+        } else if (term_aggregate == AGGREGATE_AVG) { \
+            right = right * (bit<72>)tally[3:0]; \
+        } else if (term_aggregate == AGGREGATE_COUNT) { \
+            is_term_known = 1; \
+            left = (bit<72>)tally[3:0]; \
+        } else if (term_aggregate == AGGREGATE_COUNT_WHERE) { \
+            left = (bit<72>)hits; \
+            right = (bit<72>)term_hops; \
+            results = term_hops_if; \
+        } else if (term_aggregate == AGGREGATE_ANY) { \
+            left = (bit<72>)hits; \
+            right = 0; \
+            results = IS_GREATER; \
+        } else if (term_aggregate == AGGREGATE_ALL) { \
+            left = (bit<72>)hits; \
+            right = (bit<72>)tally[3:0]; \
+            results = IS_EQUAL; \
+        } \
+        if (is_term_known == 1 && (results & (left < right ? IS_LESS : (left == right ? IS_EQUAL : IS_GREATER))) != 0) { \
+            holding = holding | term_clauses; \
+        } \
+    }
+
+#define TERM_TABLE \
+        key = { local.filter.number : exact @name("filter"); } \
+        actions = { filter_term; @defaultonly NoAction; } \
+        const default_action = NoAction(); \
+        size = FILTERS;
+
 #define EACH(M) M(7) M(6) M(5) M(4) M(3) M(2) M(1) M(0) M(own)
 #define BEFORE(M) M(7) M(6) M(5) M(4) M(3) M(2) M(1) M(0)
 
@@ -196,7 +301,7 @@ control Decide(inout headers_t hdr, inout local_t local) {
     /// The key that a register has; bit 32: it has one.
     @name("filter_tags")
     register<bit<33>>(FILTERS * FILTER_REGISTERS) tags;
-    /// What was reported last: a value, an average or a digest.
+    /// What was reported last: a value, an average or a digest; of a rule, whether it was true.
     @name("filter_reported")
     register<bit<64>>(FILTERS * FILTER_REGISTERS) reported;
     /// The average, or the time of the last report.
@@ -208,6 +313,116 @@ control Decide(inout headers_t hdr, inout local_t local) {
 
     bit<32> crc = 0;
     bit<32> x = 0;
+
+    bit<3> term_subject = 0;
+    bit<4> term_aggregate = 0;
+    bit<32> term_node = NO_NODE;
+    bit<3> term_if = 0;
+    bit<64> term_value = 0;
+    bit<3> term_hops_if = 0;
+    bit<32> term_hops = 0;
+    bit<16> term_clauses = 0;
+    /// The clauses of the filter that hold.
+    bit<16> holding = 0;
+    bit<1> fires = 0;
+
+    /// A comparison. `subject`, `aggregate`: their codes. `node`: only hops of this node; all-ones: every hop. `holds_if`: less (4), equal (2) and
+    /// greater (1) than `value`, of those for which it is true. `hops_if`, `hops`: likewise, for how many hops, where those are counted. `clauses`:
+    /// those that it makes true, a bit each.
+    @name("filter_term") @id(0x01000027)
+    action filter_term(@id(1) bit<3> subject, @id(2) bit<4> aggregate, @id(3) bit<32> node, @id(4) bit<3> holds_if, @id(5) bit<64> value,
+            @id(6) bit<3> hops_if, @id(7) bit<32> hops, @id(8) bit<16> clauses) {
+        term_subject = subject;
+        term_aggregate = aggregate;
+        term_node = node;
+        term_if = holds_if;
+        term_value = value;
+        term_hops_if = hops_if;
+        term_hops = hops;
+        term_clauses = clauses;
+    }
+
+    @name("filter_term_0") @id(0x02000060)
+    table filter_term_0 {
+        TERM_TABLE
+    }
+    @name("filter_term_1") @id(0x02000061)
+    table filter_term_1 {
+        TERM_TABLE
+    }
+    @name("filter_term_2") @id(0x02000062)
+    table filter_term_2 {
+        TERM_TABLE
+    }
+    @name("filter_term_3") @id(0x02000063)
+    table filter_term_3 {
+        TERM_TABLE
+    }
+    @name("filter_term_4") @id(0x02000064)
+    table filter_term_4 {
+        TERM_TABLE
+    }
+    @name("filter_term_5") @id(0x02000065)
+    table filter_term_5 {
+        TERM_TABLE
+    }
+    @name("filter_term_6") @id(0x02000066)
+    table filter_term_6 {
+        TERM_TABLE
+    }
+    @name("filter_term_7") @id(0x02000067)
+    table filter_term_7 {
+        TERM_TABLE
+    }
+    @name("filter_term_8") @id(0x02000068)
+    table filter_term_8 {
+        TERM_TABLE
+    }
+    @name("filter_term_9") @id(0x02000069)
+    table filter_term_9 {
+        TERM_TABLE
+    }
+    @name("filter_term_10") @id(0x0200006a)
+    table filter_term_10 {
+        TERM_TABLE
+    }
+    @name("filter_term_11") @id(0x0200006b)
+    table filter_term_11 {
+        TERM_TABLE
+    }
+    @name("filter_term_12") @id(0x0200006c)
+    table filter_term_12 {
+        TERM_TABLE
+    }
+    @name("filter_term_13") @id(0x0200006d)
+    table filter_term_13 {
+        TERM_TABLE
+    }
+    @name("filter_term_14") @id(0x0200006e)
+    table filter_term_14 {
+        TERM_TABLE
+    }
+    @name("filter_term_15") @id(0x0200006f)
+    table filter_term_15 {
+        TERM_TABLE
+    }
+
+    /// All clauses of a rule hold.
+    @name("filter_fires") @id(0x01000028)
+    action filter_fires() {
+        fires = 1;
+    }
+
+    @name("filter_rules") @id(0x02000070)
+    table filter_rules {
+        key = {
+            local.filter.number : exact @name("filter");
+            holding : ternary @name("clauses");
+        }
+        actions = { filter_fires; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = FILTER_RULES;
+    }
 
     action step() {
         crc = CRC_32C_WORD(x);
@@ -287,6 +502,17 @@ control Decide(inout headers_t hdr, inout local_t local) {
         bit<1> is_implausible = 0;
         bit<1> has_value = 0;
         bit<1> lacks_value = 0;
+        bit<33> seen = 0;
+        bit<8> hops = 0;
+        bit<1> looped = 0;
+        bit<12> tally = 0;
+        bit<4> equal = 0;
+        bit<4> hits = 0;
+        bit<64> term_sum = 0;
+        bit<1> is_term_known = 0;
+        bit<72> left = 0;
+        bit<72> right = 0;
+        bit<3> results = 0;
         bit<3> decision = DECISION_SUPPRESSED;
         bit<32> base = (bit<32>)local.filter.number * FILTER_REGISTERS;
         bit<32> counts = (bit<32>)local.filter.number * 8;
@@ -337,7 +563,46 @@ control Decide(inout headers_t hdr, inout local_t local) {
                 hash(sum, HashAlgorithm.crc32, 64w0, { 7w0, is_7, node_7, 7w0, latency_7, 7w0, queue_7, 7w0, is_6, node_6, 7w0, latency_6, 7w0, queue_6, 7w0, is_5, node_5, 7w0, latency_5, 7w0, queue_5, 7w0, is_4, node_4, 7w0, latency_4, 7w0, queue_4, 7w0, is_3, node_3, 7w0, latency_3, 7w0, queue_3, 7w0, is_2, node_2, 7w0, latency_2, 7w0, queue_2, 7w0, is_1, node_1, 7w0, latency_1, 7w0, queue_1, 7w0, is_0, node_0, 7w0, latency_0, 7w0, queue_0, 7w0, is_own, node_own, 7w0, latency_own, 7w0, queue_own },
                     64w0x100000000);
             }
-            if (is_implausible == 1) {
+            if (local.filter.algorithm == FILTER_RULE) {
+                EACH(COUNT_HOPS)
+                LOOP(6, node_6 == node_7)
+                LOOP(5, node_5 == node_7 || node_5 == node_6)
+                LOOP(4, node_4 == node_7 || node_4 == node_6 || node_4 == node_5)
+                LOOP(3, node_3 == node_7 || node_3 == node_6 || node_3 == node_5 || node_3 == node_4)
+                LOOP(2, node_2 == node_7 || node_2 == node_6 || node_2 == node_5 || node_2 == node_4 || node_2 == node_3)
+                LOOP(1, node_1 == node_7 || node_1 == node_6 || node_1 == node_5 || node_1 == node_4 || node_1 == node_3 || node_1 == node_2)
+                LOOP(0, node_0 == node_7 || node_0 == node_6 || node_0 == node_5 || node_0 == node_4 || node_0 == node_3 || node_0 == node_2 || node_0 == node_1)
+                LOOP(own, node_own == node_7 || node_own == node_6 || node_own == node_5 || node_own == node_4 || node_own == node_3 || node_own == node_2 || node_own == node_1 || node_own == node_0)
+                TERM(filter_term_0)
+                TERM(filter_term_1)
+                TERM(filter_term_2)
+                TERM(filter_term_3)
+                TERM(filter_term_4)
+                TERM(filter_term_5)
+                TERM(filter_term_6)
+                TERM(filter_term_7)
+                TERM(filter_term_8)
+                TERM(filter_term_9)
+                TERM(filter_term_10)
+                TERM(filter_term_11)
+                TERM(filter_term_12)
+                TERM(filter_term_13)
+                TERM(filter_term_14)
+                TERM(filter_term_15)
+                filter_rules.apply();
+                if (fires == 1) {
+                    decision = DECISION_EVENT;
+                } else if (is_known == 0) {
+                    decision = DECISION_FIRST;
+                } else if (last != 0) {
+                    decision = DECISION_ENDED;
+                }
+                if (is_known == 0) {
+                    if (tag != 0) { decisions.count(counts + (bit<32>)DECISION_COLLISION); }
+                    tags.write(index, 1w1 ++ local.flow_id);
+                }
+                reported.write(index, (bit<64>)fires);
+            } else if (is_implausible == 1) {
                 decision = is_known == 1 ? DECISION_SUPPRESSED : DECISION_MISSING_VALUE;
             } else if (has_value == 0) {
                 decision = DECISION_MISSING_VALUE;

@@ -19,6 +19,7 @@ const bit<3> FILTER_PER_HOP_OF_FLOW = 3;
 const bit<3> FILTER_PER_FLOW = 4;
 const bit<3> FILTER_MOVING_AVERAGE = 5;
 const bit<3> FILTER_CHANGE = 6;
+const bit<3> FILTER_RULE = 7;
 
 /// An entry of the filter table.
 struct filter_t {

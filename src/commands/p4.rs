@@ -423,6 +423,25 @@ watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remain
         let written = entries(&info, &map, &wanted).unwrap();
         let line = "filter_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> filter_per_hop(filter 1, metric 2, threshold 5000)";
         assert!(written.lines().any(|written| written == line), "{written}");
+        let words = [
+            "p4",
+            "entries",
+            "int",
+            "--watch",
+            "10.1.0.0/16",
+            "--filter",
+            "rule:max(queue_occupancy) > 50 or loop",
+        ];
+        let Command::Entries { wanted, .. } = Line::parse_from(words).args.command else { panic!() };
+        let written = entries(&info, &map, &wanted).unwrap();
+        for line in [
+            "filter_term_0: filter 7 -> filter_term(subject 2, aggregate 0, node 4294967295, holds_if 2, value 1, hops_if 4, hops 0, clauses 1)",
+            "filter_term_1: filter 7 -> filter_term(subject 4, aggregate 1, node 4294967295, holds_if 1, value 50, hops_if 4, hops 0, clauses 1)",
+            "filter_rules: filter 7, clauses 1 & 1, priority 1 -> filter_fires()",
+            "filter_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> filter_rule(filter 7)",
+        ] {
+            assert!(written.lines().any(|written| written == line), "{line}\n{written}");
+        }
         let words = "p4 entries int --watch 10.1.0.0/16 --watch 10.2.0.0/16 --sample 10 --mode mx";
         let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
             panic!()

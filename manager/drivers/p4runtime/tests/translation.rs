@@ -280,8 +280,15 @@ fn filter(key: FlowKey, algorithm: FilterAlgorithm, metric: Metric, threshold: u
 fn filters_are_entries_and_a_threshold_is_a_parameter() {
     let int = program("hopwise-int");
     let can = int.capabilities();
-    let all =
-        [FilterAlgorithm::Noop, FilterAlgorithm::PerHop, FilterAlgorithm::PerFlow, FilterAlgorithm::Change];
+    let all = [
+        FilterAlgorithm::Noop,
+        FilterAlgorithm::PerHop,
+        FilterAlgorithm::PerFlow,
+        FilterAlgorithm::Change,
+        FilterAlgorithm::Rule,
+    ];
+    let rules = (can.rules.filters, can.rules.comparisons, can.rules.clauses, can.rules.history);
+    assert_eq!(rules, (9, 16, 16, false));
     assert_eq!((can.filter_entries, can.filters), (256, all.into()));
     let (any, web) = (FlowKey::default(), key(Some("10.0.0.0/8"), None, ANY_PORT, (80, 90)));
     let mut wanted = Rules::from([

@@ -14,6 +14,9 @@ mod packets;
 #[allow(dead_code, reason = "what the program `int` does itself is compared there")]
 #[path = "../int/pair.rs"]
 mod pair;
+#[allow(dead_code, reason = "this test has no filters")]
+#[path = "../int/rules.rs"]
+mod rules;
 #[path = "../support/setup.rs"]
 mod setup;
 

@@ -13,6 +13,7 @@ use p4_model::{Arrival, Entry, Key, Program};
 use testkit::rng::Rng;
 
 use crate::packets::{Routed, has_l4, routed};
+use crate::rules::{self, entries};
 use crate::setup::{Setup, installed, measured};
 
 /// Items that the program has: node id, interfaces, latency, queue and timestamps.
@@ -55,7 +56,8 @@ const PATHS_ONLY: Algorithm =
 
 /// A filter of the kinds that the program has.
 pub(crate) fn filter(rng: &mut Rng) -> Filter {
-    let algorithm = match rng.below(7) {
+    let algorithm = match rng.below(10) {
+        7.. => Algorithm::Rule(Arc::new(rules::random(rng))),
         0 => Algorithm::Noop,
         1 => Algorithm::PerHop,
         2 => Algorithm::PerHopOfFlow,
@@ -73,6 +75,12 @@ pub(crate) fn filter(rng: &mut Rng) -> Filter {
     let threshold = [0, 1000, 100_000, 2_000_000, 10_000_000][rng.below(5)];
     let flows = Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() };
     Filter { flows, detector: Detector { algorithm, metric, threshold } }
+}
+
+/// A filter by rule.
+pub(crate) fn by_rule(rng: &mut Rng) -> Filter {
+    let algorithm = Algorithm::Rule(Arc::new(rules::random(rng)));
+    Filter { detector: Detector { algorithm, metric: Metric::FlowPath, threshold: 0 }, ..filter(rng) }
 }
 
 /// The key of a prefix; one of the other version of IP matches nothing.
@@ -93,7 +101,7 @@ fn address(prefix: Option<Prefix>, table: &str) -> Key {
 }
 
 /// The entries of a filter, which comes before those of lower priority.
-fn filtered(filter: &Filter, number: usize) -> [Setup; 2] {
+fn filtered(filter: &Filter, number: usize) -> Vec<Setup> {
     let Detector { algorithm, metric, threshold } = &filter.detector;
     let (number_, metric, threshold) = (number as u128, *metric as u128, u128::from(*threshold));
     let compared = vec![number_, metric, threshold];
@@ -108,17 +116,23 @@ fn filtered(filter: &Filter, number: usize) -> [Setup; 2] {
             let bits = [*latency_bits, *queue_bits].map(u128::from);
             ("filter_change", vec![number_, bits[0], bits[1], u128::from(*keep_alive)])
         }
+        Algorithm::Rule(_) => ("filter_rule", vec![number_]),
         _ => ("filter_noop", vec![number_]),
+    };
+    let mut setup = match algorithm {
+        Algorithm::Rule(program) => entries(&program.table, number_),
+        _ => Vec::new(),
     };
     let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
     let proto = filter.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
-    ["filter_v4", "filter_v6"].map(|table| {
+    setup.extend(["filter_v4", "filter_v6"].map(|table| {
         let addresses = [filter.flows.src, filter.flows.dst].map(|prefix| address(prefix, table));
         let keys = vec![addresses[0], addresses[1], proto, ports, ports];
         let priority = 1000 - number as i32;
         let (action, parameters) = (action.to_owned(), parameters.clone());
         Setup::Entry(table, Entry { keys, priority, action, parameters })
-    })
+    }));
+    setup
 }
 
 /// Words of a record.
@@ -230,14 +244,22 @@ impl Pair {
         if available != AVAILABLE {
             // Without times, and with one entry for a key.
             filters.truncate(1);
-            filters.iter_mut().for_each(|filter| filter.detector.algorithm = PATHS_ONLY);
+            // A rule sees no values then.
+            let is_rule = |filter: &Filter| matches!(filter.detector.algorithm, Algorithm::Rule(_));
+            let others = filters.iter_mut().filter(|filter| !is_rule(filter));
+            others.for_each(|filter| filter.detector.algorithm = PATHS_ONLY);
         }
         let (config, watches, filters) = (&config, &[watch], &filters);
         Self::with(program, &Tables { node, config, watches, filters, mtu, edges, border, routes_half })
     }
 
-    /// Both switches with tables that measure and filter every packet.
-    pub(crate) fn filtering(rng: &mut Rng, program: &Arc<Program>, edges: (bool, bool)) -> Self {
+    /// Both switches with tables that measure and filter every packet. `filter` makes the filters.
+    pub(crate) fn filtering(
+        rng: &mut Rng,
+        program: &Arc<Program>,
+        edges: (bool, bool),
+        filter: fn(&mut Rng) -> Filter,
+    ) -> Self {
         let watch = watch(rng);
         let sample = if rng.below(8) == 0 { 2 } else { 1 };
         let watch = Watch { flows: Match::default(), hops: 8, sample, ..watch };
