@@ -22,7 +22,7 @@ use crate::decode::{
 };
 use crate::event::Output;
 use crate::state::pending::Postcard;
-use crate::state::series::{ALL_QUEUES, Key, Merged};
+use crate::state::series::{ALL_QUEUES, Cause, Key, Merged};
 use crate::stats::Unjoinable;
 use crate::stream::StreamId;
 
@@ -262,7 +262,8 @@ impl Inner {
         // The latency of a hop of a flow is reported with the flow.
         let emits = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
         let threshold = emitter.threshold(series.metric());
-        if let Some((value, previous)) = series.merge(key, head.about.profile, &merged, threshold)
+        let cause = Cause { profile: head.about.profile, origin: head.about.origin.hash() };
+        if let Some((value, previous)) = series.merge(key, cause, &merged, threshold)
             && emits
         {
             let mut event = emitter.change(series.metric(), value, previous);

@@ -18,11 +18,12 @@ impl State {
         let mut forgotten = false;
         for series in all {
             let metric = series.metric();
-            forgotten |= series.close(closing, sketches, out, |key, latest, out: &mut dyn Output| {
+            forgotten |= series.close(closing, sketches, out, |key, born, latest, out: &mut dyn Output| {
                 let mut event = Event::blank(now, Kind::Expired);
                 (event.metric, event.value) = (Some(metric), latest);
                 (event.node, event.interface, event.queue) = key.ids(metric);
-                event.id = record_id(now, &event);
+                // Not of the time, at which two collectors do not agree.
+                event.id = record_id(born, &event);
                 counts.expired += 1;
                 events[Kind::Expired as usize] += 1;
                 out.sender(0);
@@ -66,8 +67,8 @@ impl State {
     pub(crate) fn expire(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         self.counts.expired += 1;
         if self.load_path(slot) {
-            let (flow, ..) = self.flows.parts(slot);
-            let about = flow.about(now);
+            let (flow, cold, _) = self.flows.parts(slot);
+            let about = flow.about(cold, now);
             let mut emitter = self.detection.emitter(&about, 0, out);
             let mut event = emitter.event(Kind::Expired, Metric::FlowPath);
             event.value = Some(u64::from(flow.path_length()));
@@ -82,7 +83,7 @@ impl State {
             let (flow, cold, _) = self.flows.parts(slot);
             // Indices of rules are valid in their own rule set only.
             flow.rules = self.detection.carried((cold.generation, flow.rules));
-            let about = flow.about(now);
+            let about = flow.about(cold, now);
             flow.apply_rules(0, &mut self.detection.emitter(&about, 0, out));
         }
         self.end_minute(slot, out);
@@ -105,7 +106,7 @@ impl State {
             let (flow, cold, _) = self.flows.parts(slot);
             cold.pushed = flow.reports as u32;
             if flow.latency != NO_VALUE {
-                let about = flow.about(flow.last_seen);
+                let about = flow.about(cold, flow.last_seen);
                 let mut emitter = self.detection.emitter(&about, 0, out);
                 let mut event = emitter.event(Kind::Latest, Metric::FlowLatency);
                 (event.value, event.basis) = (Some(flow.latency), flow.basis);

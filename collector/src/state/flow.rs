@@ -181,9 +181,9 @@ impl Flow {
         }
     }
 
-    /// The context of clock-driven events, which the flow and its count of reports identify.
-    pub(super) fn about(&self, ts: Nanos) -> EventContext {
-        let origin = Origin { seq: self.reports as u32, ..Origin::NONE };
+    /// The context of clock-driven events, which the flow, its first report and its count of reports identify.
+    pub(super) fn about(&self, cold: &Cold, ts: Nanos) -> EventContext {
+        let origin = Origin { seq: self.reports as u32, stamp: cold.born, ..Origin::NONE };
         EventContext { ts, origin, key: self.key, has_flow: true, profile: 0 }
     }
 

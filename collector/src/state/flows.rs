@@ -78,6 +78,8 @@ pub(crate) struct Cold {
     pub(crate) accounted: u32,
     /// Reports at the last push, low bits.
     pub(crate) pushed: u32,
+    /// A hash of its first report: a flow that comes back is another one.
+    pub(crate) born: u32,
 }
 
 const _: () = assert!(size_of::<Cold>() == 64);
@@ -362,6 +364,7 @@ impl Flows {
             epoch: 0,
             accounted: 0,
             pushed: 0,
+            born: 0,
         };
         let slot = match self.free.pop() {
             Some(slot) => {

@@ -348,6 +348,7 @@ impl State {
             }
         };
         let slot = self.flows.insert(room, head.about.key, head.hash, now, self.second);
+        self.flows.parts(slot).1.born = head.about.origin.hash() as u32;
         self.detection.forget(slot);
         self.directory.enter(&head.about.key, slot);
         Some(slot)

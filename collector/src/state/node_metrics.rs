@@ -4,7 +4,7 @@ use detect::Metric;
 
 use super::emit::Emitter;
 use super::hops::{HopState, PacketValues};
-use super::series::{Change, Key, Merged, Series};
+use super::series::{Cause, Change, Key, Merged, Series};
 use super::sketch::Sketches;
 use super::suppressed::SuppressedHop;
 use crate::config::Config;
@@ -123,7 +123,8 @@ impl NodeMetrics {
         if state.node_slot == NO_SLOT && reading.node != ABSENT {
             let key = Key { node: reading.node, part: 0 };
             let profile = self.node_units.profile(reading.node, emitter.about().profile);
-            state.node_slot = self.nodes.slot(key, profile);
+            let cause = Cause { profile, origin: emitter.about().origin.hash() };
+            state.node_slot = self.nodes.slot(key, cause);
         }
         self.nodes.note_implausible(state.node_slot);
     }
@@ -247,7 +248,8 @@ fn examine(
             // A value without a node id belongs to no series.
             return;
         }
-        *slot = series.slot(key, node_units.profile(key.node, emitter.about().profile));
+        let profile = node_units.profile(key.node, emitter.about().profile);
+        *slot = series.slot(key, Cause { profile, origin: emitter.about().origin.hash() });
         if *slot == NO_SLOT || !series.add(*slot, value) {
             return;
         }

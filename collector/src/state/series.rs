@@ -110,6 +110,17 @@ struct Cold {
     last: Summary,
     /// The profile of the report that last allocated the slot.
     profile: u8,
+    /// A hash of the key's first report: a key that comes back is another one.
+    born: u64,
+}
+
+/// The report that asks for a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cause {
+    /// The profile that reads it.
+    pub(crate) profile: u8,
+    /// A hash of its identity.
+    pub(crate) origin: u64,
 }
 
 /// Whether a value must be reported.
@@ -259,11 +270,11 @@ impl Series {
     pub(crate) fn merge(
         &mut self,
         key: Key,
-        profile: u8,
+        cause: Cause,
         merged: &Merged,
         threshold: u64,
     ) -> Option<(u64, Option<u64>)> {
-        let slot = self.slot(key, profile) as usize;
+        let slot = self.slot(key, cause) as usize;
         let (hot, cold) = (self.hot.get_mut(slot)?, self.cold.get_mut(slot)?);
         hot.sum = hot.sum.saturating_add(merged.sum);
         hot.latest = merged.sum / merged.count.max(1);
@@ -306,22 +317,22 @@ impl Series {
         true
     }
 
-    /// The slot of a key, added if it is new, for a report read by `profile`; [`NO_SLOT`] if the table is full.
-    pub(crate) fn slot(&mut self, key: Key, profile: u8) -> u32 {
+    /// The slot of a key, added if it is new, for this report; [`NO_SLOT`] if the table is full.
+    pub(crate) fn slot(&mut self, key: Key, cause: Cause) -> u32 {
         let hash = self.hash(key);
         let hot = &self.hot;
         let slot = match self.index.find(hash, |slot| hot[slot as usize].key == key) {
-            NO_SLOT => self.insert(key, hash),
+            NO_SLOT => self.insert(key, hash, cause.origin),
             slot => slot,
         };
         if let Some(cold) = self.cold.get_mut(slot as usize) {
-            cold.profile = profile;
+            cold.profile = cause.profile;
         }
         slot
     }
 
     #[cold]
-    fn insert(&mut self, key: Key, hash: u64) -> u32 {
+    fn insert(&mut self, key: Key, hash: u64, born: u64) -> u32 {
         let full = self.free.is_empty() && self.hot.len() == self.capacity;
         let InsertSlot::Free(place) = self.index.find_way(hash, 0, full) else {
             self.refused += 1;
@@ -344,6 +355,7 @@ impl Series {
             noted: false,
             last: Summary::default(),
             profile: 0,
+            born,
         };
         let slot = if let Some(slot) = self.free.pop() {
             (self.hot[slot as usize], self.cold[slot as usize]) = (hot, cold);
@@ -369,14 +381,14 @@ impl Series {
         }
     }
 
-    /// Ends a second for all series at once. `expired` is called for each key that is removed, with its latest value, if it
-    /// had any. Returns whether any key was removed.
+    /// Ends a second for all series at once. `expired` is called for each key that is removed, with a hash of its first report and its latest
+    /// value, if it had any. Returns whether any key was removed.
     pub(crate) fn close(
         &mut self,
         closing: Closing,
         sketches: &mut Sketches,
         out: &mut dyn Output,
-        mut expired: impl FnMut(Key, Option<u64>, &mut dyn Output),
+        mut expired: impl FnMut(Key, u64, Option<u64>, &mut dyn Output),
     ) -> bool {
         self.drain(usize::MAX, sketches, out);
         let mut forgotten = false;
@@ -404,11 +416,11 @@ impl Series {
         closing: Closing,
         sketches: &mut Sketches,
         out: &mut dyn Output,
-        expired: &mut impl FnMut(Key, Option<u64>, &mut dyn Output),
+        expired: &mut impl FnMut(Key, u64, Option<u64>, &mut dyn Output),
     ) {
         let (key, latest) = (self.hot[slot].key, self.hot[slot].latest);
         let cold = &mut self.cold[slot];
-        let latest = (cold.values > 0).then_some(latest);
+        let (latest, born) = ((cold.values > 0).then_some(latest), cold.born);
         cold.used = false;
         let open = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         let closed = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
@@ -418,7 +430,7 @@ impl Series {
                 out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
             }
         }
-        expired(key, latest, out);
+        expired(key, born, latest, out);
         self.hot[slot].deadband = Deadband::EMPTY;
         self.index.remove(self.hash(key), slot as u32);
         self.free.push(slot as u32);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use collector::{Clocks, Config, Profile};
+use collector::{Clocks, Config, Kind, Profile};
 use detect::{Detection, Match, Thresholds};
 use testkit::reports::{Bench, SECOND, Sent, config, detection, flow, node, profile};
 use wire::Flags;
@@ -746,4 +746,34 @@ fn two_collectors_give_one_report_the_same_ids() {
         bench.log.events.iter().map(|event| event.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(0), ids(12_345));
+}
+
+/// What a silence shows: two collectors, whose clocks and seconds differ, give it the same ids; a flow or node that comes back gives it others.
+#[test]
+fn a_silence_has_the_same_ids_in_two_collectors_and_others_when_it_comes_back() {
+    let detection = detection([0, 100, 100, 5, 5, 100], &[("any", "hops > 0")]);
+    let ids = |start: u64, rounds: u32| {
+        let config = Config { seed: start, push_interval: SECOND, detection: detection.clone(), ..config() };
+        let mut bench = Bench::new(config);
+        bench.now += start;
+        for _ in 0..rounds {
+            bench.send(&Sent::default()).pass(600 * SECOND);
+        }
+        let by_clock =
+            |event: &&collector::Event| matches!(event.kind, Kind::Latest | Kind::Expired | Kind::RuleOff);
+        let found = bench.log.events.iter().filter(by_clock);
+        let mut found: Vec<_> = found.map(|event| (event.id, event.kind, event.metric)).collect();
+        // What is pushed twice without a report between is the same.
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    let once = ids(0, 1);
+    // The path, the rule, the latest latency; three metrics of three nodes.
+    assert_eq!(once.len(), 12, "{once:?}");
+    assert_eq!(ids(12_345_678_901, 1), once);
+    let twice = ids(0, 2);
+    assert_eq!(twice.len(), 24, "{twice:?}");
+    assert!(once.iter().all(|one| twice.contains(one)));
+    assert_eq!(ids(777_777_777, 2), twice);
 }

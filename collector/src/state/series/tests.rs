@@ -4,6 +4,7 @@ use super::*;
 
 const SECOND: Nanos = 1_000_000_000;
 const KEY: Key = Key { node: 7, part: 3 };
+const CAUSE: Cause = Cause { profile: 0, origin: 42 };
 
 #[derive(Default)]
 struct Collected(Vec<Rollup>);
@@ -32,7 +33,7 @@ impl Table {
     }
 
     fn value(&mut self, value: u64, threshold: u64) -> Change {
-        let slot = self.series.slot(KEY, 0);
+        let slot = self.series.slot(KEY, CAUSE);
         if self.series.add(slot, value) {
             self.series.examine(slot, value, threshold, &mut self.sketches)
         } else {
@@ -50,7 +51,8 @@ impl Table {
             minutes: true,
         };
         let expired = &mut self.expired;
-        let collect = |key, value: Option<u64>, _: &mut dyn Output| expired.push((key, value.unwrap_or(0)));
+        let collect =
+            |key, _: u64, value: Option<u64>, _: &mut dyn Output| expired.push((key, value.unwrap_or(0)));
         self.series.close(closing, &mut self.sketches, &mut self.collected, collect);
         self.series.drain(usize::MAX, &mut self.sketches, &mut self.collected);
     }
@@ -168,7 +170,7 @@ fn a_flood_of_keys_is_refused_and_soon_forgotten() {
     let mut table = Table::new(100);
     table.value(1, 0);
     for node in 0..10_000 {
-        table.series.slot(Key { node, part: 9 }, 0);
+        table.series.slot(Key { node, part: 9 }, CAUSE);
     }
     let full = table.series.table();
     assert!(full.used <= 100 && full.used + full.refused >= 10_001, "{full:?}");
