@@ -346,6 +346,11 @@ const CASES: &[Case] = &[
         run: encode::native,
     },
     Case {
+        name: "export-hop",
+        about: "hops of reports to the queue of an export that sends them",
+        run: encode::hops,
+    },
+    Case {
         name: "export-clickhouse",
         about: "1 M stored events into ClickHouse's engine, compared with its own load (scripts/sink-servers)",
         run: export::clickhouse,

@@ -4,10 +4,13 @@ use std::hint::black_box;
 
 use collector::event::{Basis, Event, Kind};
 use detect::Metric;
+use export::hop::Hop;
 use export::record::{EventRecord, Record, Stream};
 use export::sink::clickhouse::ClickHouse;
 use export::sink::kafka::{Compression, Format, Kafka, Options};
 use export::sink::{Batch, HttpSink as _};
+use export::spool::{self, Limits, Spool, WhenFull};
+use export::{Cursor, Position};
 use wire::FlowKey;
 
 use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
@@ -15,6 +18,10 @@ use terminal::CliError;
 
 /// Records of a batch, all different.
 const RECORDS: u32 = 1000;
+/// Nodes of a path.
+const NODES: u32 = 5;
+/// Bytes of hops that are handed over together, as in the program.
+const CHUNK: usize = 64 << 10;
 /// Partitions of the topic.
 const PARTITIONS: usize = 4;
 /// One in so many is a new flow, with its path.
@@ -67,6 +74,60 @@ pub(super) fn native(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("bytes_per_record", bytes / records.len())
         .number("batch", records.len());
     Ok(Outcome::new(name, encoded.ns_per_op.clone(), conditions.on_core(&encoded)))
+}
+
+/// `export-hop`: hops of reports of five nodes into chunks, and the chunks into the spool: all that a hop costs before an export reads it.
+/// What is in the spool is taken out between runs of it.
+pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let hops: Vec<Hop> = (0..RECORDS * NODES).map(hop).collect();
+    let limits = Limits { disk: 0, when_full: WhenFull::DropNewest, ..Limits::default() };
+    let mut spool = Spool::new(limits, &Cursor::default(), Vec::new());
+    let (mut chunk, mut waiting, mut bytes) = (Vec::with_capacity(2 * CHUNK), 0, 0);
+    let written = measure(plan, || {
+        for hop in &hops {
+            let begun = spool::begin(&mut chunk);
+            hop.write(&mut chunk);
+            spool::end(&mut chunk, begun);
+            waiting += 1;
+            if chunk.len() >= CHUNK {
+                spool.offer(black_box(&chunk), waiting);
+                bytes += chunk.len() as u64;
+                chunk.clear();
+                waiting = 0;
+            }
+        }
+        spool.settle(Position { file: u64::MAX, row: 0 });
+        Ok(hops.len() as u64)
+    })?;
+    if spool.refused() > 0 {
+        return Err(CliError::new("the spool has refused hops".to_owned()).into());
+    }
+    let about = "hops of IPv4 flows in memory, nine fields each, to the spool in memory; no CRC, which is made with the file, and no I/O";
+    let conditions = Conditions::of("one hop", about).number("bytes_per_hop", bytes / spool.offered().max(1));
+    Ok(Outcome::new(name, written.ns_per_op.clone(), conditions.on_core(&written)))
+}
+
+fn hop(number: u32) -> Hop {
+    let (report, at) = (number / NODES, number % NODES);
+    let mixed = report.wrapping_mul(2_654_435_761);
+    let [a, b, c, d] = mixed.to_be_bytes();
+    Hop {
+        ts: 1_795_269_600_000_000_000 + u64::from(report) * 12_345,
+        report: u64::from(mixed) << 32 | u64::from(report),
+        hop: at as u8,
+        hops: NODES as u8,
+        flow: Some(FlowKey::v4([10, a, b, c], [10, d, c, b], Some((1024 + (mixed >> 17) as u16, 443)), 6)),
+        node: Some(at * 100 + mixed % 32),
+        ingress_if: Some(mixed % 64),
+        egress_if: Some(mixed % 63),
+        queue: Some(0),
+        hop_latency: Some(u64::from(mixed % 90_000)),
+        queue_occupancy: Some(mixed % 5000),
+        queue_congestion: None,
+        link_utilization: Some(u64::from(mixed % 1_000_000)),
+        ingress_ts: Some(u64::from(mixed)),
+        egress_ts: Some(u64::from(mixed) + 700),
+    }
 }
 
 fn record(number: u32) -> Record {
