@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use manager::device::{Answer, Change, Encoding, Mode, Restart, Rule, Rules, Watch};
+use detect::Metric;
+use manager::device::{Answer, Change, Encoding, Filter, FilterAlgorithm, Mode, Restart, Rule, Rules, Watch};
 use manager::flows::FlowKey;
 use p4runtime::client::Client;
 use p4runtime::map;
@@ -102,6 +103,12 @@ fn rules(map: &str) -> Rules {
             rules.extend([Rule::Source(1), watch(if is_sf { Mode::Sf } else { Mode::Md })]);
         }
         None => rules.extend([watch(Mode::Postcard)]),
+    }
+    if program(map).capabilities().filters.contains(&FilterAlgorithm::Rule) {
+        // As the driver writes it when it has only the entries.
+        let rule = Some("(loop or max(queue_occupancy@7) >= 50) and (hops < 9)".into());
+        let (algorithm, metric) = (FilterAlgorithm::Rule, Metric::FlowPath);
+        rules.insert(Rule::Filter(Arc::new(Filter { key, algorithm, metric, threshold: 0, rule })));
     }
     rules
 }
