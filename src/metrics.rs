@@ -5,6 +5,7 @@ mod check;
 mod dta;
 mod exporting;
 mod process;
+mod recording;
 mod reporting;
 mod switching;
 
@@ -183,6 +184,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
     aggregating(&mut text, aggregator);
     exporting::exporting(&mut text, exports);
+    recording::recording(&mut text, monitor.flight_recorder());
     reporting::host(&mut text, reporter);
     dta::translating(&mut text, translator);
     dta::keeping(&mut text, memory);

@@ -44,6 +44,8 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     });
     let help = "Records that the store, or Kafka, deleted before they were sent.";
     one("export_expired_total", "counter", help, |one| one.expired);
+    let help = "Hops that found no space, because the system took less than came.";
+    one("export_shed_total", "counter", help, |one| one.shed);
     let help = "Times that the store's count of records, or a partition, began anew: how many were lost then is not known.";
     one("export_restarted_total", "counter", help, |one| one.restarted);
     one("export_repeated_total", "counter", "Records that were sent again.", |one| one.repeated);
