@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::client::Client;
+use super::client::{Client, escape};
 use super::remote::{self, Api, fetch};
 use crate::view::{Evidence, Flows, Links, Names, NodeView, Nodes, StatusView};
 use terminal::CliError;
@@ -22,6 +22,7 @@ use terminal::{Align, Table, Terminal, plot, units};
 #[command(after_help = "Examples:
   hopwise top                                live, every second
   hopwise top --view nodes --sort queue      nodes with the fullest queues first
+  hopwise top --filter 'src in 10.0.1.0/24'  only flows that a condition matches
   hopwise top --once --json                  one JSON object, for a script")]
 pub(crate) struct Args {
     /// Print once and exit (the default if the output is not a terminal)
@@ -39,6 +40,10 @@ pub(crate) struct Args {
     /// Initial order
     #[arg(long, value_enum, default_value_t = Order::Latency)]
     pub(crate) sort: Order,
+
+    /// Only flows that this matches, for example "src in 10.0.1.0/24 and path ~ 101>*>103"
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) filter: Option<String>,
 
     /// Refresh interval, seconds
     #[arg(long, default_value_t = 1.0, value_parser = interval)]
@@ -90,22 +95,23 @@ fn interval(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let terminal = Terminal::stdout();
+    let filter = args.filter.as_deref().unwrap_or_default();
     if args.json {
-        let snapshot = Snapshot::take(&client, args.sort)?;
+        let snapshot = Snapshot::take(&client, args.sort, filter)?;
         let text = serde_json::to_string(&snapshot).map_err(|error| CliError::new(error.to_string()))?;
         return print(&format!("{text}\n"));
     }
     let (mut view, mut order) = (args.view, args.sort);
     if args.once || !terminal.interactive {
-        return print(&Snapshot::take(&client, order)?.picture(view, order, &client, terminal));
+        return print(&Snapshot::take(&client, order, filter)?.picture(view, order, &client, terminal));
     }
-    let mut snapshot = Snapshot::take(&client, order)?;
+    let mut snapshot = Snapshot::take(&client, order, filter)?;
     let screen = Screen::enter();
     let keys = screen.keys();
     loop {
         let terminal = Terminal::stdout();
         // The server may be restarting: the old tables stay, with the error above them.
-        let trouble = match Snapshot::take(&client, order) {
+        let trouble = match Snapshot::take(&client, order, filter) {
             Ok(fresh) => {
                 snapshot = fresh;
                 String::new()
@@ -176,11 +182,12 @@ impl Order {
 }
 
 impl Snapshot {
-    fn take(client: &Client, order: Order) -> Result<Self, CliError> {
+    fn take(client: &Client, order: Order, filter: &str) -> Result<Self, CliError> {
         let sort = if order == Order::Rate { "reports" } else { "latency" };
+        let filter = escape(filter);
         Ok(Self {
             status: fetch(client, "/status")?,
-            flows: fetch(client, &format!("/flows?limit=100&sort={sort}"))?,
+            flows: fetch(client, &format!("/flows?limit=100&sort={sort}&filter={filter}"))?,
             nodes: fetch(client, "/nodes")?,
             links: fetch(client, "/links")?,
             names: remote::names(client),
@@ -193,9 +200,17 @@ impl Snapshot {
             View::Nodes => self.node_table(order),
             View::Links => self.link_table(order),
         };
-        let body =
-            if table.is_empty() { "nothing yet: no report has arrived\n".into() } else { table.render() };
+        let body = if table.is_empty() { format!("{}\n", self.nothing(view)) } else { table.render() };
         format!("{}\n{body}", self.head(view, order, client, terminal))
+    }
+
+    fn nothing(&self, view: View) -> &'static str {
+        match view {
+            View::Flows if self.status.rates.reports > 0.0 || !self.nodes.nodes.is_empty() => {
+                "no flow matches"
+            }
+            _ => "nothing yet: no report has arrived",
+        }
     }
 
     fn head(&self, view: View, order: Order, client: &Client, terminal: Terminal) -> String {

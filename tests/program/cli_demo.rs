@@ -97,6 +97,7 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
         let shown = hopwise(["top", "--once", "--view", view, "--api", &demo.api]);
         assert!(shown.stdout.starts_with("hopwise ") && shown.stdout.lines().count() > 5, "{}", shown.stdout);
     }
+    flows_are_filtered(&demo, text);
     the_flows_that_filled_a_queue_are_named(&demo);
     assert!(store.is_dir());
     let mut drop = String::new();
@@ -121,6 +122,15 @@ fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let followed = follow.wait_with_output().unwrap();
     let message = format!("hopwise: the live stream ended; hopwise at {} has stopped\n", demo_api);
     assert_eq!((followed.status.code(), String::from_utf8(followed.stderr).unwrap()), (Some(2), message));
+}
+
+/// One flow of many, none, and a filter that is wrong.
+fn flows_are_filtered(demo: &Demo, text: &str) {
+    let of = |filter: &str| hopwise(["top", "--once", "--filter", filter, "--api", &demo.api]);
+    assert!(of(&format!("flow == \"{text}\"")).stdout.contains("LATENCY"));
+    assert!(of("proto == 1").stdout.ends_with("no flow matches\n"));
+    let wrong = of("sorce == 10.0.0.1");
+    assert!(wrong.code != Some(0) && wrong.stderr.contains("did you mean src?"), "{wrong:?}");
 }
 
 /// The microburst of the script: four hosts send to one at once, and nobody else does much then.
