@@ -1,10 +1,14 @@
-//! `store-bench DIR EVENTS FLOWS [insert|ask]`: the figures of the store, as text.
+//! `store-bench DIR EVENTS FLOWS [insert|ask]`: the figures of the store, as text. `store-bench DIR day HOURS [insert|ask]`: those of questions
+//! about a span of time, in a store with so many hours of a network.
 #![allow(clippy::unwrap_used, reason = "a tool for developers")]
 
 use std::path::Path;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if args[2] == "day" {
+        return day(Path::new(&args[1]), args[3].parse().unwrap(), args.get(4).map(String::as_str));
+    }
     let (dir, events, flows) = (Path::new(&args[1]), args[2].parse().unwrap(), args[3].parse().unwrap());
     let what = args.get(4).map(String::as_str);
     if what != Some("ask") {
@@ -24,6 +28,22 @@ fn main() {
         for asked in store::bench::run_queries(dir, events).unwrap() {
             println!(
                 "{:60} {:6} rows, first {:?}, again {:?}",
+                asked.name, asked.rows, asked.first, asked.again
+            );
+        }
+    }
+}
+
+fn day(dir: &Path, hours: u64, what: Option<&str>) {
+    if what != Some("ask") {
+        let start = std::time::Instant::now();
+        let events = store::day::insert(dir, hours * 60).unwrap();
+        println!("{hours} hours, {events} events: {:?}", start.elapsed());
+    }
+    if what != Some("insert") {
+        for asked in store::day::run_queries(dir, hours * 60).unwrap() {
+            println!(
+                "{:40} {:6} rows, first {:?}, again {:?}",
                 asked.name, asked.rows, asked.first, asked.again
             );
         }

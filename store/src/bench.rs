@@ -40,7 +40,7 @@ pub struct Inserted {
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueryTiming {
     /// Name of the query.
-    pub name: &'static str,
+    pub name: String,
     /// Rows in the result.
     pub rows: usize,
     /// The first time, on a new connection.
@@ -140,7 +140,7 @@ pub const ROUNDS: usize = 5;
 
 fn measure(
     dir: &Path,
-    name: &'static str,
+    name: &str,
     question: &dyn Fn(&Reader) -> Result<usize, QueryError>,
 ) -> Result<QueryTiming, QueryError> {
     let reader = Reader::open(dir)
@@ -155,7 +155,12 @@ fn measure(
         *slot = time()?.1;
     }
     again.sort();
-    Ok(QueryTiming { name, rows, first, again: [again[0], again[ROUNDS / 2], again[ROUNDS - 1]] })
+    Ok(QueryTiming {
+        name: name.to_owned(),
+        rows,
+        first,
+        again: [again[0], again[ROUNDS / 2], again[ROUNDS - 1]],
+    })
 }
 
 /// The events of a simulated network: always the same.
@@ -295,7 +300,8 @@ mod tests {
         let inserted = insert(dir.path(), 20_000, 200).unwrap();
         assert_eq!((inserted.events, inserted.rollups), (20_000, 1000));
         let asked = run_queries(dir.path(), 20_000).unwrap();
-        let empty: Vec<&str> = asked.iter().filter(|asked| asked.rows == 0).map(|asked| asked.name).collect();
+        let empty: Vec<&str> =
+            asked.iter().filter(|asked| asked.rows == 0).map(|asked| asked.name.as_str()).collect();
         // Of twenty drops, none happened at that node.
         assert_eq!(
             empty,

@@ -31,6 +31,8 @@ impl Identity {
 pub(crate) struct Joined {
     pub(crate) conn: Connection,
     pub(crate) files: Vec<Identity>,
+    /// What each file has.
+    pub(crate) features: Vec<Features>,
 }
 
 impl Joined {
@@ -57,7 +59,7 @@ impl Joined {
             conn.execute_batch(&union(view, &features)).map_err(here)?;
         }
         guard::make_read_only(&mut conn).map_err(here)?;
-        Ok(Self { conn, files })
+        Ok(Self { conn, files, features })
     }
 }
 

@@ -86,6 +86,7 @@
 
 pub mod bench;
 mod config;
+pub mod day;
 mod files;
 mod follower;
 mod guard;
@@ -102,8 +103,10 @@ mod rows;
 mod schema;
 mod segment;
 mod shared;
+mod spans;
 mod stats;
 mod store;
+mod summary;
 mod writer;
 
 pub use config::{Config, Error, Period, Policy};
@@ -114,6 +117,9 @@ pub use reader::Reader;
 pub use reports::ReportRow;
 pub use rows::{
     EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
+};
+pub use spans::{
+    FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, RatePoint, RateSpan, SeriesKey, Span, SpanSum,
 };
 pub use stats::{State, Stats};
 pub use store::Store;

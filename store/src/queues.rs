@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use collector::event::{Kind, Nanos};
 use collector::flight::burst::Passage;
 use detect::Metric;
-use rusqlite::Row;
+use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
 use crate::intern::{parse_flow, parse_path};
@@ -24,7 +24,7 @@ pub struct HeatFilter {
     pub to: Nanos,
     /// Length of a column, ns; at least 1 s.
     pub column: Nanos,
-    /// Length of the rollups that are read, seconds: 1 or 60.
+    /// Length of the rollups that are read, seconds: 1, 60, 600 or 3600.
     pub interval: u32,
     /// Only this node.
     pub node: Option<u32>,
@@ -143,28 +143,18 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn heat(&self, filter: &HeatFilter) -> Result<Heat, QueryError> {
         self.with_retry(|| {
-            let columns = filter.columns();
-            let most = (MOST_CELLS / columns.max(1)).min(MOST_QUEUES);
-            let mut found: HashMap<HeatKey, HeatRow> = HashMap::new();
-            let mut truncated = false;
-            let (sql, options) = filter.sql();
-            self.rows(usize::MAX, &sql, &options, |row| {
-                let key = HeatKey { node: row.get(0)?, interface: row.get(1)?, queue: row.get(2)? };
-                let (column, value, count) = (row.get::<_, i64>(3)?, optional(row, 4)?, optional(row, 5)?);
-                if found.len() >= most && !found.contains_key(&key) {
-                    truncated = true;
-                    return Ok(());
-                }
-                let blank = || HeatRow { key, values: vec![None; columns], worst: 0, count: 0 };
-                let one = found.entry(key).or_insert_with(blank);
-                let value: u64 = value.unwrap_or(0);
-                if let Some(place) = usize::try_from(column).ok().and_then(|at| one.values.get_mut(at)) {
-                    *place = (*place).max(Some(value));
-                }
-                one.worst = one.worst.max(value);
-                one.count += count.unwrap_or(0_u64);
-                Ok(())
-            })?;
+            let mut cells = Cells::new(filter);
+            for file in self.files_of(filter.from, filter.to)? {
+                self.ask_file(&file, |conn, features| {
+                    let is_added_up = filter.interval >= 60 && features.spans;
+                    let interval = if is_added_up { filter.interval } else { filter.interval.min(60) };
+                    cells.read(conn, (interval, is_added_up), filter.from)?;
+                    // The minute that has not ended has no rollup yet.
+                    let latest = filter.from.max(filter.to.saturating_sub(TAIL));
+                    if interval > 1 { cells.read(conn, (1, false), latest) } else { Ok(()) }
+                })?;
+            }
+            let Cells { found, truncated, .. } = cells;
             let total = found.len();
             let mut rows: Vec<HeatRow> = found.into_values().collect();
             rows.sort_by_key(|row| (std::cmp::Reverse(row.worst), row.key));
@@ -268,26 +258,79 @@ impl HeatFilter {
         let columns = self.to.saturating_sub(self.from).div_ceil(self.column.max(1));
         usize::try_from(columns).unwrap_or(usize::MAX).min(MOST_COLUMNS)
     }
+}
 
-    fn sql(&self) -> (String, QueryOptions) {
-        let column = i64::try_from(self.column.max(1)).unwrap_or(i64::MAX);
-        let mut params = vec![
-            nanos(self.from),
-            nanos(self.to),
-            Value::Text(self.metric.name().to_owned()),
-            Value::Int(self.interval.into()),
-            Value::Int(column),
-        ];
-        let node = self.node.map_or("", |node| {
-            params.push(Value::Int(node.into()));
-            " AND node = ?6"
-        });
-        let sql = format!(
-            "SELECT node, interface, queue, (ts - ?1) / ?5, max(max), sum(count) FROM rollups \
-             WHERE metric = ?3 AND interval = ?4 AND ts >= ?1 AND ts < ?2 AND node IS NOT NULL AND flow IS NULL{node} \
-             GROUP BY 1, 2, 3, 4"
-        );
-        (sql, unlimited(self.from, self.to, params))
+/// A heat map that is being made.
+struct Cells<'a> {
+    filter: &'a HeatFilter,
+    columns: usize,
+    /// Maximum number of rows.
+    most: usize,
+    found: HashMap<HeatKey, HeatRow>,
+    truncated: bool,
+}
+
+impl<'a> Cells<'a> {
+    fn new(filter: &'a HeatFilter) -> Self {
+        let columns = filter.columns();
+        let most = (MOST_CELLS / columns.max(1)).min(MOST_QUEUES);
+        Self { filter, columns, most, found: HashMap::new(), truncated: false }
+    }
+
+    /// Reads rollups of this length from `from` on, from where they were inserted or from where they were added up.
+    fn read(
+        &mut self,
+        conn: &Connection,
+        (interval, is_added_up): (u32, bool),
+        from: Nanos,
+    ) -> rusqlite::Result<()> {
+        let sql = match is_added_up {
+            true => {
+                "SELECT node, interface, queue, ts, max, count FROM f0.span_data
+                     WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1"
+            }
+            false => {
+                "SELECT node, interface, queue, ts, max, count FROM f0.rollup_data
+                      WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL"
+            }
+        };
+        let mut select = conn.prepare_cached(sql)?;
+        let mut rows = select.query(params![
+            interval,
+            self.filter.metric as i64,
+            i64::try_from(from).unwrap_or(i64::MAX),
+            i64::try_from(self.filter.to).unwrap_or(i64::MAX)
+        ])?;
+        while let Some(row) = rows.next()? {
+            self.add(row, interval == self.filter.interval.min(60) || is_added_up)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, row: &Row<'_>, counts: bool) -> rusqlite::Result<()> {
+        let part = |i| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(i)?.filter(|part| *part >= 0));
+        let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else { return Ok(()) };
+        if self.filter.node.is_some_and(|only| only != node) {
+            return Ok(());
+        }
+        let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
+        let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
+        let key = HeatKey { node: Some(node), interface, queue };
+        if self.found.len() >= self.most && !self.found.contains_key(&key) {
+            self.truncated = true;
+            return Ok(());
+        }
+        let columns = self.columns;
+        let blank = || HeatRow { key, values: vec![None; columns], worst: 0, count: 0 };
+        let one = self.found.entry(key).or_insert_with(blank);
+        let column = time(row, 3)?.saturating_sub(self.filter.from) / self.filter.column.max(1);
+        let value = time(row, 4)?;
+        if let Some(place) = usize::try_from(column).ok().and_then(|at| one.values.get_mut(at)) {
+            *place = (*place).max(Some(value));
+        }
+        one.worst = one.worst.max(value);
+        one.count += if counts { time(row, 5)? } else { 0 };
+        Ok(())
     }
 }
 
@@ -335,6 +378,8 @@ fn time(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
 const MOST_QUEUES: usize = 65_536;
 /// Maximum number of values in a heat map that is being made: 64 MiB.
 const MOST_CELLS: usize = 4 << 20;
+/// Before the end of a map, values of seconds are read too: minutes are stored up to two minutes late.
+const TAIL: Nanos = 180_000_000_000;
 /// Maximum number of columns.
 pub const MOST_COLUMNS: usize = 1_000;
 /// Maximum number of windows that are read for one question.

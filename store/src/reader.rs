@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime};
 
 use collector::event::Nanos;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Row, Statement, ToSql};
+use rusqlite::{Connection, Row, Statement, ToSql};
 
 use crate::config::Error;
 use crate::files::{self, StoreFile};
 use crate::guard;
 use crate::join::{self, Identity, Joined};
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
+use crate::schema::Features;
 
 /// Reads the files of a directory. May be shared by threads: each query has a connection of its own, and a few are kept.
 ///
@@ -172,12 +173,54 @@ impl Reader {
         })
     }
 
+    /// The files with records in a time range, oldest first, for questions that read one file after the other.
+    pub(crate) fn files_of(&self, from: Nanos, to: Nanos) -> Result<Vec<Identity>, QueryError> {
+        Ok(self.matching(Some(from), Some(to))?.files)
+    }
+
+    /// Asks something of one file alone, in which it is called `f0`. Its tables have no documented names: see [`crate::schema::SQL`].
+    pub(crate) fn ask_file<T>(
+        &self,
+        file: &Identity,
+        ask: impl FnOnce(&Connection, Features) -> rusqlite::Result<T>,
+    ) -> Result<T, QueryError> {
+        let timeout = QueryOptions::default().timeout;
+        let mut joined = self.connect(vec![file.clone()], timeout)?;
+        guard::deadline(&mut joined.conn, timeout, self.stop.clone())
+            .map_err(|error| guard::explain(&error, timeout))?;
+        let features = joined.features.first().copied().unwrap_or_default();
+        let answer = ask(&joined.conn, features).map_err(|error| guard::explain(&error, timeout));
+        self.keep(joined);
+        answer
+    }
+
+    fn keep(&self, joined: Joined) {
+        let mut idle = lock(&self.shared.idle);
+        if idle.len() >= MAX_IDLE {
+            idle.remove(0);
+        }
+        idle.push(joined);
+    }
+
     fn choose(
         &self,
         from: Option<Nanos>,
         to: Option<Nanos>,
         most: usize,
     ) -> Result<SelectedFiles, QueryError> {
+        let mut choice = self.matching(from, to)?;
+        let most = most.min(self.shared.most_files);
+        if choice.files.len() > most {
+            let left_out = choice.files.len() - most;
+            choice.files.drain(..left_out);
+            choice.notes.push(format!(
+                "left out the {left_out} oldest files: at most {most} are joined in one query; narrow the time range"
+            ));
+        }
+        Ok(choice)
+    }
+
+    fn matching(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
         let mut choice = SelectedFiles::default();
         let ranged = from.is_some() || to.is_some();
         for file in self.list()? {
@@ -193,14 +236,6 @@ impl Reader {
                 Ok(None) => {}
                 Err(error) => choice.notes.push(format!("left out: {error}")),
             }
-        }
-        let most = most.min(self.shared.most_files);
-        if choice.files.len() > most {
-            let left_out = choice.files.len() - most;
-            choice.files.drain(..left_out);
-            choice.notes.push(format!(
-                "left out the {left_out} oldest files: at most {most} are joined in one query; narrow the time range"
-            ));
         }
         Ok(choice)
     }
@@ -252,11 +287,7 @@ impl Reader {
         guard::deadline(&mut joined.conn, options.timeout, self.stop.clone())
             .map_err(|error| guard::explain(&error, options.timeout))?;
         let answer = run(&mut joined, sql, options, take);
-        let mut idle = lock(&self.shared.idle);
-        if idle.len() >= MAX_IDLE {
-            idle.remove(0);
-        }
-        idle.push(joined);
+        self.keep(joined);
         answer
     }
 }

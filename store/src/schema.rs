@@ -8,10 +8,10 @@ use collector::Kind;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::Error;
-use crate::files;
+use crate::{files, summary};
 
 /// The version that this program writes. Raised with each change that an older program could not read.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// From this version on there are first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
@@ -21,6 +21,9 @@ const RUNS: u32 = 3;
 
 /// From this version on there are recordings.
 const RECORDINGS: u32 = 4;
+
+/// From this version on rollups are also added up, and there are the paths that flows took.
+const SPANS: u32 = 5;
 
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");
@@ -114,6 +117,12 @@ fn upgrade(conn: &mut Connection) -> rusqlite::Result<()> {
         create("CREATE TABLE recording_data")?;
         create("CREATE VIEW recordings")?;
     }
+    if found < SPANS {
+        create("CREATE TABLE span_data")?;
+        create("CREATE TABLE taken_data")?;
+        create("CREATE TABLE minute_data")?;
+        summary::fill(&transaction)?;
+    }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }
@@ -124,18 +133,24 @@ pub(crate) fn has_runs(conn: &Connection, name: &str) -> rusqlite::Result<bool> 
 }
 
 /// What a file has, by its version.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Features {
     /// First values of flows.
     pub(crate) first_values: bool,
     /// Recordings of the flight recorder.
     pub(crate) recordings: bool,
+    /// Rollups that are added up, and the paths that flows took.
+    pub(crate) spans: bool,
 }
 
 /// What the file attached to `conn` as `name` has.
 pub(crate) fn features(conn: &Connection, name: &str) -> rusqlite::Result<Features> {
     let version = version(conn, name)?;
-    Ok(Features { first_values: version >= FIRST_VALUES, recordings: version >= RECORDINGS })
+    Ok(Features {
+        first_values: version >= FIRST_VALUES,
+        recordings: version >= RECORDINGS,
+        spans: version >= SPANS,
+    })
 }
 
 fn version(conn: &Connection, name: &str) -> rusqlite::Result<u32> {

@@ -77,6 +77,27 @@ CREATE TABLE recording_data (
   PRIMARY KEY (ts, seq)
 ) WITHOUT ROWID;
 
+-- Rollups of a minute, added up to ten minutes and hours as they are inserted; those of nodes, queues and links also as they are. In the order
+-- in which a span of time is read. What a rollup is not about is -1.
+CREATE TABLE span_data (
+  interval INTEGER NOT NULL, metric INTEGER NOT NULL, ts INTEGER NOT NULL, flow INTEGER NOT NULL, node INTEGER NOT NULL,
+  interface INTEGER NOT NULL, queue INTEGER NOT NULL,
+  count INTEGER NOT NULL, min INTEGER NOT NULL, max INTEGER NOT NULL, sum INTEGER NOT NULL,
+  PRIMARY KEY (interval, metric, ts, flow, node, interface, queue)
+) WITHOUT ROWID;
+
+-- From when on a flow took a path.
+CREATE TABLE taken_data (
+  flow INTEGER NOT NULL, ts INTEGER NOT NULL, path INTEGER NOT NULL,
+  PRIMARY KEY (flow, ts)
+) WITHOUT ROWID;
+
+-- Events of each kind in each minute, and under the kind -1 reports of flows.
+CREATE TABLE minute_data (
+  ts INTEGER NOT NULL, kind INTEGER NOT NULL, count INTEGER NOT NULL,
+  PRIMARY KEY (ts, kind)
+) WITHOUT ROWID;
+
 -- In which order the records of each stream were committed: those with the numbers from `first` on, which are counted over all files
 -- since `base`, lie between these times and have these sequence numbers. (For flows, the number stands in the row.)
 CREATE TABLE run_data (
@@ -160,6 +181,9 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('drop_data', 'drop_node', '1000000 10000 2 1'),
   ('loss_data', 'loss_data', '1000000 100 1'),
   ('recording_data', 'recording_data', '10000 4 1'),
+  ('span_data', 'span_data', '20000000 8000000 2000000 10000 2 2 1 1'),
+  ('taken_data', 'taken_data', '100000 2 1'),
+  ('minute_data', 'minute_data', '20000 10 1'),
   ('run_data', 'run_data', '100000 20000 1'),
   ('report_data', 'report_data', '20000000 4 1'),
   ('report_data', 'report_flow', '20000000 65536 16 2 1'),

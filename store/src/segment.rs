@@ -16,6 +16,7 @@ use crate::intern::Names;
 use crate::numbering::{Numbering, Runs};
 use crate::reports::ReportRow;
 use crate::schema::{self, EventIndexes, kind_code};
+use crate::summary::{self, Summary};
 
 /// The file that is being written.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(crate) struct Segment {
     id: FileId,
     names: Names,
     tally: FileMeta,
+    summary: Summary,
     /// The file has the indexes on events.
     indexed: bool,
     /// Records in the open transaction; 0: there is none.
@@ -69,7 +71,8 @@ impl Segment {
         let names = Names::open(&conn).map_err(fail)?;
         let tally = FileMeta::read(&conn).map_err(fail)?;
         let indexed = schema::has_event_indexes(&conn).map_err(fail)?;
-        Ok(Self { conn, path, id, names, tally, indexed, open: 0, numbering })
+        let summary = Summary::default();
+        Ok(Self { conn, path, id, names, tally, summary, indexed, open: 0, numbering })
     }
 
     /// Which file it is.
@@ -189,6 +192,7 @@ impl Segment {
             return Ok(0);
         }
         self.tally.write(&self.conn, self.names.flow_count())?;
+        self.summary.write(&self.conn)?;
         let numbering = self.tally.runs.write(&self.conn, self.numbering)?;
         self.conn.execute_batch("COMMIT")?;
         self.numbering = numbering;
@@ -235,7 +239,7 @@ impl Segment {
     }
 
     fn events(&mut self, batch: &Batch, rules: &[String]) -> rusqlite::Result<()> {
-        let Self { conn, names, tally, indexed, .. } = self;
+        let Self { conn, names, tally, summary, indexed, .. } = self;
         // An index that is built from sorted entries needs no chunks, and a query then searches one instead of all.
         let chunk_of = |seq: i64| if *indexed { seq >> CHUNK_BITS } else { 0 };
         let mut insert = Insert::<17>::new(conn, "event_data")?;
@@ -249,6 +253,10 @@ impl Segment {
             let path = names.path(conn, path)?;
             let (ts, seq) = (int(event.ts), tally.next(Stream::Events, event.ts));
             insert.row(event_row(event, [ts, seq, chunk_of(seq)], [flow, rule, path]))?;
+            summary.event(event, ts);
+            if let Some(taken) = flow.zip(path).filter(|_| summary::is_taken(event)) {
+                summary.path(conn, taken, ts)?;
+            }
             if let Some(first) = first {
                 let latencies = names.latencies(first.hop_latencies);
                 let latency = first.flow_latency.map(int);
@@ -263,7 +271,7 @@ impl Segment {
         if rollups.is_empty() {
             return Ok(());
         }
-        let Self { conn, names, tally, .. } = self;
+        let Self { conn, names, tally, summary, .. } = self;
         let mut insert = Insert::<15>::new(conn, "rollup_data")?;
         for rollup in rollups {
             let flow = flow_number(names, conn, rollup.flow.as_ref())?;
@@ -286,6 +294,7 @@ impl Segment {
                 rollup.p99.map(int),
             ])?;
             tally.rollups += 1;
+            summary.rollup(conn, rollup, flow)?;
         }
         insert.finish()
     }
@@ -294,7 +303,7 @@ impl Segment {
         if batch.flows().len() == 0 {
             return Ok(());
         }
-        let Self { conn, names, tally, numbering, .. } = self;
+        let Self { conn, names, tally, summary, numbering, .. } = self;
         let mut upsert = conn.prepare_cached(UPSERT_FLOW)?;
         for (row, path) in batch.flows() {
             let flow = names.flow(conn, &row.flow)?;
@@ -311,6 +320,9 @@ impl Segment {
                 int(row.reports),
                 number
             ])?;
+            if let Some(path) = path {
+                summary.path(conn, (flow, path), int(row.last_seen))?;
+            }
         }
         Ok(())
     }

@@ -7,4 +7,5 @@ mod keeping;
 mod queues;
 mod retention;
 mod round_trip;
+mod spans;
 mod sql;

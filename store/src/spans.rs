@@ -1,0 +1,662 @@
+//! What happened in a span of time: its flows with their paths, its nodes, queues and links, its rates. Read from what is added up while
+//! records are inserted (module `summary`), so that a day takes little longer than a minute.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
+
+use collector::event::{Basis, Kind, Nanos};
+use collector::{FlowOrder, FlowRank};
+use detect::Metric;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use wire::FlowKey;
+
+use crate::intern::{parse_flow, parse_path};
+use crate::join::Identity;
+use crate::query::QueryError;
+use crate::reader::Reader;
+use crate::summary::{LONGER, NOTHING, REPORTS};
+
+/// A span of whole minutes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    from: Nanos,
+    to: Nanos,
+}
+
+/// Which flows of a span.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowFilter {
+    /// The span.
+    pub span: Span,
+    /// Greatest first by this.
+    pub order: FlowOrder,
+    /// Only flows whose text contains this.
+    pub text: Option<String>,
+    /// Only the flow with this id.
+    pub id: Option<u64>,
+    /// Only flows after this one.
+    pub after: Option<FlowRank>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A flow in a span of time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowSpan {
+    /// The flow.
+    pub flow: FlowKey,
+    /// Its flow latencies.
+    pub sum: SpanSum,
+    /// The path that it took last; empty if that is not stored. `u32::MAX` = unavailable.
+    pub path: Vec<u32>,
+    /// How its latest latency was obtained.
+    pub basis: Basis,
+}
+
+/// Values of a span of time, added up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpanSum {
+    /// Number of values.
+    pub count: u64,
+    /// Minimum.
+    pub min: u64,
+    /// Maximum.
+    pub max: u64,
+    /// Sum of values; at most `i64::MAX`.
+    pub sum: u64,
+    /// Beginning of the first rollup.
+    pub first: Nanos,
+    /// End of the last rollup.
+    pub last: Nanos,
+}
+
+/// A page of the flows of a span.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FlowSpans {
+    /// The flows, with their places in the order.
+    pub flows: Vec<(FlowRank, FlowSpan)>,
+    /// Whether there are more after these.
+    pub more: bool,
+    /// How many match.
+    pub total: u64,
+    /// Whether the span has more flows than are considered: the others are in no page.
+    pub truncated: bool,
+}
+
+/// What rollups of nodes, queues and links are about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SeriesKey {
+    /// The metric, by its number.
+    pub metric: u8,
+    /// The node.
+    pub node: u32,
+    /// The egress interface, of a link.
+    pub interface: Option<u32>,
+    /// The queue.
+    pub queue: Option<u8>,
+}
+
+/// Nodes, queues and links in a span of time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NodeSpans {
+    /// Their values.
+    pub series: BTreeMap<SeriesKey, SpanSum>,
+    /// Dropped packets by node.
+    pub drops: BTreeMap<u32, u64>,
+    /// Whether there are more than are considered.
+    pub truncated: bool,
+}
+
+/// A path in a span of time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathSpan {
+    /// Its nodes; `u32::MAX` = unavailable.
+    pub path: Vec<u32>,
+    /// Flows that took it.
+    pub flows: u64,
+    /// Reports of those that took it last.
+    pub reports: u64,
+    /// End of the last minute in which one of them was reported.
+    pub last: Nanos,
+}
+
+/// Counts of a part of a span.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RatePoint {
+    /// Its beginning.
+    pub ts: Nanos,
+    /// Reports of flows.
+    pub reports: u64,
+    /// Events.
+    pub events: u64,
+    /// Reports that never arrived.
+    pub lost: u64,
+}
+
+/// Counts over time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RateSpan {
+    /// The parts in which something was counted, in the order of time.
+    pub points: Vec<RatePoint>,
+    /// Events of the whole span by kind.
+    pub kinds: BTreeMap<Kind, u64>,
+}
+
+/// A part of a span that rollups of one length cover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Piece {
+    interval: u32,
+    from: Nanos,
+    to: Nanos,
+}
+
+impl Span {
+    /// The whole minutes that `from` up to before `to` touches. One that ends before it begins is empty.
+    pub fn of(from: Nanos, to: Nanos) -> Self {
+        let to = to.min(LATEST).max(from);
+        let (from, to) = (from / MINUTE * MINUTE, to.div_ceil(MINUTE).saturating_mul(MINUTE).min(LATEST));
+        Self { from: from.min(to), to }
+    }
+
+    /// Its beginning.
+    pub fn from(self) -> Nanos {
+        self.from
+    }
+
+    /// Its end, which is not in it.
+    pub fn to(self) -> Nanos {
+        self.to
+    }
+
+    /// Its length, ns.
+    pub fn length(self) -> Nanos {
+        self.to - self.from
+    }
+
+    /// The fewest rollups that cover it: hours in its middle, ten minutes around them, minutes at its ends.
+    fn pieces(self) -> Vec<Piece> {
+        let mut ends = Vec::new();
+        let (mut from, mut to, mut interval) = (self.from, self.to, 60);
+        for longer in LONGER {
+            let length = u64::from(longer) * SECOND;
+            let (inner_from, inner_to) = (from.div_ceil(length).saturating_mul(length), to / length * length);
+            if inner_from >= inner_to {
+                break;
+            }
+            ends.push(Piece { interval, from, to: inner_from });
+            ends.push(Piece { interval, from: inner_to, to });
+            (from, to, interval) = (inner_from, inner_to, longer);
+        }
+        ends.push(Piece { interval, from, to });
+        ends.retain(|piece| piece.from < piece.to);
+        ends
+    }
+}
+
+impl SpanSum {
+    fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum).min(LATEST);
+        (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
+        (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
+    }
+
+    /// The mean.
+    pub fn mean(self) -> Option<u64> {
+        self.sum.checked_div(self.count)
+    }
+
+    /// Of five columns: time, count, minimum, maximum, sum.
+    fn read(row: &Row<'_>, at: usize, interval: u32) -> rusqlite::Result<Self> {
+        let first = unsigned(row, at)?;
+        let last = first.saturating_add(u64::from(interval) * SECOND);
+        let value = |i| unsigned(row, at + i);
+        Ok(Self { count: value(1)?, min: value(2)?, max: value(3)?, sum: value(4)?, first, last })
+    }
+}
+
+/// A flow while files are read: where it is, and the paths that it took.
+struct Found {
+    sum: SpanSum,
+    /// File and number.
+    places: Vec<(usize, i64)>,
+    /// When, and which of the paths.
+    paths: BTreeSet<(Nanos, usize)>,
+    basis: Basis,
+}
+
+/// Flows of a span, and the files that they are in.
+struct Flows {
+    files: Vec<Identity>,
+    found: HashMap<FlowKey, Found>,
+    truncated: bool,
+}
+
+impl Reader {
+    /// Flows of a span of time, also those that have expired.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn flow_spans(&self, filter: &FlowFilter) -> Result<FlowSpans, QueryError> {
+        self.with_retry(|| {
+            let mut flows = self.flows_of(filter.span, filter.text.as_deref())?;
+            let rank = |flow: &FlowKey, sum: &SpanSum| {
+                let value = match filter.order {
+                    FlowOrder::LastSeen => sum.last,
+                    FlowOrder::Latency => sum.max,
+                    FlowOrder::Reports => sum.count,
+                };
+                FlowRank(value, flow.id())
+            };
+            flows.found.retain(|flow, _| filter.id.is_none_or(|id| flow.id() == id));
+            let total = flows.found.len() as u64;
+            let mut ranks: Vec<(FlowRank, FlowKey)> =
+                flows.found.iter().map(|(flow, found)| (rank(flow, &found.sum), *flow)).collect();
+            ranks.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
+            ranks.sort_unstable_by(|one, other| other.cmp(one));
+            let more = ranks.len() > filter.limit;
+            ranks.truncate(filter.limit);
+            let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
+            flows.found.retain(|flow, _| shown.contains(flow));
+            let texts = self.add_paths(&mut flows, filter.span)?;
+            let row = |(rank, flow): (FlowRank, FlowKey)| {
+                let found = flows.found.get(&flow)?;
+                let last = found.paths.last().and_then(|(_, path)| texts.get(*path));
+                let path = last.map_or_else(Vec::new, |text| parse_path(text));
+                Some((rank, FlowSpan { flow, sum: found.sum, path, basis: found.basis }))
+            };
+            let rows = ranks.into_iter().filter_map(row).collect();
+            Ok(FlowSpans { flows: rows, more, total, truncated: flows.truncated })
+        })
+    }
+
+    /// The paths of a span of time, the most used first, and whether the span has more flows than are considered.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), QueryError> {
+        self.with_retry(|| {
+            let mut flows = self.flows_of(span, None)?;
+            let texts = self.add_paths(&mut flows, span)?;
+            let blank = |text: &String| PathSpan { path: parse_path(text), flows: 0, reports: 0, last: 0 };
+            let mut paths: Vec<PathSpan> = texts.iter().map(blank).collect();
+            for found in flows.found.values() {
+                let taken: BTreeSet<usize> = found.paths.iter().map(|(_, path)| *path).collect();
+                for path in &taken {
+                    paths[*path].flows += 1;
+                    paths[*path].last = paths[*path].last.max(found.sum.last);
+                }
+                if let Some((_, last)) = found.paths.last() {
+                    paths[*last].reports += found.sum.count;
+                }
+            }
+            paths.sort_by(|one, other| (other.flows, &one.path).cmp(&(one.flows, &other.path)));
+            Ok((paths, flows.truncated))
+        })
+    }
+
+    /// Nodes, queues and links in a span of time.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn node_spans(&self, span: Span) -> Result<NodeSpans, QueryError> {
+        self.with_retry(|| {
+            let mut spans = NodeSpans::default();
+            for file in self.files_of(span.from, span.to)? {
+                self.ask_file(&file, |conn, features| {
+                    match features.spans {
+                        true => span.pieces().iter().try_for_each(|piece| spans.read(conn, *piece))?,
+                        false => spans.read_rollups(conn, span)?,
+                    }
+                    spans.read_drops(conn, span)
+                })?;
+            }
+            Ok(spans)
+        })
+    }
+
+    /// Counts over time. `column`: length of a part, ns; below a minute, events are counted one by one, and reports by the minute.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn rate_span(&self, span: Span, column: Nanos) -> Result<RateSpan, QueryError> {
+        let column = column.max(SECOND);
+        self.with_retry(|| {
+            let mut points: BTreeMap<Nanos, RatePoint> = BTreeMap::new();
+            let mut kinds = BTreeMap::new();
+            for file in self.files_of(span.from, span.to)? {
+                self.ask_file(&file, |conn, features| {
+                    if !features.spans {
+                        return Ok(());
+                    }
+                    let mut at = |ts: Nanos, add: &dyn Fn(&mut RatePoint)| {
+                        let ts = ts - (ts - span.from.min(ts)) % column;
+                        add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
+                    };
+                    read_minutes(conn, (span, column), &mut kinds, &mut at)?;
+                    if column < MINUTE {
+                        each(conn, "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
+                            at(unsigned(row, 0)?, &|point| point.events += 1);
+                            Ok(())
+                        })?;
+                    }
+                    each(conn, "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
+                        let lost = unsigned(row, 1)?;
+                        at(unsigned(row, 0)?, &|point| point.lost = point.lost.saturating_add(lost));
+                        Ok(())
+                    })
+                })?;
+            }
+            Ok(RateSpan { points: points.into_values().collect(), kinds })
+        })
+    }
+
+    /// The flows of a span.
+    fn flows_of(&self, span: Span, text: Option<&str>) -> Result<Flows, QueryError> {
+        let files = self.files_of(span.from, span.to)?;
+        let mut flows = Flows { files, found: HashMap::new(), truncated: false };
+        for at in 0..flows.files.len() {
+            let file = flows.files[at].clone();
+            self.ask_file(&file, |conn, features| {
+                let mut sums: HashMap<i64, SpanSum> = HashMap::new();
+                let mut add = |number: i64, sum: SpanSum| match sums.len() < MOST_FLOWS {
+                    true => {
+                        sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
+                        true
+                    }
+                    false => sums.get_mut(&number).map(|known| known.add(sum)).is_some(),
+                };
+                let mut whole = true;
+                match features.spans {
+                    true => {
+                        for piece in span.pieces() {
+                            whole &= read_flows(conn, piece, &mut add)?;
+                        }
+                    }
+                    false => {
+                        let all = Piece { interval: 60, from: span.from, to: span.to };
+                        whole &= read_flows(conn, all, &mut add)?;
+                    }
+                }
+                flows.truncated |= !whole;
+                flows.add_file(conn, (at, sums), text)
+            })?;
+        }
+        Ok(flows)
+    }
+
+    /// Adds the paths that flows took. Returns the texts of all.
+    fn add_paths(&self, flows: &mut Flows, span: Span) -> Result<Vec<String>, QueryError> {
+        let (mut texts, mut known): (Vec<String>, HashMap<String, usize>) = Default::default();
+        for (at, file) in flows.files.clone().iter().enumerate() {
+            self.ask_file(file, |conn, features| {
+                if !features.spans {
+                    return Ok(());
+                }
+                let mut numbers: HashMap<i64, usize> = HashMap::new();
+                let mut path_of = |conn: &Connection, number: i64| -> rusqlite::Result<usize> {
+                    if let Some(place) = numbers.get(&number) {
+                        return Ok(*place);
+                    }
+                    let mut select = conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
+                    let text: String = select.query_row([number], |row| row.get(0))?;
+                    let place = *known.entry(text.clone()).or_insert_with(|| {
+                        texts.push(text);
+                        texts.len() - 1
+                    });
+                    numbers.insert(number, place);
+                    Ok(place)
+                };
+                for found in flows.found.values_mut() {
+                    for (_, number) in found.places.clone().iter().filter(|(place, _)| *place == at) {
+                        found.basis = basis(conn, *number)?.unwrap_or(found.basis);
+                        for (ts, path) in taken(conn, *number, span)? {
+                            found.paths.insert((ts, path_of(conn, path)?));
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(texts)
+    }
+}
+
+impl Flows {
+    /// Adds the sums of a file, by the numbers that flows have there.
+    fn add_file(
+        &mut self,
+        conn: &Connection,
+        (file, sums): (usize, HashMap<i64, SpanSum>),
+        text: Option<&str>,
+    ) -> rusqlite::Result<()> {
+        let mut select =
+            conn.prepare_cached("SELECT src, dst, sport, dport, proto, flow FROM f0.flow_key WHERE id = ?1")?;
+        for (number, sum) in sums {
+            let flow = select
+                .query_row([number], |row| {
+                    let matches = match text {
+                        Some(text) => row.get_ref(5)?.as_str()?.contains(text),
+                        None => true,
+                    };
+                    Ok(parse_flow(row)?.filter(|_| matches))
+                })
+                .optional()?
+                .flatten();
+            let Some(flow) = flow else { continue };
+            let is_full = self.found.len() >= MOST_FLOWS;
+            match self.found.entry(flow) {
+                Entry::Occupied(mut known) => {
+                    known.get_mut().sum.add(sum);
+                    known.get_mut().places.push((file, number));
+                }
+                Entry::Vacant(_) if is_full => self.truncated = true,
+                Entry::Vacant(free) => {
+                    let (places, paths) = (vec![(file, number)], BTreeSet::new());
+                    free.insert(Found { sum, places, paths, basis: Basis::default() });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NodeSpans {
+    fn read(&mut self, conn: &Connection, piece: Piece) -> rusqlite::Result<()> {
+        let mut select = conn.prepare_cached(
+            "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
+             WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1",
+        )?;
+        for metric in OF_NODES {
+            let mut rows =
+                select.query(params![piece.interval, metric as i64, int(piece.from), int(piece.to)])?;
+            while let Some(row) = rows.next()? {
+                self.add(row, metric as i64, SpanSum::read(row, 3, piece.interval)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same from a file without sums.
+    fn read_rollups(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
+        let sql = "SELECT ifnull(node, -1), ifnull(interface, -1), ifnull(queue, -1), ts, count, min, max, sum, metric
+                   FROM f0.rollup_data WHERE ts >= ?1 AND ts < ?2 AND interval = 60 AND flow IS NULL";
+        each(conn, sql, span, |row| self.add(row, row.get(8)?, SpanSum::read(row, 3, 60)?))
+    }
+
+    fn add(&mut self, row: &Row<'_>, metric: i64, sum: SpanSum) -> rusqlite::Result<()> {
+        let part = |i: usize| -> rusqlite::Result<Option<i64>> {
+            Ok(Some(row.get::<_, i64>(i)?).filter(|value| *value != NOTHING))
+        };
+        let (Some(node), Ok(metric)) =
+            (part(0)?.and_then(|node| u32::try_from(node).ok()), u8::try_from(metric))
+        else {
+            return Ok(());
+        };
+        let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
+        let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
+        let key = SeriesKey { metric, node, interface, queue };
+        let is_full = self.series.len() >= MOST_SERIES;
+        match self.series.get_mut(&key) {
+            Some(known) => known.add(sum),
+            None if is_full => self.truncated = true,
+            None => {
+                self.series.insert(key, sum);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_drops(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
+        let sql = "SELECT node, count(*) FROM f0.drop_data WHERE ts >= ?1 AND ts < ?2 AND node IS NOT NULL GROUP BY node";
+        each(conn, sql, span, |row| {
+            *self.drops.entry(row.get(0)?).or_default() += unsigned(row, 1)?;
+            Ok(())
+        })
+    }
+}
+
+/// Reads what `add` takes of the rollups of flows. Returns whether it took all.
+fn read_flows(
+    conn: &Connection,
+    piece: Piece,
+    add: &mut dyn FnMut(i64, SpanSum) -> bool,
+) -> rusqlite::Result<bool> {
+    // Rollups of a minute stand where they were inserted: in the order of time.
+    let sql = match piece.interval {
+        60 => {
+            "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4"
+        }
+        _ => {
+            "SELECT flow, ts, count, min, max, sum FROM f0.span_data WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4"
+        }
+    };
+    let mut select = conn.prepare_cached(sql)?;
+    let metric = Metric::FlowLatency as i64;
+    let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
+    let mut whole = true;
+    while let Some(row) = rows.next()? {
+        if let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) {
+            whole &= add(flow, SpanSum::read(row, 1, piece.interval)?);
+        }
+    }
+    Ok(whole)
+}
+
+/// The paths that a flow took in a span, and the one that it took when the span began; the latest ones.
+fn taken(conn: &Connection, flow: i64, span: Span) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+    let mut select = conn.prepare_cached(
+        "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT 100",
+    )?;
+    let mut rows = select.query(params![flow, int(span.to)])?;
+    let mut taken = Vec::new();
+    while let Some(row) = rows.next()? {
+        let ts = unsigned(row, 0)?;
+        taken.push((ts, row.get(1)?));
+        if ts <= span.from {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+fn basis(conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
+    let mut select = conn.prepare_cached("SELECT basis FROM f0.flow_data WHERE flow = ?1")?;
+    let number: Option<u8> = select.query_row([flow], |row| row.get(0)).optional()?;
+    Ok(number.and_then(|number| Basis::ALL.get(usize::from(number)).copied()))
+}
+
+/// Adds to the part of a span in which a time is.
+type AddAt<'a> = dyn FnMut(Nanos, &dyn Fn(&mut RatePoint)) + 'a;
+
+fn read_minutes(
+    conn: &Connection,
+    (span, column): (Span, Nanos),
+    kinds: &mut BTreeMap<Kind, u64>,
+    at: &mut AddAt<'_>,
+) -> rusqlite::Result<()> {
+    let sql = "SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2";
+    each(conn, sql, span, |row| {
+        let (ts, kind, count) = (unsigned(row, 0)?, row.get::<_, i64>(1)?, unsigned(row, 2)?);
+        if kind != REPORTS {
+            if let Some(kind) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) {
+                *kinds.entry(*kind).or_default() += count;
+            }
+            if column >= MINUTE {
+                at(ts, &|point| point.events += count);
+            }
+            return Ok(());
+        }
+        // A minute's reports, spread evenly over the columns that begin in it.
+        let parts = MINUTE.div_ceil(column).max(1);
+        for part in 0..parts {
+            let share = count / parts + u64::from(part < count % parts);
+            at(ts + part * column.min(MINUTE), &|point| point.reports += share);
+        }
+        Ok(())
+    })
+}
+
+fn each(
+    conn: &Connection,
+    sql: &str,
+    span: Span,
+    mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut select = conn.prepare_cached(sql)?;
+    let mut rows = select.query([int(span.from), int(span.to)])?;
+    while let Some(row) = rows.next()? {
+        take(row)?;
+    }
+    Ok(())
+}
+
+/// A stored number, which is not negative.
+fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
+}
+
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Metrics of nodes, queues and links.
+const OF_NODES: [Metric; 4] =
+    [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+/// Flows of a span that are considered: some 40 MB.
+const MOST_FLOWS: usize = 200_000;
+/// Nodes, queues and links of a span that are considered.
+const MOST_SERIES: usize = 200_000;
+const SECOND: Nanos = 1_000_000_000;
+const MINUTE: Nanos = 60 * SECOND;
+/// The latest time that the store can hold.
+const LATEST: Nanos = i64::MAX as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_covered_once_by_as_long_rollups_as_fit() {
+        let minutes = |from: u64, to: u64| Span::of(from * MINUTE, to * MINUTE);
+        let pieces = |span: Span| {
+            let mut pieces: Vec<_> = span
+                .pieces()
+                .iter()
+                .map(|piece| (piece.from / MINUTE, piece.to / MINUTE, piece.interval))
+                .collect();
+            pieces.sort_unstable();
+            pieces
+        };
+        assert_eq!(pieces(minutes(3, 3)), []);
+        assert_eq!(pieces(minutes(3, 9)), [(3, 9, 60)]);
+        assert_eq!(pieces(minutes(3, 12)), [(3, 12, 60)]);
+        assert_eq!(pieces(minutes(3, 22)), [(3, 10, 60), (10, 20, 600), (20, 22, 60)]);
+        let long = [(47, 50, 60), (50, 60, 600), (60, 180, 3600), (180, 190, 600), (190, 191, 60)];
+        assert_eq!(pieces(minutes(47, 191)), long);
+        assert_eq!(pieces(minutes(60, 120)), [(60, 120, 3600)]);
+        // Rounded to what it touches; backwards it is empty.
+        assert_eq!(Span::of(MINUTE + 1, 2 * MINUTE + 1), minutes(1, 3));
+        assert_eq!(Span::of(5 * MINUTE, MINUTE).length(), 0);
+        assert!(Span::of(0, u64::MAX).pieces().iter().map(|piece| piece.to).max() == Some(LATEST));
+    }
+}

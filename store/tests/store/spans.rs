@@ -1,0 +1,274 @@
+//! What happened in a span of time: flows, paths, nodes and rates whose truth is known.
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
+
+use collector::event::{Basis, Loss};
+use collector::{Batch, Drop, Event, FlowOrder, FlowRow, Kind, Output as _, Rollup};
+use detect::Metric;
+use store::{
+    Config, FlowFilter, FlowSpan, HeatFilter, PathSpan, RatePoint, Reader, SeriesKey, Span, SpanSum, Store,
+};
+use testkit::records::{Dir, SECOND, START, bare, flow};
+
+const MINUTE: u64 = 60 * SECOND;
+
+/// The start of a minute after two o'clock in the afternoon.
+fn at(minute: u64) -> u64 {
+    START + minute * MINUTE
+}
+
+/// A flow's rollup of a minute: so many reports, whose latencies are all the same.
+fn minute(number: u32, at: u64, count: u64, latency: u64) -> Rollup {
+    Rollup {
+        ts: at,
+        interval: 60,
+        metric: Metric::FlowLatency,
+        flow: Some(flow(number)),
+        node: None,
+        interface: None,
+        queue: None,
+        count,
+        min: latency,
+        max: latency,
+        sum: count * latency,
+        p50: None,
+        p99: None,
+    }
+}
+
+fn of_node(metric: Metric, ts: u64, value: u64) -> Rollup {
+    let (node, interface, queue) = match metric {
+        Metric::LinkUtilization => (Some(7), Some(2), None),
+        Metric::QueueOccupancy => (Some(7), None, Some(3)),
+        _ => (Some(7), None, None),
+    };
+    Rollup { metric, flow: None, node, interface, queue, p99: Some(value), ..minute(0, ts, 10, value) }
+}
+
+fn path(number: u32, ts: u64, kind: Kind) -> Event {
+    Event { kind, metric: Some(Metric::FlowPath), flow: Some(flow(number)), value: Some(2), ..bare(ts) }
+}
+
+/// Three hours of two flows: one is there for all of it and changes its path after 90 minutes; the other lives for five minutes.
+fn three_hours() -> Batch {
+    let mut batch = Batch::with_capacity(4096);
+    batch.event(&path(1, at(0) + 1, Kind::New), &[1, 2]);
+    batch.event(&path(2, at(30) + 5, Kind::New), &[1, 3]);
+    batch.event(&path(1, at(90) + SECOND, Kind::PathChange), &[1, 3]);
+    for minute_of in 0..180 {
+        batch.rollup(&minute(1, at(minute_of), 100, 1000 + minute_of));
+        batch.rollup(&of_node(Metric::HopLatency, at(minute_of), 500 + minute_of));
+        batch.rollup(&of_node(Metric::QueueOccupancy, at(minute_of), minute_of));
+        batch.rollup(&of_node(Metric::LinkUtilization, at(minute_of), 200_000));
+    }
+    for minute_of in 30..35 {
+        batch.rollup(&minute(2, at(minute_of), 7, 9_000));
+    }
+    let row = |number, last_seen| FlowRow {
+        flow: flow(number),
+        flow_latency: Some(9),
+        basis: Basis::HopSum,
+        first_seen: START,
+        last_seen,
+        reports: 1,
+    };
+    batch.flow(&row(1, at(179)), &[1, 3]);
+    batch.flow(&row(2, at(34)), &[1, 3]);
+    batch
+}
+
+fn stored(batch: Batch) -> (Dir, Reader) {
+    let dir = Dir::new("spans");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    store.submit(batch).unwrap();
+    store.close();
+    let reader = Reader::open(dir.path()).unwrap();
+    (dir, reader)
+}
+
+fn filter(from: u64, to: u64) -> FlowFilter {
+    let span = Span::of(at(from), at(to));
+    FlowFilter { span, order: FlowOrder::Reports, text: None, id: None, after: None, limit: 10 }
+}
+
+fn flows(reader: &Reader, filter: &FlowFilter) -> Vec<FlowSpan> {
+    reader.flow_spans(filter).unwrap().flows.into_iter().map(|(_, flow)| flow).collect()
+}
+
+/// The sum of minutes `from` up to before `to` of the long flow. `first` and `last`: what the rollups at the ends say.
+fn long(from: u64, to: u64, (first, last): (u64, u64), path: &[u32]) -> FlowSpan {
+    let minutes = to - from;
+    let sum = (from..to).map(|minute| 100 * (1000 + minute)).sum();
+    FlowSpan {
+        flow: flow(1),
+        sum: SpanSum {
+            count: 100 * minutes,
+            min: 1000 + from,
+            max: 999 + to,
+            sum,
+            first: at(first),
+            last: at(last),
+        },
+        path: path.to_vec(),
+        basis: Basis::HopSum,
+    }
+}
+
+#[test]
+fn flows_of_a_span_are_those_that_were_there_with_the_path_that_they_took() {
+    let (_dir, reader) = stored(three_hours());
+    let short = FlowSpan {
+        flow: flow(2),
+        sum: SpanSum { count: 35, min: 9_000, max: 9_000, sum: 315_000, first: at(30), last: at(35) },
+        path: vec![1, 3],
+        basis: Basis::HopSum,
+    };
+    // Minutes alone; the second flow has expired long ago, and is found.
+    assert_eq!(flows(&reader, &filter(28, 37)), [long(28, 37, (28, 37), &[1, 2]), short.clone()]);
+    assert_eq!(flows(&reader, &filter(40, 45)), [long(40, 45, (40, 45), &[1, 2])]);
+    // Minutes, tens of minutes and hours.
+    let rounded = FlowSpan { sum: SpanSum { last: at(40), ..short.sum }, ..short.clone() };
+    assert_eq!(flows(&reader, &filter(3, 57)), [long(3, 57, (3, 57), &[1, 2]), rounded.clone()]);
+    let hours = FlowSpan { sum: SpanSum { first: at(0), last: at(60), ..short.sum }, ..short };
+    assert_eq!(flows(&reader, &filter(0, 180)), [long(0, 180, (0, 180), &[1, 3]), hours]);
+    assert_eq!(flows(&reader, &filter(55, 133)), [long(55, 133, (55, 133), &[1, 3])]);
+    assert_eq!(flows(&reader, &filter(200, 300)), []);
+}
+
+#[test]
+fn flows_of_a_span_are_filtered_sorted_and_paged() {
+    let (_dir, reader) = stored(three_hours());
+    let all = filter(0, 180);
+    let latency = FlowFilter { order: FlowOrder::Latency, limit: 1, ..all.clone() };
+    let first = reader.flow_spans(&latency).unwrap();
+    assert_eq!((first.flows.len(), first.more, first.total, first.truncated), (1, true, 2, false));
+    let (rank, slowest) = &first.flows[0];
+    assert_eq!(slowest.flow, flow(2));
+    let rest = reader.flow_spans(&FlowFilter { after: Some(*rank), ..latency.clone() }).unwrap();
+    assert_eq!((rest.flows[0].1.flow, rest.more, rest.total), (flow(1), false, 2));
+    let text = Some(flow(2).src().to_string() + ":");
+    assert_eq!(flows(&reader, &FlowFilter { text, ..all.clone() })[0].flow, flow(2));
+    let id = Some(flow(1).id());
+    assert_eq!(flows(&reader, &FlowFilter { id, ..all })[0].flow, flow(1));
+}
+
+#[test]
+fn paths_of_a_span_are_those_that_were_taken_in_it() {
+    let (_dir, reader) = stored(three_hours());
+    let paths = |from, to| reader.path_spans(Span::of(at(from), at(to))).unwrap();
+    let path =
+        |path: &[u32], flows, reports, last| PathSpan { path: path.to_vec(), flows, reports, last: at(last) };
+    assert_eq!(paths(40, 45), (vec![path(&[1, 2], 1, 500, 45)], false));
+    assert_eq!(paths(100, 105), (vec![path(&[1, 3], 1, 500, 105)], false));
+    // The first flow took both, and counts its reports to the later one.
+    let both = vec![path(&[1, 3], 2, 18_035, 180), path(&[1, 2], 1, 0, 180)];
+    assert_eq!(paths(0, 180), (both, false));
+}
+
+#[test]
+fn nodes_of_a_span_have_the_extremes_of_it() {
+    let mut batch = three_hours();
+    let lost = Drop {
+        ts: at(50),
+        id: 1,
+        flow: Some(flow(1)),
+        node: Some(7),
+        ingress_if: None,
+        egress_if: None,
+        queue: None,
+        reason: Some(1),
+    };
+    batch.drop_report(&lost);
+    batch.drop_report(&Drop { ts: at(51), id: 2, ..lost });
+    let (_dir, reader) = stored(batch);
+    let spans = reader.node_spans(Span::of(at(47), at(133))).unwrap();
+    let key =
+        |metric: Metric, interface, queue| SeriesKey { metric: metric as u8, node: 7, interface, queue };
+    let sum = |min, max, sum| SpanSum { count: 860, min, max, sum, first: at(47), last: at(133) };
+    let total = |base: u64| (47..133).map(|minute| 10 * (base + minute)).sum();
+    let expected = [
+        (key(Metric::HopLatency, None, None), sum(547, 632, total(500))),
+        (key(Metric::QueueOccupancy, None, Some(3)), sum(47, 132, total(0))),
+        (key(Metric::LinkUtilization, Some(2), None), sum(200_000, 200_000, 860 * 200_000)),
+    ];
+    assert_eq!(spans.series, expected.into_iter().collect());
+    assert_eq!(spans.drops, [(7, 2)].into_iter().collect());
+    assert!(!spans.truncated);
+    assert!(reader.node_spans(Span::of(at(200), at(210))).unwrap().series.is_empty());
+}
+
+#[test]
+fn rates_have_gaps_where_nothing_was_received() {
+    let mut batch = three_hours();
+    let loss =
+        Loss { ts: at(95), node: Some(7), source: [0; 16], hw_id: 0, lost: 4, reordered: 0, duplicated: 0 };
+    batch.loss(&loss);
+    let (_dir, reader) = stored(batch);
+    let point = |minute, reports, events, lost| RatePoint { ts: at(minute), reports, events, lost };
+    let span = reader.rate_span(Span::of(at(80), at(240)), 20 * MINUTE).unwrap();
+    let expected = [
+        point(80, 2000, 1, 4),
+        point(100, 2000, 0, 0),
+        point(120, 2000, 0, 0),
+        point(140, 2000, 0, 0),
+        point(160, 2000, 0, 0),
+    ];
+    assert_eq!(span.points, expected);
+    assert_eq!(span.kinds, [(Kind::PathChange, 1)].into_iter().collect());
+    // Second by second: events where they were, the minute's reports in all of them.
+    let fine = reader.rate_span(Span::of(at(90), at(91)), SECOND).unwrap();
+    let per_second: u64 = fine.points.iter().map(|point| point.reports).sum();
+    assert_eq!((fine.points.len(), per_second), (60, 100));
+    let events: Vec<u64> =
+        fine.points.iter().filter(|point| point.events > 0).map(|point| point.ts).collect();
+    assert_eq!(events, [at(90) + SECOND]);
+}
+
+#[test]
+fn a_file_of_version_4_is_read_as_it_is_and_added_up_when_it_is_written() {
+    let (dir, reader) = stored(three_hours());
+    let everything = |reader: &Reader| {
+        let nodes = reader.node_spans(Span::of(at(47), at(133))).unwrap();
+        (flows(reader, &filter(3, 57)), nodes, reader.path_spans(Span::of(at(0), at(180))).unwrap())
+    };
+    let expected = everything(&reader);
+    drop(reader);
+    let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
+    let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.execute_batch(
+        "DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; PRAGMA user_version = 4",
+    )
+    .unwrap();
+    drop(conn);
+    let reader = Reader::open(dir.path()).unwrap();
+    let old = everything(&reader);
+    // Without the paths, and minutes are as exact.
+    let counts = |flows: &[FlowSpan]| flows.iter().map(|flow| flow.sum.count).collect::<Vec<_>>();
+    assert_eq!((counts(&old.0), &old.1, &old.2.0), (counts(&expected.0), &expected.1, &vec![]));
+    drop(reader);
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    let mut late = Batch::with_capacity(16);
+    late.event(&bare(at(180)), &[]);
+    store.submit(late).unwrap();
+    store.close();
+    assert_eq!(everything(&Reader::open(dir.path()).unwrap()), expected);
+}
+
+#[test]
+fn a_heat_map_of_long_rollups_has_the_same_peaks() {
+    let (_dir, reader) = stored(three_hours());
+    let map = |interval: u32, column: u64| HeatFilter {
+        metric: Metric::QueueOccupancy,
+        from: at(0),
+        to: at(180),
+        column,
+        interval,
+        node: None,
+        limit: 10,
+    };
+    let hours = |interval| reader.heat(&map(interval, 60 * MINUTE)).unwrap();
+    let minutes = hours(60);
+    assert_eq!(minutes.rows[0].values, [Some(59), Some(119), Some(179)]);
+    assert_eq!((minutes.rows[0].worst, minutes.rows[0].count), (179, 1800));
+    assert_eq!([hours(600), hours(3600)], [minutes.clone(), minutes]);
+}
