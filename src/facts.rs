@@ -3,7 +3,7 @@
 use collector::{Event, event::FirstValues};
 use detect::Metric;
 use filter::Facts;
-use store::{EventRow, FirstRow};
+use store::{EventRow, FirstRow, FlowSpan};
 
 /// Of a stored event.
 pub(crate) fn of_row(row: &EventRow) -> Facts<'_> {
@@ -37,5 +37,18 @@ pub(crate) fn of_event<'a>(
         reason: event.reason,
         reports: None,
         values,
+    }
+}
+
+/// Of a flow in a span of time: its latency is the largest. What its packets saw of nodes is not known.
+pub(crate) fn of_span(span: &FlowSpan) -> Facts<'_> {
+    let mut values = [None; Metric::COUNT];
+    values[Metric::FlowLatency as usize] = span.sum.has_values().then_some(span.sum.max);
+    Facts {
+        flow: Some(&span.flow),
+        path: &span.path,
+        reports: Some(span.sum.count),
+        values,
+        ..Facts::default()
     }
 }

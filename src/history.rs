@@ -8,7 +8,8 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use collector::event::{Drop, Rollup};
 use store::{
-    EventFilter, EventRow, FlowHistory, Heat, HeatFilter, PassageRow, QueueFilter, RecordingRow, RollupFilter,
+    EventFilter, EventRow, FlowFilter, FlowHistory, FlowSpans, Heat, HeatFilter, NodeSpans, PassageRow,
+    PathSpan, QueueFilter, RateSpan, RecordingRow, RollupFilter, Span,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
@@ -51,6 +52,30 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
         only_of_a_collector("reports of a queue")
     }
 
+    /// Flows of a span of time, also those that have expired.
+    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans> {
+        let (_, _) = (question, place);
+        only_of_a_collector("flows of a span of time")
+    }
+
+    /// Nodes, queues and links in a span of time.
+    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans> {
+        let (_, _) = (span, place);
+        only_of_a_collector("nodes in a span of time")
+    }
+
+    /// The paths of a span of time, the most used first, and whether it has more flows than are considered.
+    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
+        let (_, _) = (span, place);
+        only_of_a_collector("paths of a span of time")
+    }
+
+    /// Counts over time, in parts of so many ns.
+    fn rates(&self, parts: (Span, u64), place: Place) -> Answer<'_, RateSpan> {
+        let (_, _) = (parts, place);
+        only_of_a_collector("rates of a span of time")
+    }
+
     /// SQL of a user, which can only read. The answer is [`crate::sql::Rows`] as JSON.
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>>;
 
@@ -80,6 +105,15 @@ pub(crate) struct FoundEvents {
     pub(crate) rows: Vec<EventRow>,
     /// Events before this time were not looked at, although more are wanted.
     pub(crate) stopped: Option<u64>,
+}
+
+/// A question about the flows of a span of time.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowsQuestion {
+    /// Which, and how many.
+    pub(crate) filter: FlowFilter,
+    /// Only those that it matches.
+    pub(crate) condition: Option<Arc<filter::Filter>>,
 }
 
 /// A question about recordings.

@@ -9,6 +9,7 @@ mod filters;
 mod name;
 mod names;
 mod network;
+mod past;
 mod queues;
 #[cfg(test)]
 pub(crate) mod schema;
@@ -28,6 +29,7 @@ pub(crate) use network::{
     FlowDetail, FlowView, Flows, HistoryView, HopLatency, HopView, LinkView, Links, NodeView, Nodes,
     PathSince, PathView, Paths, PointView, QueueView, Spread,
 };
+pub(crate) use past::{Activity, ActivityPoint, Latencies, RangeView};
 pub(crate) use queues::{
     BurstView, ChangeView, DropCount, HeatRowView, HeatView, PartView, PassageView, RecorderView,
     RecordingView, Recordings,

@@ -19,6 +19,7 @@ mod program {
     mod ground_truth;
     mod layers;
     mod netbox;
+    mod past;
     mod schema_client;
     mod server;
     mod sf_truth;

@@ -6,33 +6,24 @@ use axum::{Json, extract::State};
 use collector::{Collector, FlowOrder, FlowPage, FlowQuery, FlowRank, FlowRow, FlowSummary, event::Basis};
 use detect::Metric;
 use filter::{Facts, Filter, View};
+use store::FlowFilter;
 use wire::FlowKey;
 
 use super::{
-    Context, filters, names,
+    Context,
+    cursor::{cursor, parse_cursor},
+    filters, names,
     page::{self, Prepared},
-    params::{Form, Param, Params, Segment},
+    params::{Form, Param, Params, SINCE, Segment, UNTIL},
+    past,
     refusal::Refusal,
 };
 use crate::{
     flow_index::FlowIndex,
+    history::FlowsQuestion,
     monitor::Busy,
     view::{self as shown, FlowDetail, FlowView, Flows, HopView},
 };
-
-/// The form of `next` and `after`.
-fn cursor(FlowRank(value, id): FlowRank) -> String {
-    format!("{value:x}-{id:016x}")
-}
-
-fn parse_cursor(text: &str) -> Option<FlowRank> {
-    let (value, id) = text.split_once('-')?;
-    let hex = |text: &str, digits: usize| {
-        let fits = (1..=digits).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
-        fits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
-    };
-    Some(FlowRank(hex(value, 16)?, hex(id, 16)?))
-}
 
 /// The parameters of `/flows`.
 pub(super) const FLOWS: &[Param] = &[
@@ -55,7 +46,12 @@ pub(super) const FLOWS: &[Param] = &[
             check: |text| parse_cursor(text).is_some(),
         },
     ),
+    SINCE,
+    UNTIL,
 ];
+
+/// The parameters of `/flows/{id}`.
+pub(super) const FLOW: &[Param] = &[SINCE, UNTIL];
 
 /// Flows that match a text, sorted; `total` is how many matched.
 pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
@@ -69,6 +65,10 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     let after = params.text("after").and_then(parse_cursor);
     let limit = params.limit()?;
     let condition = filters::condition(&context, &params, View::Flows).await?;
+    if let Some(span) = past::span(&params)? {
+        let filter = FlowFilter { span, order, text: None, id: None, after, limit };
+        return past::flows(&context, FlowsQuestion { filter, condition }).await;
+    }
     let query = FlowQuery { limit, order, filter: None, after };
     let index = context.monitor.flow_index(arrival, false).await?;
     let as_of = index.as_of();
@@ -85,7 +85,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
         // Flows after the last one that is shown have expired, unless the page was cut.
         let last = if cut || !whole { shown } else { last };
         let next = last.filter(|_| more || cut || !whole).map(cursor);
-        Flows { flows, total, at_least: at_least.then_some(true), as_of, next }
+        Flows { flows, total, at_least: at_least.then_some(true), as_of, next, range: None }
     })
     .await
 }
@@ -249,6 +249,7 @@ fn flow_view(copy: &FlowCopy) -> FlowView {
         text: row.flow.to_string(),
         path: copy.path.iter().copied().map(shown::node).collect(),
         flow_latency: row.flow_latency,
+        latencies: None,
         basis: row.basis.name().into(),
         path_basis: Some(copy.path_basis.name().into()),
         incomplete: copy.incomplete.then_some(true),
@@ -276,7 +277,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
         latest_link_utilization: hop.link_latest.map(|latest| shown::fraction(latest.value)),
         latest_link_age_s: hop.link_latest.map(|latest| latest.age),
     });
-    FlowDetail { flow: flow_view(&FlowCopy::of(flow)), hops: hops.collect(), intents: None }
+    FlowDetail { flow: flow_view(&FlowCopy::of(flow)), hops: hops.collect(), intents: None, range: None }
 }
 
 /// One flow, by its id or by its text, hop by hop.
@@ -285,7 +286,10 @@ pub(crate) async fn flow(
     Segment(id): Segment,
     params: Params,
 ) -> Result<Json<FlowDetail>, Refusal> {
-    params.only(&[])?;
+    let params = params.only(FLOW)?;
+    if let Some(span) = past::span(&params)? {
+        return Ok(Json(past::flow(&context, &id, span).await?));
+    }
     let Ok(key) = id.parse::<FlowKey>() else { return Ok(Json(flow_by_id(&context, &id).await?.1)) };
     detail(&context, key).await?.map(Json).ok_or_else(|| no_flow(&id))
 }
@@ -341,18 +345,3 @@ const LOOKED_UP_AT_ONCE: usize = 2_048;
 const MOST_LOOKED_UP: usize = 16_384;
 /// Number of hops that certainly fills a page: each takes at least two bytes of JSON.
 const MAX_HOPS: usize = 2 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_reads_what_it_writes() {
-        for rank in [FlowRank(0, 0), FlowRank(u64::MAX, u64::MAX), FlowRank(17, 4)] {
-            assert_eq!(parse_cursor(&cursor(rank)), Some(rank));
-        }
-        for text in ["", "-", "1", "1-", "-1", "+1-1", "1-+1", "00000000000000001-1", "1-1-1", "g-1"] {
-            assert_eq!(parse_cursor(text), None, "{text}");
-        }
-    }
-}

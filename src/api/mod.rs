@@ -2,6 +2,7 @@
 
 mod aggregator;
 mod connections;
+mod cursor;
 mod dta;
 mod exports;
 mod filters;
@@ -13,6 +14,8 @@ mod openapi;
 mod page;
 pub(crate) mod pages;
 mod params;
+mod past;
+mod question;
 mod queues;
 mod refusal;
 mod reporter;
@@ -110,6 +113,7 @@ routes! {
     get "/api/v1/flows/{id}" => flows::flow,
     get "/api/v1/flows/{id}/history" => stored::history,
     get "/api/v1/paths" => state::paths,
+    get "/api/v1/activity" => past::activity,
     get "/api/v1/names" => names::names,
     get "/api/v1/filter" => filters::help,
     get "/api/v1/events" => stored::events,

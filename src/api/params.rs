@@ -109,6 +109,20 @@ pub(crate) const FROM: Param =
 /// End of a time range.
 pub(crate) const TO: Param =
     Param::integer("to", "At or before, nanoseconds since the Unix epoch.", 0, u64::MAX);
+/// Start of a span of time of which a list is wanted, instead of the present one.
+pub(crate) const SINCE: Param = Param::integer(
+    "from",
+    "Start of a span of time, nanoseconds since the Unix epoch; default: 15 minutes before its end. Without `from` and `to`: now.",
+    0,
+    u64::MAX,
+);
+/// Its end.
+pub(crate) const UNTIL: Param = Param::integer(
+    "to",
+    "End of the span, nanoseconds since the Unix epoch; default: now. Both are rounded to whole minutes, so that the span grows.",
+    0,
+    u64::MAX,
+);
 /// A node.
 pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
 /// A flow.

@@ -15,8 +15,8 @@ use super::{
     Context, names,
     page::{self, Prepared},
     params::{FROM, NODE, Param, Params, Segment, TO},
+    question::{history_of, place, respond},
     refusal::Refusal,
-    stored::{history_of, place, respond},
 };
 use crate::{
     config::build,
@@ -58,10 +58,12 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     let metric = params.metric().unwrap_or(Metric::QueueOccupancy);
     let (from, to) = span(&params)?;
     let columns: u64 = params.number("columns")?.unwrap_or(1).max(1);
-    let interval = if to - from <= FINE { 1 } else { 60 };
-    let unit = u64::from(interval) * SECOND;
+    let unit = if to - from <= FINE { SECOND } else { 60 * SECOND };
     // One column more may be needed, because both ends are rounded.
     let column = (to - from).div_ceil((columns - 1).max(1)).div_ceil(unit).max(1) * unit;
+    // The longest rollups of which a column has a whole number.
+    let fits = |interval: &u32| column.is_multiple_of(u64::from(*interval) * SECOND);
+    let interval = [3600, 600, 60].into_iter().find(|interval| unit > SECOND && fits(interval)).unwrap_or(1);
     // Columns begin at whole multiples of their length, so that they stay the same while time passes.
     let (from, to) = (from / column * column, to.div_ceil(column).saturating_mul(column));
     let node = params.number("node")?;
@@ -337,7 +339,7 @@ impl Units {
 /// The time that is asked about: by default the last 15 minutes. One that ends before it begins is empty.
 fn span(params: &Params) -> Result<(u64, u64), Refusal> {
     let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
-    let from = params.number("from")?.unwrap_or_else(|| to.saturating_sub(FINE / 8));
+    let from = params.number("from")?.unwrap_or_else(|| to.saturating_sub(FINE / 2));
     Ok((from.min(to), to))
 }
 
@@ -350,8 +352,8 @@ const METRICS: [Metric; 4] =
 const SECOND: u64 = 1_000_000_000;
 /// The latest time that the store can hold.
 const LATEST: u64 = i64::MAX as u64;
-/// Longest time of which rollups of one second are read: two hours.
-const FINE: u64 = 7_200 * SECOND;
+/// Longest time of which rollups of one second are read: half an hour.
+const FINE: u64 = 1_800 * SECOND;
 /// Reports that are read for one answer.
 const MOST_PASSAGES: usize = 20_000;
 const MOST_RECORDINGS: usize = 50;

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Context,
     page::{self, Prepared},
-    params::{Param, Params},
+    params::{Param, Params, SINCE, UNTIL},
+    past,
     refusal::Refusal,
 };
 use crate::{
@@ -50,12 +51,17 @@ pub(crate) async fn rates(
 pub(super) const NODES: &[Param] = &[
     Param::limit(4_096, MAX_ROWS),
     Param::integer("after", "Only nodes after this one: `next` of the previous page.", 0, u32::MAX as u64),
+    SINCE,
+    UNTIL,
 ];
 
 /// Nodes that reported a latency or a queue or are on a path, with their queues, by id.
 pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(NODES)?;
     let (limit, after) = (params.limit()?, params.number::<u32>("after")?);
+    if let Some(span) = past::span(&params)? {
+        return past::nodes(&context, span, (limit, after)).await;
+    }
     let topology = context.monitor.topology().await?;
     let settings = context.active_config.settings();
     let drops = context.monitor.pipeline().drops_by_node();
@@ -66,7 +72,7 @@ pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -
         let views = nodes.map(|(id, node)| node_view(*id, node, &units, (&settings, &drops)));
         let (nodes, more) = page::fill(views, limit);
         let next = nodes.last().map(|node| node.node).filter(|_| more);
-        Nodes { nodes, next }
+        Nodes { nodes, next, range: None }
     })
     .await
 }
@@ -117,31 +123,37 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
 }
 
 /// The parameters of `/links`.
-pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset()];
+pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), SINCE, UNTIL];
 
 /// Links as learnt from paths, by their ends.
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LINKS)?;
     let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
+    if let Some(span) = past::span(&params)? {
+        return past::links(&context, span, (limit, offset)).await;
+    }
     let topology = context.monitor.topology().await?;
     page::make(&context, move || {
         let (links, more) = page::fill(topology.links().skip(offset), limit);
-        Links { next: more.then_some(offset + links.len()), links }
+        Links { next: more.then_some(offset + links.len()), links, range: None }
     })
     .await
 }
 
 /// The parameters of `/paths`.
-pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset()];
+pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), SINCE, UNTIL];
 
 /// Paths, the most used first.
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(PATHS)?;
     let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
+    if let Some(span) = past::span(&params)? {
+        return past::paths(&context, span, (limit, offset)).await;
+    }
     let topology = context.monitor.topology().await?;
     page::make(&context, move || {
         let (paths, more) = page::fill(topology.paths().skip(offset), limit);
-        Paths { next: more.then_some(offset + paths.len()), paths }
+        Paths { next: more.then_some(offset + paths.len()), paths, range: None }
     })
     .await
 }

@@ -9,23 +9,20 @@ use axum::{
 use collector::Kind;
 use detect::Metric;
 use filter::View;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use store::{EventFilter, EventRow, FirstRow, FlowPoint, RollupFilter};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task,
-};
 use wire::FlowKey;
 
 use super::{
     Context, filters, flows, names,
     page::{self, Prepared},
     params::{EVENT_FILTER, FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
+    question::{history_of, permit, place, respond},
     refusal::Refusal,
 };
 use crate::config::build;
-use crate::history::{EventQuestion, FlowQuestion, FoundEvents, History, Place};
-use crate::sql::{Failure, Request};
+use crate::history::{EventQuestion, FlowQuestion, FoundEvents};
+use crate::sql::Request;
 use crate::view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
 };
@@ -35,6 +32,7 @@ pub(super) const EVENTS: &[Param] = &[
     Param::limit(200, MAX_ROWS),
     Param::integer("before", "Strictly before: `ts` of the last event on the previous page.", 0, u64::MAX),
     FROM,
+    TO,
     KIND,
     NODE,
     METRIC,
@@ -46,12 +44,13 @@ pub(super) const EVENTS: &[Param] = &[
 /// end a page early: it goes on at `next`.
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
+    let to = params.number("to")?.map(|to: u64| to.saturating_add(1));
     let condition = filters::condition(&context, &params, View::Events).await?;
     let required = condition.as_deref().map(filter::Filter::required).unwrap_or_default();
     let kind = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
     let filter = EventFilter {
         from: params.number("from")?,
-        before: params.number("before")?,
+        before: params.number("before")?.into_iter().chain(to).min(),
         kind: params.kind().or(required.kind.as_deref().and_then(kind)),
         node: params.number("node")?.or(required.node),
         metric: params.metric().or(required.metric.as_deref().and_then(Metric::from_name)),
@@ -237,60 +236,10 @@ pub(crate) async fn query(
     Ok(Prepared(history.query(request).await?))
 }
 
-/// Who answers.
-pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
-    context.history.as_deref().ok_or_else(no_store)
-}
-
-/// A place for a question.
-pub(super) async fn place(context: &Context) -> Result<Place, Refusal> {
-    // Without a history there is nothing to wait for.
-    history_of(context)?;
-    permit(&context.reads).await.map(Arc::new)
-}
-
-/// Makes a response on a thread that may block.
-pub(super) async fn respond<T: Serialize>(
-    place: Place,
-    make: impl FnOnce() -> T + Send + 'static,
-) -> Result<Prepared, Refusal> {
-    let made = task::spawn_blocking(move || {
-        let _place = place;
-        serde_json::to_vec(&make())
-    });
-    match made.await {
-        Ok(Ok(answer)) => Ok(Prepared(answer)),
-        Ok(Err(_)) | Err(_) => Err(Refusal::unavailable(
-            "the query was not answered; this is a fault in hopwise, please report it",
-        )),
-    }
-}
-
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Query(failure) => Self::bad(failure.message),
-            Failure::Unavailable(message) => Self::unavailable(message),
-        }
-    }
-}
-
-fn no_store() -> Refusal {
-    Refusal::not_found("the store is off; set [store] enabled = true, or use /api/v1/events/stream")
-}
-
-async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
-    let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(places).acquire_owned()).await;
-    let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
-    permit.ok().and_then(Result::ok).ok_or_else(|| Refusal::unavailable(message))
-}
-
 /// How long the last value before a silence is valid: long enough to be visible in a chart of 15 minutes.
 const HELD: Duration = Duration::from_secs(3);
 /// Maximum number of rows in a response.
 const MAX_ROWS: u64 = 10_000;
-/// How long a query waits for a permit.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

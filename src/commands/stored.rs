@@ -154,6 +154,7 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
         text,
         path: parse_path(&row.text().unwrap_or_default()),
         flow_latency: row.number(),
+        latencies: None,
         basis: row.text().unwrap_or_default().into(),
         path_basis: None,
         incomplete: None,

@@ -8,14 +8,14 @@ use std::sync::{
 use collector::{Kind, event::Rollup};
 use detect::Metric;
 use store::{
-    EventFilter, FlowHistory, Heat, HeatFilter, QueryError, QueryErrorKind, QueueFilter, Reader,
-    RecordFilter, RecordingRow, RollupFilter,
+    EventFilter, FlowHistory, FlowSpans, Heat, HeatFilter, NodeSpans, PathSpan, QueryError, QueryErrorKind,
+    QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow, RollupFilter, Span,
 };
 use tokio::task;
 
 use super::{
-    Answer, EventQuestion, FlowQuestion, FoundEvents, History, Place, QueueQuestion, QueueRecords,
-    RecordingQuestion,
+    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, Place, QueueQuestion,
+    QueueRecords, RecordingQuestion,
 };
 use crate::facts;
 use crate::sql::{Failure, Pool, QueryFailure, Request};
@@ -95,6 +95,28 @@ impl History for Local {
 
     fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
         self.ask(place, move |reader| queue(reader, &question))
+    }
+
+    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans> {
+        let FlowsQuestion { filter, condition } = question;
+        self.ask(place, move |reader| match condition {
+            None => reader.flow_spans(&filter),
+            Some(condition) => reader.flow_spans_where(&filter, condition.asks_nodes(), &|span| {
+                condition.matches(&facts::of_span(span))
+            }),
+        })
+    }
+
+    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans> {
+        self.ask(place, move |reader| reader.node_spans(span))
+    }
+
+    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
+        self.ask(place, move |reader| reader.path_spans(span))
+    }
+
+    fn rates(&self, (span, column): (Span, u64), place: Place) -> Answer<'_, RateSpan> {
+        self.ask(place, move |reader| reader.rate_span(span, column))
     }
 
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 use super::schema;
-use super::{Flow, Name};
+use super::{Flow, Latencies, Name, RangeView};
 
 /// `/nodes`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
@@ -15,6 +15,9 @@ pub(crate) struct Nodes {
     pub(crate) nodes: Vec<NodeView>,
     /// `after` of the next page; null on the last.
     pub(crate) next: Option<u32>,
+    /// The span of time, if one was asked for; otherwise the response is about now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<RangeView>,
 }
 
 /// `/links`.
@@ -26,6 +29,9 @@ pub(crate) struct Links {
     pub(crate) links: Vec<LinkView>,
     /// `offset` of the next page; null on the last.
     pub(crate) next: Option<usize>,
+    /// The span of time, if one was asked for; otherwise the response is about now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<RangeView>,
 }
 
 /// `/flows`.
@@ -46,6 +52,9 @@ pub(crate) struct Flows {
     pub(crate) as_of: u64,
     /// `after` of the next page; null on the last.
     pub(crate) next: Option<String>,
+    /// The span of time, if one was asked for; otherwise the response is about now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<RangeView>,
 }
 
 /// `/paths`.
@@ -57,6 +66,9 @@ pub(crate) struct Paths {
     pub(crate) paths: Vec<PathView>,
     /// `offset` of the next page; null on the last.
     pub(crate) next: Option<usize>,
+    /// The span of time, if one was asked for; otherwise the response is about now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<RangeView>,
 }
 
 /// A node.
@@ -123,15 +135,15 @@ pub(crate) struct LinkView {
     pub(crate) from: u32,
     /// Receiving node.
     pub(crate) to: u32,
-    /// Egress interface of the sending node.
+    /// Egress interface of the sending node; in a span of time, as it is known now.
     pub(crate) egress_if: Option<u32>,
-    /// Ingress interface of the receiving node.
+    /// Ingress interface of the receiving node, likewise.
     pub(crate) ingress_if: Option<u32>,
-    /// Utilization as a fraction of 1.
+    /// Utilization as a fraction of 1; of a span of time, the largest, if the egress interface is known.
     pub(crate) utilization: Option<f64>,
-    /// Occupancy of the egress queue, in the unit of the device.
+    /// Occupancy of the egress queue, in the unit of the device; null in a span of time.
     pub(crate) queue_occupancy: Option<u64>,
-    /// Time inside the sending node, nanoseconds.
+    /// Time inside the sending node, nanoseconds; null in a span of time.
     pub(crate) hop_latency: Option<u64>,
     /// Flows on the link.
     pub(crate) flows: u64,
@@ -153,8 +165,11 @@ pub(crate) struct FlowView {
     pub(crate) text: String,
     /// Node ids in forwarding order; null where a node id is unavailable.
     pub(crate) path: Vec<Option<u32>>,
-    /// Latest latency, nanoseconds.
+    /// Latest latency, nanoseconds; of a span of time, the largest.
     pub(crate) flow_latency: Option<u64>,
+    /// Latencies of the span of time, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) latencies: Option<Latencies>,
     /// How the latency was obtained.
     #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
     pub(crate) basis: Name,
@@ -170,11 +185,11 @@ pub(crate) struct FlowView {
     pub(crate) path_length: u16,
     /// True when not every hop of the path is stored: the table `hops` was full.
     pub(crate) truncated: bool,
-    /// Reports so far.
+    /// Reports so far, or of the span of time.
     pub(crate) reports: u64,
-    /// Receive time of the first report, nanoseconds since the Unix epoch.
+    /// Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of its minute, ten minutes or hour.
     pub(crate) first_seen: u64,
-    /// Receive time of the latest report, nanoseconds since the Unix epoch.
+    /// Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its minute, ten minutes or hour.
     pub(crate) last_seen: u64,
 }
 
@@ -187,6 +202,9 @@ pub(crate) struct FlowDetail {
     pub(crate) flow: FlowView,
     /// Hops in forwarding order.
     pub(crate) hops: Vec<HopView>,
+    /// The span of time, if one was asked for: then a hop has the latency that was reported last before its end, and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<RangeView>,
     /// The intents that its reports serve; absent without a manager in this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) intents: Option<Vec<String>>,

@@ -200,6 +200,11 @@ impl SpanSum {
         (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
     }
 
+    /// Whether there were values: a flow without latencies has counts only.
+    pub fn has_values(self) -> bool {
+        self.min <= self.max
+    }
+
     /// The mean.
     pub fn mean(self) -> Option<u64> {
         self.sum.checked_div(self.count)
@@ -224,6 +229,26 @@ struct Found {
     basis: Basis,
 }
 
+impl Found {
+    /// As it is shown. `texts`: of all paths.
+    fn span(&self, flow: FlowKey, texts: &[String]) -> FlowSpan {
+        let last = self.paths.last().and_then(|(_, path)| texts.get(*path));
+        let path = last.map_or_else(Vec::new, |text| parse_path(text));
+        FlowSpan { flow, sum: self.sum, path, basis: self.basis }
+    }
+}
+
+impl FlowFilter {
+    fn rank(&self, flow: &FlowKey, sum: &SpanSum) -> FlowRank {
+        let value = match self.order {
+            FlowOrder::LastSeen => sum.last,
+            FlowOrder::Latency => sum.max,
+            FlowOrder::Reports => sum.count,
+        };
+        FlowRank(value, flow.id())
+    }
+}
+
 /// Flows of a span, and the files that they are in.
 struct Flows {
     files: Vec<Identity>,
@@ -237,33 +262,39 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn flow_spans(&self, filter: &FlowFilter) -> Result<FlowSpans, QueryError> {
+        self.flow_spans_where(filter, false, &|_| true)
+    }
+
+    /// The same, those that are wanted. `by_path`: their paths are needed to know it.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn flow_spans_where(
+        &self,
+        filter: &FlowFilter,
+        by_path: bool,
+        is_wanted: &dyn Fn(&FlowSpan) -> bool,
+    ) -> Result<FlowSpans, QueryError> {
         self.with_retry(|| {
             let mut flows = self.flows_of(filter.span, filter.text.as_deref())?;
-            let rank = |flow: &FlowKey, sum: &SpanSum| {
-                let value = match filter.order {
-                    FlowOrder::LastSeen => sum.last,
-                    FlowOrder::Latency => sum.max,
-                    FlowOrder::Reports => sum.count,
-                };
-                FlowRank(value, flow.id())
-            };
-            flows.found.retain(|flow, _| filter.id.is_none_or(|id| flow.id() == id));
+            let mut texts = if by_path { self.add_paths(&mut flows, filter.span)? } else { Vec::new() };
+            flows.found.retain(|flow, found| {
+                filter.id.is_none_or(|id| flow.id() == id) && is_wanted(&found.span(*flow, &texts))
+            });
             let total = flows.found.len() as u64;
             let mut ranks: Vec<(FlowRank, FlowKey)> =
-                flows.found.iter().map(|(flow, found)| (rank(flow, &found.sum), *flow)).collect();
+                flows.found.iter().map(|(flow, found)| (filter.rank(flow, &found.sum), *flow)).collect();
             ranks.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
             ranks.sort_unstable_by(|one, other| other.cmp(one));
             let more = ranks.len() > filter.limit;
             ranks.truncate(filter.limit);
-            let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
-            flows.found.retain(|flow, _| shown.contains(flow));
-            let texts = self.add_paths(&mut flows, filter.span)?;
-            let row = |(rank, flow): (FlowRank, FlowKey)| {
-                let found = flows.found.get(&flow)?;
-                let last = found.paths.last().and_then(|(_, path)| texts.get(*path));
-                let path = last.map_or_else(Vec::new, |text| parse_path(text));
-                Some((rank, FlowSpan { flow, sum: found.sum, path, basis: found.basis }))
-            };
+            if !by_path {
+                let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
+                flows.found.retain(|flow, _| shown.contains(flow));
+                texts = self.add_paths(&mut flows, filter.span)?;
+            }
+            let row =
+                |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &texts)));
             let rows = ranks.into_iter().filter_map(row).collect();
             Ok(FlowSpans { flows: rows, more, total, truncated: flows.truncated })
         })

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{
     dta, filters, flows,
     params::{Form, Param},
-    queues as of_queues, refusal, session, state, stored, stream,
+    past, queues as of_queues, refusal, session, state, stored, stream,
 };
 use crate::view::{self, schema};
 
@@ -93,7 +93,7 @@ fn network() -> Vec<Operation> {
         get("/api/v1/nodes", "Nodes with latencies and queues, by id.", state::NODES, of::<view::Nodes>),
         get("/api/v1/links", "Links, learnt from paths.", state::LINKS, of::<view::Links>),
         get("/api/v1/flows", "Flows, largest first.", flows::FLOWS, of::<view::Flows>),
-        get("/api/v1/flows/{id}", "One flow, hop by hop.", &[], of::<view::FlowDetail>),
+        get("/api/v1/flows/{id}", "One flow, hop by hop.", flows::FLOW, of::<view::FlowDetail>),
         get(
             "/api/v1/flows/{id}/history",
             "Latencies and paths of a flow over time.",
@@ -133,9 +133,15 @@ fn network() -> Vec<Operation> {
     ]
 }
 
-/// Queues over time.
+/// Counts and queues over time.
 fn queues() -> Vec<Operation> {
     vec![
+        get(
+            "/api/v1/activity",
+            "Reports, events and losses of a span of time, over time.",
+            past::ACTIVITY,
+            of::<view::Activity>,
+        ),
         get(
             "/api/v1/queues",
             "A heat map: the greatest value of each queue (node, link) in each part of a span of time, worst first.",

@@ -355,11 +355,12 @@ class FlowDetail(TypedDict):
 
     # How the latency was obtained.
     basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
-    # Receive time of the first report, nanoseconds since the Unix epoch.
+    # Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of
+    # its minute, ten minutes or hour.
     first_seen: int
     # The 5-tuple.
     flow: Flow
-    # Latest latency, nanoseconds.
+    # Latest latency, nanoseconds; of a span of time, the largest.
     flow_latency: int | None
     # Hops in forwarding order.
     hops: list[Hop]
@@ -370,15 +371,21 @@ class FlowDetail(TypedDict):
     incomplete: NotRequired[bool | None]
     # The intents that its reports serve; absent without a manager in this process.
     intents: NotRequired[list[str] | None]
-    # Receive time of the latest report, nanoseconds since the Unix epoch.
+    # Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its
+    # minute, ten minutes or hour.
     last_seen: int
+    # Latencies of the span of time, if one was asked for.
+    latencies: NotRequired[Latencies | None]
     # Node ids in forwarding order; null where a node id is unavailable.
     path: list[int | None]
     # How the order of the path is known.
     path_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
     # Nodes of the path: more than in `path` when `truncated`.
     path_length: int
-    # Reports so far.
+    # The span of time, if one was asked for: then a hop has the latency that was reported last before its end,
+    # and nothing else.
+    range: NotRequired[Range | None]
+    # Reports so far, or of the span of time.
     reports: int
     # The 5-tuple as text.
     text: str
@@ -391,26 +398,30 @@ class FlowState(TypedDict):
 
     # How the latency was obtained.
     basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
-    # Receive time of the first report, nanoseconds since the Unix epoch.
+    # Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of
+    # its minute, ten minutes or hour.
     first_seen: int
     # The 5-tuple.
     flow: Flow
-    # Latest latency, nanoseconds.
+    # Latest latency, nanoseconds; of a span of time, the largest.
     flow_latency: int | None
     # Flow id: 16 hexadecimal digits.
     id: str
     # True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace
     # was exhausted.
     incomplete: NotRequired[bool | None]
-    # Receive time of the latest report, nanoseconds since the Unix epoch.
+    # Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its
+    # minute, ten minutes or hour.
     last_seen: int
+    # Latencies of the span of time, if one was asked for.
+    latencies: NotRequired[Latencies | None]
     # Node ids in forwarding order; null where a node id is unavailable.
     path: list[int | None]
     # How the order of the path is known.
     path_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
     # Nodes of the path: more than in `path` when `truncated`.
     path_length: int
-    # Reports so far.
+    # Reports so far, or of the span of time.
     reports: int
     # The 5-tuple as text.
     text: str
@@ -431,6 +442,8 @@ class Flows(TypedDict):
     flows: list[FlowState]
     # `after` of the next page; null on the last.
     next: str | None
+    # The span of time, if one was asked for; otherwise the response is about now.
+    range: NotRequired[Range | None]
     # Number of flows that match. One that was evicted and came back while they were counted counts twice.
     total: int
 
@@ -629,6 +642,17 @@ class InterfaceName(TypedDict):
     name: str
 
 
+class Latencies(TypedDict):
+    """Flow latencies of a span of time."""
+
+    # Largest.
+    max: int
+    # Mean.
+    mean: int
+    # Smallest, nanoseconds.
+    min: int
+
+
 # A link, learned from paths.
 Link = TypedDict(
     "Link",
@@ -653,6 +677,8 @@ class Links(TypedDict):
     links: list[Link]
     # `offset` of the next page; null on the last.
     next: int | None
+    # The span of time, if one was asked for; otherwise the response is about now.
+    range: NotRequired[Range | None]
 
 
 # Counts by name, for example drops by reason.
@@ -707,6 +733,8 @@ class Nodes(TypedDict):
     next: int | None
     # Nodes by id.
     nodes: list[Node]
+    # The span of time, if one was asked for; otherwise the response is about now.
+    range: NotRequired[Range | None]
 
 
 class PathSince(TypedDict):
@@ -736,6 +764,8 @@ class Paths(TypedDict):
     next: int | None
     # Paths, most used first.
     paths: list[PathUse]
+    # The span of time, if one was asked for; otherwise the response is about now.
+    range: NotRequired[Range | None]
 
 
 class Plan(TypedDict):
@@ -789,6 +819,17 @@ class Queue(TypedDict):
     queue: int | None
     # Unit of the device.
     unit: str
+
+
+# The span of time of a response.
+Range = TypedDict(
+    "Range",
+    {
+        "from": "int",
+        "to": "int",
+        "truncated": "bool",
+    },
+)
 
 
 class RateHistory(TypedDict):

@@ -1,0 +1,39 @@
+//! How flows are named in addresses: by their ids, and by their places in an order.
+
+use collector::FlowRank;
+
+/// The form of `next` and `after`.
+pub(super) fn cursor(FlowRank(value, id): FlowRank) -> String {
+    format!("{value:x}-{id:016x}")
+}
+
+/// What [`cursor`] wrote.
+pub(super) fn parse_cursor(text: &str) -> Option<FlowRank> {
+    let (value, id) = text.split_once('-')?;
+    let hex = |text: &str, digits: usize| {
+        let fits = (1..=digits).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        fits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+    };
+    Some(FlowRank(hex(value, 16)?, hex(id, 16)?))
+}
+
+/// An id as responses have it.
+pub(super) fn parse_id(text: &str) -> Option<u64> {
+    let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_what_it_writes() {
+        for rank in [FlowRank(0, 0), FlowRank(u64::MAX, u64::MAX), FlowRank(17, 4)] {
+            assert_eq!(parse_cursor(&cursor(rank)), Some(rank));
+        }
+        for text in ["", "-", "1", "1-", "-1", "+1-1", "1-+1", "00000000000000001-1", "1-1-1", "g-1"] {
+            assert_eq!(parse_cursor(text), None, "{text}");
+        }
+    }
+}
