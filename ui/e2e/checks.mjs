@@ -1,14 +1,14 @@
 // The data that each page must show. Every check reads data from the page; it is not enough that the page loads.
 import assert from 'node:assert/strict';
 
-const WAIT = { timeout: 60_000 };
+export const WAIT = { timeout: 60_000 };
 
 export async function open(page, base, hash) {
   await page.goto(`${base}#/${hash}`);
 }
 
 /** Text of the first match, once `matches` holds for it. */
-async function until(page, selector, matches, what) {
+export async function until(page, selector, matches, what) {
   const deadline = Date.now() + WAIT.timeout;
   let text = '';
   while (Date.now() < deadline) {
@@ -61,7 +61,7 @@ export async function overview(page, base) {
 }
 
 /** A chart that has lines: its canvas holds more than one colour inside the plot. */
-async function drawn(page, box) {
+export async function drawn(page, box) {
   await page.locator(`${box} canvas`).first().waitFor(WAIT);
   const deadline = Date.now() + WAIT.timeout;
   while (Date.now() < deadline) {
@@ -530,7 +530,7 @@ export async function sql(page, base) {
 }
 
 /** The address after `#/`, once it matches. */
-async function addressIs(page, matches, what) {
+export async function addressIs(page, matches, what) {
   const deadline = Date.now() + WAIT.timeout;
   let address = '';
   while (Date.now() < deadline) {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { start } from '../mock/server.mjs';
 import { findChromium, launch } from './browser.mjs';
 import * as checks from './checks.mjs';
+import * as ranges from './ranges.mjs';
 
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
@@ -56,10 +57,10 @@ async function newPage(context, problems) {
   page.on('console', (message) => {
     if (!['error', 'warning'].includes(message.type())) return;
     const text = `${message.text()} ${message.location().url}`;
-    // Without collector memory, /dta answers 404; without a manager, so do its paths.
+    // Without collector memory, /dta answers 404; without a manager, so do its paths, and so does a flow that has expired.
     // This test itself reads the pixels of charts.
     if (
-      !/willReadFrequently|\/query\b.*|\/api\/v1\/(dta|intents|devices|domain)|status of (400|401|403)/.test(
+      !/willReadFrequently|\/query\b.*|\/api\/v1\/(dta|intents|devices|domain|filter|flows\/)|status of (400|401|403)/.test(
         text,
       )
     )
@@ -76,6 +77,8 @@ async function pagesOf(base, token) {
     const page = await newPage(context, problems);
     if (token) await page.goto(`${base}?token=${token}`);
     for (const name of PAGES) await check(name, () => checks[name](page, base));
+    await check('another time: chosen, kept, zoomed, and back', () => ranges.ranges(page, base));
+    await check('a flow that has expired is found in its time', () => ranges.expired(page, base));
     await check('what is set is in the address', () => checks.addresses(page, base));
     await check('filters', () => checks.filters(page, base));
     await check('keys, and names on a phone', () => checks.hands(page, base));

@@ -186,9 +186,66 @@ const ORDERS = {
   last_seen: (a, b) => b.last_seen - a.last_seen,
 };
 
+/** The span of a question, ns, in whole minutes; null: now. */
+function spanOf(query) {
+  if (!query.has('from')) return null;
+  const [from, to] = ['from', 'to'].map((name) => Number(query.get(name)));
+  return { from: Math.floor(from / 6e10) * 6e10, to: Math.ceil(to / 6e10) * 6e10 };
+}
+
+/** Events are as they were; of reports the mock knows only how many come now. */
+export function activity(fabric, query) {
+  const { from, to } = spanOf(query);
+  const columns = Number(query.get('columns') ?? 180);
+  const column = Math.max(1, Math.ceil((to - from) / 1e9 / columns)) * 1e9;
+  const points = [];
+  const kinds = {};
+  for (let ts = from; ts < to; ts += column) {
+    if (ts + column <= ns(fabric.started) || ts > ns(fabric.now)) continue;
+    const events = fabric.events.filter((event) => event.ts >= ts && event.ts < ts + column);
+    for (const { kind } of events) kinds[kind] = (kinds[kind] ?? 0) + 1;
+    points.push({
+      ts,
+      reports: Math.round((fabric.rate.reports * column) / 1e9),
+      events: events.length,
+      lost: 0,
+    });
+  }
+  return { from, to, column, points, kinds };
+}
+
+const UNKNOWN = {
+  ingress_if: null,
+  egress_if: null,
+  queue: null,
+  queue_occupancy: null,
+  link_utilization: null,
+};
+
+/** A flow of the first five minutes, which has expired long ago: only a span of that time has it. */
+function expired(fabric) {
+  const key = { src: '10.0.9.9', dst: '10.0.3.50', sport: 9999, dport: 443, proto: 6 };
+  const [first, last] = [fabric.started, fabric.started + 300];
+  const path = [101, 201, 103];
+  return { id: '00000000000000ee', key, path, latency: 42_000, reports: 300, first, last };
+}
+
+/** A flow as it was in a span; null: as it is. */
+function rowIn(flow, span) {
+  const row = flowRow(flow);
+  if (span === null || !flow.series) return row;
+  const points = flow.series.filter(({ ts }) => ts >= span.from && ts < span.to);
+  const values = points.map(({ flow_latency }) => flow_latency);
+  const last_seen = Math.min(row.last_seen, span.to);
+  return { ...row, flow_latency: Math.max(...values), reports: points.length * flow.weight, last_seen };
+}
+
 export function flows(fabric, query) {
   const wanted = query.get('filter') ?? '';
-  const seen = fabric.flows.filter((flow) => flow.reports > 0).map(flowRow);
+  const span = spanOf(query);
+  const isThere = ({ first, last }) => span === null || (ns(first) < span.to && ns(last) >= span.from);
+  const all = span === null ? fabric.flows : [...fabric.flows, expired(fabric)];
+  const seen = all.filter((flow) => flow.reports > 0 && isThere(flow)).map((flow) => rowIn(flow, span));
   const fitting = seen.filter((row) => row.text.includes(wanted));
   fitting.sort(ORDERS[query.get('sort') ?? 'last_seen'] ?? ORDERS.last_seen);
   return { flows: fitting.slice(0, Number(query.get('limit') ?? 100)), total: fitting.length };
@@ -205,12 +262,20 @@ function hopOf(hop) {
   };
 }
 
-export function flow(fabric, id) {
+export function flow(fabric, id, query) {
+  const gone = expired(fabric);
+  if (query.has('from') && [gone.id, flowText(gone.key)].includes(id))
+    return {
+      ...flowRow(gone),
+      hops: gone.path.map((node) => hopOf({ ...UNKNOWN, node, hop_latency: 9_000 })),
+    };
   const found = fabric.flows.find((candidate) => [candidate.id, flowText(candidate.key)].includes(id));
   return found ? { ...flowRow(found), hops: found.hops.map(hopOf) } : null;
 }
 
 export function history(fabric, id) {
+  const gone = expired(fabric);
+  if ([gone.id, flowText(gone.key)].includes(id)) return { series: [], paths: [] };
   const found = fabric.flows.find((candidate) => [candidate.id, flowText(candidate.key)].includes(id));
   return found ? { series: found.series, paths: found.paths } : null;
 }
@@ -235,7 +300,9 @@ export function matches(event, query) {
 
 export function events(fabric, query) {
   const before = Number(query.get('before') ?? Infinity);
-  const fitting = fabric.events.filter((event) => event.ts < before && matches(event, query));
+  const [from, to] = [Number(query.get('from') ?? 0), Number(query.get('to') ?? Infinity)];
+  const isThere = ({ ts }) => ts < before && ts >= from && ts <= to;
+  const fitting = fabric.events.filter((event) => isThere(event) && matches(event, query));
   fitting.sort((a, b) => b.ts - a.ts);
   return { events: fitting.slice(0, Number(query.get('limit') ?? 100)) };
 }

@@ -75,6 +75,7 @@ function read({ fabric, empty }, path, query) {
   if (path === 'session') return { role: 'operate', name: null, needs_token: false, console: false };
   // As of a program that was just started: earlier rates come from the store.
   if (path === 'rates') return { rates: [] };
+  if (path === 'activity') return answers.activity(fabric, query);
   if (path === 'names') return { nodes: [], hosts: [] };
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
@@ -83,7 +84,7 @@ function read({ fabric, empty }, path, query) {
   // The empty mock has no collector memory.
   if (name === 'dta') return empty ? null : dta(fabric, words, query);
   if (name === 'flows' && part === 'history') return answers.history(fabric, id);
-  if (name === 'flows' && id) return answers.flow(fabric, id);
+  if (name === 'flows' && id) return answers.flow(fabric, id, query);
   const list = answers[name];
   return ['nodes', 'links', 'flows', 'paths', 'events', 'rollups'].includes(name)
     ? empty

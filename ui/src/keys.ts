@@ -1,5 +1,6 @@
 import { h } from './lib/dom';
 import { link } from './router';
+import { goTo } from './times';
 
 /** The letter after `g` that goes to each page. */
 export const LETTERS: Readonly<Record<string, string>> = {
@@ -61,7 +62,7 @@ export function keys(pages: readonly { name: string; title: string }[]): Keys {
     const begun = Date.now() - waiting < WAIT_MS;
     waiting = 0;
     const page = begun ? pages.find(({ name }) => LETTERS[name] === event.key) : undefined;
-    if (page) location.hash = link(page.name);
+    if (page) goTo(link(page.name));
     else if (event.key === 'g') waiting = Date.now();
     else if (event.key === '?') open();
     else if (event.key !== '/' || !focusSearch()) return;

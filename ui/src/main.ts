@@ -21,6 +21,7 @@ import { unavailablePage } from './pages/unavailable';
 import { parseRoute, type Page, type Route } from './router';
 import { session } from './session';
 import { shell } from './shell';
+import { carryTimes, times } from './times';
 
 const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Page }>> = {
   overview: { title: 'Overview', make: overviewPage },
@@ -39,7 +40,10 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
 /** Those that need nothing live. */
 const OF_CONSOLE: ReadonlySet<string> = new Set(['events', 'sql']);
 
-let current: { name: string; page: Page } | undefined;
+/** Those that show a time that can be chosen. */
+const RANGED: ReadonlySet<string> = new Set(['overview', 'topology', 'queues', 'flow', 'events', 'lists']);
+
+let current: { name: string; page: Page; time: string } | undefined;
 
 adoptTokenFromAddress();
 const frame = shell(Object.entries(PAGES).map(([name, { title }]) => ({ name, title })));
@@ -64,15 +68,23 @@ session.watch(() => {
 function go(): void {
   const route = parseRoute(location.hash);
   const name = route.page in PAGES ? route.page : session.console ? 'events' : 'overview';
-  if (current?.name === name && current.page.route) return current.page.route(route);
+  const time = JSON.stringify([times.range, times.refresh()]);
+  frame.showRange(RANGED.has(name) && (!session.console || OF_CONSOLE.has(name)));
+  if (current?.name === name && current.page.route && (current.time === time || current.page.followsRange)) {
+    current.time = time;
+    return current.page.route(route);
+  }
   current?.page.stop();
   const made = PAGES[name];
   if (!made) return;
   const page = session.console && !OF_CONSOLE.has(name) ? unavailablePage(made.title) : made.make(route);
-  current = { name, page };
+  current = { name, page, time };
   frame.show(name, page.element);
   document.title = `${made.title} · hopwise`;
 }
 
 window.addEventListener('hashchange', go);
+// A change of the time is written without an event; back and forward to it cause one.
+times.onChange(go);
+carryTimes();
 go();

@@ -12,6 +12,8 @@ export interface Page {
   stop(): void;
   /** Shows another address of the same page; without this method the page is created again. */
   route?(route: Route): void;
+  /** `route` also shows another range; otherwise the page is created again for it. */
+  followsRange?: boolean;
 }
 
 export function parseRoute(hash: string): Route {

@@ -7,7 +7,7 @@ export interface AddressBar {
   write(hash: string, push: boolean): void;
 }
 
-const browser: AddressBar = {
+export const browser: AddressBar = {
   hash: () => location.hash,
   write: (hash, push) => history[push ? 'pushState' : 'replaceState'](null, '', hash),
 };
@@ -22,6 +22,7 @@ const TYPING_MS = 300;
 export class Settings<T extends Record<string, string>> {
   private values: T;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private stopped = false;
 
   constructor(
     private route: Route,
@@ -65,6 +66,7 @@ export class Settings<T extends Record<string, string>> {
 
   /** The page is left: nothing is written any more. */
   stop(): void {
+    this.stopped = true;
     clearTimeout(this.timer);
   }
 
@@ -85,6 +87,8 @@ export class Settings<T extends Record<string, string>> {
 
   private flush(push: boolean): void {
     clearTimeout(this.timer);
+    // A field that was left may still say what was typed.
+    if (this.stopped) return;
     const { page, argument, query } = this.route;
     for (const [name, value] of Object.entries(this.values)) {
       // Deleted first, so that the same settings always give the same address.

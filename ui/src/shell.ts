@@ -8,12 +8,15 @@ import { onTheme, theme, toggleTheme } from './lib/theme';
 import { live } from './live';
 import { stoppedText } from './model/intents';
 import { link } from './router';
+import { timeBar } from './time-bar';
 import { session } from './session';
 import { tokenDialog } from './token';
 
 export interface Shell {
   element: HTMLElement;
   show(page: string, element: HTMLElement): void;
+  /** Shows the present range, or hides where it is chosen. */
+  showRange(shown: boolean): void;
 }
 
 /** The frame around every page: navigation, the state of the connection, the theme. */
@@ -44,7 +47,19 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     'Skip to content',
   );
   const dialog = tokenDialog(() => location.reload());
-  const element = h('div', { class: 'frame' }, skip, header, banner, stopped, main, dialog.element, help);
+  const range = timeBar();
+  const element = h(
+    'div',
+    { class: 'frame' },
+    skip,
+    header,
+    banner,
+    stopped,
+    range.element,
+    main,
+    dialog.element,
+    help,
+  );
   live.watch(() => {
     showState(state);
     showTrouble(banner);
@@ -62,6 +77,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
       main.replaceChildren(content);
       window.scrollTo(0, 0);
     },
+    showRange: (shown) => range.show(shown),
   };
 }
 

@@ -4,8 +4,10 @@ import {
   between,
   limits,
   parseLength,
+  rangeText,
   readRange,
   shift,
+  utcText,
   writeRange,
   zoomOut,
   type Range,
@@ -50,4 +52,21 @@ test('a range moves, grows, and never reaches into the future', () => {
 test('a drawn span has whole seconds, at least two', () => {
   assert.deepEqual(between(NOW + 5_400, NOW + 1_600), { from: NOW + 1_000, to: NOW + 6_000 });
   assert.deepEqual(between(NOW + 100, NOW + 200), { from: NOW, to: NOW + 2_000 });
+});
+
+test('a range is said in the local zone, with its day', () => {
+  const local = (day: number, hour: number, minute: number, second = 0): number =>
+    new Date(2026, 10, day, hour, minute, second).getTime();
+  const now = local(26, 12, 0);
+  const cases: [Range, string][] = [
+    [{ last: 900 }, 'the last 15 min'],
+    [{ last: 90 }, 'the last 90 s'],
+    [{ from: local(26, 3, 10), to: local(26, 3, 20) }, '03:10–03:20 today'],
+    [{ from: local(25, 3, 10), to: local(25, 3, 20, 5) }, '03:10:00–03:20:05 yesterday'],
+    [{ from: local(25, 23, 50), to: local(26, 0, 10) }, '23:50 yesterday – 00:10 today'],
+    [{ from: local(20, 3, 10), to: local(21, 3, 20) }, '03:10 2026-11-20 – 03:20 2026-11-21'],
+  ];
+  for (const [range, text] of cases) assert.equal(rangeText(range, now), text);
+  const utc = { from: Date.parse('2026-11-26T03:12:00Z'), to: Date.parse('2026-11-26T03:13:00.500Z') };
+  assert.equal(utcText(utc), '2026-11-26 03:12:00 to 2026-11-26 03:13:00 UTC');
 });

@@ -55,6 +55,12 @@ test('what is typed is written once the typing pauses, and not when the page was
   bar.write('#/sql', true);
   mock.timers.tick(1000);
   assert.deepEqual(bar.written.slice(1), [['#/sql', true]]);
+  // The same page, but another one of its kind: a field of the former may speak late.
+  bar.write('#/flow', true);
+  settings.stop();
+  settings.type({ filter: '10.0.9' });
+  mock.timers.tick(1000);
+  assert.deepEqual(bar.written.slice(2), [['#/flow', true]]);
   mock.timers.reset();
 });
 

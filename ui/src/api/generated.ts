@@ -1,5 +1,31 @@
 // Generated from the types of the API by `make docs`; do not edit.
 
+/** `/activity`. */
+export type Activity = {
+  /** Length of a part, nanoseconds. Reports are counted by the minute: those of a minute are spread evenly over shorter parts. */
+  column: number;
+  /** Beginning of the span, nanoseconds since the Unix epoch. */
+  from: number;
+  /** Events of the whole span by kind. */
+  kinds: NamedCounts;
+  /** The parts in which something was counted, in ascending order of time. In others, nothing was received. */
+  points: Array<ActivityPoint>;
+  /** Its end, which is not in it. */
+  to: number;
+};
+
+/** Counts of a part of a span. */
+export type ActivityPoint = {
+  /** Events. */
+  events: number;
+  /** Reports that never arrived. */
+  lost: number;
+  /** Reports of flows. */
+  reports: number;
+  /** Its beginning, nanoseconds since the Unix epoch. */
+  ts: number;
+};
+
 /** Counters: `connections = accepted + refused + pending`. */
 export type AdmissionView = {
   /** Connections accepted. */
@@ -672,11 +698,11 @@ export type Flow = {
 export type FlowDetail = {
   /** How the latency was obtained. */
   basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
-  /** Receive time of the first report, nanoseconds since the Unix epoch. */
+  /** Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of its minute, ten minutes or hour. */
   first_seen: number;
   /** The 5-tuple. */
   flow: Flow;
-  /** Latest latency, nanoseconds. */
+  /** Latest latency, nanoseconds; of a span of time, the largest. */
   flow_latency: number | null;
   /** Hops in forwarding order. */
   hops: Array<Hop>;
@@ -686,15 +712,19 @@ export type FlowDetail = {
   incomplete?: boolean | null;
   /** The intents that its reports serve; absent without a manager in this process. */
   intents?: Array<string> | null;
-  /** Receive time of the latest report, nanoseconds since the Unix epoch. */
+  /** Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its minute, ten minutes or hour. */
   last_seen: number;
+  /** Latencies of the span of time, if one was asked for. */
+  latencies?: Latencies | null;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
   /** How the order of the path is known. */
   path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Nodes of the path: more than in `path` when `truncated`. */
   path_length: number;
-  /** Reports so far. */
+  /** The span of time, if one was asked for: then a hop has the latency that was reported last before its end, and nothing else. */
+  range?: Range | null;
+  /** Reports so far, or of the span of time. */
   reports: number;
   /** The 5-tuple as text. */
   text: string;
@@ -706,25 +736,27 @@ export type FlowDetail = {
 export type FlowState = {
   /** How the latency was obtained. */
   basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
-  /** Receive time of the first report, nanoseconds since the Unix epoch. */
+  /** Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of its minute, ten minutes or hour. */
   first_seen: number;
   /** The 5-tuple. */
   flow: Flow;
-  /** Latest latency, nanoseconds. */
+  /** Latest latency, nanoseconds; of a span of time, the largest. */
   flow_latency: number | null;
   /** Flow id: 16 hexadecimal digits. */
   id: string;
   /** True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was exhausted. */
   incomplete?: boolean | null;
-  /** Receive time of the latest report, nanoseconds since the Unix epoch. */
+  /** Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its minute, ten minutes or hour. */
   last_seen: number;
+  /** Latencies of the span of time, if one was asked for. */
+  latencies?: Latencies | null;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
   /** How the order of the path is known. */
   path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Nodes of the path: more than in `path` when `truncated`. */
   path_length: number;
-  /** Reports so far. */
+  /** Reports so far, or of the span of time. */
   reports: number;
   /** The 5-tuple as text. */
   text: string;
@@ -742,6 +774,8 @@ export type Flows = {
   flows: Array<FlowState>;
   /** `after` of the next page; null on the last. */
   next: string | null;
+  /** The span of time, if one was asked for; otherwise the response is about now. */
+  range?: Range | null;
   /** Number of flows that match. One that was evicted and came back while they were counted counts twice. */
   total: number;
 };
@@ -1012,25 +1046,35 @@ export type KeyAnswer = {
   store: string;
 };
 
+/** Flow latencies of a span of time. */
+export type Latencies = {
+  /** Largest. */
+  max: number;
+  /** Mean. */
+  mean: number;
+  /** Smallest, nanoseconds. */
+  min: number;
+};
+
 /** A link, learned from paths. */
 export type Link = {
-  /** Egress interface of the sending node. */
+  /** Egress interface of the sending node; in a span of time, as it is known now. */
   egress_if: number | null;
   /** Flows on the link. */
   flows: number;
   /** Sending node. */
   from: number;
-  /** Time inside the sending node, nanoseconds. */
+  /** Time inside the sending node, nanoseconds; null in a span of time. */
   hop_latency: number | null;
-  /** Ingress interface of the receiving node. */
+  /** Ingress interface of the receiving node, likewise. */
   ingress_if: number | null;
   /** Receive time of the latest report, nanoseconds since the Unix epoch. */
   last_seen: number;
-  /** Occupancy of the egress queue, in the unit of the device. */
+  /** Occupancy of the egress queue, in the unit of the device; null in a span of time. */
   queue_occupancy: number | null;
   /** Receiving node. */
   to: number;
-  /** Utilization as a fraction of 1. */
+  /** Utilization as a fraction of 1; of a span of time, the largest, if the egress interface is known. */
   utilization: number | null;
 };
 
@@ -1040,6 +1084,8 @@ export type Links = {
   links: Array<Link>;
   /** `offset` of the next page; null on the last. */
   next: number | null;
+  /** The span of time, if one was asked for; otherwise the response is about now. */
+  range?: Range | null;
 };
 
 /** A list. */
@@ -1382,6 +1428,8 @@ export type Nodes = {
   next: number | null;
   /** Nodes by id. */
   nodes: Array<Node>;
+  /** The span of time, if one was asked for; otherwise the response is about now. */
+  range?: Range | null;
 };
 
 /** A path and the time of its first report. */
@@ -1408,6 +1456,8 @@ export type Paths = {
   next: number | null;
   /** Paths, most used first. */
   paths: Array<PathUse>;
+  /** The span of time, if one was asked for; otherwise the response is about now. */
+  range?: Range | null;
 };
 
 /** Changes that lead from what is to what is wanted. */
@@ -1458,6 +1508,16 @@ export type Queue = {
   queue: number | null;
   /** Unit of the device. */
   unit: string;
+};
+
+/** The span of time of a response. */
+export type Range = {
+  /** Its beginning, nanoseconds since the Unix epoch: the requested one, rounded to a whole minute. */
+  from: number;
+  /** Its end, likewise; it is not in the span. */
+  to: number;
+  /** True when the span has more flows, nodes or queues than are considered: the others are in no page. */
+  truncated: boolean;
 };
 
 /** `/rates`. */

@@ -3,6 +3,7 @@
 import type { History, HistoryPoint as StoredPoint, Rows, Stage } from './generated';
 
 export type {
+  Activity,
   Burst,
   Event as TelemetryEvent,
   Flow as FlowKey,

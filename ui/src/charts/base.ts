@@ -1,13 +1,20 @@
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { h } from '../lib/dom';
+import { dateTime } from '../lib/format';
 import { colour, onTheme } from '../lib/theme';
+import { between, zoomOut } from '../model/range';
+import { WINDOW_SECONDS } from '../model/rates';
+import { times } from '../times';
 
 const FONT = '11px system-ui, sans-serif';
 
 export type Format = (value: number) => string;
 
 function timeLabels(_: uPlot, splits: number[]): string[] {
+  const first = splits[0] ?? 0;
+  if ((splits[splits.length - 1] ?? 0) - first > LONG_SECONDS)
+    return splits.map((split) => dateTime(split * 1e9).slice(5, 16));
   const seconds = splits.some((split) => split % 60 !== 0);
   return splits.map((split) => {
     const date = new Date(split * 1000);
@@ -25,7 +32,7 @@ export function axes(format: Format): uPlot.Axis[] {
     grid: { stroke: () => colour('grid'), width: 1 },
   };
   return [
-    { ...common, values: timeLabels, size: 24, gap: 4, space: 60 },
+    { ...common, values: timeLabels, size: 24, gap: 4, space: (u) => (spanOf(u) > LONG_SECONDS ? 90 : 60) },
     { ...common, values: (_, splits) => splits.map(format), size: 58, gap: 6, space: 28 },
   ];
 }
@@ -83,10 +90,49 @@ export class Chart {
   }
 }
 
+/** Longer times have days. */
+const LONG_SECONDS = 20 * 3600;
+
+function spanOf(plot: uPlot): number {
+  return (plot.scales['x']?.max ?? 0) - (plot.scales['x']?.min ?? 0);
+}
+
+/** Times that were drawn over become those of all pages; twice clicked, twice as much is shown. */
+export function zooming(): { cursor: Pick<uPlot.Cursor, 'drag' | 'bind'>; hooks: uPlot.Hooks.Arrays } {
+  const select = (plot: uPlot): void => {
+    const { left, width } = plot.select;
+    if (width < 5) return;
+    const time = (x: number): number => plot.posToVal(x, 'x') * 1000;
+    const range = between(time(left), time(left + width));
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    times.set(range);
+  };
+  const out = (): null => {
+    times.set(zoomOut(times.range, times.now()));
+    return null;
+  };
+  return {
+    cursor: { drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => out } },
+    hooks: { setSelect: [select] },
+  };
+}
+
+/** The time of all pages: what is live, or the range. */
+export function timeScale(now: () => number): uPlot.Scale {
+  if (times.isLive()) return lastMinutes(now, WINDOW_SECONDS);
+  return {
+    time: true,
+    range: () => {
+      const { from, to } = times.limits();
+      return [from / 1000, to / 1000];
+    },
+  };
+}
+
 const SHORTEST_SECONDS = 60;
 
 /** Time range from the first point until now: at least one minute, at most this many seconds. */
-export function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
+function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
   return {
     time: true,
     range: (_, first) => {

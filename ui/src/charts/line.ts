@@ -1,7 +1,6 @@
 import type uPlot from 'uplot';
 import { colour, faded } from '../lib/theme';
-import { WINDOW_SECONDS } from '../model/rates';
-import { axes, Chart, fromZero, lastMinutes, type Format } from './base';
+import { axes, Chart, fromZero, timeScale, zooming, type Format } from './base';
 import { tooltip } from './tooltip';
 
 export interface LineSeries {
@@ -20,13 +19,13 @@ export interface LineOptions {
   height?: number;
   /** Charts with the same key show one cursor. */
   sync?: string;
-  /** Times as they are in the data instead of the last 15 minutes. */
+  /** Times as they are in the data instead of those of the page. */
   freeTime?: boolean;
   /** Range from the data instead of from zero. */
   freeRange?: boolean;
 }
 
-/** Lines over the last 15 minutes. */
+/** Lines over the time of the page. */
 export class LineChart {
   private readonly chart: Chart;
   private data: uPlot.AlignedData = [[]];
@@ -60,16 +59,24 @@ export class LineChart {
 
   private build(): Omit<uPlot.Options, 'width' | 'height'> {
     const { options } = this;
+    const zoom = options.freeTime ? null : zooming();
     return {
       padding: [8, 14, 0, 0],
       legend: { show: false },
-      cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, ...sync(options.sync) },
+      cursor: {
+        y: false,
+        points: { size: 6 },
+        drag: { x: false, y: false },
+        ...zoom?.cursor,
+        ...sync(options.sync),
+      },
       scales: {
-        x: options.freeTime ? { time: true } : lastMinutes(options.now, WINDOW_SECONDS),
+        x: options.freeTime ? { time: true } : timeScale(options.now),
         y: options.freeRange ? {} : { range: fromZero },
       },
       axes: axes(options.format),
       series: [{}, ...this.series.map(seriesOptions)],
+      ...(zoom ? { hooks: zoom.hooks } : {}),
       plugins: [tooltip((index) => this.read(index))],
     };
   }

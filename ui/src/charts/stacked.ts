@@ -1,9 +1,8 @@
 import uPlot from 'uplot';
 import { duration, pathText } from '../lib/format';
 import { colour, faded, seriesColour } from '../lib/theme';
-import { WINDOW_SECONDS } from '../model/rates';
 import type { PathChange, Stack } from '../model/stack';
-import { axes, Chart, fromZero, lastMinutes } from './base';
+import { axes, Chart, fromZero, timeScale, zooming } from './base';
 import { tooltip, type Reading } from './tooltip';
 
 /** Latency of each hop as stacked areas; the flow's own latency as a line above. */
@@ -18,7 +17,7 @@ export class StackedChart {
     private readonly now: () => number,
     height: number,
   ) {
-    this.chart = new Chart(this.build(), height, 'Latency of each hop over the last 15 minutes, stacked');
+    this.chart = new Chart(this.build(), height, 'Latency of each hop over time, stacked');
   }
 
   get element(): HTMLElement {
@@ -46,18 +45,19 @@ export class StackedChart {
 
   private build(): Omit<uPlot.Options, 'width' | 'height'> {
     const count = this.shown.labels.length;
+    const zoom = zooming();
     return {
       padding: [18, 14, 0, 0],
       legend: { show: false },
-      cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
-      scales: { x: lastMinutes(this.now, WINDOW_SECONDS), y: { range: fromZero } },
+      cursor: { y: false, points: { show: false }, ...zoom.cursor },
+      scales: { x: timeScale(this.now), y: { range: fromZero } },
       axes: axes(duration),
       series: [{}, ...this.shown.labels.map((label, i) => area(label, i)), totalLine(this.withTotal)],
       bands: Array.from({ length: Math.max(0, count - 1) }, (_, i) => ({
         series: [i + 2, i + 1] as [number, number],
         fill: () => faint(i + 1),
       })),
-      hooks: { draw: [(plot) => this.drawMarks(plot)] },
+      hooks: { ...zoom.hooks, draw: [(plot) => this.drawMarks(plot)] },
       plugins: [tooltip((index) => this.read(index))],
     };
   }

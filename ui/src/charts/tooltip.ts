@@ -1,6 +1,7 @@
 import type uPlot from 'uplot';
 import { h } from '../lib/dom';
-import { clock } from '../lib/format';
+import { clock, dateTime } from '../lib/format';
+import { times } from '../times';
 
 export interface Reading {
   label: string;
@@ -31,7 +32,10 @@ function place(plot: uPlot, box: HTMLElement, read: (index: number) => Reading[]
     const swatch = h('i', { class: 'swatch', style: `background:${reading.colour}` });
     return h('div', {}, swatch, h('span', {}, reading.label), h('b', {}, reading.text));
   });
-  box.replaceChildren(h('time', {}, clock(time * 1e9).slice(0, 8)), ...lines);
+  box.replaceChildren(
+    h('time', {}, times.isLive() ? clock(time * 1e9).slice(0, 8) : dateTime(time * 1e9).slice(0, 19)),
+    ...lines,
+  );
   box.hidden = false;
   const right = left > plot.over.clientWidth / 2;
   box.style.left = right ? 'auto' : `${left + 12}px`;

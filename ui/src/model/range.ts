@@ -71,3 +71,50 @@ export function between(one: number, other: number): Range {
   const to = Math.max(Math.ceil(Math.max(one, other) / 1000) * 1000, from + 2000);
   return { from, to };
 }
+
+/** A time as the API takes it. */
+export function nanos(ms: number): string {
+  return (BigInt(Math.round(ms)) * 1_000_000n).toString();
+}
+
+/** A range as people say it, in the local zone: `03:10–03:20 yesterday`, `the last 6 h`. */
+export function rangeText(range: Range, now: number): string {
+  if ('last' in range) return `the last ${lengthLabel(range.last)}`;
+  const [from, to] = [new Date(range.from), new Date(range.to)];
+  const withSeconds = range.from % 60_000 !== 0 || range.to % 60_000 !== 0;
+  const [start, end] = [timeOfDay(from, withSeconds), timeOfDay(to, withSeconds)];
+  const [first, last] = [dayText(from, now), dayText(to, now)];
+  return first === last ? `${start}–${end} ${first}` : `${start} ${first} – ${end} ${last}`;
+}
+
+/** The same in UTC, for hover texts. */
+export function utcText({ from, to }: { from: number; to: number }): string {
+  const text = (ms: number): string =>
+    new Date(ms)
+      .toISOString()
+      .replace('T', ' ')
+      .replace(/\.\d+Z$/, '');
+  return `${text(from)} to ${text(to)} UTC`;
+}
+
+function lengthLabel(seconds: number): string {
+  return LENGTHS.find((length) => length.seconds === seconds)?.label ?? `${seconds} s`;
+}
+
+function two(value: number): string {
+  return String(value).padStart(2, '0');
+}
+
+function timeOfDay(date: Date, withSeconds: boolean): string {
+  const parts = [date.getHours(), date.getMinutes(), ...(withSeconds ? [date.getSeconds()] : [])];
+  return parts.map(two).join(':');
+}
+
+function dayText(date: Date, now: number): string {
+  const day = (at: Date): number => new Date(at.getFullYear(), at.getMonth(), at.getDate()).getTime();
+  // Days of 23 and 25 hours are days too.
+  const ago = Math.round((day(new Date(now)) - day(date)) / 86_400_000);
+  if (ago === 0) return 'today';
+  if (ago === 1) return 'yesterday';
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}

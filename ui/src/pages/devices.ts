@@ -14,6 +14,7 @@ import { LiveTable } from '../lib/table';
 import { followManager, type Following } from '../manager';
 import { capabilityRows, neighbourText, tone } from '../model/intents';
 import { link, type Page, type Route } from '../router';
+import { goTo } from '../times';
 import { domainControl, readOnlyNote } from './domain';
 import { noManager } from './intents';
 
@@ -46,7 +47,7 @@ class DevicesPage implements Page {
   constructor(private name: string) {
     this.table = deviceTable(
       (device) => device.name === this.name,
-      (device) => (location.hash = link('devices', device.name)),
+      (device) => goTo(link('devices', device.name)),
     );
     this.foreignPanel = panel('Entries of others', {}, this.foreign);
     this.countersPanel = panel('Counters', {}, this.counters.element);

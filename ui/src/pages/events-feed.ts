@@ -2,6 +2,7 @@ import { get } from '../api/client';
 import { stream } from '../api/stream';
 import { live } from '../live';
 import { session } from '../session';
+import { times } from '../times';
 import type { TelemetryEvent } from '../api/types';
 import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
 
@@ -12,7 +13,7 @@ const SHOWN = 400;
 const PAGE = 200;
 const RARE = 40;
 
-export type Connection = 'connecting' | 'live' | 'lost' | 'stored';
+export type Connection = 'connecting' | 'live' | 'lost' | 'stored' | 'past';
 
 /** The values of the fields. */
 export interface EventQuery extends Filter {
@@ -60,8 +61,8 @@ export class EventFeed {
     this.dirty = true;
     void this.load(null);
     if (live.hasStore()) void this.loadRare();
-    if (session.console) {
-      this.connection = 'stored';
+    if (session.console || !times.isLive()) {
+      this.connection = times.isLive() ? 'stored' : 'past';
       return;
     }
     this.live = stream(this.serverPart(), {
@@ -124,9 +125,12 @@ export class EventFeed {
   private async loadRare(): Promise<void> {
     const part = this.serverPart();
     for (const kind of RARE_KINDS) {
-      const answer = await get<{ events: TelemetryEvent[] }>('events', { ...part, kind, limit: RARE }).catch(
-        () => null,
-      );
+      const answer = await get<{ events: TelemetryEvent[] }>('events', {
+        ...times.query(),
+        ...part,
+        kind,
+        limit: RARE,
+      }).catch(() => null);
       if (this.stopped || JSON.stringify(part) !== JSON.stringify(this.serverPart())) return;
       const found = answer?.events ?? [];
       for (const event of found) this.log.add(event);
@@ -146,7 +150,7 @@ export class EventFeed {
     const kind = kinds.size === 1 ? [...kinds][0] : null;
     const cursor = before === null ? null : beforeParameter(before);
     try {
-      const requested = { ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
+      const requested = { ...times.query(), ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
       const { events, next } = await get<{ events: TelemetryEvent[]; next: number | null }>(
         'events',
         requested,

@@ -1,7 +1,8 @@
-import { h, panel, setText } from '../lib/dom';
+import { h, panel, setText, show } from '../lib/dom';
 import { exact, plural } from '../lib/format';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
+import { times } from '../times';
 import { EVENT_DEFAULTS, eventControls } from './events-controls';
 import { EventFeed } from './events-feed';
 import { eventRows } from './events-rows';
@@ -34,6 +35,7 @@ export function eventsPage(route: Route): Page {
     draw();
   });
   older.addEventListener('click', () => feed.older());
+  show(pause, times.isLive());
   feed.connect();
   const timer = setInterval(draw, DRAW_EVERY_MS);
   const body = [controls.element, rows.element, h('div', { class: 'bar end' }, older)];
@@ -52,6 +54,7 @@ const CONNECTIONS = {
   connecting: 'connecting',
   lost: 'connection lost, trying again',
   stored: 'as exported to ClickHouse',
+  past: 'as stored',
 } as const;
 
 function showConnection(note: HTMLElement, feed: EventFeed): void {

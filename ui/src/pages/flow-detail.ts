@@ -11,6 +11,7 @@ import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
 import { watchFlow } from '../model/watch';
 import { link } from '../router';
+import { times } from '../times';
 
 /** Everything about one flow. */
 export function flowView() {
@@ -37,7 +38,9 @@ export function flowView() {
       h(
         'p',
         { class: 'table-note' },
-        'History: significant changes only; each value holds until the next one. Since the page was opened: the latest packet, once a second.',
+        times.isLive()
+          ? 'History: significant changes only; each value holds until the next one. Since the page was opened: the latest packet, once a second.'
+          : 'Significant changes only; each value holds until the next one. Drag to zoom, double-click to zoom out.',
       ),
       nothing,
     ),
@@ -84,6 +87,8 @@ class StackDrawing {
 
   add(flow: FlowDetail): void {
     this.firstSeen = flow.first_seen;
+    // What is shown of another time is only what was stored.
+    if (!times.isLive()) return this.draw();
     this.samples = [...this.samples, sample(flow, live.now())].slice(-WINDOW_SECONDS);
     this.draw();
   }
@@ -159,16 +164,24 @@ function header() {
       order.title = flow.incomplete
         ? 'The latest report lacks nodes: hop limit, MTU or the room of an IOAM trace was exhausted'
         : (path?.hint ?? '');
-      setText(
-        facts,
-        `${truncation(flow)}${count(flow.reports)} reports · first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`,
-      );
+      setText(facts, `${truncation(flow)}${count(flow.reports)} reports · ${seenText(flow, now)}`);
       facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
       links.href = link('events', '', { filter: flow.text });
-      onMap.href = link('topology', '', { flow: flow.id });
+      onMap.href = link('topology', '', { flow: times.isLive() ? flow.id : flow.text });
       watch.href = link('intents', 'new', watchFlow(flow.flow));
     },
   };
+}
+
+/** In another time than now, what counts is the range of its latencies. */
+function seenText(flow: FlowDetail, now: number): string {
+  const { latencies } = flow;
+  if (times.isLive())
+    return `first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`;
+  const all = latencies
+    ? `latency ${duration(latencies.min)} to ${duration(latencies.max)}, mean ${duration(latencies.mean)} · `
+    : '';
+  return `${all}${dateTime(flow.first_seen).slice(11, 16)} to ${dateTime(flow.last_seen).slice(11, 16)}`;
 }
 
 /** Not every hop of the path is stored. */

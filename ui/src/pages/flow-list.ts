@@ -1,4 +1,4 @@
-import { get } from '../api/client';
+import { ApiError, get } from '../api/client';
 import { poll } from '../api/poll';
 import type { Flow } from '../api/types';
 import { h, setText } from '../lib/dom';
@@ -6,6 +6,7 @@ import { filterField } from '../lib/filter-field';
 import { count, duration, exact, flowName, pathText } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import type { Settings } from '../settings';
+import { times } from '../times';
 
 const SHOWN = 100;
 
@@ -62,13 +63,17 @@ export function flowList(options: FlowListOptions) {
   };
   fill();
   const answers = poll<{ flows: Flow[]; total: number; at_least?: boolean }>({
-    intervalMs: 2000,
-    request: (signal) => get('flows', { limit: SHOWN, sort: sort.value, filter: search.value() }, signal),
+    intervalMs: () => times.intervalMs(2000),
+    request: (signal) =>
+      get('flows', { ...times.query(), limit: SHOWN, sort: sort.value, filter: search.value() }, signal),
     show(answer) {
       rows = answer.flows;
       table.update(rows);
       setText(total, totalText(rows.length, answer.total, answer.at_least === true));
       options.arrived?.(rows);
+    },
+    failed(error) {
+      if (error instanceof ApiError) setText(total, error.message);
     },
   });
   sort.addEventListener('change', () => {

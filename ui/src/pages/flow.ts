@@ -4,8 +4,9 @@ import type { FlowDetail, FlowHistory } from '../api/types';
 import { empty, h, panel } from '../lib/dom';
 import { live } from '../live';
 import { WINDOW_SECONDS } from '../model/rates';
-import type { Page, Route } from '../router';
+import { link, type Page, type Route } from '../router';
 import { Settings } from '../settings';
+import { times } from '../times';
 import { flowView } from './flow-detail';
 import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 
@@ -14,25 +15,33 @@ export function flowPage(route: Route): Page {
   const detail = h('div', { class: 'flow-detail' });
   let name = route.argument;
   let shown: { stop(): void } | null = null;
+  /** Nobody chose it. */
+  let isOurs = false;
   const settings = new Settings(route, FLOW_LIST_DEFAULTS);
   const list = flowList({
     settings,
     selected: () => name,
     select: (flow) => {
-      settings.go(flow.id);
-      show(flow.id);
+      settings.go(nameOf(flow));
+      show(nameOf(flow));
     },
     arrived: (flows) => {
-      // Without a selection, show the slowest flow.
-      if (name === '' && flows[0]) show(flows[0].id);
+      // Without a selection, show the slowest flow; the next one if it expires.
+      if (name !== '' || !flows[0]) return;
+      show(nameOf(flows[0]));
+      isOurs = true;
     },
   });
 
   function show(next: string): void {
     shown?.stop();
-    name = next;
+    [name, isOurs] = [next, false];
     list.refresh();
-    shown = name === '' ? null : follow(name, detail);
+    const expired = (): boolean => {
+      if (isOurs) show('');
+      return name === '';
+    };
+    shown = name === '' ? null : follow(name, detail, expired);
     if (name === '') detail.replaceChildren(noFlow());
   }
 
@@ -51,28 +60,34 @@ export function flowPage(route: Route): Page {
   };
 }
 
-/** Shows a flow in `box` and keeps it up to date. */
-function follow(name: string, box: HTMLElement): { stop(): void } {
+/** Of one that may have expired, the store knows the text. */
+function nameOf(flow: { id: string; text: string }): string {
+  return times.isLive() ? flow.id : flow.text;
+}
+
+/** Shows a flow in `box` and keeps it up to date. `expired` says whether another one is shown when it is not there. */
+function follow(name: string, box: HTMLElement, expired: () => boolean): { stop(): void } {
   const view = flowView();
   const path = `flows/${encodeURIComponent(name)}`;
   box.replaceChildren(view.element);
   const polls: Poll[] = [
     poll<FlowDetail>({
-      intervalMs: 1000,
-      request: (signal) => get(path, {}, signal),
+      intervalMs: () => times.intervalMs(1000),
+      request: (signal) => get(path, times.query(), signal),
       show(flow) {
         if (!view.element.isConnected) box.replaceChildren(view.element);
         view.update(flow);
       },
       failed(error) {
-        if (error instanceof ApiError && error.status === 404) box.replaceChildren(gone(name));
+        if (error instanceof ApiError && error.status === 404 && !expired())
+          box.replaceChildren(times.isLive() ? gone(name) : absent(name));
       },
     }),
     poll<FlowHistory>({
-      intervalMs: 3000,
+      intervalMs: () => times.intervalMs(3000),
       request: async (signal) =>
         live.hasStore()
-          ? get(`${path}/history`, { from: since(), limit: 3000 }, signal)
+          ? get(`${path}/history`, { from: since(), ...times.query(), limit: 3000 }, signal)
           : { series: [], paths: [] },
       show: view.history,
     }),
@@ -101,6 +116,13 @@ function noFlow(): HTMLElement {
 }
 
 function gone(name: string): HTMLElement {
-  const text = `${name} has expired or was never seen. Its stored events are still available under SQL.`;
-  return panel('Flow', {}, empty('This flow is not known any more', text));
+  const hour = h('a', { href: link('flow', name, { last: '1h' }) }, 'the last hour');
+  const day = h('a', { href: link('flow', name, { last: '24h' }) }, 'the last day');
+  const text = `${name} has expired or was never seen. Look for it in `;
+  return panel('Flow', {}, empty('This flow is not known any more', text, hour, ' or ', day, '.'));
+}
+
+function absent(name: string): HTMLElement {
+  const text = `There were no reports of ${name} in this time. Choose another time, or a flow of the list.`;
+  return panel('Flow', {}, empty('This flow was not there', text));
 }

@@ -18,6 +18,7 @@ import {
 } from '../model/intents';
 import { derive, passes, placeOf, type Place } from '../model/watch';
 import { link, type Page, type Route } from '../router';
+import { goTo } from '../times';
 import { session } from '../session';
 import { domainControl, readOnlyNote, restrict } from './domain';
 import { intentForm } from './intents-form';
@@ -69,7 +70,7 @@ class IntentsPage implements Page {
   constructor(route: Route) {
     this.table = intentTable(
       (intent) => intent.name === this.name,
-      (intent) => (location.hash = link('intents', intent.name)),
+      (intent) => goTo(link('intents', intent.name)),
     );
     const page = h(
       'div',

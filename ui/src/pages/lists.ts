@@ -6,6 +6,7 @@ import { count, exact, NONE, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { fieldsText } from '../model/stores';
 import { link, type Page, type Route } from '../router';
+import { goTo, times } from '../times';
 import { noMemory } from './stores';
 
 /** Entries shown, newest first. */
@@ -27,7 +28,7 @@ class ListsPage implements Page {
   constructor(private selected: string) {
     this.table = listTable(
       (list) => String(list.list) === this.selected,
-      (list) => (location.hash = link('lists', String(list.list))),
+      (list) => goTo(link('lists', String(list.list))),
     );
     const page = h(
       'div',
@@ -35,7 +36,12 @@ class ListsPage implements Page {
       panel('Lists', { class: 'list-side' }, this.table.element),
       this.box,
     );
-    this.element = h('div', {}, page);
+    const note = h(
+      'p',
+      { class: 'table-note', role: 'status' },
+      'Lists are memory of the collector, and their entries have no time: what is shown is now, whatever time is chosen.',
+    );
+    this.element = h('div', {}, times.isLive() ? null : note, page);
     this.box.append(
       panel(
         'Entries',
@@ -47,7 +53,7 @@ class ListsPage implements Page {
       intervalMs: 2000,
       request: (signal) => get('dta/lists', { limit: 1000 }, signal),
       show: ({ lists }) => {
-        if (!page.isConnected) this.element.replaceChildren(page);
+        if (!page.isConnected) this.element.replaceChildren(...(times.isLive() ? [] : [note]), page);
         this.rows = lists;
         // Without a selection, show the first list that has entries.
         this.selected ||= String(lists.find((list) => list.newest !== null)?.list ?? lists[0]?.list ?? '');

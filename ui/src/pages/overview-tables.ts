@@ -1,12 +1,13 @@
 import type { Drops, Flow, Input, Source, Status, TableFill } from '../api/types';
 import { h, setText } from '../lib/dom';
-import { ago, bytes, count, duration, exact, flowName, pathText, percent } from '../lib/format';
+import { ago, bytes, count, dateTime, duration, exact, flowName, pathText, percent } from '../lib/format';
 import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
 import { dropText, inputState, noFlowsText } from '../model/inputs';
 import { names } from '../lib/names';
 import { link } from '../router';
+import { times } from '../times';
 
 export function flowTable() {
   let most = 1;
@@ -33,7 +34,7 @@ export function flowTable() {
         },
       },
       { title: 'Reports', class: 'wide-only', numeric: true, cell: (row) => count(row.reports) },
-      { title: 'Seen', class: 'wide-only', numeric: true, cell: (row) => ago(row.last_seen, live.now()) },
+      { title: 'Seen', class: 'wide-only', numeric: true, cell: (row) => seen(row.last_seen) },
     ],
   });
   return {
@@ -45,7 +46,14 @@ export function flowTable() {
     explain(status: Status) {
       table.setEmpty(noFlowsText(status.workers));
     },
+    setEmpty: (text: string) => table.setEmpty(text),
   };
+}
+
+/** Of another time than now, when it was counts. */
+function seen(ts: number): CellView | string {
+  if (times.isLive()) return ago(ts, live.now());
+  return { text: dateTime(ts).slice(5, 16), title: dateTime(ts) };
 }
 
 /** A count that is a failure when it is not zero; "not countable" for a source whose sequence number never advances. */

@@ -9,14 +9,20 @@ import { live } from '../live';
 import { listenText } from '../model/inputs';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Page } from '../router';
+import { times } from '../times';
 import { budgetView } from './overview-budget';
+import { overviewPastPage } from './overview-past';
 import { fillPanel, flowTable, inputTable, sourceTable, storePanel } from './overview-tables';
 
 const SYNC = 'overview';
 const WORST_NODES = 6;
 
-/** Input rate, losses, and the slowest nodes. */
+/** Input rate, losses, and the slowest nodes; of another time, what the store has of it. */
 export function overviewPage(): Page {
+  return times.isLive() ? livePage() : overviewPastPage();
+}
+
+function livePage(): Page {
   const rates = rateCharts();
   const waits = latencyChart();
   const budget = budgetView();

@@ -4,11 +4,10 @@ import type { Heat } from '../api/types';
 import { HeatMap, heatLegend, type Cell } from '../charts/heat';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { metricValue, plural } from '../lib/format';
-import { rangePicker } from '../lib/range-picker';
-import { live } from '../live';
 import { most, rowKey } from '../model/heat';
-import { between, limits, readRange, writeRange, type Range } from '../model/range';
+import { between, nanos } from '../model/range';
 import { link, type Page, type Route } from '../router';
+import { goTo, times } from '../times';
 import { burstPanel } from './queues-burst';
 
 const METRICS: readonly (readonly [string, string])[] = [
@@ -23,7 +22,6 @@ const COLUMN = 6;
 
 interface Selection {
   metric: string;
-  range: Range;
   /** A queue (`node.queue`) and the time of a column, ms. */
   at: { key: string; from: number; to: number } | null;
 }
@@ -35,12 +33,12 @@ export function queuesPage(route: Route): Page {
 
 class QueuesPage implements Page {
   readonly element: HTMLElement;
+  readonly followsRange = true;
   private readonly map: HeatMap;
   private readonly legend = heatLegend();
   private readonly note = h('span', { class: 'muted' });
   private readonly none = empty('Nothing measured', 'No queue, node or link was measured in this time.');
   private readonly metric: HTMLSelectElement;
-  private readonly picker;
   private readonly burst = burstPanel(() => this.go({ ...this.selection, at: null }));
   private readonly polled;
   private selection: Selection;
@@ -49,7 +47,7 @@ class QueuesPage implements Page {
     this.selection = readSelection(route);
     this.map = new HeatMap({
       pick: (cell) => this.pick(cell),
-      zoom: (from, to) => this.go({ ...this.selection, range: between(from / 1e6, to / 1e6) }),
+      zoom: (from, to) => times.set(between(from / 1e6, to / 1e6)),
     });
     this.metric = h(
       'select',
@@ -59,14 +57,13 @@ class QueuesPage implements Page {
     this.metric.addEventListener('change', () =>
       this.go({ ...this.selection, metric: this.metric.value, at: null }),
     );
-    this.picker = rangePicker(this.selection.range, now, (range) => this.go({ ...this.selection, range }));
     this.element = h(
       'div',
       { class: 'page queues' },
       panel(
         'Queues over time',
         { class: 'wide', aside: this.legend.element },
-        h('div', { class: 'bar' }, this.metric, this.picker.element),
+        h('div', { class: 'bar' }, this.metric),
         this.map.element,
         this.none,
         this.note,
@@ -74,7 +71,7 @@ class QueuesPage implements Page {
       this.burst.element,
     );
     this.polled = poll<Heat>({
-      intervalMs: () => ('last' in this.selection.range ? 5000 : 60_000),
+      intervalMs: () => times.intervalMs(5000),
       request: (signal) => this.request(signal),
       show: (heat) => this.show(heat),
       failed: (error) => setText(this.note, error instanceof Error ? error.message : String(error)),
@@ -84,7 +81,6 @@ class QueuesPage implements Page {
 
   route(route: Route): void {
     this.selection = readSelection(route);
-    this.picker.set(this.selection.range);
     this.apply();
     this.polled.now();
   }
@@ -96,7 +92,7 @@ class QueuesPage implements Page {
   }
 
   private go(selection: Selection): void {
-    location.hash = link('queues', '', writeSelection(selection));
+    goTo(link('queues', '', writeSelection(selection)));
   }
 
   private apply(): void {
@@ -113,7 +109,7 @@ class QueuesPage implements Page {
   }
 
   private request(signal: AbortSignal): Promise<Heat> {
-    const { from, to } = limits(this.selection.range, now());
+    const { from, to } = times.limits();
     const width = this.map.element.clientWidth || 1000;
     const columns = Math.max(20, Math.min(240, Math.floor((width * 0.82) / COLUMN)));
     const { metric } = this.selection;
@@ -138,28 +134,19 @@ class QueuesPage implements Page {
   }
 }
 
-function now(): number {
-  return live.now() / 1e6;
-}
-
-function nanos(ms: number): string {
-  return (BigInt(Math.round(ms)) * 1_000_000n).toString();
-}
-
 function readSelection(route: Route): Selection {
   const { query } = route;
   const metric = METRICS.find(([name]) => name === query.get('metric'))?.[0] ?? 'queue_occupancy';
   const [key = '', from = '', to = ''] = (query.get('at') ?? '').split('/');
   const [start, end] = [Date.parse(from), Date.parse(to)];
   const at = /^\d+(\.\d+)?$/.test(key) && start < end ? { key, from: start, to: end } : null;
-  return { metric, range: readRange(query), at };
+  return { metric, at };
 }
 
-function writeSelection({ metric, range, at }: Selection): Record<string, string> {
+function writeSelection({ metric, at }: Selection): Record<string, string> {
   const time = (ms: number): string => new Date(ms).toISOString();
   return {
     ...(metric === 'queue_occupancy' ? {} : { metric }),
-    ...writeRange(range),
     ...(at === null ? {} : { at: `${at.key}/${time(at.from)}/${time(at.to)}` }),
   };
 }

@@ -6,6 +6,7 @@ import { bytes, count, dateTime, exact, NONE, percent, plural, span } from '../l
 import { LiveTable } from '../lib/table';
 import { expectedText, shapeText } from '../model/stores';
 import { link, type Page, type Route } from '../router';
+import { goTo } from '../times';
 import { queryPanel } from './stores-query';
 
 /** Collector memory: counters, stores with their occupancy, queries by key. */
@@ -39,7 +40,7 @@ class StoresPage implements Page {
   constructor(private name: string) {
     this.stores = storeTable(
       (store) => store.name === this.name,
-      (store) => (location.hash = link('stores', store.name)),
+      (store) => goTo(link('stores', store.name)),
     );
     this.links = linkTable();
     this.snapshots = snapshotTable();

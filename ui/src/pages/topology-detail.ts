@@ -1,6 +1,6 @@
 import { get } from '../api/client';
 import { poll, type Poll } from '../api/poll';
-import type { Flow, Node, Rollup } from '../api/types';
+import type { Flow, Heat, Node, Rollup } from '../api/types';
 import { LineChart } from '../charts/line';
 import { empty, h, setText } from '../lib/dom';
 import { ago, count, duration, exact, flowName, pathText, percent } from '../lib/format';
@@ -10,7 +10,9 @@ import type { Fabric } from '../model/fabric';
 import { hostNames, type Hosts } from '../model/hosts';
 import { edgeId, isBad, type Graph, type MapMetric, type Scale } from '../model/topology';
 import { watchLink, watchNode, watchQueue } from '../model/watch';
+import { heatColumns } from '../model/activity';
 import { link } from '../router';
+import { times } from '../times';
 import { names } from '../lib/names';
 import { metricText } from './topology-legend';
 import type { Selection } from './topology-style';
@@ -225,12 +227,14 @@ function describeFlow(flow: Flow): Description {
 /** Median and 99th percentile of the node's latency over the last 15 minutes. */
 function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void } {
   const chart = new LineChart(
-    [
-      { label: 'p99', colour: 'series-2' },
-      { label: 'p50', colour: 'accent' },
-    ],
+    times.isLive()
+      ? [
+          { label: 'p99', colour: 'series-2' },
+          { label: 'p50', colour: 'accent' },
+        ]
+      : [{ label: 'greatest', colour: 'series-2' }],
     {
-      label: `Hop latency of node ${node}, last 15 minutes`,
+      label: `Hop latency of node ${node}`,
       format: duration,
       now: () => live.now(),
       height: 120,
@@ -238,7 +242,18 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
   );
   box.replaceChildren(chart.element);
   const from = (): string => BigInt(Math.round(live.now() - WINDOW_SECONDS * 1e9)).toString();
-  const answers: Poll = poll<{ rollups: Rollup[] }>({
+  const answers = times.isLive() ? stored(node, chart, from) : greatest(node, chart);
+  return {
+    node,
+    stop() {
+      answers.stop();
+      chart.destroy();
+    },
+  };
+}
+
+function stored(node: number, chart: LineChart, from: () => string): Poll {
+  return poll<{ rollups: Rollup[] }>({
     intervalMs: 5000,
     request: async (signal) => {
       if (!live.hasStore()) return { rollups: [] };
@@ -254,11 +269,17 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
       chart.update([high.times, high.values[0] ?? [], middle.values[0] ?? []]);
     },
   });
-  return {
-    node,
-    stop() {
-      answers.stop();
-      chart.destroy();
+}
+
+/** Of another time: the greatest value of each part. */
+function greatest(node: number, chart: LineChart): Poll {
+  return poll<Heat>({
+    intervalMs: () => times.intervalMs(10_000),
+    request: (signal) =>
+      get<Heat>('queues', { ...times.query(), metric: 'hop_latency', node, columns: 200, limit: 1 }, signal),
+    show(heat) {
+      const { axis, values } = heatColumns(heat, String);
+      chart.update([axis, values[0] ?? axis.map(() => null)]);
     },
-  };
+  });
 }

@@ -13,6 +13,7 @@ import { search } from '../model/search';
 import { buildGraph, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
+import { times } from '../times';
 import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
 import { detailView } from './topology-detail';
@@ -97,9 +98,13 @@ class TopologyPage implements Page {
   });
   private readonly list: ReturnType<typeof flowList>;
   private readonly answers = poll<Answer>({
-    intervalMs: () => (this.graph.nodes.length + this.graph.edges.length > LARGE ? 3000 : 1000),
+    intervalMs: () =>
+      times.intervalMs(this.graph.nodes.length + this.graph.edges.length > LARGE ? 3000 : 1000),
     request: (signal) => this.requestAll(signal),
     show: (answer) => this.take(answer),
+    failed: (error) => {
+      if (error instanceof ApiError && !times.isLive()) setText(this.summary, error.message);
+    },
   });
   private hostPoll: Poll | undefined;
   private placePoll: Poll | undefined;
@@ -174,7 +179,7 @@ class TopologyPage implements Page {
 
   /** Paths only say where nodes stand: those of a large network are asked for less often. */
   private async requestAll(signal: AbortSignal): Promise<Answer> {
-    const all = { limit: MOST_ROWS };
+    const all = { ...times.query(), limit: MOST_ROWS };
     const asked = Date.now();
     const old = asked - this.paths.at > PATHS_MS || this.graph.nodes.length < LARGE / 10;
     const [nodes, links, paths] = await Promise.all([
@@ -203,8 +208,9 @@ class TopologyPage implements Page {
 
   private pollHosts(): Poll {
     return poll<{ flows: Flow[] }>({
-      intervalMs: HOSTS_MS,
-      request: (signal) => get('flows', { sort: 'last_seen', limit: FLOWS_FOR_HOSTS }, signal),
+      intervalMs: () => times.intervalMs(HOSTS_MS),
+      request: (signal) =>
+        get('flows', { ...times.query(), sort: 'last_seen', limit: FLOWS_FOR_HOSTS }, signal),
       show: ({ flows }) => {
         this.hosts = hostsOf(flows);
         this.draw();
@@ -332,7 +338,7 @@ class TopologyPage implements Page {
   }
 
   private choose(flow: Flow | null): void {
-    this.settings.set({ flow: flow?.id ?? '' });
+    this.settings.set({ flow: (times.isLive() ? flow?.id : flow?.text) ?? '' });
     this.follow(flow);
   }
 
@@ -343,8 +349,8 @@ class TopologyPage implements Page {
     this.draw();
     if (!flow || this.stopped) return;
     this.flowPoll = poll<Flow>({
-      intervalMs: 1000,
-      request: (signal) => get(`flows/${encodeURIComponent(flow.id)}`, {}, signal),
+      intervalMs: () => times.intervalMs(1000),
+      request: (signal) => get(`flows/${encodeURIComponent(flow.text)}`, times.query(), signal),
       show: (answer) => {
         this.flow = answer;
         this.draw();
@@ -359,7 +365,7 @@ class TopologyPage implements Page {
     if (this.flow && [this.flow.id, this.flow.text].includes(name)) return;
     this.follow(null);
     try {
-      const flow = await get<Flow>(`flows/${encodeURIComponent(name)}`);
+      const flow = await get<Flow>(`flows/${encodeURIComponent(name)}`, times.query());
       // Meanwhile another one may have been chosen.
       if (this.settings.get('flow') === name) this.follow(flow);
     } catch (error) {

@@ -1,0 +1,103 @@
+// Another time than now: chosen in the bar above the pages.
+import assert from 'node:assert/strict';
+import { addressIs, drawn, open, Skipped, until, WAIT } from './checks.mjs';
+
+/** As a field of a date and time takes it. */
+const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+
+/** Chooses two times in the bar above the page. */
+async function choose(page, from, to) {
+  const more = page.getByRole('button', { name: 'Times …' });
+  if ((await more.getAttribute('aria-expanded')) === 'false') await more.click();
+  await page.getByLabel('from, local time').fill(local(from));
+  await page.getByLabel('to, local time').fill(local(to));
+  await page.getByRole('button', { name: 'Show', exact: true }).click();
+}
+
+const PAST = '.past strong';
+const FLOWS = '.overview .panel[aria-label="Slowest flows"] tbody';
+
+/** The oldest and the newest whole minutes of which the program has something, ms. */
+async function known(page, base) {
+  const { now, uptime_s } = await (await page.request.get(`${base}api/v1/status`)).json();
+  const [first, last] = [now / 1e6 - uptime_s * 1000, now / 1e6 - 130_000];
+  return { first: Math.ceil(first / 60_000) * 60_000, last: Math.floor(last / 60_000) * 60_000 };
+}
+
+/** A time is chosen, follows to other pages, survives a reload, is zoomed by dragging, and is left by the back button. */
+export async function ranges(page, base) {
+  const { first, last } = await known(page, base);
+  if (last - first < 120_000)
+    throw new Skipped('the program is too young: it has no two minutes of the past');
+  await open(page, base, 'overview');
+  await page.locator('.live-state').waitFor(WAIT);
+  const from = Math.max(first, last - 600_000);
+  await choose(page, from, last);
+  await addressIs(page, /^#\/overview\?from=\d{4}-.*&to=\d{4}-/, 'the range');
+  await until(page, PAST, (text) => /–/.test(text), 'the bar of another time');
+  await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'flows of that time');
+  await drawn(page, '.panel[aria-label="Reports per second"]');
+  await drawn(page, '.panel[aria-label="Greatest hop latency"]');
+  const shown = await page.locator(FLOWS).innerText();
+  const chosen = page.url();
+  await page.reload();
+  await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'flows after a reload');
+  assert.equal(await page.locator(FLOWS).innerText(), shown, 'the same content after a reload');
+  assert.equal(page.url(), chosen);
+
+  await page.getByRole('link', { name: 'Topology', exact: true }).click();
+  await until(page, '.map-summary', (text) => /^\d+ nodes, \d+ link/.test(text), 'the map of that time');
+  await addressIs(page, /^#\/topology\?.*from=.*to=/, 'the range follows to the next page');
+  await page.getByRole('link', { name: 'Events', exact: true }).click();
+  await until(page, '.event-list .sentence', (text) => text.length > 8, 'events of that time');
+  await until(page, '.stream-state', (text) => /as stored/.test(text), 'nothing is live');
+  await page.goBack();
+  await page.goBack();
+  assert.equal(page.url(), chosen, 'back twice');
+
+  await drawn(page, '.panel[aria-label="Reports per second"]');
+  const plot = await page.locator('.panel[aria-label="Reports per second"] .u-over').boundingBox();
+  const y = plot.y + plot.height / 2;
+  await page.mouse.move(plot.x + plot.width * 0.25, y);
+  await page.mouse.down();
+  await page.mouse.move(plot.x + plot.width * 0.5, y, { steps: 5 });
+  await page.mouse.up();
+  await page.waitForFunction((before) => location.href !== before, chosen, WAIT);
+  const drawnOver = new URLSearchParams(page.url().split('?').pop());
+  const length = Date.parse(drawnOver.get('to')) - Date.parse(drawnOver.get('from'));
+  assert.ok(
+    Math.abs(length - (last - from) / 4) < 0.1 * (last - from),
+    `${length} ms of ${last - from} were drawn`,
+  );
+  await page.goBack();
+  await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'the time before the zoom');
+  assert.equal(page.url(), chosen, 'back from the zoom');
+  await page.getByRole('button', { name: 'back to now' }).click();
+  await addressIs(page, /^#\/overview$/, 'now');
+  await until(page, '.verdict strong', (text) => text.length > 10, 'the live page');
+  assert.equal(await page.locator('.past').isVisible(), false);
+}
+
+/** A flow that is no longer there is found in a time in which it was. */
+export async function expired(page, base) {
+  const { first, last } = await known(page, base);
+  const nanos = (ms) => `${BigInt(Math.round(ms)) * 1_000_000n}`;
+  const list = async (query) =>
+    (await (await page.request.get(`${base}api/v1/flows?limit=2000&${query}`)).json()).flows;
+  const present = new Set((await list('sort=last_seen')).map(({ text }) => text));
+  const then = await list(`sort=reports&from=${nanos(first)}&to=${nanos(last)}`);
+  const gone = then.find(({ text }) => !present.has(text));
+  if (!gone) throw new Skipped('no flow has expired yet');
+  await open(page, base, `flow/${encodeURIComponent(gone.text)}`);
+  await until(page, '.flow-detail', (text) => /not known any more/.test(text), 'it is not there now');
+  await choose(page, first, last);
+  await until(page, '.flow-title h1', (text) => /→/.test(text), 'the flow as it was');
+  await until(page, '.flow-title', (text) => /latency .* to .*mean|reports/.test(text), 'its latencies');
+  assert.equal(
+    await page.locator('.panel[aria-label="Hops"] tbody tr').count(),
+    gone.path.length,
+    'its path then',
+  );
+  await page.getByLabel('Search flows').fill(`${gone.flow.src}`);
+  await until(page, '.flow-list tbody tr', (text) => text.includes('→'), 'it is in the list');
+}
