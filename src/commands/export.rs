@@ -79,11 +79,11 @@ struct Replay {
     config: PathBuf,
 
     /// Records of this time and later: ns since 1970, or an age such as 2h
-    #[arg(long, value_name = "TIME", value_parser = super::query::time)]
+    #[arg(long, value_name = "TIME", value_parser = super::question::time)]
     from: u64,
 
     /// Records of about this time and earlier; default: all that are stored now
-    #[arg(long, value_name = "TIME", value_parser = super::query::time)]
+    #[arg(long, value_name = "TIME", value_parser = super::question::time)]
     to: Option<u64>,
 
     /// Only this stream; default: those of the export

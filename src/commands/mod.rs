@@ -22,6 +22,7 @@ pub(crate) mod path;
 mod profile;
 pub(crate) mod query;
 mod query_shell;
+mod question;
 pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod report;

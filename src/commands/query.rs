@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::runtime;
 
+use super::question::{Format, Printed, Question, time};
 use super::remote::{Api, fetch, parse_path};
 use crate::config::{Settings, build};
 use crate::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
@@ -69,17 +70,6 @@ pub(crate) struct Args {
     pub(crate) timeout: f64,
 }
 
-/// Output format.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
-    /// Aligned columns
-    Table,
-    /// One JSON object per row
-    Json,
-    /// Comma-separated values with a header
-    Csv,
-}
-
 fn timeout(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
     if (0.001..=86_400.0).contains(&seconds) {
@@ -87,30 +77,6 @@ fn timeout(text: &str) -> Result<f64, String> {
     } else {
         Err("between 0.001 and 86400 seconds".into())
     }
-}
-
-/// Parses a time: ns since the epoch, or an age.
-pub(super) fn time(text: &str) -> Result<u64, String> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    time_at(text, now.as_nanos() as u64)
-}
-
-fn time_at(text: &str, now: u64) -> Result<u64, String> {
-    let wrong = || "neither ns since 1970 nor an age such as 30s, 15m, 2h, 7d".to_string();
-    if let Ok(ns) = text.parse() {
-        return Ok(ns);
-    }
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let seconds: u64 = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-    let age = number.checked_mul(seconds).and_then(|age| age.checked_mul(1_000_000_000)).ok_or_else(wrong)?;
-    Ok(now.saturating_sub(age))
 }
 
 /// Runs the command.
@@ -157,31 +123,6 @@ fn read_query() -> Result<String, CliError> {
 
 /// Bytes of a query from standard input.
 const MAX_QUERY: u64 = 256 << 10;
-
-/// What is asked of which store, and how the answer is printed.
-#[derive(Clone, Debug)]
-pub(super) struct Question {
-    pub(super) dir: PathBuf,
-    pub(super) sql: String,
-    pub(super) format: Format,
-    pub(super) from: Option<u64>,
-    pub(super) to: Option<u64>,
-    pub(super) limit: usize,
-    pub(super) timeout: Duration,
-}
-
-impl Question {
-    fn about(&self, sql: String) -> Self {
-        Self { sql, ..self.clone() }
-    }
-}
-
-/// An answer as text, and what there is to say about it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Printed {
-    pub(super) text: String,
-    pub(super) remarks: Vec<String>,
-}
 
 fn printed(question: &Question, names: &Names) -> Result<Printed, CliError> {
     let mut answer = ask(question)?;
@@ -377,18 +318,6 @@ mod tests {
             text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
         };
         assert_eq!(squeezed(&as_table(&answer, &view.into())), squeezed(expected));
-    }
-
-    #[test]
-    fn a_time_is_absolute_or_an_age() {
-        let at = |text| time_at(text, 100_000_000_000);
-        assert_eq!(
-            [at("17"), at("30s"), at("1m"), at("7d")],
-            [Ok(17), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
-        );
-        for wrong in ["", "s", "1y", "-1", "1é", "99999999999999999d"] {
-            assert!(at(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

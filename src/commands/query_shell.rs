@@ -14,7 +14,7 @@ use rustyline::history::{DefaultHistory, History as _};
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
-use super::query::{Format, Printed, Question, time};
+use super::question::{Format, Printed, Question, time};
 use terminal::{CliError, Terminal};
 
 /// Columns of each view, for `.schema` and completion.

@@ -1,0 +1,82 @@
+//! What `hopwise query` asks: a query, and how its answer is printed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is asked of which store, and how the answer is printed.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) dir: PathBuf,
+    pub(super) sql: String,
+    pub(super) format: Format,
+    pub(super) from: Option<u64>,
+    pub(super) to: Option<u64>,
+    pub(super) limit: usize,
+    pub(super) timeout: Duration,
+}
+
+impl Question {
+    /// The same with another query.
+    pub(super) fn about(&self, sql: String) -> Self {
+        Self { sql, ..self.clone() }
+    }
+}
+
+/// An answer as text, and what there is to say about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Printed {
+    pub(super) text: String,
+    pub(super) remarks: Vec<String>,
+}
+
+/// Output format.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// Aligned columns
+    Table,
+    /// One JSON object per row
+    Json,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+/// Parses a time: ns since the epoch, or an age.
+pub(super) fn time(text: &str) -> Result<u64, String> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    time_at(text, now.as_nanos() as u64)
+}
+
+fn time_at(text: &str, now: u64) -> Result<u64, String> {
+    let wrong = || "neither ns since 1970 nor an age such as 30s, 15m, 2h, 7d".to_string();
+    if let Ok(ns) = text.parse() {
+        return Ok(ns);
+    }
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    let age = number.checked_mul(seconds).and_then(|age| age.checked_mul(1_000_000_000)).ok_or_else(wrong)?;
+    Ok(now.saturating_sub(age))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_absolute_or_an_age() {
+        let at = |text| time_at(text, 100_000_000_000);
+        assert_eq!(
+            [at("17"), at("30s"), at("1m"), at("7d")],
+            [Ok(17), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
+        );
+        for wrong in ["", "s", "1y", "-1", "1é", "99999999999999999d"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+}
