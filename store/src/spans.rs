@@ -437,10 +437,15 @@ impl Reader {
                     numbers.insert(number, place);
                     Ok(place)
                 };
+                let mut takings = Takings::of(conn, span, flows.found.len())?;
                 for found in flows.found.values_mut() {
-                    for (_, number) in found.places.clone().iter().filter(|(place, _)| *place == at) {
-                        found.basis = basis(conn, *number)?.unwrap_or(found.basis);
-                        for (ts, path) in taken(conn, *number, span)? {
+                    for i in 0..found.places.len() {
+                        let (place, number) = found.places[i];
+                        if place != at {
+                            continue;
+                        }
+                        found.basis = takings.basis(conn, number)?.unwrap_or(found.basis);
+                        for (ts, path) in takings.taken(conn, number, span)? {
                             found.paths.insert((ts, path_of(conn, path)?));
                         }
                     }
@@ -552,33 +557,105 @@ fn read_flows(
     piece: Piece,
     add: &mut dyn FnMut(i64, SpanSum) -> bool,
 ) -> rusqlite::Result<bool> {
-    // Rollups of a minute stand where they were inserted: in the order of time.
-    let sql = match piece.interval {
-        60 => {
-            "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4"
+    let mut read = |sql: &str, from: Nanos, to: Nanos| -> rusqlite::Result<bool> {
+        let mut select = conn.prepare_cached(sql)?;
+        let metric = Metric::FlowLatency as i64;
+        let mut rows = select.query(params![piece.interval, metric, int(from), int(to)])?;
+        let mut whole = true;
+        while let Some(row) = rows.next()? {
+            if let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) {
+                whole &= add(flow, SpanSum::read(row, 1, piece.interval)?);
+            }
         }
-        _ => {
-            "SELECT flow, ts, count, min, max, sum FROM f0.span_data WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4"
-        }
+        Ok(whole)
     };
-    let mut select = conn.prepare_cached(sql)?;
-    let metric = Metric::FlowLatency as i64;
-    let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
+    if piece.interval != 60 {
+        let sql = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
+                   WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
+        return read(sql, piece.from, piece.to);
+    }
+    // Rollups of a minute stand at its beginning, among those of its first second only: those of the other seconds are not read.
+    let sql = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
+               WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
     let mut whole = true;
-    while let Some(row) = rows.next()? {
-        if let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) {
-            whole &= add(flow, SpanSum::read(row, 1, piece.interval)?);
-        }
+    for minute in (piece.from..piece.to).step_by(MINUTE as usize) {
+        whole &= read(sql, minute, minute + 1)?;
     }
     Ok(whole)
+}
+
+/// How the paths of flows, and how their latencies were obtained, are found in a file: one by one, or those of all flows in one pass.
+enum Takings {
+    Each,
+    All { bases: HashMap<i64, u8>, taken: HashMap<i64, Vec<(Nanos, i64)>> },
+}
+
+impl Takings {
+    /// A pass is worth while for many flows, in a file whose whole time is asked about.
+    fn of(conn: &Connection, span: Span, flows: usize) -> rusqlite::Result<Self> {
+        if flows < MANY_FLOWS {
+            return Ok(Self::Each);
+        }
+        let mut select = conn.prepare_cached("SELECT min(ts), max(ts) FROM f0.minute_data")?;
+        let (first, last): (Option<i64>, Option<i64>) =
+            select.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let is_inside = first.is_some_and(|first| first >= int(span.from))
+            && last.is_some_and(|last| last < int(span.to));
+        if !is_inside {
+            return Ok(Self::Each);
+        }
+        let mut bases = HashMap::new();
+        let mut select = conn.prepare_cached("SELECT flow, basis FROM f0.flow_data")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            bases.insert(row.get(0)?, row.get(1)?);
+        }
+        let mut taken: HashMap<i64, Vec<(Nanos, i64)>> = HashMap::new();
+        let mut select = conn.prepare_cached("SELECT flow, ts, path FROM f0.taken_data ORDER BY flow, ts")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let (flow, ts) = (row.get(0)?, unsigned(row, 1)?);
+            if ts >= span.to {
+                continue;
+            }
+            let paths = taken.entry(flow).or_default();
+            if ts <= span.from || paths.len() >= 2 * MOST_TAKEN {
+                // Only the last one before the span, and the latest ones in it, are of interest.
+                let kept = if ts <= span.from { 0 } else { MOST_TAKEN };
+                paths.drain(..paths.len() - kept.min(paths.len()));
+            }
+            paths.push((ts, row.get(2)?));
+        }
+        Ok(Self::All { bases, taken })
+    }
+
+    fn basis(&self, conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
+        match self {
+            Self::Each => basis(conn, flow),
+            Self::All { bases, .. } => {
+                Ok(bases.get(&flow).and_then(|number| Basis::ALL.get(usize::from(*number)).copied()))
+            }
+        }
+    }
+
+    fn taken(&mut self, conn: &Connection, flow: i64, span: Span) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+        match self {
+            Self::Each => taken(conn, flow, span),
+            Self::All { taken, .. } => {
+                let mut paths = taken.remove(&flow).unwrap_or_default();
+                paths.drain(..paths.len() - paths.len().min(MOST_TAKEN));
+                Ok(paths)
+            }
+        }
+    }
 }
 
 /// The paths that a flow took in a span, and the one that it took when the span began; the latest ones.
 fn taken(conn: &Connection, flow: i64, span: Span) -> rusqlite::Result<Vec<(Nanos, i64)>> {
     let mut select = conn.prepare_cached(
-        "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT 100",
+        "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3",
     )?;
-    let mut rows = select.query(params![flow, int(span.to)])?;
+    let mut rows = select.query(params![flow, int(span.to), MOST_TAKEN as i64])?;
     let mut taken = Vec::new();
     while let Some(row) = rows.next()? {
         let ts = unsigned(row, 0)?;
@@ -653,6 +730,10 @@ fn int(value: u64) -> i64 {
 /// Metrics of nodes, queues and links.
 const OF_NODES: [Metric; 4] =
     [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+/// Paths of a flow that are considered: the latest.
+const MOST_TAKEN: usize = 100;
+/// From so many flows on, a file is read as a whole, where that is not more than what is asked.
+const MANY_FLOWS: usize = 1_000;
 /// Flows of a span that are considered: some 40 MB.
 const MOST_FLOWS: usize = 200_000;
 /// Nodes, queues and links of a span that are considered.
