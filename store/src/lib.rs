@@ -107,6 +107,7 @@ mod spans;
 mod stats;
 mod store;
 mod summary;
+mod taken;
 mod writer;
 
 pub use config::{Config, Error, Period, Policy};

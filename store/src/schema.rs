@@ -8,7 +8,7 @@ use collector::Kind;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::Error;
-use crate::{files, summary};
+use crate::files;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
 pub(crate) const VERSION: u32 = 5;
@@ -61,10 +61,7 @@ pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Err
     conn.busy_timeout(BUSY).map_err(fail)?;
     // Checked before anything is written: a foreign file is not changed.
     match check(&conn, "main", path) {
-        Ok(()) => {
-            conn.execute_batch(SETTINGS).map_err(fail)?;
-            upgrade(&mut conn).map_err(fail)?;
-        }
+        Ok(()) => conn.execute_batch(SETTINGS).map_err(fail)?,
         Err(Error::Empty(_)) => {
             conn.execute_batch(SETTINGS).map_err(fail)?;
             create(&mut conn, indexes).map_err(fail)?;
@@ -93,38 +90,15 @@ pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Er
     }
 }
 
-/// Adds what files of earlier versions lack, in one transaction.
-fn upgrade(conn: &mut Connection) -> rusqlite::Result<()> {
-    let found = conn.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0))?;
-    if found >= VERSION {
-        return Ok(());
-    }
-    let transaction = conn.transaction()?;
-    let create = |wanted: &str| {
-        let statement = SQL.split_inclusive(";\n").find(|statement| statement.contains(wanted));
-        transaction.execute_batch(statement.unwrap_or_default())
-    };
-    if found < FIRST_VALUES {
-        transaction.execute_batch("DROP VIEW IF EXISTS events")?;
-        create("CREATE TABLE first_data")?;
-        create("CREATE VIEW events")?;
-    }
-    if found < RUNS {
-        create("CREATE TABLE run_data")?;
-        transaction.execute_batch("ALTER TABLE flow_data ADD COLUMN number INTEGER")?;
-    }
-    if found < RECORDINGS {
-        create("CREATE TABLE recording_data")?;
-        create("CREATE VIEW recordings")?;
-    }
-    if found < SPANS {
-        create("CREATE TABLE span_data")?;
-        create("CREATE TABLE taken_data")?;
-        create("CREATE TABLE minute_data")?;
-        summary::fill(&transaction)?;
-    }
-    transaction.pragma_update(None, "user_version", VERSION)?;
-    transaction.commit()
+/// Whether a file of an earlier version is at `path`. It is read, and not written any more: to add what it lacks takes long when it is large.
+pub(crate) fn is_earlier(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let version = Connection::open_with_flags(path, flags).ok().and_then(|conn| {
+        conn.busy_timeout(BUSY).ok()?;
+        check(&conn, "main", path).ok()?;
+        version(&conn, "main").ok()
+    });
+    version.is_some_and(|version| version < VERSION)
 }
 
 /// Whether the file attached to `conn` as `name` says in which order its records were committed.

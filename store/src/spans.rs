@@ -13,7 +13,9 @@ use crate::intern::{parse_flow, parse_path};
 use crate::join::Identity;
 use crate::query::QueryError;
 use crate::reader::Reader;
+use crate::rows::kind_of;
 use crate::summary::{LONGER, NOTHING, REPORTS};
+use crate::taken::{Takings, int, unsigned};
 
 /// A span of whole minutes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -356,15 +358,15 @@ impl Reader {
             let mut kinds = BTreeMap::new();
             for file in self.files_of(span.from, span.to)? {
                 self.ask_file(&file, |conn, features| {
-                    if !features.spans {
-                        return Ok(());
-                    }
                     let mut at = |ts: Nanos, add: &dyn Fn(&mut RatePoint)| {
                         let ts = ts - (ts - span.from.min(ts)) % column;
                         add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
                     };
-                    read_minutes(conn, (span, column), &mut kinds, &mut at)?;
-                    if column < MINUTE {
+                    match features.spans {
+                        true => read_minutes(conn, (span, column), &mut kinds, &mut at)?,
+                        false => count_records(conn, (span, column), &mut kinds, &mut at)?,
+                    }
+                    if features.spans && column < MINUTE {
                         each(conn, "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
                             at(unsigned(row, 0)?, &|point| point.events += 1);
                             Ok(())
@@ -420,9 +422,6 @@ impl Reader {
         let (mut texts, mut known): (Vec<String>, HashMap<String, usize>) = Default::default();
         for (at, file) in flows.files.clone().iter().enumerate() {
             self.ask_file(file, |conn, features| {
-                if !features.spans {
-                    return Ok(());
-                }
                 let mut numbers: HashMap<i64, usize> = HashMap::new();
                 let mut path_of = |conn: &Connection, number: i64| -> rusqlite::Result<usize> {
                     if let Some(place) = numbers.get(&number) {
@@ -437,7 +436,9 @@ impl Reader {
                     numbers.insert(number, place);
                     Ok(place)
                 };
-                let mut takings = Takings::of(conn, span, flows.found.len())?;
+                let places = flows.found.values().flat_map(|found| &found.places);
+                let wanted = places.filter(|(place, _)| *place == at).map(|(_, number)| *number).collect();
+                let mut takings = Takings::of(conn, features, (span.from, span.to), &wanted)?;
                 for found in flows.found.values_mut() {
                     for i in 0..found.places.len() {
                         let (place, number) = found.places[i];
@@ -445,7 +446,7 @@ impl Reader {
                             continue;
                         }
                         found.basis = takings.basis(conn, number)?.unwrap_or(found.basis);
-                        for (ts, path) in takings.taken(conn, number, span)? {
+                        for (ts, path) in takings.taken(conn, number, (span.from, span.to))? {
                             found.paths.insert((ts, path_of(conn, path)?));
                         }
                     }
@@ -514,9 +515,17 @@ impl NodeSpans {
 
     /// The same from a file without sums.
     fn read_rollups(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
-        let sql = "SELECT ifnull(node, -1), ifnull(interface, -1), ifnull(queue, -1), ts, count, min, max, sum, metric
-                   FROM f0.rollup_data WHERE ts >= ?1 AND ts < ?2 AND interval = 60 AND flow IS NULL";
-        each(conn, sql, span, |row| self.add(row, row.get(8)?, SpanSum::read(row, 3, 60)?))
+        let mut select = conn.prepare_cached(
+            "SELECT ifnull(node, -1), ifnull(interface, -1), ifnull(queue, -1), ts, count, min, max, sum, metric
+             FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND flow IS NULL",
+        )?;
+        each_minute(conn, (span.from, span.to), |minute| {
+            let mut rows = select.query([int(minute)])?;
+            while let Some(row) = rows.next()? {
+                self.add(row, row.get(8)?, SpanSum::read(row, 3, 60)?)?;
+            }
+            Ok(())
+        })
     }
 
     fn add(&mut self, row: &Row<'_>, metric: i64, sum: SpanSum) -> rusqlite::Result<()> {
@@ -578,99 +587,11 @@ fn read_flows(
     let sql = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
     let mut whole = true;
-    for minute in (piece.from..piece.to).step_by(MINUTE as usize) {
+    each_minute(conn, (piece.from, piece.to), |minute| {
         whole &= read(sql, minute, minute + 1)?;
-    }
+        Ok(())
+    })?;
     Ok(whole)
-}
-
-/// How the paths of flows, and how their latencies were obtained, are found in a file: one by one, or those of all flows in one pass.
-enum Takings {
-    Each,
-    All { bases: HashMap<i64, u8>, taken: HashMap<i64, Vec<(Nanos, i64)>> },
-}
-
-impl Takings {
-    /// A pass is worth while for many flows, in a file whose whole time is asked about.
-    fn of(conn: &Connection, span: Span, flows: usize) -> rusqlite::Result<Self> {
-        if flows < MANY_FLOWS {
-            return Ok(Self::Each);
-        }
-        let mut select = conn.prepare_cached("SELECT min(ts), max(ts) FROM f0.minute_data")?;
-        let (first, last): (Option<i64>, Option<i64>) =
-            select.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let is_inside = first.is_some_and(|first| first >= int(span.from))
-            && last.is_some_and(|last| last < int(span.to));
-        if !is_inside {
-            return Ok(Self::Each);
-        }
-        let mut bases = HashMap::new();
-        let mut select = conn.prepare_cached("SELECT flow, basis FROM f0.flow_data")?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            bases.insert(row.get(0)?, row.get(1)?);
-        }
-        let mut taken: HashMap<i64, Vec<(Nanos, i64)>> = HashMap::new();
-        let mut select = conn.prepare_cached("SELECT flow, ts, path FROM f0.taken_data ORDER BY flow, ts")?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            let (flow, ts) = (row.get(0)?, unsigned(row, 1)?);
-            if ts >= span.to {
-                continue;
-            }
-            let paths = taken.entry(flow).or_default();
-            if ts <= span.from || paths.len() >= 2 * MOST_TAKEN {
-                // Only the last one before the span, and the latest ones in it, are of interest.
-                let kept = if ts <= span.from { 0 } else { MOST_TAKEN };
-                paths.drain(..paths.len() - kept.min(paths.len()));
-            }
-            paths.push((ts, row.get(2)?));
-        }
-        Ok(Self::All { bases, taken })
-    }
-
-    fn basis(&self, conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
-        match self {
-            Self::Each => basis(conn, flow),
-            Self::All { bases, .. } => {
-                Ok(bases.get(&flow).and_then(|number| Basis::ALL.get(usize::from(*number)).copied()))
-            }
-        }
-    }
-
-    fn taken(&mut self, conn: &Connection, flow: i64, span: Span) -> rusqlite::Result<Vec<(Nanos, i64)>> {
-        match self {
-            Self::Each => taken(conn, flow, span),
-            Self::All { taken, .. } => {
-                let mut paths = taken.remove(&flow).unwrap_or_default();
-                paths.drain(..paths.len() - paths.len().min(MOST_TAKEN));
-                Ok(paths)
-            }
-        }
-    }
-}
-
-/// The paths that a flow took in a span, and the one that it took when the span began; the latest ones.
-fn taken(conn: &Connection, flow: i64, span: Span) -> rusqlite::Result<Vec<(Nanos, i64)>> {
-    let mut select = conn.prepare_cached(
-        "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3",
-    )?;
-    let mut rows = select.query(params![flow, int(span.to), MOST_TAKEN as i64])?;
-    let mut taken = Vec::new();
-    while let Some(row) = rows.next()? {
-        let ts = unsigned(row, 0)?;
-        taken.push((ts, row.get(1)?));
-        if ts <= span.from {
-            break;
-        }
-    }
-    Ok(taken)
-}
-
-fn basis(conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
-    let mut select = conn.prepare_cached("SELECT basis FROM f0.flow_data WHERE flow = ?1")?;
-    let number: Option<u8> = select.query_row([flow], |row| row.get(0)).optional()?;
-    Ok(number.and_then(|number| Basis::ALL.get(usize::from(number)).copied()))
 }
 
 /// Adds to the part of a span in which a time is.
@@ -694,14 +615,71 @@ fn read_minutes(
             }
             return Ok(());
         }
-        // A minute's reports, spread evenly over the columns that begin in it.
-        let parts = MINUTE.div_ceil(column).max(1);
-        for part in 0..parts {
-            let share = count / parts + u64::from(part < count % parts);
-            at(ts + part * column.min(MINUTE), &|point| point.reports += share);
-        }
+        spread(ts, count, column, at);
         Ok(())
     })
+}
+
+/// A minute's reports, spread evenly over the columns that begin in it.
+fn spread(ts: Nanos, count: u64, column: Nanos, at: &mut AddAt<'_>) {
+    let parts = MINUTE.div_ceil(column).max(1);
+    for part in 0..parts {
+        let share = count / parts + u64::from(part < count % parts);
+        at(ts + part * column.min(MINUTE), &|point| point.reports = point.reports.saturating_add(share));
+    }
+}
+
+/// The same from a file without counts of minutes: its events and rollups, one by one.
+fn count_records(
+    conn: &Connection,
+    (span, column): (Span, Nanos),
+    kinds: &mut BTreeMap<Kind, u64>,
+    at: &mut AddAt<'_>,
+) -> rusqlite::Result<()> {
+    let mut names: HashMap<i64, Kind> = HashMap::new();
+    let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        names.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
+    }
+    each(conn, "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
+        if let Some(kind) = names.get(&row.get(1)?) {
+            *kinds.entry(*kind).or_default() += 1;
+        }
+        at(unsigned(row, 0)?, &|point| point.events += 1);
+        Ok(())
+    })?;
+    let mut select = conn.prepare_cached(
+        "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
+    )?;
+    each_minute(conn, (span.from, span.to), |minute| {
+        let mut count = 0_u64;
+        let mut rows = select.query([int(minute), Metric::FlowLatency as i64])?;
+        while let Some(row) = rows.next()? {
+            count = count.saturating_add(unsigned(row, 0)?);
+        }
+        spread(minute, count, column, at);
+        Ok(())
+    })
+}
+
+/// The minutes that have rollups: those without are passed over, however many they are.
+fn each_minute(
+    conn: &Connection,
+    (mut from, to): (Nanos, Nanos),
+    mut read: impl FnMut(Nanos) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut next = conn.prepare_cached("SELECT min(ts) FROM f0.rollup_data WHERE ts >= ?1 AND ts < ?2")?;
+    while from < to {
+        let ts: Option<i64> = next.query_row([int(from), int(to)], |row| row.get(0))?;
+        let Some(ts) = ts.and_then(|ts| u64::try_from(ts).ok()) else { break };
+        from = ts.div_ceil(MINUTE).saturating_mul(MINUTE);
+        if from == ts {
+            read(ts)?;
+            from += 1;
+        }
+    }
+    Ok(())
 }
 
 fn each(
@@ -718,22 +696,9 @@ fn each(
     Ok(())
 }
 
-/// A stored number, which is not negative.
-fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
-    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
-}
-
-fn int(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
 /// Metrics of nodes, queues and links.
 const OF_NODES: [Metric; 4] =
     [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
-/// Paths of a flow that are considered: the latest.
-const MOST_TAKEN: usize = 100;
-/// From so many flows on, a file is read as a whole, where that is not more than what is asked.
-const MANY_FLOWS: usize = 1_000;
 /// Flows of a span that are considered: some 40 MB.
 const MOST_FLOWS: usize = 200_000;
 /// Nodes, queues and links of a span that are considered.

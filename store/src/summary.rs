@@ -24,8 +24,10 @@ pub(crate) struct Summary {
     counts: [i64; Kind::ALL.len()],
     /// Counts of other minutes, and of reports.
     others: BTreeMap<(i64, i64), i64>,
-    /// The path that each flow was stored with last, by the flow's number; 0: unknown.
+    /// The path that each flow took last, by the flow's number; 0: unknown.
     paths: Vec<u32>,
+    /// From when on, likewise.
+    since: Vec<i64>,
 }
 
 impl Summary {
@@ -34,13 +36,13 @@ impl Summary {
     pub(crate) fn event(&mut self, event: &Event, ts: i64) {
         let minute = ts - ts.rem_euclid(MINUTE);
         if minute != self.minute {
-            self.turn(minute);
+            self.begin(minute);
         }
         self.counts[event.kind as usize] += 1;
     }
 
     #[cold]
-    fn turn(&mut self, minute: i64) {
+    fn begin(&mut self, minute: i64) {
         for (kind, count) in Kind::ALL.into_iter().zip(&mut self.counts) {
             if *count > 0 {
                 *self.others.entry((self.minute, kind as i64)).or_default() += std::mem::take(count);
@@ -83,7 +85,8 @@ impl Summary {
         Ok(())
     }
 
-    /// Stores that a flow took a path at `ts`, unless it is known to have taken it before.
+    /// Stores that a flow took a path at `ts`, unless it is known to have taken it before. What a batch says of a flow is not in the order
+    /// of time: its events come before the states of flows, which may be older. What is older does not change what is known.
     #[inline]
     pub(crate) fn path(
         &mut self,
@@ -99,8 +102,11 @@ impl Summary {
         if place < MOST_FLOWS {
             if self.paths.len() <= place {
                 self.paths.resize(place + 1, 0);
+                self.since.resize(place + 1, i64::MIN);
             }
-            self.paths[place] = number;
+            if ts >= self.since[place] {
+                (self.paths[place], self.since[place]) = (number, ts);
+            }
         }
         let mut insert = conn.prepare_cached("INSERT OR REPLACE INTO taken_data VALUES (?1, ?2, ?3)")?;
         insert.execute([flow, ts, path])?;
@@ -109,7 +115,7 @@ impl Summary {
 
     /// Adds the counts of the transaction, before it is committed.
     pub(crate) fn write(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        self.turn(self.minute);
+        self.begin(self.minute);
         let mut add = conn.prepare_cached(
             "INSERT INTO minute_data VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET count = count + excluded.count",
         )?;
@@ -124,47 +130,6 @@ impl Summary {
 pub(crate) fn is_taken(event: &Event) -> bool {
     matches!(event.kind, Kind::New | Kind::PathChange | Kind::PathLoop)
         && event.metric == Some(Metric::FlowPath)
-}
-
-/// Adds up what is in a file of an earlier version.
-pub(crate) fn fill(conn: &Connection) -> rusqlite::Result<()> {
-    for interval in [60].into_iter().chain(LONGER) {
-        let nanos = i64::from(interval) * SECOND;
-        let which = if interval == 60 { " AND flow IS NULL" } else { "" };
-        conn.execute(
-            &format!(
-                "INSERT INTO span_data SELECT ?1, metric, ts - ts % ?2, ifnull(flow, -1), ifnull(node, -1), ifnull(interface, -1), \
-                 ifnull(queue, -1), sum(count), min(min), max(max), \
-                 CAST(min(total(sum), 9.2e18) AS INTEGER) FROM rollup_data WHERE interval = 60{which} GROUP BY 1, 2, 3, 4, 5, 6, 7"
-            ),
-            params![interval, nanos],
-        )?;
-    }
-    for kind in Kind::ALL {
-        conn.execute(
-            "INSERT INTO minute_data SELECT ts - ts % ?1, ?2, count(*) FROM event_data
-             WHERE kind = (SELECT id FROM kind_name WHERE kind = ?3) GROUP BY 1",
-            params![MINUTE, kind as i64, kind.name()],
-        )?;
-    }
-    conn.execute(
-        "INSERT OR REPLACE INTO taken_data SELECT flow, ts, path FROM event_data
-         WHERE metric = ?1 AND kind IN (SELECT id FROM kind_name WHERE kind IN ('new', 'path_change', 'path_loop'))
-         AND flow IS NOT NULL AND path IS NOT NULL ORDER BY ts, seq",
-        [Metric::FlowPath as i64],
-    )?;
-    // A flow that began in an earlier file, and kept its path.
-    conn.execute(
-        "INSERT INTO taken_data SELECT flow, first_seen, path FROM flow_data
-         WHERE path IS NOT NULL AND flow NOT IN (SELECT flow FROM taken_data)",
-        [],
-    )?;
-    conn.execute(
-        "INSERT INTO minute_data SELECT ts - ts % ?1, ?2, sum(count) FROM rollup_data
-         WHERE interval = 60 AND metric = ?3 AND flow IS NOT NULL GROUP BY 1",
-        params![MINUTE, REPORTS, Metric::FlowLatency as i64],
-    )?;
-    Ok(())
 }
 
 /// SQLite's integers are signed; larger values are stored as the maximum.
@@ -182,5 +147,5 @@ ON CONFLICT DO UPDATE SET
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 
-/// Flows whose last path is remembered: 16 MiB. Of others, the path is stored with each of their rows.
-const MOST_FLOWS: usize = 4 << 20;
+/// Flows whose last path is remembered: 24 MiB. Of others, the path is stored with each of their rows.
+const MOST_FLOWS: usize = 2 << 20;

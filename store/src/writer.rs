@@ -276,10 +276,11 @@ impl Writer {
         Ok(found.iter().rev().map(|file| file.id).find(|id| id.same_period(first)).unwrap_or(first))
     }
 
-    /// Opens `id`, or the next part of it whose indexes are not being built, setting aside what is damaged.
+    /// Opens `id`, or the next part of it that is of this version and whose indexes are not being built, setting aside what is damaged.
     pub(crate) fn open(&mut self, mut id: FileId) -> Result<(), Error> {
         let dir = &self.config.dir;
-        while self.indexer.has(&dir.join(id.to_string())) {
+        let is_left = |path: &Path| self.indexer.has(path) || schema::is_earlier(path);
+        while is_left(&dir.join(id.to_string())) {
             id = id.next_part();
         }
         let later = self.is_busy() && self.indexer.has_room();

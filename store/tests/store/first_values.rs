@@ -70,7 +70,7 @@ fn a_new_flow_is_one_record_with_its_first_values() {
 }
 
 #[test]
-fn a_file_of_version_1_is_read_beside_others_and_upgraded_when_it_is_written() {
+fn a_file_of_version_1_is_read_beside_others_and_left_as_it_is() {
     let dir = Dir::new("version-1");
     keep(&dir, new_flow(1, START));
     let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
@@ -92,7 +92,7 @@ fn a_file_of_version_1_is_read_beside_others_and_upgraded_when_it_is_written() {
     // The next day, in a file of its own.
     keep(&dir, new_flow(2, START + 86_400 * SECOND));
     assert_eq!(found(), [(flow(2), true), (flow(1), false)]);
-    // The old file again.
+    // The old day again: beside the old file.
     keep(&dir, new_flow(3, START + SECOND));
     assert_eq!(found(), [(flow(2), true), (flow(3), true), (flow(1), false)]);
 }

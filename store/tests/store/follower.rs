@@ -261,7 +261,7 @@ fn a_place_by_time_is_before_the_records_of_that_time() {
 }
 
 #[test]
-fn files_of_earlier_versions_are_left_out_until_they_are_written_again() {
+fn files_of_earlier_versions_are_left_out_and_followed_by_others() {
     let dir = Dir::new("follower-version-2");
     let store = open(&dir, Period::Day);
     keep(&store, numbered(START, 0..10));

@@ -226,7 +226,7 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     let reader = Reader::open(dir.path()).unwrap();
     let table = reader.query("SELECT * FROM events", &QueryOptions::default()).unwrap();
     assert!(
-        table.rows.is_empty() && table.notes[0].contains("has schema 5, this hopwise knows 4"),
+        table.rows.is_empty() && table.notes[0].contains("has schema 6, this hopwise knows 5"),
         "{table:?}"
     );
     assert_eq!(std::fs::read(&path).unwrap(), before);

@@ -223,15 +223,8 @@ fn rates_have_gaps_where_nothing_was_received() {
     assert_eq!(events, [at(90) + SECOND]);
 }
 
-#[test]
-fn a_file_of_version_4_is_read_as_it_is_and_added_up_when_it_is_written() {
-    let (dir, reader) = stored(three_hours());
-    let everything = |reader: &Reader| {
-        let nodes = reader.node_spans(Span::of(at(47), at(133))).unwrap();
-        (flows(reader, &filter(3, 57)), nodes, reader.path_spans(Span::of(at(0), at(180))).unwrap())
-    };
-    let expected = everything(&reader);
-    drop(reader);
+/// Makes the only file one of version 4.
+fn make_earlier(dir: &Dir) {
     let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
     let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
     let conn = rusqlite::Connection::open(&path).unwrap();
@@ -239,19 +232,105 @@ fn a_file_of_version_4_is_read_as_it_is_and_added_up_when_it_is_written() {
         "DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; PRAGMA user_version = 4",
     )
     .unwrap();
-    drop(conn);
-    let reader = Reader::open(dir.path()).unwrap();
-    let old = everything(&reader);
-    // Without the paths, and minutes are as exact.
-    let counts = |flows: &[FlowSpan]| flows.iter().map(|flow| flow.sum.count).collect::<Vec<_>>();
-    assert_eq!((counts(&old.0), &old.1, &old.2.0), (counts(&expected.0), &expected.1, &vec![]));
+}
+
+#[test]
+fn a_file_of_version_4_says_the_same_and_is_left_as_it_is() {
+    let mut batch = three_hours();
+    batch.loss(&Loss {
+        ts: at(95),
+        node: None,
+        source: [0; 16],
+        hw_id: 0,
+        lost: 4,
+        reordered: 0,
+        duplicated: 0,
+    });
+    // It began in the file before: no event says which path it takes.
+    let row = FlowRow {
+        flow: flow(3),
+        flow_latency: None,
+        basis: Basis::Measured,
+        first_seen: at(20),
+        last_seen: at(21),
+        reports: 1,
+    };
+    batch.rollup(&minute(3, at(20), 5, 70));
+    batch.flow(&row, &[4, 5]);
+    let (dir, reader) = stored(batch);
+    // Those of the longest rollups are rounded: minutes are exact.
+    let everything = |reader: &Reader| {
+        let flows = flows(reader, &filter(3, 57)).into_iter();
+        let flows: Vec<_> =
+            flows.map(|flow| (flow.flow, flow.sum.count, flow.sum.sum, flow.path, flow.basis)).collect();
+        let (paths, truncated) = reader.path_spans(Span::of(at(0), at(180))).unwrap();
+        let paths: Vec<_> = paths.into_iter().map(|path| (path.path, path.flows, path.reports)).collect();
+        let rates = [20 * MINUTE, 30 * SECOND]
+            .map(|column| reader.rate_span(Span::of(at(20), at(240)), column).unwrap());
+        (flows, paths, truncated, rates, reader.node_spans(Span::of(at(47), at(133))).unwrap())
+    };
+    let expected = everything(&reader);
+    assert!(expected.0.iter().any(|flow| flow.3 == [4, 5]) && expected.1.len() == 3, "{expected:?}");
     drop(reader);
+    make_earlier(&dir);
+    let old = everything(&Reader::open(dir.path()).unwrap());
+    assert_eq!(old, expected);
+    // To add up what is in it takes long, if it is large: what comes now goes into the next file.
+    let before = dir.names();
     let store = Store::open(Config::new(dir.path())).unwrap();
     let mut late = Batch::with_capacity(16);
     late.event(&bare(at(180)), &[]);
     store.submit(late).unwrap();
     store.close();
-    assert_eq!(everything(&Reader::open(dir.path()).unwrap()), expected);
+    let files = |names: Vec<String>| names.into_iter().filter(|name| name.ends_with(".db")).count();
+    assert_eq!((files(before), files(dir.names())), (1, 2));
+    let reader = Reader::open(dir.path()).unwrap();
+    let mut more = everything(&reader);
+    more.3 = expected.3.clone();
+    assert_eq!(more, expected);
+    let late = reader.rate_span(Span::of(at(180), at(181)), MINUTE).unwrap();
+    assert_eq!(late.points, [RatePoint { ts: at(180), reports: 0, events: 1, lost: 0 }]);
+}
+
+#[test]
+fn a_span_of_all_time_reads_what_is_there() {
+    let (dir, reader) = stored(three_hours());
+    let all = FlowFilter { span: Span::of(0, u64::MAX), ..filter(0, 180) };
+    let counts = |reader: &Reader| flows(reader, &all).iter().map(|flow| flow.sum.count).collect::<Vec<_>>();
+    assert_eq!(counts(&reader), [18_000, 35]);
+    drop(reader);
+    make_earlier(&dir);
+    assert_eq!(counts(&Reader::open(dir.path()).unwrap()), [18_000, 35]);
+}
+
+#[test]
+fn a_path_that_changes_twice_in_a_batch_is_not_taken_for_its_older_state() {
+    let row = |last_seen| FlowRow {
+        flow: flow(1),
+        flow_latency: None,
+        basis: Basis::Measured,
+        first_seen: at(0),
+        last_seen,
+        reports: 1,
+    };
+    let dir = Dir::new("flap");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    let mut batch = Batch::with_capacity(64);
+    batch.rollup(&minute(1, at(0), 1, 70));
+    batch.event(&path(1, at(0) + 1, Kind::New), &[1, 2]);
+    // The state was noted before the change, and is stored after it.
+    batch.event(&path(1, at(0) + 3, Kind::PathChange), &[1, 3]);
+    batch.flow(&row(at(0) + 2), &[1, 2]);
+    store.submit(batch).unwrap();
+    let mut batch = Batch::with_capacity(64);
+    batch.rollup(&minute(1, at(1), 1, 70));
+    batch.event(&path(1, at(1), Kind::PathChange), &[1, 2]);
+    batch.flow(&row(at(1)), &[1, 2]);
+    store.submit(batch).unwrap();
+    store.close();
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(flows(&reader, &filter(0, 1))[0].path, [1, 3]);
+    assert_eq!(flows(&reader, &filter(1, 2))[0].path, [1, 2]);
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! Which paths flows took, of one file.
+
+use std::collections::{HashMap, HashSet};
+
+use collector::event::{Basis, Nanos};
+use detect::Metric;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use crate::schema::Features;
+
+/// How the paths of flows, and how their latencies were obtained, are found in a file: one by one, or those of all flows in one pass.
+pub(crate) enum Takings {
+    Each { features: Features },
+    All { bases: HashMap<i64, u8>, taken: HashMap<i64, Vec<(Nanos, i64)>> },
+}
+
+impl Takings {
+    /// Of the flows with the numbers `wanted`. A pass is worth while for many flows, in a file whose whole time is asked about.
+    pub(crate) fn of(
+        conn: &Connection,
+        features: Features,
+        span: (Nanos, Nanos),
+        wanted: &HashSet<i64>,
+    ) -> rusqlite::Result<Self> {
+        if wanted.len() < MANY_FLOWS || (features.spans && !is_inside(conn, span)?) {
+            return Ok(Self::Each { features });
+        }
+        let (mut bases, mut at_last) = (HashMap::new(), HashMap::new());
+        let mut select = conn.prepare_cached("SELECT flow, basis, first_seen, path FROM f0.flow_data")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let flow: i64 = row.get(0)?;
+            if wanted.contains(&flow) {
+                bases.insert(flow, row.get(1)?);
+                if let Some(path) = row.get::<_, Option<i64>>(3)?.filter(|_| !features.spans) {
+                    at_last.insert(flow, (unsigned(row, 2)?, path));
+                }
+            }
+        }
+        let mut taken = all_taken(conn, features, span, wanted)?;
+        // Without an event, the flow began in an earlier file, and kept its path.
+        for (flow, path) in at_last {
+            taken.entry(flow).or_insert_with(|| vec![path]);
+        }
+        Ok(Self::All { bases, taken })
+    }
+
+    /// How the latest latency of a flow was obtained.
+    pub(crate) fn basis(&self, conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
+        let number = match self {
+            Self::Each { .. } => {
+                let mut select = conn.prepare_cached("SELECT basis FROM f0.flow_data WHERE flow = ?1")?;
+                select.query_row([flow], |row| row.get(0)).optional()?
+            }
+            Self::All { bases, .. } => bases.get(&flow).copied(),
+        };
+        Ok(number.and_then(|number: u8| Basis::ALL.get(usize::from(number)).copied()))
+    }
+
+    /// The paths that a flow took in a span, and the one that it took when the span began; the latest ones, in any order.
+    pub(crate) fn taken(
+        &mut self,
+        conn: &Connection,
+        flow: i64,
+        span: (Nanos, Nanos),
+    ) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+        match self {
+            Self::Each { features } if features.spans => taken(conn, TAKEN, flow, span),
+            Self::Each { .. } => {
+                let paths = taken(conn, &from_events(), flow, span)?;
+                match paths.is_empty() {
+                    true => path_without_events(conn, flow),
+                    false => Ok(paths),
+                }
+            }
+            Self::All { taken, .. } => {
+                let mut paths = taken.remove(&flow).unwrap_or_default();
+                paths.drain(..paths.len() - paths.len().min(MOST_TAKEN));
+                Ok(paths)
+            }
+        }
+    }
+}
+
+/// Whether all that the file was told lies in the span.
+fn is_inside(conn: &Connection, (from, to): (Nanos, Nanos)) -> rusqlite::Result<bool> {
+    let mut select = conn.prepare_cached("SELECT min(ts), max(ts) FROM f0.minute_data")?;
+    let (first, last): (Option<i64>, Option<i64>) =
+        select.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(first.is_some_and(|first| first >= int(from)) && last.is_some_and(|last| last < int(to)))
+}
+
+fn all_taken(
+    conn: &Connection,
+    features: Features,
+    (from, to): (Nanos, Nanos),
+    wanted: &HashSet<i64>,
+) -> rusqlite::Result<HashMap<i64, Vec<(Nanos, i64)>>> {
+    let mut taken: HashMap<i64, Vec<(Nanos, i64)>> = HashMap::new();
+    let mut select = match features.spans {
+        true => conn.prepare_cached("SELECT flow, ts, path FROM f0.taken_data ORDER BY flow, ts")?,
+        false => conn.prepare_cached(&format!(
+            "SELECT flow, ts, path FROM f0.event_data WHERE {} ORDER BY flow, ts, seq",
+            is_taken("kind")
+        ))?,
+    };
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (flow, ts) = (row.get(0)?, unsigned(row, 1)?);
+        if !wanted.contains(&flow) {
+            continue;
+        }
+        let paths = taken.entry(flow).or_default();
+        if ts >= to {
+            continue;
+        }
+        if ts <= from || paths.len() >= 2 * MOST_TAKEN {
+            // Only the last one before the span, and the latest ones in it, are of interest.
+            let kept = if ts <= from { 0 } else { MOST_TAKEN };
+            paths.drain(..paths.len() - kept.min(paths.len()));
+        }
+        paths.push((ts, row.get(2)?));
+    }
+    Ok(taken)
+}
+
+fn taken(
+    conn: &Connection,
+    sql: &str,
+    flow: i64,
+    (from, to): (Nanos, Nanos),
+) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+    let mut select = conn.prepare_cached(sql)?;
+    let mut rows = select.query(params![flow, int(to), MOST_TAKEN as i64])?;
+    let mut taken = Vec::new();
+    while let Some(row) = rows.next()? {
+        let ts = unsigned(row, 0)?;
+        taken.push((ts, row.get(1)?));
+        if ts <= from {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+/// The path of a flow that began in an earlier file and kept it, of a file in which only events say what was taken.
+fn path_without_events(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+    let sql = "SELECT first_seen, path FROM f0.flow_data WHERE flow = ?1 AND path IS NOT NULL";
+    let mut select = conn.prepare_cached(sql)?;
+    let path = select.query_row([flow], |row| Ok((unsigned(row, 0)?, row.get(1)?))).optional()?;
+    match path {
+        Some(path) if taken(conn, &from_events(), flow, (0, u64::MAX))?.is_empty() => Ok(vec![path]),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// As `TAKEN`, of files of earlier versions.
+fn from_events() -> String {
+    // `+` hides the kind: the index on flows is the one to use.
+    format!(
+        "SELECT ts, path FROM f0.event_data WHERE flow = ?1 AND ts < ?2 AND {} ORDER BY ts DESC, seq DESC LIMIT ?3",
+        is_taken("+kind")
+    )
+}
+
+/// As [`crate::summary::is_taken`].
+fn is_taken(kind: &str) -> String {
+    format!(
+        "{kind} IN (SELECT id FROM f0.kind_name WHERE kind IN ('new', 'path_change', 'path_loop')) AND metric = {} \
+         AND flow IS NOT NULL AND path IS NOT NULL",
+        Metric::FlowPath as i64
+    )
+}
+
+/// A stored number, which is not negative.
+pub(crate) fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
+}
+
+/// As a parameter; larger values are those of the maximum.
+pub(crate) fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+const TAKEN: &str =
+    "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
+
+/// Paths of a flow that are considered: the latest.
+const MOST_TAKEN: usize = 100;
+/// From so many flows on, a file is read as a whole, where that is not more than what is asked.
+const MANY_FLOWS: usize = 1_000;
