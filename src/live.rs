@@ -5,6 +5,7 @@
 //! only if its text can be queued for a client whose filter it passes.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -56,6 +57,13 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
+    fn tests(&self) -> usize {
+        match self {
+            Self::Events(filter) => filter.condition.as_ref().map_or(0, |condition| condition.tests()),
+            Self::Manager => 0,
+        }
+    }
+
     fn wants(&self, event: &Event, facts: &Facts<'_>) -> bool {
         matches!(self, Self::Events(filter) if filter.wants(event, facts))
     }
@@ -197,11 +205,12 @@ impl Hub {
         }
     }
 
-    /// A new client, with its token; `None` when there are too many.
+    /// A new client, with its token; `None` when there are too many, or their filters have too many tests.
     pub(crate) fn subscribe(&self, topic: Topic, token: Option<Secret>) -> Option<Subscription> {
         let mut clients = self.clients();
         clients.list.retain(|client| !client.queue.is_closed());
-        if clients.list.len() >= self.max_clients {
+        let tests = topic.tests() + clients.list.iter().map(|client| client.topic.tests()).sum::<usize>();
+        if clients.list.len() >= self.max_clients || topic.tests() > 0 && tests > MAX_TESTS {
             return None;
         }
         let (queue, events) = mpsc::channel(self.queue);
@@ -222,7 +231,8 @@ impl Hub {
         for (event, path, first) in batch.events_with_first_values() {
             let mut text: Option<Arc<str>> = None;
             let rule = event.rule.and_then(|index| rules.get(usize::from(index))).map(String::as_str);
-            let facts = facts::of_event(event, rule, (path, first));
+            let flow_text = OnceCell::new();
+            let facts = Facts { flow_text: Some(&flow_text), ..facts::of_event(event, rule, (path, first)) };
             for client in list.iter().filter(|client| client.topic.wants(event, &facts)) {
                 let of = || as_json(event, (path, first), rules, &self.reasons);
                 match client.offer(|| Message { name: None, text: Arc::clone(text.get_or_insert_with(of)) }) {
@@ -320,6 +330,8 @@ impl Hub {
     }
 }
 
+/// Tests of the filters of all clients together: they are made for each event, before it is stored.
+const MAX_TESTS: usize = 256;
 /// Flows whose events are counted, of all names together: each event is compared with each.
 pub(crate) const MAX_COUNTED_FLOWS: usize = 1024;
 
@@ -384,6 +396,25 @@ mod tests {
         assert_eq!(counted(&[("web", &web), ("all", &all)]), [Some(2), Some(2)]);
         // Other flows count anew.
         assert_eq!(counted(&[("web", &all)]), [Some(0)]);
+    }
+
+    #[test]
+    fn filters_of_all_clients_have_a_bounded_number_of_tests() {
+        let hub = Hub::new(9, 8, ReasonNames::default());
+        let of = |text: &str| {
+            let filter = filter::Filter::parse(text, filter::View::Events, &filter::no_names).unwrap();
+            Topic::Events(Filter { condition: Some(Arc::new(filter)), ..Filter::default() })
+        };
+        let many = vec!["flow ~ x"; MAX_TESTS / 2].join(" or ");
+        let mut drops = hub.subscribe(of("kind == drop and node in (7, 8)"), None).unwrap();
+        let first = hub.subscribe(of(&many), None);
+        assert!(first.is_some() && hub.subscribe(of(&many), None).is_none());
+        assert!(hub.subscribe(Topic::Events(Filter::default()), None).is_some(), "without a filter");
+        hub.publish(&batch(&[event(Kind::Drop, 7), event(Kind::Drop, 9), event(Kind::RuleOn, 8)]), &[]);
+        assert!(drops.events.try_recv().unwrap().text.contains("\"node\":7"));
+        assert!(drops.events.try_recv().is_err());
+        drop(first);
+        assert!(hub.subscribe(of(&many), None).is_some(), "when another one has gone");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! rows of which the whole is true are shown.
 //!
 //! A filter is compared with rows here ([`Filter::matches`]), or written as a condition of ClickHouse ([`Filter::click_house`]), which
-//! says the same. Texts are of strangers: their length, depth and number of tests are bounded, and errors have a position.
+//! says the same. Texts come from outside: their length, depth and number of tests are bounded, and errors have a position.
 //!
 //! # Example
 //! ```
@@ -71,6 +71,11 @@ impl Filter {
     /// Whether one of its tests is about the path, or about values of nodes.
     pub fn asks_nodes(&self) -> bool {
         self.root.asks_nodes()
+    }
+
+    /// Tests and values: what it costs.
+    pub fn tests(&self) -> usize {
+        self.root.tests()
     }
 
     /// What each row that it matches has: for an index.

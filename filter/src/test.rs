@@ -1,5 +1,7 @@
 //! What a filter means.
 
+use std::cell::OnceCell;
+
 use detect::{Metric, Prefix};
 use wire::FlowKey;
 
@@ -11,6 +13,8 @@ use crate::path::Pattern;
 pub struct Facts<'a> {
     /// The flow.
     pub flow: Option<&'a FlowKey>,
+    /// Where the flow's text is kept once a test has made it, if many filters are asked about the row.
+    pub flow_text: Option<&'a OnceCell<String>>,
     /// The nodes in forwarding order (`u32::MAX`: unavailable); empty if unknown.
     pub path: &'a [u32],
     /// The event's node.
@@ -78,6 +82,18 @@ impl Expression {
             Self::Or(parts) => all(parts.iter().map(|part| part.truth(facts)), true),
             Self::Not(part) => part.truth(facts).map(|truth| !truth),
             Self::Test(test) => test.truth(facts),
+        }
+    }
+
+    pub(crate) fn tests(&self) -> usize {
+        match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().map(Self::tests).sum(),
+            Self::Not(part) => part.tests(),
+            Self::Test(Test::Address(_, values)) => values.len(),
+            Self::Test(Test::Number(_, values)) => values.len().max(1),
+            Self::Test(Test::Text(_, values)) => values.len(),
+            Self::Test(Test::Path(values)) => values.len(),
+            Self::Test(Test::Contains(..)) => 1,
         }
     }
 
@@ -183,7 +199,10 @@ fn number(field: Field, facts: &Facts<'_>) -> Option<u64> {
 
 fn text(field: Field, facts: &Facts<'_>, is: impl Fn(&str) -> bool) -> Option<bool> {
     match field {
-        Field::Flow => facts.flow.map(|flow| is(&flow.to_string())),
+        Field::Flow => facts.flow.map(|flow| match facts.flow_text {
+            Some(text) => is(text.get_or_init(|| flow.to_string())),
+            None => is(&flow.to_string()),
+        }),
         Field::Kind => facts.kind.map(is),
         Field::Metric => facts.metric.map(is),
         Field::Rule => facts.rule.map(is),

@@ -60,7 +60,7 @@ fn subscribe(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Refusal> {
     let token = session.token;
     let subscription = context.hub.subscribe(topic, token.clone()).ok_or_else(|| {
-        Refusal::unavailable("there are too many live streams; close one, or raise [api] max_streams")
+        Refusal::unavailable("there are too many live streams, or their filters have more than 256 tests together; close one, or raise [api] max_streams")
     })?;
     // A reload in the meantime has not seen this client.
     if !admits(&context.active_config.settings().api, token.as_ref()) {

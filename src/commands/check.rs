@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) dump: bool,
 
-    /// Connect to the systems of [exports.NAME], [console] and [outlet]: is each there, does it take the credentials, has it the tables?
+    /// Connect to the systems of the sections exports, console and outlet: is each there, does it take the credentials, has it the tables?
     #[arg(long)]
     pub(crate) connect: bool,
 }

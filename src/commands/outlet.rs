@@ -15,7 +15,7 @@ use terminal::CliError;
 /// An outlet reads the topics of exports with kind = "kafka", and inserts their records into the tables that a console reads. Each record
 /// is read at least once; a repeat of the same batch is recognised by ClickHouse. Messages that nobody can take are written to files, with
 /// topic, partition, offset and reason, and counted. It saves how far it has come in a directory of its own, and does not commit offsets to
-/// a consumer group: several outlets share the partitions by [outlet] share.
+/// a consumer group: several outlets share the partitions by `share` of the section outlet.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -34,7 +34,7 @@ enum Command {
 
 #[derive(clap::Args, Debug)]
 struct Which {
-    /// The export: NAME of [exports.NAME]; `outlet`: the tables of [outlet]
+    /// The export: NAME of [exports.NAME]; `outlet`: the tables of the section outlet
     name: String,
 
     /// Configuration file

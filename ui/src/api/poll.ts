@@ -66,7 +66,9 @@ export function poll<T>(options: PollOptions<T>): Poll {
       current?.abort();
       document.removeEventListener('visibilitychange', visibility);
     },
-    now: () => void run(),
+    now(): void {
+      if (!stopped) void run();
+    },
   };
 }
 

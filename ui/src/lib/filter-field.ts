@@ -41,6 +41,7 @@ export function filterField(options: FilterOptions) {
   let asked = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let applied = options.value;
+  let stopped = false;
   input.value = options.value;
 
   function close(): void {
@@ -109,6 +110,7 @@ export function filterField(options: FilterOptions) {
 
   async function look(isDone = false): Promise<void> {
     clearTimeout(timer);
+    if (stopped) return;
     const mine = (asked += 1);
     const text = input.value;
     const at = input.selectionStart ?? text.length;
@@ -162,6 +164,12 @@ export function filterField(options: FilterOptions) {
       list,
       fault,
     ),
+    /** The page is left: answers that come later change nothing. */
+    stop(): void {
+      stopped = true;
+      asked += 1;
+      clearTimeout(timer);
+    },
     /** The filter that applies. */
     value: (): string => applied,
     /** Shows another one, which has been set elsewhere. */

@@ -13,6 +13,7 @@ export type EventSettings = Settings<typeof EVENT_DEFAULTS>;
 export interface Controls {
   element: HTMLElement;
   query(): EventQuery;
+  stop(): void;
   /** `hasMore`: more events of a kind are stored than were counted. */
   showCounts(counts: ReadonlyMap<string, number>, hasMore: (kind: string) => boolean): void;
 }
@@ -64,6 +65,7 @@ export function eventControls(settings: EventSettings, changed: () => void, paus
       node: node.value.trim(),
       filter: filter.value(),
     }),
+    stop: () => filter.stop(),
     showCounts(counts, hasMore): void {
       for (const [kind, made] of chips) made.update(counts.get(kind) ?? 0, chosen.has(kind), hasMore(kind));
     },

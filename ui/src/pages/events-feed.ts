@@ -45,6 +45,7 @@ export class EventFeed {
 
   /** Changes the query. A change of a filter of the server (node, filter) reloads; a change of a filter of the page only loads more. */
   change(query: EventQuery): void {
+    if (this.stopped) return;
     const before = JSON.stringify(this.serverPart());
     this.query = query;
     this.dirty = true;
@@ -53,6 +54,7 @@ export class EventFeed {
   }
 
   connect(): void {
+    if (this.stopped) return;
     this.live?.stop();
     this.log.clear();
     this.waiting = [];

@@ -43,6 +43,7 @@ export function eventsPage(route: Route): Page {
     element: h('div', { class: 'page events' }, panel('Events', { aside: note }, ...body)),
     stop() {
       settings.stop();
+      controls.stop();
       clearInterval(timer);
       feed.stop();
     },

@@ -94,7 +94,10 @@ export function flowList(options: FlowListOptions) {
       fill();
       answers.now();
     },
-    stop: () => answers.stop(),
+    stop(): void {
+      search.stop();
+      answers.stop();
+    },
   };
 }
 
