@@ -1,12 +1,13 @@
-//! Hops on their way from the workers to an export: a spool that both use. Who receives never waits for it.
+//! Hops on their way from the workers to an export. Workers put chunks into an inbox, and hold its lock only for the move of a pointer: who
+//! receives does not wait while somebody reads or writes the spool. A thread of the export brings the chunks into the spool.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    time::Duration,
 };
 
 use export::spool::Spool;
-use tokio::sync::Notify;
 
 use crate::lock::lock;
 
@@ -14,46 +15,162 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(crate) struct HopQueue {
     spool: Mutex<Spool>,
-    /// Hops of chunks that came while somebody else was in the spool for too long.
-    refused: AtomicU64,
-    filled: Notify,
+    inbox: Mutex<Inbox>,
+    filled: Condvar,
+    /// Bytes in the inbox, at most.
+    limit: usize,
+}
+
+/// What came and is not in the spool yet.
+#[derive(Default, Debug)]
+struct Inbox {
+    chunks: Vec<(Vec<u8>, u64)>,
+    bytes: usize,
+    /// Empty chunks, which are used again.
+    spare: Vec<Vec<u8>>,
+    /// Hops that found no space.
+    refused: u64,
+    is_closed: bool,
 }
 
 impl HopQueue {
-    /// Around a spool.
-    pub(crate) fn new(spool: Spool) -> Arc<Self> {
-        Arc::new(Self { spool: Mutex::new(spool), refused: AtomicU64::new(0), filled: Notify::new() })
+    /// Around a spool; `limit`: bytes that wait for it.
+    pub(crate) fn new(spool: Spool, limit: usize) -> Arc<Self> {
+        let (spool, inbox) = (Mutex::new(spool), Mutex::default());
+        Arc::new(Self { spool, inbox, filled: Condvar::new(), limit })
     }
 
-    /// Takes a chunk over, and empties it. If the spool is in use just now, the chunk stays as it is, unless it is `urgent`: then it is lost,
-    /// and counted.
+    /// Takes a chunk over, and empties it. If another worker puts one in just now, the chunk stays as it is, unless it is `urgent`.
     pub(crate) fn offer(&self, chunk: &mut Vec<u8>, hops: &mut u64, urgent: bool) {
-        let Ok(mut spool) = self.spool.try_lock() else {
-            if urgent {
-                self.refused.fetch_add(*hops, Relaxed);
-                chunk.clear();
-                *hops = 0;
-            }
-            return;
+        let inbox = match self.inbox.try_lock() {
+            Ok(inbox) => inbox,
+            Err(TryLockError::Poisoned(inbox)) => inbox.into_inner(),
+            Err(TryLockError::WouldBlock) if urgent => lock(&self.inbox),
+            Err(TryLockError::WouldBlock) => return,
         };
-        let is_due = spool.offer(chunk, *hops);
-        drop(spool);
-        chunk.clear();
-        *hops = 0;
-        if is_due {
-            self.filled.notify_one();
-        }
+        self.put(inbox, chunk, mem::take(hops));
     }
 
-    /// Works on the spool.
+    fn put(&self, mut inbox: MutexGuard<'_, Inbox>, chunk: &mut Vec<u8>, hops: u64) {
+        if inbox.is_closed || inbox.bytes + chunk.len() > self.limit {
+            inbox.refused += hops;
+            return chunk.clear();
+        }
+        let empty = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(chunk.capacity()));
+        let full = mem::replace(chunk, empty);
+        inbox.bytes += full.len();
+        inbox.chunks.push((full, hops));
+        drop(inbox);
+        self.filled.notify_one();
+    }
+
+    /// Works on the spool, which has all that came.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Spool) -> T) -> T {
         let mut spool = lock(&self.spool);
-        spool.refuse(self.refused.swap(0, Relaxed));
+        self.bring(&mut spool);
         work(&mut spool)
     }
 
-    /// Waits until somebody should look at the spool.
-    pub(crate) async fn filled(&self) {
-        self.filled.notified().await;
+    fn bring(&self, spool: &mut Spool) {
+        let (mut chunks, refused) = {
+            let mut inbox = lock(&self.inbox);
+            inbox.bytes = 0;
+            (mem::take(&mut inbox.chunks), mem::take(&mut inbox.refused))
+        };
+        spool.refuse(refused);
+        for (chunk, hops) in &mut chunks {
+            spool.offer(chunk, *hops);
+            chunk.clear();
+        }
+        let mut inbox = lock(&self.inbox);
+        let room = MOST_SPARE.saturating_sub(inbox.spare.len());
+        inbox.spare.extend(chunks.into_iter().take(room).map(|(chunk, _)| chunk));
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let inbox = lock(&self.inbox).bytes;
+        inbox + self.with(|spool| spool.bytes().0)
+    }
+
+    /// Waits until something comes, at most for a moment. Returns whether more can come.
+    pub(crate) fn wait(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        let is_idle = |inbox: &mut Inbox| inbox.chunks.is_empty() && !inbox.is_closed;
+        let waited = self.filled.wait_timeout_while(inbox, MOMENT, is_idle);
+        let (inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !inbox.is_closed
+    }
+
+    /// Nothing more is taken: what comes is refused.
+    pub(crate) fn close(&self) {
+        lock(&self.inbox).is_closed = true;
+        self.filled.notify_all();
+    }
+}
+
+/// The longest wait, after which a write that failed is tried again.
+const MOMENT: Duration = Duration::from_millis(500);
+/// Empty chunks that are kept.
+const MOST_SPARE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use export::{
+        Cursor, Position,
+        spool::{self, Found, Limits},
+    };
+
+    fn queue(limit: usize) -> Arc<HopQueue> {
+        HopQueue::new(Spool::new(Limits::default(), &Cursor::default(), Vec::new()), limit)
+    }
+
+    fn chunk(number: u64) -> Vec<u8> {
+        let mut chunk = Vec::with_capacity(64);
+        let begun = spool::begin(&mut chunk);
+        chunk.extend(number.to_le_bytes());
+        spool::end(&mut chunk, begun);
+        chunk
+    }
+
+    fn numbers(spool: &mut Spool) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        let each = |record: &[u8]| numbers.push(u64::from_le_bytes(*record.first_chunk().unwrap()));
+        let found = spool.read(Position::default(), None, (100, 10_000), each);
+        assert!(matches!(found, Found::Page { expired: 0, .. }), "{found:?}");
+        numbers
+    }
+
+    #[test]
+    fn a_worker_hands_over_while_a_page_is_read() {
+        let queue = queue(1000);
+        queue.with(|_| {
+            for number in 0..3 {
+                let (mut chunk, mut hops) = (chunk(number), 1);
+                queue.offer(&mut chunk, &mut hops, false);
+                assert_eq!((chunk.len(), hops), (0, 0), "it is taken over");
+            }
+        });
+        let (found, counts) = queue.with(|spool| (numbers(spool), (spool.offered(), spool.refused())));
+        assert_eq!((found, counts), (vec![0, 1, 2], (3, 0)));
+    }
+
+    #[test]
+    fn what_finds_no_space_before_the_spool_is_counted() {
+        let queue = queue(40);
+        for number in 0..4 {
+            queue.offer(&mut chunk(number), &mut 1, true);
+        }
+        let (found, counts) = queue.with(|spool| (numbers(spool), (spool.offered(), spool.refused())));
+        assert_eq!((found, counts), (vec![0, 1], (4, 2)));
+        // There is space again, until it is closed.
+        queue.offer(&mut chunk(4), &mut 1, true);
+        assert!(queue.wait());
+        queue.close();
+        assert!(!queue.wait());
+        queue.offer(&mut chunk(5), &mut 1, true);
+        let (found, counts) = queue.with(|spool| (numbers(spool), (spool.offered(), spool.refused())));
+        assert_eq!((found, counts), (vec![0, 1, 4], (6, 3)));
     }
 }

@@ -1,7 +1,7 @@
 //! Hops of reports, for exports with the stream `hops`: decoded separately from the collector, so that nothing is done for them by default,
 //! and only datagrams that were chosen are decoded.
 
-use std::{collections::HashMap, mem, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use collector::{Access, Config, Datagram, Event, Profile, event::Nanos};
 use export::{hop::Hop, record::report_id, spool};
@@ -43,6 +43,8 @@ struct Tap {
 pub(crate) struct Marks {
     marks: Vec<(Nanos, Option<FlowKey>, Option<u32>)>,
     are_wanted: bool,
+    /// There are more: each report of these datagrams counts as one with an event.
+    are_all: bool,
 }
 
 impl Marks {
@@ -50,11 +52,18 @@ impl Marks {
     pub(crate) fn add(&mut self, event: &Event) {
         if self.are_wanted && self.marks.len() < MOST_MARKS {
             self.marks.push((event.ts, event.flow, event.node));
+        } else {
+            self.are_all |= self.are_wanted;
         }
     }
 
     fn has(&self, received: Nanos) -> bool {
-        self.marks.iter().any(|(ts, ..)| *ts == received)
+        self.are_all || self.marks.iter().any(|(ts, ..)| *ts == received)
+    }
+
+    fn clear(&mut self) {
+        self.marks.clear();
+        self.are_all = false;
     }
 
     fn has_report(&self, received: Nanos, report: &Report<'_>) -> bool {
@@ -62,7 +71,7 @@ impl Marks {
             Some(flow) => flow_of(report) == Some(flow),
             None => node.is_some() && report.hops().any(|hop| hop.node_id == node),
         };
-        self.marks.iter().any(|(ts, flow, node)| *ts == received && is_of(*flow, *node))
+        self.are_all || self.marks.iter().any(|(ts, flow, node)| *ts == received && is_of(*flow, *node))
     }
 }
 
@@ -124,7 +133,7 @@ impl HopRecorder {
             },
             access: Arc::clone(&config.access),
             taps: taps.iter().map(tap).collect(),
-            marks: Marks { marks: Vec::new(), are_wanted },
+            marks: Marks { are_wanted, ..Marks::default() },
         })
     }
 
@@ -162,7 +171,7 @@ impl HopRecorder {
                 }
             }
         }
-        marks.marks.clear();
+        marks.clear();
     }
 
     /// Hands over what was not yet.
@@ -174,8 +183,7 @@ impl HopRecorder {
 impl Drop for HopRecorder {
     fn drop(&mut self) {
         for tap in self.taps.iter_mut().filter(|tap| tap.hops > 0) {
-            let (chunk, hops) = (mem::take(&mut tap.chunk), mem::take(&mut tap.hops));
-            tap.tap.queue.with(|spool| spool.offer(&chunk, hops));
+            tap.tap.queue.offer(&mut tap.chunk, &mut tap.hops, true);
         }
     }
 }

@@ -17,6 +17,8 @@ mod live {
     mod export_hops;
     mod export_https;
     mod export_kafka;
+    mod export_memory;
+    mod export_parquet;
     mod export_redis;
     mod export_syslog;
     mod interface;

@@ -105,6 +105,8 @@ pub struct Page<R> {
     pub expired: u64,
     /// Records among them that the stream does not have: it is a part of what is read.
     pub left_out: u64,
+    /// Bytes of the records in memory.
+    pub bytes: usize,
     /// There are no more records now.
     pub is_last: bool,
 }
@@ -194,6 +196,11 @@ impl<R: Keyed> Delivery<R> {
     pub fn ahead(&self) -> u64 {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
         (self.batch.records.len() + next) as u64 + self.batch.expired + self.batch.left_out
+    }
+
+    /// Bytes of the records in memory.
+    pub fn bytes(&self) -> usize {
+        self.batch.bytes + self.next.as_ref().map_or(0, |page| page.bytes)
     }
 
     /// What became of the records.
@@ -348,7 +355,8 @@ impl<R: Keyed> Delivery<R> {
         }
         self.ledger.left_out += page.left_out;
         self.batch.fill(page.records, page.end);
-        (self.batch.expired, self.batch.left_out) = (page.expired, page.left_out);
+        (self.batch.expired, self.batch.left_out, self.batch.bytes) =
+            (page.expired, page.left_out, page.bytes);
         self.step = if self.batch.records.is_empty() {
             Step::Saving { not_before: now }
         } else if self.settings.announce && self.cursor.batch_end != Some(page.end) {

@@ -21,6 +21,7 @@ mod delivery;
 pub mod hop;
 pub mod json;
 mod ledger;
+pub mod memory;
 mod outcome;
 pub mod outlet;
 pub mod protobuf;

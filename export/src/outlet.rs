@@ -245,7 +245,7 @@ impl Reading {
         }
         // Offsets only grow, so these are of another log.
         let end = Position { file: self.wanted.from.file + 1, row: first };
-        let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, is_last: false };
+        let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, bytes: 0, is_last: false };
         Step::Page { page, restarted: true }
     }
 
@@ -257,6 +257,7 @@ impl Reading {
             records,
             end: Position { file: self.wanted.from.file, row: self.at },
             expired: self.expired,
+            bytes: self.size,
             is_last,
         };
         Step::Page { page, restarted: false }

@@ -620,7 +620,7 @@ fn flow_id(flow: Option<&FlowKey>) -> u64 {
 }
 
 /// A mix of numbers that does not change between versions: ids are compared across them.
-fn hash(parts: impl IntoIterator<Item = u64>) -> u64 {
+pub(crate) fn hash(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0x6a09_e667_f3bc_c908, |state: u64, part| {
         let mixed = (state ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);

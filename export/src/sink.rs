@@ -7,6 +7,7 @@ pub mod influxdb;
 pub mod kafka;
 pub mod opensearch;
 pub mod otlp;
+pub mod parquet;
 pub mod redis;
 pub mod remote_write;
 pub mod syslog;

@@ -436,6 +436,15 @@ impl Spool {
         (self.is_stopping, self.retry_at) = (true, 0);
     }
 
+    /// What is still in memory after a stop, since it could not be written, is lost: it counts as refused. Returns how many records.
+    pub fn abandon(&mut self) -> u64 {
+        let lost: u64 = self.segments.iter().filter(|one| one.content.is_some()).map(|one| one.records).sum();
+        self.segments.retain(|segment| segment.content.is_none());
+        self.in_memory = 0;
+        self.refused += lost;
+        lost
+    }
+
     /// Records after a position that are there, or were deleted there.
     pub fn after(&self, position: Position) -> u64 {
         let gaps = self.gaps.iter().copied();

@@ -506,7 +506,7 @@ fn a_topic_that_was_made_again_begins_anew() {
     assert_eq!(step, Step::Fetch(100));
     assert_eq!(reading.fetched(&Fetched { error: 1, end: -1, batches: &[] }), Step::Offsets);
     let end = Position { file: 1, row: 3 };
-    let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, is_last: false };
+    let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, bytes: 0, is_last: false };
     assert_eq!(reading.offsets(3, 7), Step::Page { page, restarted: true });
     // What was read before it is found out is not lost.
     let (mut reading, _) = Reading::new(Stream::Losses, Wanted { until: None, ..wanted });

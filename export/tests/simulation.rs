@@ -165,6 +165,7 @@ impl World {
         let records: Vec<Row> = rows.iter().filter(|row| !row.is_left_out).copied().collect();
         Page {
             left_out: (rows.len() - records.len()) as u64,
+            bytes: records.len(),
             records,
             end: position(end),
             expired: start - from,

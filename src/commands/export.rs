@@ -121,8 +121,11 @@ fn table(exports: &[ExportView]) -> String {
         ("to", Align::Left),
         ("delivered", Align::Right),
         ("waiting", Align::Right),
+        ("memory", Align::Right),
         ("rejected", Align::Right),
         ("expired", Align::Right),
+        ("shed", Align::Right),
+        ("left out", Align::Right),
         ("repeated", Align::Right),
     ]);
     for one in exports {
@@ -132,8 +135,11 @@ fn table(exports: &[ExportView]) -> String {
             format!("{} {}", one.kind, one.server),
             units::count(one.delivered),
             units::count(one.waiting),
+            units::bytes(one.memory),
             units::count(one.rejected),
             units::count(one.expired),
+            units::count(one.shed),
+            units::count(one.left_out),
             units::count(one.repeated),
         ]);
     }

@@ -88,8 +88,21 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     }
 }
 
+/// What exports hold together.
+fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    let memory = settings.export.memory;
+    if !(16 << 20..=64 << 30).contains(&memory.0) {
+        let message = "write \"16 MiB\" to \"64 GiB\"";
+        return reader.refuse(span_of(root, &["export", "memory"]), message);
+    }
+    if let Err(needed) = super::export::shares(memory, &settings.exports) {
+        reader.refuse(span_of(root, &["export", "memory"]), super::export::not_enough(needed));
+    }
+}
+
 /// Exports read the store of this process.
 fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    memory_of_exports(settings, root, reader);
     for (name, export) in &settings.exports {
         let place = ["exports", name.as_str()];
         if !super::export::is_name(name) {

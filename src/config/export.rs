@@ -1,6 +1,7 @@
 //! `[exports.NAME]`: records to other systems.
 
 mod destination;
+mod sharing;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -24,7 +25,10 @@ use export::{
 };
 use settings::{choice, section, values::Size};
 
-pub(crate) use self::destination::{Destination, Login};
+pub(crate) use self::{
+    destination::{Destination, Login},
+    sharing::{Share, SharedExportSettings, Shares, not_enough, shares},
+};
 use crate::host;
 
 section! {
@@ -35,7 +39,7 @@ section! {
         pub(crate) kind: Option<ExportKind> = None,
         /// Its address: `http://HOST:PORT` or `https://HOST:PORT`; of Redis `redis://HOST:PORT` or, with TLS, `rediss://HOST:PORT`, and the
         /// number of a database behind it (`/1`); of syslog and Kafka `tcp://HOST:PORT` or `tls://HOST:PORT`, for
-        /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`.
+        /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`; of Parquet the directory: `file:///DIRECTORY`.
         pub(crate) url: String = String::new(),
         /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Of `flows`, the latest state of
         /// each is sent. `alerts` are the events of rules, in a form of their own; `hops` are the hops of chosen reports. Empty: all but `alerts`,
@@ -99,12 +103,13 @@ section! {
         pub(crate) key: Option<PathBuf> = None,
         /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
         pub(crate) unencrypted: bool = false,
-        /// Records in one request, at most. Not set: 10000, with ClickHouse 50000.
+        /// Records in one request or one file, at most. Not set: 10000, with ClickHouse 50000, with Parquet 200000.
         pub(crate) batch: Option<usize> = None,
-        /// Memory of one batch, at most; two batches of each stream are in memory, and their requests. Not set: 8 MiB, with ClickHouse 16 MiB.
+        /// Memory of one batch, at most; two batches of each stream are in memory, and their requests; smaller, if `[export] memory` has
+        /// too little for all. Not set: 8 MiB, with ClickHouse 16 MiB, with Parquet 32 MiB.
         pub(crate) batch_size: Option<Size> = None,
-        /// How long to wait for a batch to fill.
-        pub(crate) linger: Duration = Duration::from_secs(1),
+        /// How long to wait for a batch to fill: with Parquet, the time of one file. Not set: 1 s, with Parquet 5 min.
+        pub(crate) linger: Option<Duration> = None,
         /// How long to wait for an answer.
         pub(crate) timeout: Duration = Duration::from_secs(30),
         /// Stream `hops`: which reports. `"sampled"`: those of one datagram of `sample`. `"events"`: those that came with an event, such as a
@@ -127,7 +132,7 @@ section! {
 
 choice! {
     /// A system that receives.
-    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\", \"syslog\", \"kafka\" or \"otlp\"") {
+    pub(crate) enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\", \"syslog\", \"kafka\", \"otlp\" or \"parquet\"") {
         /// ClickHouse, by HTTP.
         ClickHouse = "clickhouse",
         /// InfluxDB, and what takes its line protocol.
@@ -148,6 +153,8 @@ choice! {
         Kafka = "kafka",
         /// OpenTelemetry: OTLP over HTTP.
         Otlp = "otlp",
+        /// Files of Apache Parquet in a directory.
+        Parquet = "parquet",
     }
 }
 
@@ -238,6 +245,8 @@ pub(crate) enum Sink {
     Syslog(Syslog),
     /// Messages with keys.
     Kafka(Kafka),
+    /// Files.
+    Parquet,
 }
 
 /// What makes something that a system lacks.
@@ -339,6 +348,7 @@ impl ExportSettings {
             ExportKind::Syslog => Ok(Sink::Syslog(self.syslog()?)),
             ExportKind::Kafka => Ok(Sink::Kafka(self.kafka()?)),
             ExportKind::Otlp => Ok(Sink::Http(Box::new(self.otlp()?))),
+            ExportKind::Parquet => Ok(Sink::Parquet),
         }
     }
 
@@ -491,26 +501,31 @@ impl ExportSettings {
     pub(crate) fn delivery(&self) -> DeliverySettings {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         // Each request to ClickHouse makes a part of the table, which is merged with others later: fewer of them cost less.
-        let is_large = self.kind == Some(ExportKind::ClickHouse);
-        let bytes = self.batch_size.map_or(if is_large { 16 << 20 } else { 8 << 20 }, |size| size.0);
+        let (records, bytes, linger) = match self.kind {
+            Some(ExportKind::ClickHouse) => (50_000, 16 << 20, 1),
+            Some(ExportKind::Parquet) => (200_000, 32 << 20, 300),
+            _ => (10_000, 8 << 20, 1),
+        };
         DeliverySettings {
-            records: self.batch.unwrap_or(if is_large { 50_000 } else { 10_000 }),
-            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-            linger: ns(self.linger),
+            records: self.batch.unwrap_or(records),
+            bytes: self.batch_size.map_or(bytes, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+            linger: ns(self.linger.unwrap_or(Duration::from_secs(linger))),
             timeout: ns(self.timeout),
             ..DeliverySettings::default()
         }
     }
 
-    /// How many hops may wait.
-    pub(crate) fn hop_limits(&self) -> Limits {
-        let memory = usize::try_from(self.queue.0).unwrap_or(usize::MAX);
+    /// How many hops may wait in the spool, and the bytes of those that wait for it.
+    pub(crate) fn hop_limits(&self) -> (Limits, usize) {
+        let all = usize::try_from(self.queue.0).unwrap_or(usize::MAX);
+        let inbox = all / 4;
+        let memory = all - inbox;
         let segment = (memory / 4).min(Limits::default().segment);
         let when_full = match self.when_full {
             ExportFull::DropOldest => WhenFull::DropOldest,
             ExportFull::DropNewest => WhenFull::DropNewest,
         };
-        Limits { memory, segment, disk: self.spool.0, when_full }
+        (Limits { memory, segment, disk: self.spool.0, when_full }, inbox)
     }
 
     /// Everything that is wrong with it.
@@ -525,7 +540,7 @@ impl ExportSettings {
         if self.batch_size.is_some_and(|size| !(64 << 10..=256 << 20).contains(&size.0)) {
             problems.push(("batch_size", "write \"64 KiB\" to \"256 MiB\"".to_owned()));
         }
-        if self.linger > Duration::from_secs(3600) {
+        if self.linger.is_some_and(|linger| linger > Duration::from_secs(3600)) {
             problems.push(("linger", "write \"0s\" to \"1h\"".to_owned()));
         }
         if !(Duration::from_millis(100)..=Duration::from_secs(600)).contains(&self.timeout) {

@@ -75,8 +75,9 @@ section! {
         pub(crate) max_sources: usize = 4_096,
         /// A flow, queue or link without reports for this long expires, with an event.
         pub(crate) flow_timeout: Duration = Duration::from_secs(60),
-        /// Interval at which the latest value of every metric is emitted, changed or not; `0s` turns it off.
-        pub(crate) push_interval: Duration = Duration::from_secs(10),
+        /// Interval at which the latest state of each flow that sends reports is stored and exported, changed or not; `0s` turns it off. A flow that
+        /// was silent for longer than one and a half intervals is shown with a gap.
+        pub(crate) push_interval: Duration = Duration::from_secs(60),
         /// Linux capabilities that the program retains after the start. `reopen`: those needed to reopen an `xdp://` input,
         /// in the one thread that does so; none without such an input. `none`: none; an interface that disappears and returns
         /// is then read by UDP until a restart. `all`: all that the program was started with.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     aggregator::AggregatorSettings,
     console::ConsoleSettings,
-    export::ExportSettings,
+    export::{ExportSettings, SharedExportSettings},
     flight_recorder::FlightRecorderSettings,
     manager::ManagerSettings,
     outlet::OutletSettings,
@@ -55,6 +55,8 @@ section! {
         pub(crate) store: StoreSettings = StoreSettings::default(),
         /// Reports around what happens.
         pub(crate) flight_recorder: FlightRecorderSettings = FlightRecorderSettings::default(),
+        /// What exports have in common.
+        pub(crate) export: SharedExportSettings = SharedExportSettings::default(),
         /// Records to other systems, by name.
         pub(crate) exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
         /// An outlet from Kafka into ClickHouse.

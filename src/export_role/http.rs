@@ -34,14 +34,19 @@ pub(super) struct Link {
 
 impl Link {
     /// No connection is made yet.
-    pub(super) fn new(sink: Box<dyn HttpSink>, destination: Destination) -> Self {
-        let client = Client::new(destination);
+    pub(super) fn new(sink: Box<dyn HttpSink>, destination: Destination, most: usize) -> Self {
+        let client = Client { most: most.min(MAX_ANSWER), ..Client::new(destination) };
         Self { sink: sink.into(), client, request: Arc::default(), answer: None }
     }
 
     /// What makes its requests.
     pub(super) fn sink(&self) -> Arc<dyn HttpSink> {
         Arc::clone(&self.sink)
+    }
+
+    /// Bytes of the request.
+    pub(super) fn bytes(&self) -> usize {
+        self.request.body.capacity()
     }
 
     /// `ahead`: the request, if it is made already.
@@ -123,6 +128,8 @@ pub(crate) struct Client {
     /// The header of that name.
     authorization: Option<String>,
     connection: Option<Connection>,
+    /// Bytes of an answer that are read.
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -141,7 +148,7 @@ impl Client {
     /// No connection is made yet.
     pub(crate) fn new(destination: Destination) -> Self {
         let authorization = destination.login.as_ref().map(Login::authorization);
-        Self { destination, authorization, connection: None }
+        Self { destination, authorization, connection: None, most: MAX_ANSWER }
     }
 
     /// Sends a request and reads its answer.
@@ -175,7 +182,7 @@ impl Client {
         let authority = authority.clone();
         let sender = self.sender().await?;
         let response = sender.send_request(message).await.map_err(|error| tls::reason(&error, &authority))?;
-        read(response).await.map_err(|error| tls::reason(&error, &authority))
+        read(response, self.most).await.map_err(|error| tls::reason(&error, &authority))
     }
 
     /// The connection, a new one if the server has closed the last.
@@ -203,7 +210,7 @@ impl Client {
 }
 
 /// Reads the body as far as words and errors by item need it, and no further: then the connection is not used again.
-async fn read(response: Response<Incoming>) -> Result<Answer, hyper::Error> {
+async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper::Error> {
     let status = response.status().as_u16();
     let retry_after = response.headers().get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
@@ -214,7 +221,7 @@ async fn read(response: Response<Incoming>) -> Result<Answer, hyper::Error> {
     while !incoming.is_end_stream() {
         let Some(frame) = incoming.frame().await else { break };
         if let Ok(data) = frame?.into_data() {
-            let room = MAX_ANSWER - body.len();
+            let room = most - body.len();
             is_cut = data.len() > room;
             body.extend_from_slice(&data[..data.len().min(room)]);
             if is_cut {

@@ -80,6 +80,11 @@ impl Link {
         self.exchange.is_some()
     }
 
+    /// Bytes of the messages, before they are compressed.
+    pub(super) fn bytes(&self) -> usize {
+        self.exchange.as_ref().map_or(0, Exchange::bytes)
+    }
+
     /// What each leader answered counts, whatever the others do: one that is silent fails only its own partitions.
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
         let Some(mut exchange) = self.exchange.take() else { return Ok(()) };

@@ -10,7 +10,7 @@ use export::{
 
 use super::{
     answered::{Answered, Failure},
-    http, kafka, redis, syslog,
+    http, kafka, parquet, redis, syslog,
 };
 use crate::config::export::{Destination, Sink, Statement};
 
@@ -21,16 +21,18 @@ pub(super) enum Link {
     Redis(Box<redis::Link>),
     Syslog(syslog::Link),
     Kafka(Box<kafka::Link>),
+    Parquet(parquet::Link),
 }
 
 impl Link {
-    /// No connection is made yet.
-    pub(super) fn new(sink: Sink, destination: Destination, timeout: Duration) -> Self {
+    /// No connection is made yet. `most`: bytes of an answer that are read.
+    pub(super) fn new(sink: Sink, destination: Destination, timeout: Duration, most: usize) -> Self {
         match sink {
-            Sink::Http(sink) => Self::Http(http::Link::new(sink, destination)),
+            Sink::Http(sink) => Self::Http(http::Link::new(sink, destination, most)),
             Sink::Redis(sink) => Self::Redis(Box::new(redis::Link::new(sink, destination))),
             Sink::Syslog(sink) => Self::Syslog(syslog::Link::new(sink, destination)),
             Sink::Kafka(sink) => Self::Kafka(Box::new(kafka::Link::new(sink, destination, timeout))),
+            Sink::Parquet => Self::Parquet(parquet::Link::new(destination.path.into())),
         }
     }
 
@@ -38,7 +40,7 @@ impl Link {
     pub(super) fn sink(&self) -> Option<Arc<dyn HttpSink>> {
         match self {
             Self::Http(link) => Some(link.sink()),
-            Self::Redis(_) | Self::Syslog(_) | Self::Kafka(_) => None,
+            Self::Redis(_) | Self::Syslog(_) | Self::Kafka(_) | Self::Parquet(_) => None,
         }
     }
 
@@ -49,6 +51,18 @@ impl Link {
             Self::Redis(link) => link.begin(batch),
             Self::Syslog(link) => link.begin(batch),
             Self::Kafka(link) => link.begin(batch),
+            Self::Parquet(link) => link.begin(batch),
+        }
+    }
+
+    /// Bytes of what `begin` prepared.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Http(link) => link.bytes(),
+            Self::Redis(link) => link.bytes(),
+            Self::Syslog(link) => link.bytes(),
+            Self::Kafka(link) => link.bytes(),
+            Self::Parquet(link) => link.bytes(),
         }
     }
 
@@ -59,6 +73,7 @@ impl Link {
             Self::Redis(link) => link.send().await,
             Self::Syslog(link) => Ok(link.send().await?),
             Self::Kafka(link) => link.send().await,
+            Self::Parquet(link) => Ok(link.send().await?),
         }
     }
 
@@ -67,7 +82,7 @@ impl Link {
         match self {
             Self::Http(link) => link.answered(batch),
             Self::Redis(link) => link.answered(batch),
-            Self::Syslog(_) => Answered::done(Outcome::DONE),
+            Self::Syslog(_) | Self::Parquet(_) => Answered::done(Outcome::DONE),
             Self::Kafka(link) => link.answered(),
         }
     }
@@ -79,6 +94,15 @@ impl Link {
             Self::Redis(link) => link.probe().await,
             Self::Syslog(link) => link.probe().await,
             Self::Kafka(link) => link.probe(streams).await,
+            Self::Parquet(link) => link.probe(),
+        }
+    }
+
+    /// Removes what an earlier process could not finish.
+    pub(super) fn clean(&self, stream: Stream, collector: &str) -> Result<(), String> {
+        match self {
+            Self::Parquet(link) => link.clean(stream, collector),
+            _ => Ok(()),
         }
     }
 

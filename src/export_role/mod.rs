@@ -6,6 +6,7 @@ mod http;
 mod kafka;
 mod link;
 mod outlet;
+mod parquet;
 mod reader;
 mod records;
 mod redis;
@@ -38,7 +39,7 @@ use crate::{
     config::{
         Settings,
         console::ConsoleSettings,
-        export::{ExportSettings, HopReports, Sink, Statement},
+        export::{ExportSettings, HopReports, Share, Shares, Sink, Statement, not_enough, shares},
         outlet::OutletSettings,
     },
     control::Control,
@@ -88,6 +89,8 @@ pub(crate) struct Role {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     gauges: Gauges,
+    /// Bytes that all may hold together.
+    memory: u64,
 }
 
 /// Those of all streams. An outlet finds more partitions while it runs.
@@ -107,6 +110,8 @@ pub(crate) struct Gauge {
     partition: Option<u32>,
     /// Of an outlet: it stands for a topic, and is shown as long as that cannot be found.
     is_topic: bool,
+    /// What it may hold.
+    share: Share,
     state: Mutex<State>,
 }
 
@@ -142,6 +147,8 @@ struct State {
     left_out: u64,
     /// Hops that found no space.
     shed: u64,
+    /// Bytes of batches, requests and hops in memory.
+    memory: usize,
     /// For the loss budget, all of one moment.
     budget: Budget,
 }
@@ -165,11 +172,13 @@ impl Role {
     /// A setting or a cursor cannot be used; the message says what to do.
     pub(crate) fn start(settings: &Settings, hops: &Hops, control: &Control) -> Result<Self, CliError> {
         let (stop, stopped) = watch::channel(false);
-        let mut role = Self { handle: Handle { gauges: Arc::default() }, stop, threads: Vec::new() };
+        let handle = Handle { gauges: Arc::default(), memory: settings.export.memory.0 };
+        let mut role = Self { handle, stop, threads: Vec::new() };
         let mut gauges = Vec::new();
+        let shares = divided(settings, &settings.exports)?;
         for (name, export) in &settings.exports {
             let hops = hops.0.get(name).map(|tap| Arc::clone(&tap.queue));
-            let exporters = exporters(name, export, settings, Reading::New(hops))?;
+            let exporters = exporters((name, export), settings, Reading::New(hops), &shares)?;
             gauges.extend(exporters.iter().map(Exporter::gauge));
             let (stopped, runtime) = (stopped.clone(), runtime()?);
             let work = move || {
@@ -213,12 +222,13 @@ pub(crate) fn replay(
     settings: &Settings,
     range: (u64, Option<u64>),
 ) -> Result<Vec<view::ExportView>, CliError> {
-    let exporters = exporters(name, export, settings, Reading::Again(range.0, range.1))?;
+    let shares = divided(settings, &BTreeMap::from([(name.to_owned(), export.clone())]))?;
+    let exporters = exporters((name, export), settings, Reading::Again(range.0, range.1), &shares)?;
     let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
     let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
     runtime.block_on(worker::run_all(exporters, stopped));
-    Ok(view::view(&Handle { gauges: Arc::new(Mutex::new(gauges)) }).exports)
+    Ok(view::view(&Handle { gauges: Arc::new(Mutex::new(gauges)), memory: settings.export.memory.0 }).exports)
 }
 
 /// What is read.
@@ -230,11 +240,17 @@ enum Reading {
     Again(u64, Option<u64>),
 }
 
+/// The memory of all exports, divided among these.
+fn divided(settings: &Settings, exports: &BTreeMap<String, ExportSettings>) -> Result<Shares, CliError> {
+    shares(settings.export.memory, exports)
+        .map_err(|needed| CliError::new(format!("[export] memory: {}", not_enough(needed))))
+}
+
 fn exporters(
-    name: &str,
-    export: &ExportSettings,
+    (name, export): (&str, &ExportSettings),
     settings: &Settings,
     reading: Reading,
+    shares: &Shares,
 ) -> Result<Vec<Exporter>, CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("[exports.{name}] {key}: {message}"));
     let destination = export.destination().map_err(wrong)?;
@@ -248,11 +264,16 @@ fn exporters(
             stream,
             partition: None,
             is_topic: false,
+            share: shares.get(&(name.to_owned(), stream)).copied().unwrap_or_default(),
             state: Mutex::default(),
         };
         let sink = export.sink().map_err(wrong)?;
-        let link = Link::new(sink, destination.clone(), export.timeout);
+        let link = Link::new(sink, destination.clone(), export.timeout, gauge.share.batch);
         let origin = Origin { directory: &directory, collector: settings.collector_name() };
+        if matches!(reading, Reading::New(_)) {
+            let cleaned = link.clean(stream, &origin.collector);
+            cleaned.map_err(|words| CliError::new(format!("[exports.{name}] url: {words}")))?;
+        }
         Exporter::new(link, export, origin, (gauge, &reading)).map_err(CliError::new)
     };
     // Hops are not stored: there are none of the past.
@@ -293,7 +314,7 @@ pub(crate) fn probe_console(console: &ConsoleSettings) -> Result<String, String>
     let wrong = |(key, message): (&str, String)| format!("{key}: {message}");
     let destination = console.destination().map_err(wrong)?;
     let (authority, sink) = (destination.authority.clone(), console.tables().map_err(wrong)?);
-    let mut link = Link::new(Sink::Http(Box::new(sink)), destination, PROBE);
+    let mut link = Link::new(Sink::Http(Box::new(sink)), destination, PROBE, MOST_SAID);
     let runtime = runtime().map_err(|error| error.to_string())?;
     // The tables that it reads.
     runtime.block_on(in_time(link.probe(&[Stream::Events, Stream::Rollups])))?;
@@ -313,7 +334,7 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
     let (sink, streams) = (export.sink().map_err(wrong)?, export.streams().map_err(wrong)?);
     let destination = export.destination().map_err(wrong)?;
     let authority = destination.authority.clone();
-    let mut link = Link::new(sink, destination, export.timeout);
+    let mut link = Link::new(sink, destination, export.timeout, MOST_SAID);
     in_time(link.probe(&streams)).await?;
     Ok(authority)
 }
@@ -325,7 +346,7 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
 pub(crate) fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<(), CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("{key}: {message}"));
     let destination = export.destination().map_err(wrong)?;
-    let mut link = Link::new(export.sink().map_err(wrong)?, destination, export.timeout);
+    let mut link = Link::new(export.sink().map_err(wrong)?, destination, export.timeout, MOST_SAID);
     let runtime = runtime()?;
     for statement in statements {
         runtime.block_on(in_time(link.execute(statement))).map_err(CliError::new)?;
@@ -338,6 +359,8 @@ async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), 
     answered.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
 }
 
+/// Bytes of an answer to a probe or a statement that are read.
+const MOST_SAID: usize = 1 << 20;
 /// Time limit of a probe.
 const PROBE: Duration = Duration::from_secs(10);
 /// How long a stop waits for the batch in flight.

@@ -141,6 +141,7 @@ impl Outlet {
             stream,
             partition: partition.map(i32::unsigned_abs),
             is_topic: partition.is_none(),
+            share: super::Share::default(),
             state: Mutex::default(),
         });
         lock(&self.gauges).push(Arc::clone(&gauge));
@@ -189,7 +190,7 @@ async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
         |(key, message): crate::config::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
     let destination = settings.destination().map_err(wrong)?;
     let (authority, tables) = (destination.authority.clone(), settings.tables().map_err(wrong)?);
-    let mut link = Link::new(Sink::Http(Box::new(tables)), destination, PROBE);
+    let mut link = Link::new(Sink::Http(Box::new(tables)), destination, PROBE, super::MOST_SAID);
     in_time(link.probe(&settings.streams().map_err(wrong)?)).await?;
     Ok(authority)
 }

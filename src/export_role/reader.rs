@@ -9,7 +9,7 @@ use export::{
     sink::{self, Batch, HttpSink},
     spool,
 };
-use store::{Chunk, Follower, Place};
+use store::{Chunk, Follower, Place, StoredRecord};
 
 use super::{records, spool::Hops};
 
@@ -61,6 +61,11 @@ impl Ahead {
         (self.from, Some(self.end), self.records) == (cursor.settled, cursor.batch_end, records)
     }
 
+    /// Bytes of the request.
+    pub(super) fn bytes(&self) -> usize {
+        self.request.body.capacity()
+    }
+
     pub(super) fn into_request(self) -> sink::Request {
         self.request
     }
@@ -105,7 +110,7 @@ impl Reader {
             return Ok(Found { page, restarted: false, ahead });
         };
         let chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
-        let read = chunk.records.len();
+        let (read, bytes) = (chunk.records.len(), chunk.records.iter().map(StoredRecord::bytes).sum());
         // What of it is in the stream.
         let of = |stored| records::record(self.stream, stored);
         let records: Vec<Record> = chunk.records.into_iter().filter_map(of).collect();
@@ -114,6 +119,7 @@ impl Reader {
             records,
             end: records::position(chunk.end),
             expired: chunk.expired,
+            bytes,
             is_last: chunk.is_last,
         };
         // A page that is not full may be read again, with more records.
@@ -146,10 +152,13 @@ impl Reader {
 impl Hops {
     fn read(&self, Wanted { from, until, records, bytes }: Wanted) -> Result<Page<Record>, String> {
         loop {
-            let (mut read, mut unreadable) = (Vec::new(), 0);
+            let (mut read, mut unreadable, mut size) = (Vec::new(), 0, 0);
             let found = self.queue.with(|spool| {
-                spool.read(from, until, (records, bytes), |bytes| match Hop::read(bytes) {
-                    Some(hop) => read.push(Record::Hop(Box::new(hop))),
+                spool.read(from, until, (records, bytes / UNPACKED), |bytes| match Hop::read(bytes) {
+                    Some(hop) => {
+                        size += bytes.len() * UNPACKED;
+                        read.push(Record::Hop(Box::new(hop)));
+                    }
                     // Of another version, whole and without a meaning here.
                     None => unreadable += 1,
                 })
@@ -161,9 +170,12 @@ impl Hops {
                 }
                 spool::Found::Page { end, expired, is_last } => {
                     let expired = expired + unreadable;
-                    return Ok(Page { records: read, end, expired, left_out: 0, is_last });
+                    return Ok(Page { records: read, end, expired, left_out: 0, bytes: size, is_last });
                 }
             }
         }
     }
 }
+
+/// A hop as a record has at most so many times the bytes that it has in the spool.
+const UNPACKED: usize = 5;

@@ -51,6 +51,10 @@ impl Link {
         self.exchange.is_some()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.exchange.as_ref().map_or(0, |exchange| exchange.pipeline().bytes.capacity())
+    }
+
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
         let mut kept = self.connection.take();
         if let Some(connection) = &mut kept

@@ -25,7 +25,8 @@ pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Res
     let found = files
         .list()
         .map_err(|error| format!("{}: {error}; let hopwise read and write there", files.dir.display()))?;
-    Ok(HopQueue::new(Spool::new(settings.hop_limits(), &cursor, found)))
+    let (limits, inbox) = settings.hop_limits();
+    Ok(HopQueue::new(Spool::new(limits, &cursor, found), inbox))
 }
 
 /// The directory of one export.
@@ -116,4 +117,24 @@ const EIO: i32 = 5;
 pub(super) struct Hops {
     pub(super) queue: Arc<HopQueue>,
     pub(super) files: SpoolFiles,
+}
+
+impl Hops {
+    /// Moves hops between inbox, memory and files until the queue is closed; then writes what is in memory. Blocks.
+    pub(super) fn keep(&self, export: &str) {
+        let said = |errors: Vec<String>| {
+            for error in errors {
+                tracing::warn!(export, error, "hops cannot be written");
+            }
+        };
+        while self.queue.wait() {
+            said(self.files.execute(&self.queue, nic::time::now()));
+        }
+        self.queue.with(Spool::stop);
+        said(self.files.execute(&self.queue, nic::time::now()));
+        let hops = self.queue.with(Spool::abandon);
+        if hops > 0 {
+            tracing::warn!(export, hops, "hops are lost: they could not be written before the stop");
+        }
+    }
 }

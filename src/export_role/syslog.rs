@@ -33,6 +33,10 @@ impl Link {
         !self.bytes.is_empty()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(super) async fn send(&mut self) -> Result<(), String> {
         let mut kept = self.stream.take();
         // What is written to a server that has left is lost without an error.

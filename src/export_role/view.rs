@@ -15,13 +15,15 @@ use crate::{lock::lock, view::Stage};
 pub(crate) struct ExportsView {
     /// Each stream of each export.
     pub(crate) exports: Vec<ExportView>,
+    /// Bytes that all of them may hold together.
+    pub(crate) memory: u64,
     /// All of them as a stage of the loss budget.
     pub(crate) stage: Stage,
 }
 
 impl Default for ExportsView {
     fn default() -> Self {
-        Self { exports: Vec::new(), stage: nothing() }
+        Self { exports: Vec::new(), memory: 0, stage: nothing() }
     }
 }
 
@@ -60,6 +62,12 @@ pub(crate) struct ExportView {
     pub(crate) held: u64,
     /// Committed records in the store that are not settled yet; those in memory are among them.
     pub(crate) waiting: u64,
+    /// Bytes of its batches, requests and hops in memory.
+    pub(crate) memory: u64,
+    /// Bytes that it may hold: its part of the memory of all exports.
+    pub(crate) memory_limit: u64,
+    /// Bytes of one batch, at most.
+    pub(crate) batch_size: u64,
     /// When these were counted.
     pub(crate) counted: u64,
     /// Time of the oldest record in memory: how far this export lags.
@@ -96,7 +104,7 @@ pub(crate) fn view(handle: &Handle) -> ExportsView {
     // A topic is there as long as something is wrong with it.
     let is_shown = |gauge: &&Arc<Gauge>| !gauge.is_topic || lock(&gauge.state).last_error.is_some();
     let exports: Vec<ExportView> = gauges.iter().filter(is_shown).map(|gauge| of(gauge)).collect();
-    ExportsView { exports, stage: stage(&gauges) }
+    ExportsView { exports, memory: handle.memory, stage: stage(&gauges) }
 }
 
 /// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
@@ -132,6 +140,9 @@ fn of(gauge: &Gauge) -> ExportView {
         unwritten: ledger.unwritten,
         held: ledger.held,
         waiting: state.waiting,
+        memory: state.memory as u64,
+        memory_limit: gauge.share.memory as u64,
+        batch_size: gauge.share.batch as u64,
         counted: state.counted,
         oldest: state.oldest,
         expired: ledger.expired,

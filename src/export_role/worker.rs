@@ -7,14 +7,14 @@ use std::{
 };
 
 use export::{
-    Action, Cursor, Delivery, Ledger, Notice, Outcome, RequestId,
+    Action, Cursor, Delivery, Ledger, Notice, Outcome, RequestId, Settings as DeliverySettings,
     record::{Record, Stream},
     sink::Batch,
 };
-use store::Place;
+use store::{Follower, Place};
 use tokio::{
     sync::watch,
-    task::JoinSet,
+    task::{self, JoinHandle, JoinSet},
     time::{self, Instant},
 };
 
@@ -32,7 +32,6 @@ use crate::{
         build,
         export::{ExportSettings, ExportStart},
     },
-    hop_queue::HopQueue,
     lock::lock,
 };
 
@@ -44,6 +43,8 @@ pub(super) struct Exporter {
     link: Option<Link>,
     /// `None` while it reads.
     reader: Option<Reader>,
+    /// Bytes of the request that was sent last.
+    request: usize,
     /// The request of the next batch.
     ahead: Option<Ahead>,
     files: Files,
@@ -54,6 +55,8 @@ pub(super) struct Exporter {
     collector: Arc<str>,
     timeout: Duration,
     counted_at: u64,
+    /// Knows where the store ends, also while it is read.
+    ends: Follower,
     /// The count of the store's records, and what was in it before this process.
     origin: Option<(u64, u64)>,
     /// Ends here, and saves no cursor.
@@ -135,7 +138,12 @@ impl Exporter {
         };
         only.iter().for_each(|end| reader.end_at(*end));
         Ok(Self {
-            delivery: Delivery::new(settings.delivery(), cursor, build::seed()),
+            delivery: Delivery::new(
+                DeliverySettings { bytes: gauge.share.batch, ..settings.delivery() },
+                cursor,
+                build::seed(),
+            ),
+            request: 0,
             link: Some(link),
             reader: Some(reader),
             ahead: None,
@@ -146,6 +154,7 @@ impl Exporter {
             collector,
             timeout: settings.timeout,
             counted_at: 0,
+            ends: Follower::new(directory),
             origin: None,
             only,
         })
@@ -162,22 +171,24 @@ impl Exporter {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         let (mut sending, mut reading) = (JoinSet::new(), JoinSet::new());
         let mut stopping = false;
+        let mut keeper = self.keep_hops();
         loop {
             let now = nic::time::now();
             while let Some(action) = self.delivery.poll(now) {
                 self.execute(action, &mut sending, &mut reading);
             }
-            self.write_hops(nic::time::now());
-            self.report(nic::time::now());
             if self.delivery.is_stopped() && self.reader.is_some() {
-                return;
+                if let (Some(hops), Some(keeper)) = (&self.hops, keeper.take()) {
+                    hops.queue.close();
+                    _ = keeper.await;
+                }
+                return self.report(nic::time::now());
             }
+            self.report(nic::time::now());
             let rest = self.delivery.wake_at().map_or(LONGEST_REST, |at| {
                 Duration::from_nanos(at.saturating_sub(nic::time::now())).min(LONGEST_REST)
             });
-            let hops = self.hops.clone();
             tokio::select! {
-                () = filled(hops.as_ref().map(|hops| &*hops.queue)) => {}
                 Some(done) = sending.join_next() => {
                     if let Ok(done) = done {
                         self.done(done, &mut sending);
@@ -259,15 +270,10 @@ impl Exporter {
         }
     }
 
-    /// Moves hops between memory and files. At the end, what is in memory is written.
-    fn write_hops(&mut self, now: u64) {
-        let Some(hops) = &self.hops else { return };
-        if self.delivery.is_stopped() {
-            hops.queue.with(export::spool::Spool::stop);
-        }
-        for error in hops.files.execute(&hops.queue, now) {
-            tracing::warn!(export = self.gauge.export.as_str(), error, "hops cannot be written");
-        }
+    /// Begins to keep hops in memory and in files, on a thread that may wait for the disk.
+    fn keep_hops(&self) -> Option<JoinHandle<()>> {
+        let (hops, gauge) = (self.hops.clone()?, Arc::clone(&self.gauge));
+        Some(task::spawn_blocking(move || hops.keep(&gauge.export)))
     }
 
     fn send(&mut self, id: RequestId, records: Vec<usize>, sending: &mut JoinSet<Done>) {
@@ -281,7 +287,9 @@ impl Exporter {
         let is_whole = records.len() == self.delivery.batch().len();
         let cursor = self.delivery.cursor();
         let ahead = self.ahead.take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
-        if link.begin(&batch, ahead.map(Ahead::into_request)) {
+        let is_something = link.begin(&batch, ahead.map(Ahead::into_request));
+        self.request = link.bytes();
+        if is_something {
             let deadline = Instant::now() + self.timeout;
             return start(link, Sending { id, records, deadline }, sending);
         }
@@ -327,6 +335,7 @@ impl Exporter {
             }
         }
         let ledger = self.delivery.ledger();
+        let memory = self.memory();
         let count = now.saturating_sub(self.counted_at) >= COUNT_INTERVAL || self.delivery.is_stopped();
         let counted = if count { self.count(&ledger) } else { None };
         let mut state = lock(&self.gauge.state);
@@ -339,14 +348,20 @@ impl Exporter {
             state.oldest = self.delivery.batch().first().map(Record::ts);
         }
         state.ledger = ledger;
+        state.memory = memory;
         state.last_success = self.delivery.last_success();
         if state.last_error.as_deref() != self.delivery.last_error() {
             state.last_error = self.delivery.last_error().map(str::to_owned);
         }
     }
 
-    /// Committed records after the cursor, and the stage of the loss budget (`None`: the store begins its count anew just now). Nothing
-    /// while the store is read: it is counted afterwards.
+    /// Bytes in memory.
+    fn memory(&self) -> usize {
+        let hops = self.hops.as_ref().map_or(0, |hops| hops.queue.bytes());
+        self.delivery.bytes() + self.request + self.ahead.as_ref().map_or(0, Ahead::bytes) + hops
+    }
+
+    /// Committed records after the cursor, and the stage of the loss budget (`None`: the store begins its count anew just now).
     fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
         let settled = self.delivery.cursor().settled;
         if let Some(hops) = &self.hops {
@@ -357,13 +372,11 @@ impl Exporter {
             return Some((waiting, Some(budget(into, ledger, shed, unread))));
         }
         let settled = records::place(settled);
-        let reader = self.reader.as_mut()?;
+        let stored = self.stream().stored()?;
         let end = match self.only {
             Some(end) => end,
-            None => match reader.end() {
-                Ok(end) => end,
-                Err(_) => return Some((0, None)),
-            },
+            // What was counted before stands.
+            None => self.ends.end(stored).ok()?,
         };
         if end.base != settled.base {
             return Some((end.row, None));
@@ -389,14 +402,6 @@ fn budget(into: u64, ledger: &Ledger, shed: u64, unread: u64) -> Budget {
         expired: ledger.expired,
         shed,
         queued: ledger.held + unread,
-    }
-}
-
-/// Waits until hops have come in number; for ever, if none come.
-async fn filled(queue: Option<&HopQueue>) {
-    match queue {
-        Some(queue) => queue.filled().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -42,6 +42,9 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     one("export_lag_seconds", "gauge", help, |one| {
         one.oldest.map_or(0, |ts| nic::time::now().saturating_sub(ts) / 1_000_000_000)
     });
+    let help = "Bytes of batches, requests and hops in memory.";
+    one("export_memory_bytes", "gauge", help, |one| one.memory);
+    one("export_memory_limit_bytes", "gauge", "Bytes that an export may hold.", |one| one.memory_limit);
     let help = "Records that the store, or Kafka, deleted before they were sent.";
     one("export_expired_total", "counter", help, |one| one.expired);
     let help = "Hops that found no space, because the system took less than came.";

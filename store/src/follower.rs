@@ -621,7 +621,7 @@ fn make_room<T>(map: &mut HashMap<i64, T>) {
 
 impl StoredRecord {
     /// Its size in memory, about.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let path = match self {
             Self::Event(event) => {
                 event.path.len() + event.first.as_ref().map_or(0, |first| first.hop_latencies.len())
@@ -666,7 +666,8 @@ fn names<T>(conn: &Connection, table: &str, read: impl Fn(&str) -> T) -> rusqlit
 
 /// The name under which a file is attached.
 const FILE: &str = "f0";
-const CACHE_KIB: usize = 4 << 10;
+/// Runs are read in their order: more would be read once.
+const CACHE_KIB: usize = 1 << 10;
 /// Files that are open at once.
 const MAX_OPEN: usize = 4;
 /// Names of each kind in memory.

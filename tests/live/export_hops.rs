@@ -121,3 +121,16 @@ fn only_reports_with_an_event_are_sent_where_that_is_asked() {
     assert_eq!(latencies, [2000, 90_000_000]);
     counted(&server, [6, 6]);
 }
+
+#[test]
+fn hops_that_fit_nowhere_at_a_stop_are_counted_and_logged() {
+    let hook = Scripted::start(&[Act::Status(503); 100]);
+    let server =
+        Server::start(&config(&hook, "sample = 1\nspool = \"1000 B\"\nwhen_full = \"drop_newest\"\n"));
+    server.send((0..20).map(|n| report(n, 1000 + n as u16, [1000 + n, 2000, 3000])));
+    server.settled(20);
+    exported(&server, "failing", |view| view["last_error"].is_string() && view["waiting"] == 60);
+    server.signal("-TERM");
+    let line = server.log_line("hops are lost");
+    assert!(line.contains("hops=60") && line.contains("hook"), "{line}");
+}

@@ -14,6 +14,8 @@ pub(super) struct Batch<R> {
     pub(super) expired: u64,
     /// Records between them that the stream does not have.
     pub(super) left_out: u64,
+    /// Bytes of the records in memory.
+    pub(super) bytes: usize,
     /// Where the next batch begins.
     pub(super) end: Position,
     /// By record.
@@ -28,7 +30,7 @@ pub(super) struct Batch<R> {
 impl<R: Keyed> Batch<R> {
     pub(super) fn new(lanes: Vec<Lane>, end: Position) -> Self {
         let (records, was_sent, rejected) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { records, expired: 0, left_out: 0, end, was_sent, open: 0, lanes, rejected }
+        Self { records, expired: 0, left_out: 0, bytes: 0, end, was_sent, open: 0, lanes, rejected }
     }
 
     pub(super) fn fill(&mut self, records: Vec<R>, end: Position) {
@@ -55,7 +57,7 @@ impl<R: Keyed> Batch<R> {
 
     pub(super) fn clear(&mut self) {
         self.records = Vec::new();
-        (self.open, self.expired, self.left_out) = (0, 0, 0);
+        (self.open, self.expired, self.left_out, self.bytes) = (0, 0, 0, 0);
     }
 
     /// Every record is delivered or rejected.

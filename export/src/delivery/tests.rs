@@ -25,7 +25,8 @@ fn at(row: u64) -> Position {
 }
 
 fn page(rows: std::ops::Range<u64>, is_last: bool) -> Page<One> {
-    Page { records: rows.clone().map(One).collect(), end: at(rows.end), expired: 0, left_out: 0, is_last }
+    let records: Vec<One> = rows.clone().map(One).collect();
+    Page { bytes: records.len(), records, end: at(rows.end), expired: 0, left_out: 0, is_last }
 }
 
 fn from(row: u64) -> Cursor {
@@ -321,7 +322,10 @@ fn keys_have_lanes_and_the_next_page_is_read_meanwhile() {
 fn deleted_records_are_counted_and_passed() {
     let mut delivery = begun(AT_ONCE, 0..0);
     assert!(matches!(delivery.poll(SECOND), Some(Action::Read { .. })));
-    delivery.page(Page { records: Vec::new(), end: at(9), expired: 9, left_out: 0, is_last: true }, SECOND);
+    delivery.page(
+        Page { records: Vec::new(), end: at(9), expired: 9, left_out: 0, bytes: 0, is_last: true },
+        SECOND,
+    );
     assert_eq!(delivery.poll(SECOND), Some(Action::Save(from(9))));
     delivery.saved(Ok(()), SECOND);
     assert_eq!(delivery.ledger(), Ledger { expired: 9, ..Ledger::default() });

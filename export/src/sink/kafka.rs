@@ -192,6 +192,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// Bytes of the messages, before they are compressed.
+    pub fn bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Spreads the messages over so many partitions.
     pub fn spread(&mut self, partitions: usize) {
         let mut sizes: BTreeMap<i32, usize> = BTreeMap::new();

@@ -7,6 +7,7 @@ mod alertmanager;
 mod influxdb;
 mod opensearch;
 mod otlp;
+mod parquet;
 mod redis;
 mod remote_write;
 mod server;

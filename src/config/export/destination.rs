@@ -76,6 +76,7 @@ impl ExportSettings {
             Some(ExportKind::Redis) => [("redis://", 6379), ("rediss://", 6379)],
             Some(ExportKind::Syslog) => [("tcp://", 514), ("tls://", 6514)],
             Some(ExportKind::Kafka) => [("tcp://", 9092), ("tls://", 9093)],
+            Some(ExportKind::Parquet) => [("file://", 0), ("file://", 0)],
             _ => [("http://", 80), ("https://", 443)],
         }
     }
@@ -103,6 +104,9 @@ impl ExportSettings {
     /// # Errors
     /// A key and what is wrong with it.
     pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
+        if self.kind == Some(ExportKind::Parquet) {
+            return self.directory();
+        }
         let [(plain, port), (secure, secure_port)] = self.schemes();
         let Address { is_secure, authority, path } = self.address().ok_or_else(|| {
             (
@@ -156,6 +160,33 @@ impl ExportSettings {
             tls,
             schemes: (plain, secure),
             login,
+            mechanism: self.mechanism,
+            unencrypted: self.unencrypted,
+        })
+    }
+
+    /// Where files are written.
+    fn directory(&self) -> Result<Destination, Wrong> {
+        let path = self.url.strip_prefix("file://").filter(|path| path.starts_with('/') && *path != "/");
+        let path = path.filter(|path| !path.chars().any(char::is_control)).ok_or_else(|| {
+            let words = "in which directory? Write url = \"file:///srv/hopwise\" or the like: `file://` and its path from `/` on";
+            ("url", words.to_owned())
+        })?;
+        let keys =
+            [("password_file", &self.password_file), ("token_file", &self.token_file), ("ca", &self.ca)];
+        let files = keys.into_iter().filter(|(_, file)| file.is_some()).map(|(key, _)| key);
+        if let Some(key) = self.user.as_ref().map(|_| "user").into_iter().chain(files).next() {
+            return Err((
+                key,
+                "leave it out: who may write to a directory is decided by its mode".to_owned(),
+            ));
+        }
+        Ok(Destination {
+            authority: path.to_owned(),
+            path: path.to_owned(),
+            tls: None,
+            schemes: ("file://", "file://"),
+            login: None,
             mechanism: self.mechanism,
             unencrypted: self.unencrypted,
         })

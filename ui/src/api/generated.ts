@@ -570,6 +570,8 @@ export type ExpectedAnswers = {
 
 /** One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`. */
 export type Export = {
+  /** Bytes of one batch, at most. */
+  batch_size: number;
   /** When these were counted. */
   counted: number;
   /** Records that the server has stored. */
@@ -590,6 +592,10 @@ export type Export = {
   last_success: number | null;
   /** Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a message. */
   left_out: number;
+  /** Bytes of its batches, requests and hops in memory. */
+  memory: number;
+  /** Bytes that it may hold: its part of the memory of all exports. */
+  memory_limit: number;
   /** Time of the oldest record in memory: how far this export lags. */
   oldest: number | null;
   /** Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store. */
@@ -628,6 +634,8 @@ export type Export = {
 export type Exports = {
   /** Each stream of each export. */
   exports: Array<Export>;
+  /** Bytes that all of them may hold together. */
+  memory: number;
   /** All of them as a stage of the loss budget. */
   stage: Stage;
 };

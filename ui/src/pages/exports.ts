@@ -2,7 +2,7 @@ import { get } from '../api/client';
 import type { Export, Exports } from '../api/generated';
 import { poll, type Poll } from '../api/poll';
 import { code, empty, h, panel } from '../lib/dom';
-import { ago, count, exact } from '../lib/format';
+import { ago, bytes, count, exact } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { health } from '../model/exports';
 import type { Page } from '../router';
@@ -83,6 +83,18 @@ function exportTable(): LiveTable<Export> {
         hint: 'Records that the store deleted before they were sent',
         numeric: true,
         cell: (row) => ({ ...number(row.expired), ...(row.expired > 0 ? { class: 'bad' } : {}) }),
+      },
+      {
+        title: 'Shed',
+        hint: 'Hops that found no space, because the system took less than came',
+        numeric: true,
+        cell: (row) => ({ ...number(row.shed), ...(row.shed > 0 ? { class: 'bad' } : {}) }),
+      },
+      {
+        title: 'Memory',
+        hint: 'Batches, requests and hops in memory',
+        numeric: true,
+        cell: (row) => ({ text: bytes(row.memory), title: `of ${bytes(row.memory_limit)}` }),
       },
       {
         title: 'Last success',

@@ -269,6 +269,8 @@ class Evidence(TypedDict):
 class Export(TypedDict):
     """One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`."""
 
+    # Bytes of one batch, at most.
+    batch_size: int
     # When these were counted.
     counted: int
     # Records that the server has stored.
@@ -291,6 +293,10 @@ class Export(TypedDict):
     # Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a
     # message.
     left_out: int
+    # Bytes of its batches, requests and hops in memory.
+    memory: int
+    # Bytes that it may hold: its part of the memory of all exports.
+    memory_limit: int
     # Time of the oldest record in memory: how far this export lags.
     oldest: int | None
     # Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store.
@@ -331,6 +337,8 @@ class Exports(TypedDict):
 
     # Each stream of each export.
     exports: list[Export]
+    # Bytes that all of them may hold together.
+    memory: int
     # All of them as a stage of the loss budget.
     stage: Stage
 

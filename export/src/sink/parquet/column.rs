@@ -1,0 +1,470 @@
+//! A column: levels and values, their encodings, and what the file's metadata says of it.
+
+use std::collections::HashMap;
+
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use super::thrift::{BINARY, I32, Writer};
+use super::{OPTIONAL, REQUIRED};
+use crate::protobuf::varint;
+
+/// What a column holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Time,
+    Text,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Column {
+    path: Vec<&'static str>,
+    kind: Kind,
+    /// The level of a value that is there.
+    most: u8,
+    /// Of each place, how much of the path is there.
+    definitions: Vec<u32>,
+    /// Of a list: whether a place goes on with the list of the one before.
+    repetitions: Option<Vec<u32>>,
+    numbers: Vec<u64>,
+    texts: Texts,
+}
+
+/// Texts by number, each once.
+#[derive(Default, Debug)]
+struct Texts {
+    known: HashMap<Box<[u8]>, u32>,
+    order: Vec<Box<[u8]>>,
+    values: Vec<u32>,
+}
+
+/// Where a column stands in the file.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    dictionary: Option<usize>,
+    data: usize,
+    /// Bytes in the file.
+    len: usize,
+    /// Bytes before they were compressed.
+    pub(super) raw: usize,
+}
+
+impl Column {
+    /// `most`: how many parts of the path may be absent.
+    pub(super) fn new(path: &[&'static str], kind: Kind, most: u8) -> Self {
+        Self {
+            path: path.to_vec(),
+            kind,
+            most,
+            definitions: Vec::new(),
+            repetitions: None,
+            numbers: Vec::new(),
+            texts: Texts::default(),
+        }
+    }
+
+    /// Lists of numbers of 32 bits.
+    pub(super) fn list(path: &[&'static str]) -> Self {
+        Self { repetitions: Some(Vec::new()), ..Self::new(path, Kind::Uint32, 3) }
+    }
+
+    /// The first part of the path that may be absent is.
+    pub(super) fn push_null(&mut self) {
+        self.push_absent(0);
+    }
+
+    /// So many parts of it are there.
+    pub(super) fn push_absent(&mut self, there: u8) {
+        self.definitions.push(there.into());
+        self.repetitions.iter_mut().for_each(|list| list.push(0));
+    }
+
+    pub(super) fn push_number(&mut self, number: u64) {
+        self.definitions.push(self.most.into());
+        self.numbers.push(number);
+    }
+
+    pub(super) fn push_text(&mut self, text: &[u8]) {
+        self.definitions.push(self.most.into());
+        let Texts { known, order, values } = &mut self.texts;
+        let number = match known.get(text) {
+            Some(number) => *number,
+            None => {
+                let number = order.len() as u32;
+                order.push(text.into());
+                known.insert(text.into(), number);
+                number
+            }
+        };
+        values.push(number);
+    }
+
+    /// A list without elements is absent, as in JSON; all ones are null.
+    pub(super) fn push_list(&mut self, numbers: &[u32]) {
+        if numbers.is_empty() {
+            return self.push_null();
+        }
+        for (at, number) in numbers.iter().enumerate() {
+            let is_there = *number != u32::MAX;
+            self.definitions.push(u32::from(self.most) - u32::from(!is_there));
+            self.repetitions.iter_mut().for_each(|list| list.push(u32::from(at > 0)));
+            if is_there {
+                self.numbers.push((*number).into());
+            }
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        self.kind == Kind::Text
+    }
+
+    /// The code of what stands in the file: numbers of 32 or 64 bits, or bytes.
+    fn stored_as(&self) -> u32 {
+        match self.kind {
+            Kind::Uint8 | Kind::Uint16 | Kind::Uint32 => 1,
+            Kind::Uint64 | Kind::Time => 2,
+            Kind::Text => 6,
+        }
+    }
+
+    fn plain_number(&self, number: u64, out: &mut Vec<u8>) {
+        match self.kind {
+            // Times after 2262 do not fit.
+            Kind::Time => out.extend(i64::try_from(number).unwrap_or(i64::MAX).to_le_bytes()),
+            Kind::Uint64 => out.extend(number.to_le_bytes()),
+            _ => out.extend((number as u32).to_le_bytes()),
+        }
+    }
+
+    /// The different values, and for each value which one it is; `None`: there are too many of them.
+    fn dictionary(&self) -> Option<(Vec<u8>, usize, Vec<u32>)> {
+        let mut plain = Vec::new();
+        if self.is_text() {
+            let Texts { order, values, .. } = &self.texts;
+            if order.is_empty() || order.len() > values.len() / 2 {
+                return None;
+            }
+            order.iter().for_each(|text| plain_text(text, &mut plain));
+            return Some((plain, order.len(), values.clone()));
+        }
+        let most = (self.numbers.len() / 2).min(MOST_DIFFERENT);
+        let (mut known, mut values) = (HashMap::new(), Vec::with_capacity(self.numbers.len()));
+        for number in &self.numbers {
+            let next = known.len() as u32;
+            let value = *known.entry(*number).or_insert(next);
+            if value == next {
+                self.plain_number(*number, &mut plain);
+            }
+            if known.len() > most {
+                return None;
+            }
+            values.push(value);
+        }
+        (!values.is_empty()).then_some((plain, known.len(), values))
+    }
+
+    /// Appends its pages.
+    pub(super) fn write(&self, out: &mut Vec<u8>) -> Chunk {
+        let begun = out.len();
+        let mut data = Vec::new();
+        if let Some(repetitions) = &self.repetitions {
+            levels(repetitions, 1, &mut data);
+        }
+        if self.most > 0 {
+            levels(&self.definitions, bits(self.most.into()), &mut data);
+        }
+        let (mut raw, mut dictionary) = (0, None);
+        match self.dictionary() {
+            Some((plain, different, values)) => {
+                raw += write_page(out, &plain, Page::Dictionary(different));
+                dictionary = Some(begun);
+                let width = bits(different as u32 - 1).max(1);
+                data.push(width as u8);
+                hybrid(&values, width, &mut data);
+            }
+            None if self.is_text() => {
+                let Texts { order, values, .. } = &self.texts;
+                values.iter().for_each(|number| plain_text(&order[*number as usize], &mut data));
+            }
+            None => self.numbers.iter().for_each(|number| self.plain_number(*number, &mut data)),
+        }
+        let at = out.len();
+        let encoding = if dictionary.is_some() { DICTIONARY } else { PLAIN };
+        raw += write_page(out, &data, Page::Data(self.definitions.len(), encoding));
+        Chunk { dictionary, data: at, len: out.len() - begun, raw }
+    }
+
+    /// Its element of the schema.
+    pub(super) fn declare(&self, thrift: &mut Writer<'_>) {
+        let name = self.path.last().copied().unwrap_or_default();
+        let own = self.most - u8::from(self.path.len() == 2) - 2 * u8::from(self.path.len() == 3);
+        thrift.begin();
+        thrift.i32(1, self.stored_as());
+        thrift.i32(3, if own > 0 { OPTIONAL } else { REQUIRED });
+        thrift.bytes(4, name.as_bytes());
+        // What it was called before there were logical types.
+        let converted = match self.kind {
+            Kind::Text => Some(0),
+            Kind::Uint8 => Some(11),
+            Kind::Uint16 => Some(12),
+            Kind::Uint32 => Some(13),
+            Kind::Uint64 => Some(14),
+            Kind::Time => None,
+        };
+        converted.into_iter().for_each(|code| thrift.i32(6, code));
+        thrift.begin_field(10);
+        let width = match self.kind {
+            Kind::Text => {
+                thrift.begin_field(1);
+                None
+            }
+            Kind::Time => {
+                thrift.begin_field(8);
+                thrift.bool(1, true);
+                thrift.begin_field(2);
+                thrift.begin_field(3);
+                thrift.end();
+                thrift.end();
+                None
+            }
+            Kind::Uint8 => Some(8),
+            Kind::Uint16 => Some(16),
+            Kind::Uint32 => Some(32),
+            Kind::Uint64 => Some(64),
+        };
+        if let Some(width) = width {
+            thrift.begin_field(10);
+            thrift.byte(1, width);
+            thrift.bool(2, false);
+        }
+        thrift.end();
+        thrift.end();
+        thrift.end();
+    }
+
+    /// Its element of the group of rows.
+    pub(super) fn describe(&self, chunk: &Chunk, thrift: &mut Writer<'_>) {
+        thrift.begin();
+        thrift.i64(2, chunk.dictionary.unwrap_or(chunk.data) as u64);
+        thrift.begin_field(3);
+        thrift.i32(1, self.stored_as());
+        let encodings: &[u32] =
+            if chunk.dictionary.is_some() { &[PLAIN, RLE, DICTIONARY] } else { &[PLAIN, RLE] };
+        thrift.list(2, I32, encodings.len());
+        encodings.iter().for_each(|code| thrift.number((*code).into()));
+        thrift.list(3, BINARY, self.path.len());
+        self.path.iter().for_each(|part| thrift.element(part.as_bytes()));
+        thrift.i32(4, ZSTD);
+        thrift.i64(5, self.definitions.len() as u64);
+        thrift.i64(6, chunk.raw as u64);
+        thrift.i64(7, chunk.len as u64);
+        thrift.i64(9, chunk.data as u64);
+        chunk.dictionary.into_iter().for_each(|at| thrift.i64(11, at as u64));
+        // By its least and greatest time, a reader knows whether it needs the file.
+        if let (Kind::Time, Some(first), Some(last)) =
+            (self.kind, self.numbers.iter().min(), self.numbers.iter().max())
+        {
+            thrift.begin_field(12);
+            thrift.i64(3, (self.definitions.len() - self.numbers.len()) as u64);
+            for (field, number) in [(5, *last), (6, *first)] {
+                let mut bytes = Vec::new();
+                self.plain_number(number, &mut bytes);
+                thrift.bytes(field, &bytes);
+            }
+            thrift.end();
+        }
+        thrift.end();
+        thrift.end();
+    }
+}
+
+fn plain_text(text: &[u8], out: &mut Vec<u8>) {
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend_from_slice(text);
+}
+
+/// What a page is.
+#[derive(Clone, Copy, Debug)]
+enum Page {
+    /// So many different values.
+    Dictionary(usize),
+    /// So many places, and how their values are encoded.
+    Data(usize, u32),
+}
+
+/// Appends a page; returns its bytes, with its header, before they were compressed.
+fn write_page(out: &mut Vec<u8>, content: &[u8], kind: Page) -> usize {
+    let packed = compress_to_vec(content, CompressionLevel::Fastest);
+    let begun = out.len();
+    let mut thrift = Writer::new(out);
+    thrift.i32(1, if let Page::Dictionary(_) = kind { 2 } else { 0 });
+    thrift.i32(2, content.len() as u32);
+    thrift.i32(3, packed.len() as u32);
+    match kind {
+        Page::Dictionary(different) => {
+            thrift.begin_field(7);
+            thrift.i32(1, different as u32);
+            thrift.i32(2, PLAIN);
+        }
+        Page::Data(places, encoding) => {
+            thrift.begin_field(5);
+            thrift.i32(1, places as u32);
+            thrift.i32(2, encoding);
+            thrift.i32(3, RLE);
+            thrift.i32(4, RLE);
+        }
+    }
+    thrift.end();
+    thrift.end();
+    let header = out.len() - begun;
+    out.extend(packed);
+    header + content.len()
+}
+
+/// The bits that numbers up to this one need.
+fn bits(most: u32) -> u32 {
+    u32::BITS - most.leading_zeros()
+}
+
+/// Levels, with their length before them.
+fn levels(levels: &[u32], width: u32, out: &mut Vec<u8>) {
+    let at = out.len();
+    out.extend([0; 4]);
+    hybrid(levels, width, out);
+    let len = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+/// Runs of one number, and groups of eight of `width` bits each.
+fn hybrid(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
+    let (mut literal, mut at) = (0, 0);
+    while at < numbers.len() {
+        let run = numbers[at..].iter().take_while(|number| **number == numbers[at]).count();
+        // What fills the last group of literals is not in the run.
+        let fills = (8 - (at - literal) % 8) % 8;
+        if run < fills + 8 {
+            at += run;
+            continue;
+        }
+        pack(&numbers[literal..at + fills], width, out);
+        varint((run as u64 - fills as u64) << 1, out);
+        out.extend_from_slice(&numbers[at].to_le_bytes()[..width.div_ceil(8) as usize]);
+        at += run;
+        literal = at;
+    }
+    pack(&numbers[literal..], width, out);
+}
+
+fn pack(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
+    if numbers.is_empty() {
+        return;
+    }
+    let groups = numbers.len().div_ceil(8);
+    varint((groups as u64) << 1 | 1, out);
+    let (mut bytes, mut filled) = (0_u64, 0);
+    let padded = numbers.iter().copied().chain(std::iter::repeat(0)).take(groups * 8);
+    for number in padded {
+        bytes |= u64::from(number) << filled;
+        filled += width;
+        while filled >= 8 {
+            out.push(bytes as u8);
+            (bytes, filled) = (bytes >> 8, filled - 8);
+        }
+    }
+}
+
+/// Different numbers of a column that has a dictionary, at most.
+const MOST_DIFFERENT: usize = 1 << 14;
+const PLAIN: u32 = 0;
+const RLE: u32 = 3;
+const DICTIONARY: u32 = 8;
+const ZSTD: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::rng::Rng;
+
+    /// What a reader makes of it.
+    fn read(mut bytes: &[u8], width: u32) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        while !bytes.is_empty() {
+            let (mut head, mut shift) = (0_u64, 0);
+            loop {
+                let (first, rest) = bytes.split_first().unwrap();
+                bytes = rest;
+                head |= u64::from(first & 0x7f) << shift;
+                shift += 7;
+                if first & 0x80 == 0 {
+                    break;
+                }
+            }
+            if head & 1 == 0 {
+                let (value, rest) = bytes.split_at(width.div_ceil(8) as usize);
+                let number = value.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+                numbers.extend(std::iter::repeat_n(number, (head >> 1) as usize));
+                bytes = rest;
+                continue;
+            }
+            let (packed, rest) = bytes.split_at((head >> 1) as usize * width as usize);
+            for at in 0..(head >> 1) as usize * 8 {
+                let bit = |bit: usize| u32::from(packed[bit / 8] >> (bit % 8) & 1);
+                let from = at * width as usize;
+                numbers.push((0..width as usize).map(|place| bit(from + place) << place).sum());
+            }
+            bytes = rest;
+        }
+        numbers
+    }
+
+    #[test]
+    fn runs_and_groups_are_read_back() {
+        for seed in 0..2_000 {
+            let mut rng = Rng(seed);
+            let width = 1 + rng.below(17) as u32;
+            let mut numbers = Vec::new();
+            for _ in 0..rng.below(8) {
+                let long = rng.below(2) == 0;
+                let number = rng.roll() as u32 & ((1 << width) - 1);
+                let count = if long { rng.below(40) } else { 1 };
+                numbers.extend(std::iter::repeat_n(number, count));
+            }
+            let mut bytes = Vec::new();
+            hybrid(&numbers, width, &mut bytes);
+            let found = read(&bytes, width);
+            // Only the last group is filled up.
+            assert_eq!(&found[..numbers.len()], numbers, "{seed} {width}");
+            assert!(found.len() < numbers.len() + 8 && found[numbers.len()..].iter().all(|more| *more == 0));
+        }
+    }
+
+    #[test]
+    fn a_run_is_short() {
+        let mut bytes = Vec::new();
+        hybrid(&[5; 100_000], 3, &mut bytes);
+        assert_eq!(bytes, [0xc0, 0x9a, 0x0c, 5]);
+    }
+
+    #[test]
+    fn compressed_pages_are_what_they_were() {
+        use std::io::Read as _;
+        for seed in 0..300 {
+            let mut rng = Rng(seed);
+            let (kinds, len) =
+                (1 + rng.below(255) as u64, rng.below(300_000) * rng.below(2) + rng.below(500));
+            let content: Vec<u8> =
+                (0..len).map(|at| (rng.roll() % kinds) as u8 ^ (at / 1000) as u8).collect();
+            let mut out = Vec::new();
+            let raw = write_page(&mut out, &content, Page::Dictionary(3));
+            let header = raw - content.len();
+            let mut decoder = ruzstd::decoding::StreamingDecoder::new(&out[header..]).unwrap();
+            let mut read = Vec::new();
+            decoder.read_to_end(&mut read).unwrap();
+            assert!(read == content, "{seed}");
+        }
+    }
+}

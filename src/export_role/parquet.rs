@@ -1,0 +1,196 @@
+//! Files of Parquet in a directory: each is written under another name, synced, and gets its name when it is whole.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use export::{
+    record::Stream,
+    sink::{Batch, parquet},
+};
+use tokio::task;
+
+use super::files::MODE;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Link {
+    directory: Arc<Path>,
+    files: Arc<Vec<parquet::File>>,
+}
+
+impl Link {
+    /// Files below this directory.
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory: directory.into(), files: Arc::default() }
+    }
+
+    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
+        self.files = Arc::new(parquet::files(batch));
+        !self.files.is_empty()
+    }
+
+    /// Writes the files. If this is dropped before its end, they are written nevertheless: the next attempt replaces them by the same.
+    pub(super) async fn send(&mut self) -> Result<(), String> {
+        let (directory, files) = (Arc::clone(&self.directory), Arc::clone(&self.files));
+        let written = task::spawn_blocking(move || files.iter().try_for_each(|file| write(&directory, file)));
+        written.await.map_err(|error| error.to_string())?
+    }
+
+    /// Bytes of the files that are written.
+    pub(super) fn bytes(&self) -> usize {
+        self.files.iter().map(|file| file.content.capacity()).sum()
+    }
+
+    /// Whether files can be written there.
+    pub(super) fn probe(&self) -> Result<(), String> {
+        let begun = self.directory.join(begun("probe"));
+        let probe = || {
+            make(&self.directory)?;
+            File::create(&begun)?.write_all(b"x")?;
+            fs::remove_file(&begun)
+        };
+        probe().map_err(|error| {
+            let shown = self.directory.display();
+            format!("{shown}: {error}; let the user of hopwise write there, or correct the url")
+        })
+    }
+
+    /// Removes what this collector left when it was killed while it wrote. The cursor has not moved: it is written again.
+    pub(super) fn clean(&self, stream: Stream, collector: &str) -> Result<(), String> {
+        let stream = self.directory.join(stream.name());
+        let clean = || -> io::Result<()> {
+            for day in fs::read_dir(&stream)? {
+                let day = day?.path();
+                if !day.is_dir() {
+                    continue;
+                }
+                for file in fs::read_dir(day)? {
+                    let file = file?;
+                    let is_left = file.file_name().to_str().is_some_and(|name| is_begun(name, collector));
+                    if is_left {
+                        tracing::info!(file = %file.path().display(), "a file that was not finished is removed");
+                        fs::remove_file(file.path())?;
+                    }
+                }
+            }
+            Ok(())
+        };
+        match clean() {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("{}: {error}", stream.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name of a file that is being written: readers pass over names with a dot. No two attempts have the same.
+fn begun(name: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!(".{name}.{}-{}.begun", process::id(), COUNT.fetch_add(1, Relaxed))
+}
+
+fn is_begun(name: &str, collector: &str) -> bool {
+    let rest = name.strip_prefix('.').and_then(|name| name.strip_prefix(&parquet::prefix(collector)));
+    // Its own: behind the name is a time, which begins with a digit.
+    rest.is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit()) && rest.ends_with(".begun"))
+}
+
+fn write(root: &Path, file: &parquet::File) -> Result<(), String> {
+    let directory = root.join(&file.directory);
+    let begun = directory.join(begun(&file.name));
+    let write = || {
+        make(&directory)?;
+        let mut out = OpenOptions::new().create_new(true).write(true).mode(MODE).open(&begun)?;
+        out.write_all(&file.content)?;
+        out.sync_all()?;
+        fs::rename(&begun, directory.join(&file.name))?;
+        sync(&directory)
+    };
+    write().map_err(|error| {
+        // On a full disk, even the part that was written is too much.
+        _ = fs::remove_file(&begun);
+        format!("{}: {error}", directory.display())
+    })
+}
+
+/// Makes a directory and those above it, so that they survive a power failure.
+fn make(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let above = directory.parent();
+    above.map_or(Ok(()), make)?;
+    match DirBuilder::new().mode(0o750).create(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| above.map_or(Ok(()), sync)),
+    }
+}
+
+/// Names, too, must be on disk.
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::records::Dir;
+
+    fn file() -> parquet::File {
+        let (directory, name) = ("events/date=2026-11-26".to_owned(), "c-2026-1.parquet".to_owned());
+        parquet::File { directory, name, content: b"PAR1".to_vec() }
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_by_the_same_and_what_was_left_is_removed() {
+        let dir = Dir::new("parquet-files");
+        for _ in 0..2 {
+            write(dir.path(), &file()).unwrap();
+        }
+        let day = dir.path().join("events/date=2026-11-26");
+        assert_eq!(names(&day), ["c-2026-1.parquet"]);
+        for name in [".c-20261126T010000Z-1-0.parquet.1-2.begun", ".c-d-2026-1.parquet.1-2.begun", ".other"] {
+            fs::write(day.join(name), "").unwrap();
+        }
+        let link = Link::new(dir.path().to_owned());
+        link.clean(Stream::Events, "c").unwrap();
+        assert_eq!(names(&day), [".c-d-2026-1.parquet.1-2.begun", ".other", "c-2026-1.parquet"]);
+        // Nothing was written of this stream yet.
+        link.clean(Stream::Drops, "c").unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing_and_says_where() {
+        let dir = Dir::new("parquet-full");
+        let day = dir.path().join("events/date=2026-11-26");
+        // A directory has the name: the file cannot get it.
+        fs::create_dir_all(day.join("c-2026-1.parquet/x")).unwrap();
+        let error = write(dir.path(), &file()).unwrap_err();
+        assert!(error.starts_with(&format!("{}: ", day.display())), "{error}");
+        assert_eq!(names(&day), ["c-2026-1.parquet"]);
+        // What is no directory.
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error = Link::new(dir.path().join("file/lake")).probe().unwrap_err();
+        assert!(error.contains("let the user of hopwise write there"), "{error}");
+        assert_eq!(Link::new(dir.path().join("new/lake")).probe(), Ok(()));
+    }
+}
