@@ -258,3 +258,23 @@ const CHUNK: usize = 64 << 10;
 const MOST_REPORT: usize = 48 << 10;
 /// Events of datagrams that are processed together.
 const MOST_MARKS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_more_events_than_are_remembered_no_report_is_left_out() {
+        let mut marks = Marks { are_wanted: true, ..Marks::default() };
+        for ts in 0..MOST_MARKS as u64 {
+            marks.add(&testkit::records::bare(ts));
+        }
+        let known = [marks.has(0), marks.has(MOST_MARKS as u64), marks.has(u64::MAX)];
+        assert_eq!(known, [true, false, false]);
+        marks.add(&testkit::records::bare(7));
+        assert!(marks.has(u64::MAX));
+        // Until the burst is over.
+        marks.clear();
+        assert!(!marks.has(0) && !marks.has(u64::MAX));
+    }
+}

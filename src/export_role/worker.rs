@@ -137,12 +137,13 @@ impl Exporter {
             }
         };
         only.iter().for_each(|end| reader.end_at(*end));
+        let mut delivery = DeliverySettings { bytes: gauge.share.batch, ..settings.delivery() };
+        if only.is_some() {
+            // Nothing more comes.
+            delivery.linger = 0;
+        }
         Ok(Self {
-            delivery: Delivery::new(
-                DeliverySettings { bytes: gauge.share.batch, ..settings.delivery() },
-                cursor,
-                build::seed(),
-            ),
+            delivery: Delivery::new(delivery, cursor, build::seed()),
             request: 0,
             link: Some(link),
             reader: Some(reader),
