@@ -27,6 +27,7 @@ pub(crate) fn of_event<'a>(
     }
     Facts {
         flow: event.flow.as_ref(),
+        flow_text: None,
         path,
         node: event.node,
         interface: event.interface,
