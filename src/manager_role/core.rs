@@ -28,7 +28,7 @@ use manager::{
     inventory::Inventory,
     lease::Lease,
     reconcile::{Notice, Phase},
-    verify::{Arrivals, IntentCounters, Verifier},
+    verify::{Arrivals, Verifier},
 };
 use serde_json::Value;
 
@@ -77,8 +77,8 @@ pub(crate) struct Core {
     verifier: Verifier,
     /// Budgets of intents and collectors.
     keeping: budgets::Keeping,
-    /// What the collector knew of the flows of an intent when they were first counted: no evidence that it works.
-    baselines: BTreeMap<String, IntentCounters>,
+    /// What was counted of the flows of each intent.
+    since: BTreeMap<String, super::count::Since>,
     /// What each device has reported, and whether the reports arrive.
     reported: BTreeMap<NodeId, silence::Counted>,
     reporters: Verifier,
@@ -224,7 +224,7 @@ impl Core {
             journal,
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
-            baselines: BTreeMap::new(),
+            since: BTreeMap::new(),
             keeping: budgets::Keeping::default(),
             reported: BTreeMap::new(),
             counted: BTreeMap::new(),
@@ -321,7 +321,7 @@ impl Core {
             self.note(now, by, if stop { "stop" } else { "start" }, "", "all INT");
             self.verifier = Verifier::default();
             self.matching = matched::Matching::default();
-            self.baselines.clear();
+            self.since.clear();
             self.keeping = budgets::Keeping::default();
             self.asking.is_due = true;
             for (name, held) in &self.intents {

@@ -36,14 +36,89 @@ pub(super) struct Watched {
 #[derive(Clone, Debug)]
 struct Counted {
     flow: FlowKey,
+    /// The worker that has it: reports of one flow may be at several.
+    worker: usize,
     reports: u64,
+    first_seen: u64,
     last_seen: u64,
+    /// What is new since the last count.
+    more: More,
     /// The nodes that report, and the bits that each filled.
     nodes: Vec<(NodeId, Bits)>,
     /// It has a path, and all of it is known.
     complete: bool,
     /// It has none although it has been reported for [`SETTLED`], and still is.
     without_path: bool,
+}
+
+/// Reports of a flow that can be said of a node, and those of a complete path.
+#[derive(Clone, Copy, Debug, Default)]
+struct More {
+    reports: u64,
+    complete: u64,
+}
+
+/// What was counted of each flow. Only what is new is added to its intents: a flow that the collector forgets takes nothing away.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    /// By worker and flow: when the flow was first seen, and what was counted.
+    flows: HashMap<(usize, FlowKey), (u64, More)>,
+    /// The time of the last count.
+    at: u64,
+    /// It had only a part of the flows.
+    partial: bool,
+}
+
+impl Counting {
+    /// Finds out what is new of each flow.
+    fn compare(&mut self, flows: &mut [Counted], partial: bool, now: u64) {
+        let mut counted = HashMap::with_capacity(flows.len());
+        for flow in flows {
+            let all = flow.counted();
+            let key = (flow.worker, flow.flow);
+            let before = match self.flows.get(&key) {
+                Some((first, before)) if *first == flow.first_seen => *before,
+                // It was there, and was left out: nobody knows what is new.
+                _ if self.partial && flow.first_seen <= self.at => all,
+                _ => More::default(),
+            };
+            flow.more = More {
+                reports: all.reports.saturating_sub(before.reports),
+                complete: all.complete.saturating_sub(before.complete),
+            };
+            // A path that is not complete any more, and then is again, does not count twice.
+            let most = More {
+                reports: all.reports.max(before.reports),
+                complete: all.complete.max(before.complete),
+            };
+            counted.insert(key, (flow.first_seen, most));
+        }
+        *self = Self { flows: counted, at: now, partial };
+    }
+}
+
+/// Reports of an intent's flows since they were first counted: those before are no evidence that it works. They only grow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Since {
+    /// By the node at which the flows end, also of flows that the collector has forgotten.
+    pub(super) ends: BTreeMap<NodeId, u64>,
+    complete: u64,
+}
+
+impl Since {
+    /// Replaces what is new for an intent by its sums. What is there when it is first counted is not new.
+    pub(super) fn add_to(all: &mut BTreeMap<String, Self>, name: &str, counters: &mut IntentCounters) {
+        let is_new = !all.contains_key(name);
+        let since = all.entry(name.to_owned()).or_default();
+        for (node, edge) in &counters.edges {
+            *since.ends.entry(*node).or_default() += if is_new { 0 } else { edge.reports };
+        }
+        since.complete += if is_new { 0 } else { counters.complete };
+        counters.complete = since.complete;
+        for (node, reports) in &since.ends {
+            counters.edges.entry(*node).or_default().reports = *reports;
+        }
+    }
 }
 
 impl Counted {
@@ -53,7 +128,23 @@ impl Counted {
         let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
         let complete = view.path_length > 0 && !view.truncated && view.path().all(known);
         let without_path = !complete && is_settled(first_seen, last_seen, now);
-        Self { flow, reports, last_seen, nodes: hops.collect(), complete, without_path }
+        Self {
+            flow,
+            worker: 0,
+            reports,
+            first_seen,
+            last_seen,
+            more: More::default(),
+            nodes: hops.collect(),
+            complete,
+            without_path,
+        }
+    }
+
+    /// What counts of it.
+    fn counted(&self) -> More {
+        let reports = if self.nodes.is_empty() { 0 } else { self.reports };
+        More { reports, complete: if self.complete { self.reports } else { 0 } }
     }
 }
 
@@ -238,24 +329,31 @@ async fn all_flows(monitor: &Monitor, most: usize) -> Option<(Vec<FlowRow>, bool
     Some((rows, partial))
 }
 
-/// Counts the flows of each intent. Of very many flows or entries, a part; then the counters are too low.
-pub(super) async fn count(monitor: &Monitor, watched: &[Watched]) -> BTreeMap<String, IntentCounters> {
+/// Counts the flows of each intent, and what is new of them since the last count. Of very many flows or entries, a part; then the
+/// counters are too low.
+pub(super) async fn count(
+    counting: &mut Counting,
+    monitor: &Monitor,
+    watched: &[Watched],
+) -> BTreeMap<String, IntentCounters> {
     let entries: usize = watched.iter().map(|watched| watched.flows.len()).sum();
     let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
-    let (mut flows, now) = (Vec::new(), nic::time::now());
+    let (mut flows, mut partial, now) = (Vec::new(), false, nic::time::now());
     let step = move |collector: &Collector, first: u32| {
         let mut part = Vec::new();
         let next = slice::visit_flows(collector, first, |view| part.push(Counted::new(&view, now)));
         (part, next)
     };
     // A collector that is too busy to answer is asked again in a second.
-    if monitor
-        .walk(step, |_, part| flows.extend(part.into_iter().take(most.saturating_sub(flows.len()))))
-        .await
-        .is_err()
-    {
+    let walked = monitor.walk(step, |worker, part| {
+        partial |= flows.len() + part.len() > most;
+        let of_worker = part.into_iter().map(|flow| Counted { worker, ..flow });
+        flows.extend(of_worker.take(most.saturating_sub(flows.len())));
+    });
+    if walked.await.is_err() {
         return BTreeMap::new();
     }
+    counting.compare(&mut flows, partial, now);
     watched.iter().map(|watched| (watched.name.clone(), of(watched, &flows))).collect()
 }
 
@@ -279,11 +377,11 @@ fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
     let matches = |flow: &&Counted| watched.flows.iter().any(|one| one.matches(&flow.flow));
     for flow in flows.iter().filter(matches) {
         counters.flows += 1;
-        counters.complete += if flow.complete { flow.reports } else { 0 };
+        counters.complete += flow.more.complete;
         counters.without_path += u64::from(flow.without_path);
         // The sink is the last node of the path.
         if let Some((node, _)) = flow.nodes.last() {
-            counters.edges.entry(*node).or_default().reports += flow.reports;
+            counters.edges.entry(*node).or_default().reports += flow.more.reports;
         }
         for (node, bits) in &flow.nodes {
             *filled.entry(*node).or_default() |= bits;
@@ -298,15 +396,6 @@ fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
     let missing = filled.into_iter().map(|(node, bits)| (node, watched.bits & COMPARED & !bits));
     counters.missing = missing.filter(|(_, bits)| *bits != 0).collect();
     counters
-}
-
-/// Leaves what was counted since `baseline`. A flow that the collector has forgotten since then makes it too small.
-pub(super) fn subtract(counters: &mut IntentCounters, baseline: &IntentCounters) {
-    counters.complete = counters.complete.saturating_sub(baseline.complete);
-    for (node, edge) in &mut counters.edges {
-        let before = baseline.edges.get(node).map_or(0, |before| before.reports);
-        edge.reports = edge.reports.saturating_sub(before);
-    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -346,7 +435,10 @@ const MAX_FLOWS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
-    use manager::verify::SourceCounters;
+    use manager::{
+        budget::{Bounds, Budget, Controller, Detail, Rates},
+        verify::{SourceCounters, State, Verifier},
+    };
 
     use super::*;
 
@@ -354,8 +446,11 @@ mod tests {
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
         Counted {
             flow,
+            worker: 0,
             reports: 10,
+            first_seen: 1,
             last_seen: u64::from(dport),
+            more: More { reports: 10, complete: if complete { 10 } else { 0 } },
             nodes: nodes.to_vec(),
             complete,
             without_path: !complete,
@@ -461,10 +556,111 @@ mod tests {
         assert_eq!(counted.sources, BTreeMap::from([last(11, 443)]));
         let everywhere = of(&Watched { mode: Mode::Postcard, ..watched }, &flows).sources;
         assert_eq!(everywhere, BTreeMap::from([last(11, 443), last(12, 80), last(13, 443)]));
-        let mut since = counted.clone();
-        subtract(&mut since, &counted);
-        assert!(since.complete == 0 && since.edges.values().all(|edge| edge.reports == 0));
         // Node 11 filled everything, in one flow or another.
         assert_eq!(counted.missing, BTreeMap::from([(12, 0x1100)]));
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    /// An intent whose flows are counted once a second, as the manager does.
+    struct Simulated {
+        counting: Counting,
+        since: BTreeMap<String, Since>,
+        verifier: Verifier,
+    }
+
+    impl Simulated {
+        fn new() -> Self {
+            let mut verifier = Verifier::default();
+            verifier.set_installed("slow", true, 0);
+            Self { counting: Counting::default(), since: BTreeMap::new(), verifier }
+        }
+
+        /// Counts flows: ports, the second of the first report, and reports. Returns the state with its rate.
+        fn count(&mut self, second: u64, flows: &[(u16, u64, u64)]) -> (&'static str, Option<f64>) {
+            let counted = |(dport, first, reports): &(u16, u64, u64)| Counted {
+                first_seen: first * S,
+                reports: *reports,
+                ..flow(*dport, &[(11, 0xb100), (13, 0xb100)], true)
+            };
+            let mut flows: Vec<Counted> = flows.iter().map(counted).collect();
+            self.counting.compare(&mut flows, false, second * S);
+            let (name, all) = ("slow".to_owned(), vec![Match::default()]);
+            let watched = Watched { name, flows: all, bits: 0x8000, mode: Mode::Md, events: false };
+            let mut counters = of(&watched, &flows);
+            Since::add_to(&mut self.since, "slow", &mut counters);
+            self.verifier.observe("slow", counters, second * S);
+            let state = self.verifier.state("slow", |node| node.to_string(), second * S).unwrap();
+            let rate = match &state {
+                State::Seen(figures) | State::Complete(figures) => Some(figures.rate),
+                _ => None,
+            };
+            (state.word(), rate)
+        }
+    }
+
+    #[test]
+    fn an_intent_stays_complete_when_the_collector_forgets_an_older_flow() {
+        let mut intent = Simulated::new();
+        // The first flow was there before the intent: its reports are no evidence.
+        assert_eq!(intent.count(0, &[(80, 0, 2125)]), ("installed", None));
+        assert_eq!(intent.count(1, &[(80, 0, 2125)]), ("installed", None));
+        assert_eq!(intent.count(2, &[(80, 0, 2125), (81, 2, 25)]), ("complete", Some(25.0)));
+        assert_eq!(intent.count(3, &[(80, 0, 2135), (81, 2, 50)]), ("complete", Some(35.0)));
+        // It is forgotten, and the second goes on: a budget reads this rate.
+        for second in 4..40 {
+            let reports = 25 * (second - 1);
+            assert_eq!(intent.count(second, &[(81, 2, reports)]), ("complete", Some(25.0)), "{second}");
+        }
+        // All are forgotten, and the first comes again, with fewer reports than before.
+        assert_eq!(intent.count(40, &[]), ("complete", Some(0.0)));
+        // Silence is looked for at the devices at which flows have ended.
+        assert_eq!(intent.since["slow"].ends.keys().collect::<Vec<_>>(), [&13]);
+        assert_eq!(intent.count(41, &[(80, 41, 7)]), ("complete", Some(7.0)));
+        // It was forgotten and came again between two counts, with more reports than before.
+        assert_eq!(intent.count(42, &[(80, 42, 9)]), ("complete", Some(9.0)));
+    }
+
+    #[test]
+    fn a_budget_acts_on_the_rate_after_a_flow_is_forgotten() {
+        let mut intent = Simulated::new();
+        let bounds = Bounds {
+            finest: Detail { threshold: 0, sample: 1 },
+            coarsest: Detail { threshold: 0, sample: 64 },
+            filters: false,
+        };
+        let mut controller = Controller::new(bounds);
+        let budget = Budget { reports: Some(10), events: None };
+        let mut steps = 0;
+        for second in 0..40 {
+            let old = (second < 4).then_some((80, 0, 2125));
+            let flows: Vec<_> = old.into_iter().chain([(81, 2, 25 * second)]).collect();
+            let (_, rate) = intent.count(second, &flows);
+            let rates = Rates { reports: rate.unwrap_or_default(), events: 0.0 };
+            steps +=
+                u32::from(second >= 4 && controller.observe(budget.loads(rates, None), second * S).is_some());
+        }
+        assert!(steps > 0 && controller.detail().sample > 1, "{:?}", controller.detail());
+    }
+
+    #[test]
+    fn what_a_count_left_out_is_not_new_later() {
+        let mut counting = Counting::default();
+        let mut more = |partial, now, of: &[(u16, u64, u64)]| {
+            let mut flows: Vec<_> = of
+                .iter()
+                .map(|(dport, first_seen, reports)| Counted {
+                    first_seen: *first_seen,
+                    reports: *reports,
+                    ..flow(*dport, &[(11, 0)], true)
+                })
+                .collect();
+            counting.compare(&mut flows, partial, now);
+            flows.iter().map(|flow| (flow.more.reports, flow.more.complete)).collect::<Vec<_>>()
+        };
+        assert_eq!(more(true, 10, &[(80, 1, 5)]), [(5, 5)]);
+        assert_eq!(more(true, 20, &[(80, 1, 6), (81, 2, 100), (82, 15, 3)]), [(1, 1), (0, 0), (3, 3)]);
+        assert_eq!(more(false, 30, &[(81, 2, 101)]), [(1, 1)]);
+        assert_eq!(more(false, 40, &[(80, 1, 9)]), [(9, 9)]);
     }
 }

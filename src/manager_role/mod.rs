@@ -247,7 +247,7 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<M
 /// Counts once a second what the collector knows of the flows of intents.
 async fn count(own: Handle, monitor: Arc<Monitor>, collectors: BTreeSet<IpAddr>) {
     let mut learning = learn::Learning::default();
-    let mut known = BTreeSet::new();
+    let (mut known, mut counting) = (BTreeSet::new(), count::Counting::default());
     loop {
         time::sleep(COUNT_INTERVAL).await;
         if let Some(links) = learning.learn(&monitor, nic::time::now()).await {
@@ -262,7 +262,7 @@ async fn count(own: Handle, monitor: Arc<Monitor>, collectors: BTreeSet<IpAddr>)
         if watched.is_empty() {
             continue;
         }
-        let counted = count::count(&monitor, &watched).await;
+        let counted = count::count(&mut counting, &monitor, &watched).await;
         let totals = count::totals(&monitor, &watched);
         own.requests.own(|core, now| core.observe(counted, totals, now)).await;
     }

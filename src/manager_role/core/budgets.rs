@@ -217,7 +217,7 @@ impl Core {
         };
         let events = self.keeping.events.get(name).copied();
         let (budget, rates) = known(held.intent.budget, reports, events);
-        let ends = self.baselines.get(name).into_iter().flat_map(|counters| counters.edges.keys());
+        let ends = self.since.get(name).into_iter().flat_map(|since| since.ends.keys());
         let at: BTreeSet<SocketAddr> =
             outcome.nodes.iter().chain(ends).filter_map(|node| self.session(*node)).collect();
         Some(Kept { name, bounds, budget, rates, collectors: at.into_iter().collect() })

@@ -90,7 +90,7 @@ impl Core {
     /// Forgets what was counted for an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.verifier.remove(name);
-        self.baselines.remove(name);
+        self.since.remove(name);
         self.keeping.forget(name);
         self.drills.forget(name);
         self.matching.forget(name);
@@ -328,7 +328,7 @@ impl Core {
 
     /// Devices whose reports an intent lacks: those at which its flows end, or, when no flow is known, any of the domain.
     fn silent_devices(&self, name: &str, state: &str, now: u64) -> Vec<String> {
-        let ends = self.baselines.get(name).map(|counters| &counters.edges);
+        let ends = self.since.get(name).map(|since| &since.ends);
         let concerns = |node: &&NodeId| match state {
             "installed" => true,
             "silent" if ends.is_none_or(BTreeMap::is_empty) => true,
@@ -441,12 +441,7 @@ impl Core {
     ) {
         for (name, mut counters) in counted {
             if self.intents.contains_key(&name) {
-                let baseline = self.baselines.entry(name.clone()).or_insert_with(|| counters.clone());
-                count::subtract(&mut counters, baseline);
-                // Devices at which flows end are kept, also when the collector has forgotten these flows.
-                for node in counters.edges.keys() {
-                    baseline.edges.entry(*node).or_default();
-                }
+                count::Since::add_to(&mut self.since, &name, &mut counters);
                 counters.sources = self.sources(&name, &counters.sources);
                 counters.arrivals = self.arrivals;
                 self.verifier.observe(&name, counters, now);

@@ -92,7 +92,7 @@ impl Core {
     /// The sentence about sinks that have no packets to report, while packets of an intent match at sources and nothing of them arrives.
     pub(super) fn idle_sinks(&self, name: &str, state: Option<&State>, now: u64) -> Option<String> {
         let Some(State::Silent(silent)) = state else { return None };
-        let ends = self.baselines.get(name).map(|counters| &counters.edges).filter(|ends| !ends.is_empty());
+        let ends = self.since.get(name).map(|since| &since.ends).filter(|ends| !ends.is_empty());
         let sources: BTreeSet<NodeId> = silent.iter().map(|one| one.node).collect();
         let is_idle =
             |node: &NodeId| self.reported.get(node).is_some_and(|counted| is_old(counted.advanced, now));
