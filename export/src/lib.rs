@@ -17,6 +17,7 @@
 
 mod backoff;
 mod cursor;
+mod days;
 mod delivery;
 pub mod hop;
 pub mod json;
@@ -33,6 +34,7 @@ mod text;
 
 pub use backoff::Nanos;
 pub use cursor::{Cursor, NoCursor, Position};
+pub use days::Days;
 pub use delivery::{Action, Delivery, Keyed, Notice, Page, RequestId, Settings};
 pub use ledger::Ledger;
 pub use outcome::Outcome;

@@ -1,8 +1,9 @@
 //! From a partition of a topic into a table: what is read of it, as batches whose borders are offsets, and how a batch is named.
 //!
 //! A [`Delivery`](crate::Delivery) leads a partition as it leads a stream of the store; a position is an offset, and the number of the
-//! topic that had it: a topic that was made again begins anew. The end of a batch is saved before it is sent, so that a repeat after a
-//! crash is the same batch; its token is made from topic, partition and these offsets, by which ClickHouse recognises it.
+//! topic that had it: a topic that was made again begins anew. The number is drawn at random, since offsets and names are the same in any
+//! other cluster, and in a topic that is read again without what was saved. The end of a batch is saved before it is sent, so that a repeat after a
+//! crash is the same batch; its token is made from topic, partition, this number and these offsets, by which ClickHouse recognises it.
 //!
 //! Each offset that is passed counts once: as a record, also if it cannot be read; as left out, if there is no message; or as expired, if
 //! Kafka deleted it before it was read.
@@ -12,10 +13,12 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::cursor::{Cursor, Position};
+use crate::days::Days;
 use crate::delivery::{Keyed, Page};
 use crate::json;
 use crate::received::Received;
 use crate::record::Stream;
+use crate::sink::clickhouse::DAYS;
 use crate::sink::kafka::log::{self, Message};
 use crate::sink::kafka::name;
 use crate::sink::kafka::protocol::fetch::Fetched;
@@ -94,14 +97,16 @@ impl Item {
     }
 }
 
+/// The cursor of a partition that is read for the first time, from this offset on. `random`: drawn for it.
+pub fn begin(row: u64, random: u64) -> Cursor {
+    Cursor { settled: Position { file: (random >> 1).max(1), row }, batch_end: None }
+}
+
 /// The name of a request: the same for the same batch, also if Kafka has deleted a part of it meanwhile. `part`: first and last offset, if
 /// it is not the whole batch, since that was refused.
 pub fn token(topic: &str, partition: i32, batch: &Cursor, part: Option<(u64, u64)>) -> String {
     let (from, to) = (batch.settled, batch.batch_end.unwrap_or(batch.settled));
-    let mut token = format!("{topic}-{partition}-{}-{}", from.row, to.row);
-    if from.file > 0 {
-        token.push_str(&format!("-beginning-{}", from.file));
-    }
+    let mut token = format!("{topic}-{partition}-{:016x}-{}-{}", from.file, from.row, to.row);
     if let Some((first, last)) = part {
         token.push_str(&format!("-part-{first}-{last}"));
     }
@@ -119,6 +124,8 @@ pub struct Wanted {
     pub records: usize,
     /// and so many bytes, but at least one message.
     pub bytes: usize,
+    /// Drawn for it: names the log if it is another one than before.
+    pub random: u64,
 }
 
 /// What to do next.
@@ -147,6 +154,9 @@ pub struct Reading {
     at: u64,
     items: Vec<Arc<Item>>,
     size: usize,
+    days: Days,
+    /// The next message is of one day too many.
+    is_cut: bool,
     expired: u64,
     /// After the last message that there is.
     end: Option<u64>,
@@ -156,7 +166,9 @@ impl Reading {
     /// Begins, with the first thing to do.
     pub fn new(stream: Stream, wanted: Wanted) -> (Self, Step) {
         let at = wanted.from.row;
-        let reading = Self { stream, wanted, at, items: Vec::new(), size: 0, expired: 0, end: None };
+        let days = Days::new(DAYS);
+        let (items, size, is_cut) = (Vec::new(), 0, false);
+        let reading = Self { stream, wanted, at, items, size, days, is_cut, expired: 0, end: None };
         (reading, Step::Fetch(at))
     }
 
@@ -204,7 +216,7 @@ impl Reading {
     }
 
     fn take(&mut self, batches: &[u8]) {
-        let Self { stream, wanted, at, items, size, .. } = self;
+        let Self { stream, wanted, at, items, size, days, is_cut, .. } = self;
         let until = wanted.until.map(|until| until.row);
         let passed = log::messages(batches, i64::try_from(*at).unwrap_or(i64::MAX), |message| {
             let offset = u64::try_from(message.offset).unwrap_or(0);
@@ -212,17 +224,24 @@ impl Reading {
                 Some(until) => offset < until,
                 None => items.is_empty() || items.len() < wanted.records && *size < wanted.bytes,
             };
-            if goes_on {
-                *size += message.value.map_or(0, <[u8]>::len) + OVERHEAD;
-                items.push(Arc::new(Item::new(*stream, offset, &message)));
+            if !goes_on {
+                return false;
             }
-            goes_on
+            let item = Item::new(*stream, offset, &message);
+            // By the records alone, so that each reading has the same borders.
+            *is_cut = item.content.as_ref().is_ok_and(|record| !days.takes(record.ts()));
+            if !*is_cut {
+                *size += message.value.map_or(0, <[u8]>::len) + OVERHEAD;
+                items.push(Arc::new(item));
+            }
+            !*is_cut
         });
         *at = u64::try_from(passed).unwrap_or(*at).min(until.unwrap_or(u64::MAX)).max(*at);
     }
 
     fn is_full(&self) -> bool {
         match self.until() {
+            _ if self.is_cut => true,
             Some(until) => self.at >= until,
             None => self.items.len() >= self.wanted.records || self.size >= self.wanted.bytes,
         }
@@ -243,8 +262,9 @@ impl Reading {
         if !self.items.is_empty() {
             return self.page(false);
         }
-        // Offsets only grow, so these are of another log.
-        let end = Position { file: self.wanted.from.file + 1, row: first };
+        // Offsets only grow, so these are of another log. Positions only grow, too.
+        let Wanted { from, random, .. } = self.wanted;
+        let end = Position { file: from.file.saturating_add(1 + (random >> 16)), row: first };
         let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, bytes: 0, is_last: false };
         Step::Page { page, restarted: true }
     }

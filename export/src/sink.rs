@@ -61,6 +61,11 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
     /// The request that sends these records. `None`: nothing of them is for this sink, and they are settled.
     fn request(&self, batch: &Batch<'_>) -> Option<Request>;
 
+    /// At most so many different days of records are in a batch.
+    fn days(&self) -> Option<usize> {
+        None
+    }
+
     /// What became of them.
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
         let _ = (batch, request);

@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use export::outlet::{Item, Reading, Step, Wanted, token};
+use export::outlet::{Item, Reading, Step, Wanted, begin, token};
 use export::record::Stream;
+use export::sink::Response;
+use export::sink::clickhouse::ClickHouse;
 use export::sink::kafka::protocol::fetch::Fetched;
 use export::{Action, Cursor, Delivery, Outcome, Page, Position, RequestId, Settings, protobuf};
 use testkit::rng::Rng;
@@ -93,35 +95,40 @@ struct World {
     table: BTreeMap<u64, u32>,
     /// What ClickHouse remembers: rows by token.
     tokens: BTreeMap<String, Vec<u64>>,
-    absorbed: u32,
+    recognised: u32,
     rejected: BTreeSet<u64>,
     unwritten: BTreeSet<u64>,
     crashes: u32,
     /// Of the processes that were killed.
     expired: u64,
+    /// Time between two records.
+    apart: u64,
 }
 
 impl World {
     fn new(seed: u64, faults: Faults, settings: Settings) -> Self {
+        let mut rng = Rng(seed);
+        let saved = begin(0, rng.roll());
         Self {
-            rng: Rng(seed),
+            rng,
             faults,
             settings,
             now: 0,
             log: Vec::new(),
             batches: vec![0],
             first: 0,
-            saved: Cursor::default(),
+            saved,
             scheduled: BinaryHeap::new(),
             order: 0,
-            delivery: Delivery::new(settings, Cursor::default(), seed),
+            delivery: Delivery::new(settings, saved, seed),
             table: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            absorbed: 0,
+            recognised: 0,
             rejected: BTreeSet::new(),
             unwritten: BTreeSet::new(),
             crashes: 0,
             expired: 0,
+            apart: 0,
         }
     }
 
@@ -175,7 +182,7 @@ impl World {
         for (at, start) in starts.iter().enumerate().filter(|(_, start)| **start >= self.first) {
             let end = starts.get(at + 1).copied().unwrap_or(self.end());
             if end > from && self.batches_in(&bytes) < wanted {
-                bytes.extend(encode(*start, &self.log[*start as usize..end as usize]));
+                bytes.extend(encode(*start, &self.log[*start as usize..end as usize], self.apart));
             }
         }
         // The last one is cut off, unless it is the only one.
@@ -223,7 +230,8 @@ impl World {
         let soon = self.soon();
         match action {
             Action::Read { from, until, records, bytes } => {
-                self.after(soon, Done::Read(Wanted { from, until, records, bytes }));
+                let random = self.rng.roll();
+                self.after(soon, Done::Read(Wanted { from, until, records, bytes, random }));
             }
             Action::Save(cursor) => {
                 let works = !self.happens(self.faults.disk);
@@ -289,8 +297,15 @@ impl World {
         if rows.iter().any(|row| self.log[*row as usize] == Entry::Wrong) {
             return Outcome::of_status(400, "wrong", None);
         }
+        let days: BTreeSet<u64> = rows.iter().map(|row| row * self.apart / (24 * 3600 * SECOND)).collect();
+        if days.len() > 100 {
+            let body =
+                b"Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100)";
+            let response = Response { status: 500, retry_after: None, body, is_cut: false };
+            return ClickHouse::answered(&response);
+        }
         if let Some(before) = self.tokens.get(&token) {
-            self.absorbed += 1;
+            self.recognised += 1;
             // The same bytes, but for what was deleted meanwhile.
             let lacks = before.len() - rows.len();
             assert!(
@@ -409,7 +424,7 @@ fn varint(value: i64, out: &mut Vec<u8>) {
 }
 
 /// A record batch.
-fn encode(base: u64, entries: &[Entry]) -> Vec<u8> {
+fn encode(base: u64, entries: &[Entry], apart: u64) -> Vec<u8> {
     let mut records = Vec::new();
     let mut count = 0_i32;
     for (delta, entry) in entries.iter().enumerate().filter(|(_, entry)| **entry != Entry::Gap) {
@@ -417,8 +432,8 @@ fn encode(base: u64, entries: &[Entry]) -> Vec<u8> {
         match entry {
             Entry::Bad => value.push(0xff),
             _ => {
-                let loss =
-                    collector::Loss { lost: base + delta as u64, ..testkit::records::loss(7, Some(1)) };
+                let lost = base + delta as u64;
+                let loss = collector::Loss { lost, ..testkit::records::loss(lost * apart, Some(1)) };
                 protobuf::write(&export::record::Record::Loss(Box::new(loss)), "c1", &mut value);
             }
         }
@@ -449,7 +464,7 @@ fn encode(base: u64, entries: &[Entry]) -> Vec<u8> {
 
 #[test]
 fn each_message_is_there_once_or_counted_whatever_happens() {
-    let (mut crashes, mut rejected, mut expired, mut absorbed, mut left_out) = (0, 0, 0, 0, 0);
+    let (mut crashes, mut rejected, mut expired, mut recognised, mut left_out) = (0, 0, 0, 0, 0);
     for seed in 0..600 {
         let mut rng = Rng(seed);
         let mut percent = |of: usize, most: usize| if rng.below(3) < of { rng.below(most) } else { 0 };
@@ -484,14 +499,42 @@ fn each_message_is_there_once_or_counted_whatever_happens() {
         rejected += ledger.rejected;
         expired += ledger.expired;
         left_out += ledger.left_out;
-        absorbed += world.absorbed;
+        recognised += world.recognised;
     }
     // The simulation does what it is for.
     assert!(
-        [crashes, absorbed].into_iter().all(|count| count > 300)
+        [crashes, recognised].into_iter().all(|count| count > 300)
             && [rejected, expired, left_out].into_iter().all(|count| count > 300),
-        "{crashes} {rejected} {expired} {absorbed} {left_out}"
+        "{crashes} {rejected} {expired} {recognised} {left_out}"
     );
+}
+
+#[test]
+fn records_of_more_days_than_an_insert_takes_are_several_batches() {
+    for seed in 0..20 {
+        let faults = Faults { server: 20, broker: 10, crash: 3, ..Faults::default() };
+        let settings =
+            Settings { records: 1_000, bytes: 1 << 20, linger: 40 * SECOND, ..Settings::default() };
+        let mut world = World::new(seed, faults, settings);
+        world.apart = 24 * 3600 * SECOND;
+        world.run();
+        world.check_end();
+        assert!(world.tokens.values().any(|rows| rows.len() == 90), "no batch was cut");
+    }
+}
+
+#[test]
+fn topics_of_one_name_share_a_table_and_lose_nothing() {
+    // In another cluster, or made again after the cursors were deleted.
+    let settings = Settings { records: 10, ..Settings::default() };
+    let mut tokens = BTreeMap::new();
+    for seed in 0..10 {
+        let mut world = World::new(seed, Faults::default(), settings);
+        world.tokens = tokens;
+        world.run();
+        world.check_end();
+        tokens = world.tokens;
+    }
 }
 
 #[test]
@@ -501,16 +544,17 @@ fn a_topic_that_was_made_again_begins_anew() {
         until: Some(Position { file: 0, row: 120 }),
         records: 10,
         bytes: 1 << 20,
+        random: 5 << 16,
     };
     let (mut reading, step) = Reading::new(Stream::Losses, wanted);
     assert_eq!(step, Step::Fetch(100));
     assert_eq!(reading.fetched(&Fetched { error: 1, end: -1, batches: &[] }), Step::Offsets);
-    let end = Position { file: 1, row: 3 };
+    let end = Position { file: 6, row: 3 };
     let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, bytes: 0, is_last: false };
     assert_eq!(reading.offsets(3, 7), Step::Page { page, restarted: true });
     // What was read before it is found out is not lost.
     let (mut reading, _) = Reading::new(Stream::Losses, Wanted { until: None, ..wanted });
-    let batches = encode(100, &[Entry::Good; 3]);
+    let batches = encode(100, &[Entry::Good; 3], 0);
     assert_eq!(reading.fetched(&Fetched { error: 0, end: 110, batches: &batches }), Step::Fetch(103));
     assert_eq!(reading.fetched(&Fetched { error: 1, end: -1, batches: &[] }), Step::Offsets);
     let Step::Page { page, restarted: false } = reading.offsets(0, 2) else { panic!("no page") };
@@ -520,9 +564,9 @@ fn a_topic_that_was_made_again_begins_anew() {
 #[test]
 fn a_partition_that_ends_within_a_batch_that_was_sent_waits() {
     let at = |row| Position { file: 0, row };
-    let wanted = Wanted { from: at(100), until: Some(at(120)), records: 10, bytes: 1 << 20 };
+    let wanted = Wanted { from: at(100), until: Some(at(120)), records: 10, bytes: 1 << 20, random: 0 };
     let (mut reading, _) = Reading::new(Stream::Losses, wanted);
-    let batches = encode(100, &[Entry::Good; 3]);
+    let batches = encode(100, &[Entry::Good; 3], 0);
     let step = reading.fetched(&Fetched { error: 0, end: 103, batches: &batches });
     let words = "the partition ends at 103, before the end of the batch that may have been sent, 120: it waits for the rest";
     assert_eq!(step, Step::Failed(words.to_owned()));

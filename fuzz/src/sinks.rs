@@ -182,7 +182,7 @@ fn fetched(body: &[u8], version: i16) {
     let Ok(fetched) = protocol::fetch::read_fetch(body, version) else { return };
     let from = Position { file: 0, row: 3 };
     for until in [None, Some(Position { file: 0, row: 9 })] {
-        let wanted = Wanted { from, until, records: 100, bytes: 1 << 20 };
+        let wanted = Wanted { from, until, records: 100, bytes: 1 << 20, random: 0 };
         let (mut reading, _) = Reading::new(Stream::Events, wanted);
         match reading.fetched(&fetched) {
             Step::Page { page, .. } => {

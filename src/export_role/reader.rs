@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use export::{
-    Cursor, Page, Position,
+    Cursor, Days, Page, Position,
     hop::Hop,
     record::{Record, Stream},
     sink::{self, Batch, HttpSink},
@@ -104,16 +104,27 @@ impl Reader {
 
     /// Reads a page.
     pub(super) fn read(&mut self, wanted: Wanted) -> Result<Found, String> {
+        let days = self.sink.as_ref().and_then(|sink| sink.days());
         let Some(stream) = self.stream.stored() else {
-            let page = self.hops.as_ref().ok_or("hops are not stored")?.read(wanted)?;
+            let page = self.hops.as_ref().ok_or("hops are not stored")?.read(wanted, days)?;
             let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
             return Ok(Found { page, restarted: false, ahead });
         };
-        let chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
-        let (read, bytes) = (chunk.records.len(), chunk.records.iter().map(StoredRecord::bytes).sum());
-        // What of it is in the stream.
-        let of = |stored| records::record(self.stream, stored);
-        let records: Vec<Record> = chunk.records.into_iter().filter_map(of).collect();
+        let mut wanted = wanted;
+        let (chunk, read, bytes, records) = loop {
+            let mut chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
+            let stored = std::mem::take(&mut chunk.records);
+            let bytes = stored.iter().map(StoredRecord::bytes).sum();
+            let (read, mut days) = (stored.len(), days.map(Days::new));
+            // What of it is in the stream.
+            let of = |stored| records::record(self.stream, stored);
+            let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
+            match whole(stored.into_iter().map(of), takes) {
+                Ok(records) => break (chunk, read, bytes, records),
+                // Only those before the first one of a day too many, also if more of them are a batch.
+                Err(fewer) => wanted = Wanted { until: None, records: fewer, bytes: usize::MAX, ..wanted },
+            }
+        };
         let page = Page {
             left_out: (read - records.len()) as u64,
             records,
@@ -149,18 +160,37 @@ impl Reader {
     }
 }
 
+/// All records, unless one is not taken: then how many are before it.
+fn whole(
+    records: impl Iterator<Item = Option<Record>>,
+    mut takes: impl FnMut(&Record) -> bool,
+) -> Result<Vec<Record>, usize> {
+    let mut whole = Vec::with_capacity(records.size_hint().0);
+    for (at, record) in records.enumerate() {
+        match record {
+            Some(record) if !takes(&record) => return Err(at),
+            record => whole.extend(record),
+        }
+    }
+    Ok(whole)
+}
+
 impl Hops {
-    fn read(&self, Wanted { from, until, records, bytes }: Wanted) -> Result<Page<Record>, String> {
+    fn read(&self, wanted: Wanted, days: Option<usize>) -> Result<Page<Record>, String> {
+        let Wanted { from, mut until, mut records, mut bytes } = wanted;
         loop {
             let (mut read, mut unreadable, mut size) = (Vec::new(), 0, 0);
             let found = self.queue.with(|spool| {
                 spool.read(from, until, (records, bytes / UNPACKED), |bytes| match Hop::read(bytes) {
                     Some(hop) => {
                         size += bytes.len() * UNPACKED;
-                        read.push(Record::Hop(Box::new(hop)));
+                        read.push(Some(Record::Hop(Box::new(hop))));
                     }
                     // Of another version, whole and without a meaning here.
-                    None => unreadable += 1,
+                    None => {
+                        unreadable += 1;
+                        read.push(None);
+                    }
                 })
             });
             match found {
@@ -170,7 +200,14 @@ impl Hops {
                 }
                 spool::Found::Page { end, expired, is_last } => {
                     let expired = expired + unreadable;
-                    return Ok(Page { records: read, end, expired, left_out: 0, bytes: size, is_last });
+                    let mut days = days.map(Days::new);
+                    let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
+                    match whole(read.into_iter(), takes) {
+                        Ok(records) => {
+                            return Ok(Page { records, end, expired, left_out: 0, bytes: size, is_last });
+                        }
+                        Err(fewer) => (until, records, bytes) = (None, fewer, usize::MAX),
+                    }
                 }
             }
         }
@@ -179,3 +216,41 @@ impl Hops {
 
 /// A hop as a record has at most so many times the bytes that it has in the spool.
 const UNPACKED: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collector::Output as _;
+    use export::sink::clickhouse::{ClickHouse, DAYS};
+    use testkit::records::{Dir, SECOND, START, loss};
+
+    #[test]
+    fn records_of_more_days_than_an_insert_takes_are_several_pages() {
+        let dir = Dir::new("export-days");
+        let store = store::Store::open(store::Config::new(dir.path())).unwrap();
+        let mut batch = collector::Batch::with_capacity(500);
+        (0..250).for_each(|n| batch.loss(&loss(START + n * 24 * 3600 * SECOND, Some(1))));
+        store.submit(batch).unwrap();
+        store.flush();
+        let pages = |sink: Option<Arc<dyn HttpSink>>, until: Option<Position>| {
+            let mut reader = Reader::new(dir.path(), Stream::Losses, "c1".into(), sink);
+            let (mut from, mut counts, mut ends) = (Position::default(), Vec::new(), Vec::new());
+            loop {
+                let page = reader.read(Wanted { from, until, records: 200, bytes: 1 << 20 }).unwrap().page;
+                assert_eq!((page.expired, page.left_out), (0, 0));
+                counts.push(page.records.len());
+                ends.push(page.end);
+                if page.is_last || until == Some(page.end) {
+                    return (counts, ends);
+                }
+                from = page.end;
+            }
+        };
+        let sink: Arc<dyn HttpSink> = Arc::new(ClickHouse::new("net", "", 0).unwrap());
+        let (counts, ends) = pages(Some(Arc::clone(&sink)), None);
+        assert_eq!(counts, [DAYS, DAYS, 250 - 2 * DAYS]);
+        assert_eq!(pages(None, None).0, [200, 50], "other systems have no such limit");
+        // One of before there was this limit is not sent as it was: no server took it.
+        assert_eq!(pages(Some(sink), Some(ends[2])).0, counts);
+    }
+}

@@ -137,6 +137,10 @@ impl ClickHouse {
     }
 }
 
+/// Different days of the records of a batch, at most. Each day of a table is a partition, and ClickHouse refuses an insert into more than
+/// 100 of them (`max_partitions_per_insert_block`), however often it is repeated.
+pub const DAYS: usize = 90;
+
 /// The order of rollups.
 const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
 
@@ -271,6 +275,10 @@ impl HttpSink for ClickHouse {
         );
         let rows = batch.records.iter().map(|record| (*record, batch.collector));
         Some(self.insert(batch.stream, rows, &token))
+    }
+
+    fn days(&self) -> Option<usize> {
+        Some(DAYS)
     }
 
     fn outcome(&self, _batch: &Batch<'_>, _request: &Request, response: &Response<'_>) -> Outcome {

@@ -116,7 +116,7 @@ async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
             Err(words) => Err(words),
         };
         let saved = found.and_then(|row| {
-            let cursor = Cursor { settled: Position { file: 0, row }, batch_end: None };
+            let cursor = outlet::begin(row, random()?);
             files.save(&cursor).map(|()| cursor)
         });
         match saved {
@@ -125,6 +125,11 @@ async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
         }
         time::sleep(AGAIN).await;
     }
+}
+
+/// Each log has a number of its own.
+fn random() -> Result<u64, String> {
+    getrandom::u64().map_err(|error| format!("no random numbers: {error}"))
 }
 
 impl Partition {
@@ -163,12 +168,16 @@ impl Partition {
     fn execute(&mut self, action: Action, sending: &mut JoinSet<Sent>, reading: &mut JoinSet<Read>) {
         let now = nic::time::now();
         match action {
-            Action::Read { from, until, records, bytes } => match self.source.take() {
-                Some(source) => {
-                    let wanted = Wanted { from, until, records, bytes };
+            Action::Read { from, until, records, bytes } => match (self.source.take(), random()) {
+                (Some(source), Ok(random)) => {
+                    let wanted = Wanted { from, until, records, bytes, random };
                     reading.spawn(read(source, wanted, self.timeout));
                 }
-                None => self.delivery.not_read("the last page has not been read", now),
+                (source, Err(words)) => {
+                    self.source = source;
+                    self.delivery.not_read(&words, now);
+                }
+                (None, Ok(_)) => self.delivery.not_read("the last page has not been read", now),
             },
             Action::Send { request, records } => self.send(request, &records, sending),
             Action::Reject { record, words } => {
