@@ -147,8 +147,8 @@ const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, colle
 /// Inserts that a table remembers by their tokens. Many partitions of an outlet insert into one table while another one is away.
 const WINDOW: u32 = 10_000;
 
-/// What became of tables after their first version, in order; `None`: of all. They only add, and what is done is not changed by them. A
-/// column can only become a part of the order with the statement that adds it.
+/// What became of tables after their first version, in order; `None`: of all. They add what is missing, and set the window of tokens to
+/// ours, also if it was larger. A column can only become a part of the order with the statement that adds it.
 const MIGRATIONS: [(Option<Stream>, &str); 2] = [
     (
         Some(Stream::Rollups),
