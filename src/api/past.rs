@@ -1,6 +1,9 @@
 //! The network in a span of time: flows, nodes, links and paths as they were, from the store.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::extract::State;
 use collector::{FlowOrder, event::Kind};
@@ -40,6 +43,13 @@ pub(super) fn span(params: &Params) -> Result<Option<Span>, Refusal> {
     let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
     if from.is_none() && to.is_none() {
         return Ok(None);
+    }
+    let is_further = params.text("after").is_some() || params.number::<u64>("offset")?.unwrap_or(0) > 0;
+    if to.is_none() && is_further {
+        return Err(Refusal::bad(
+            "a further page needs the end of its span, which is another one now; give to = range.to of the page before"
+                .to_owned(),
+        ));
     }
     Ok(Some(whole(from, to)))
 }
@@ -247,13 +257,13 @@ pub(super) async fn links(
 fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
     let mut links: BTreeMap<(u32, u32), LinkView> = BTreeMap::new();
     for path in paths {
-        for ends in path.path.windows(2) {
-            let [from, to] = ends else { continue };
-            if *from == u32::MAX || *to == u32::MAX {
-                continue;
-            }
-            let blank = || LinkView { from: *from, to: *to, ..LinkView::default() };
-            let link = links.entry((*from, *to)).or_insert_with(blank);
+        let pairs = path.path.windows(2).filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)));
+        // A path with a loop has a link twice, and its flows once.
+        let ends: BTreeSet<(u32, u32)> =
+            pairs.filter(|(from, to)| *from != u32::MAX && *to != u32::MAX).collect();
+        for (from, to) in ends {
+            let blank = || LinkView { from, to, ..LinkView::default() };
+            let link = links.entry((from, to)).or_insert_with(blank);
             link.flows += path.flows;
             link.last_seen = link.last_seen.max(path.last);
         }
@@ -295,6 +305,15 @@ const POINTS: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_of_a_loop_has_each_flow_once() {
+        let path = |path: &[u32], flows, last| PathSpan { path: path.to_vec(), flows, reports: 0, last };
+        let links = link_views(&[path(&[1, 2, 3, 1, 2, u32::MAX], 4, 10), path(&[1, 2], 3, 20)]);
+        let found: Vec<_> =
+            links.values().map(|link| (link.from, link.to, link.flows, link.last_seen)).collect();
+        assert_eq!(found, [(1, 2, 7, 20), (2, 3, 4, 10), (3, 1, 4, 10)]);
+    }
 
     #[test]
     fn a_part_is_a_divisor_of_a_minute_or_whole_minutes() {

@@ -18,19 +18,42 @@ pub(crate) fn make_read_only(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.authorizer(Some(authorize))
 }
 
-/// Interrupts the statement that runs on `conn` after `timeout`, or when `stop` is set.
+/// When a question, which may be many queries over many files, must have been answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadline {
+    start: Instant,
+    pub(crate) timeout: Duration,
+    stop: Option<Arc<AtomicBool>>,
+}
+
+impl Deadline {
+    /// After `timeout` from now, or when `stop` is set.
+    pub(crate) fn new(timeout: Duration, stop: Option<Arc<AtomicBool>>) -> Self {
+        Self { start: Instant::now(), timeout, stop }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        // Relaxed: the flag orders no other memory.
+        self.start.elapsed() > self.timeout
+            || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
+    /// For work between queries.
+    pub(crate) fn check(&self) -> Result<(), QueryError> {
+        match self.is_over() {
+            true => Err(QueryError::new(QueryErrorKind::Timeout, timeout_message(self.timeout))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Interrupts the statements that run on `conn` when `deadline` is over.
 ///
 /// SQLite checks between steps of its virtual machine, and one step of a hostile query can take minutes (`instr` of a long text in a
 /// longer one). A server runs queries of others in a separate process, which it can kill.
-pub(crate) fn deadline(
-    conn: &mut Connection,
-    timeout: Duration,
-    stop: Option<Arc<AtomicBool>>,
-) -> rusqlite::Result<()> {
-    let start = Instant::now();
-    // Relaxed: the flag orders no other memory.
-    let stopped = move || stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
-    conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || start.elapsed() > timeout || stopped()))
+pub(crate) fn set_deadline(conn: &mut Connection, deadline: &Deadline) -> rusqlite::Result<()> {
+    let deadline = deadline.clone();
+    conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || deadline.is_over()))
 }
 
 fn authorize(context: AuthContext<'_>) -> Authorization {

@@ -97,6 +97,7 @@ mod numbering;
 mod queries;
 mod query;
 mod queues;
+mod rates;
 mod reader;
 mod reports;
 mod rows;
@@ -114,13 +115,12 @@ pub use config::{Config, Error, Period, Policy};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{Heat, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow};
+pub use rates::{RatePoint, RateSpan};
 pub use reader::Reader;
 pub use reports::ReportRow;
 pub use rows::{
     EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };
-pub use spans::{
-    FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, RatePoint, RateSpan, SeriesKey, Span, SpanSum,
-};
+pub use spans::{FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, SeriesKey, Span, SpanSum};
 pub use stats::{State, Stats};
 pub use store::Store;

@@ -6,6 +6,7 @@ use detect::Metric;
 use rusqlite::Row;
 use wire::FlowKey;
 
+use crate::guard::Deadline;
 use crate::intern::{parse_flow, parse_path};
 use crate::query::{QueryError, QueryOptions, Value, nanos};
 use crate::reader::Reader;
@@ -20,6 +21,10 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn events(&self, filter: &EventFilter) -> Result<Vec<EventRow>, QueryError> {
+        self.events_until(filter, &self.deadline())
+    }
+
+    fn events_until(&self, filter: &EventFilter, deadline: &Deadline) -> Result<Vec<EventRow>, QueryError> {
         let mut clause = Clause::default();
         clause.time(filter.from, filter.before);
         clause.equal("kind", filter.kind.map(|kind| text(kind.name())));
@@ -30,34 +35,37 @@ impl Reader {
         clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some();
-        self.latest(EVENT_COLUMNS, "events", &clause, filter.limit, event_row)
+        self.latest_until((EVENT_COLUMNS, "events"), &clause, filter.limit, deadline, event_row)
     }
 
     /// Events that are wanted, newest first, and the time before which none was looked at: not all were, if not enough of them are wanted.
     ///
     /// # Errors
-    /// The files cannot be read, or one of its queries takes longer than 10 s.
+    /// The files cannot be read, or it takes longer than 10 s.
     pub fn events_where(
         &self,
         filter: &EventFilter,
         mut is_wanted: impl FnMut(&EventRow) -> bool,
     ) -> Result<(Vec<EventRow>, Option<Nanos>), QueryError> {
         let (mut found, mut seen, mut page) = (Vec::new(), 0, PAGE);
-        let mut before = filter.before;
+        let (mut before, deadline) = (filter.before, self.deadline());
         while seen < MOST_SEEN {
-            let mut rows = self.events(&EventFilter { before, limit: page, ..*filter })?;
+            let mut rows = self.events_until(&EventFilter { before, limit: page, ..*filter }, &deadline)?;
             let is_last = rows.len() < page;
             let last = rows.last().map_or(0, |row| row.event.ts);
-            if !is_last {
-                // More events may have this time: the next page has all of them.
-                rows.retain(|row| row.event.ts != last);
-                if rows.is_empty() {
-                    page *= 2;
+            before = Some(last.saturating_add(1));
+            if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
+                // All have one time: they fit into a larger page, or only so many of them are looked at, as without a condition.
+                if page < MOST_OF_A_TIME {
+                    page = (page * 2).min(MOST_OF_A_TIME);
                     continue;
                 }
+                before = Some(last);
+            } else if !is_last {
+                // More events may have this time: the next page has all of them.
+                rows.retain(|row| row.event.ts != last);
             }
             seen += rows.len();
-            before = Some(last.saturating_add(1));
             found.extend(rows.into_iter().filter(&mut is_wanted).take(filter.limit - found.len()));
             if is_last || found.len() >= filter.limit {
                 return Ok((found, None));
@@ -172,6 +180,18 @@ impl Reader {
         limit: usize,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, QueryError> {
+        self.latest_until((columns, view), clause, limit, &self.deadline(), read)
+    }
+
+    /// The same, as a part of a question.
+    fn latest_until<T>(
+        &self,
+        (columns, view): (&str, &str),
+        clause: &Clause,
+        limit: usize,
+        deadline: &Deadline,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, QueryError> {
         self.with_retry(|| {
             let mut rows = Vec::new();
             for (most, from) in self.attempts(clause)? {
@@ -185,7 +205,7 @@ impl Reader {
                     params: clause.params.clone(),
                     ..QueryOptions::default()
                 };
-                self.rows(most, &clause.sql(columns, view, limit), &options, |row| {
+                self.rows_until(most, &clause.sql(columns, view, limit), (&options, deadline), |row| {
                     rows.push(read(row)?);
                     Ok(())
                 })?;
@@ -308,6 +328,8 @@ impl FlowPoint {
 
 /// Events of one query of a search: few when what is wanted is frequent, and not too many queries when it is rare.
 const PAGE: usize = 4_096;
+/// Events of one time that a search looks at: some 20 MB.
+const MOST_OF_A_TIME: usize = 16 * PAGE;
 /// Events that one search looks at: about half a second.
 const MOST_SEEN: usize = 250_000;
 

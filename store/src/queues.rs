@@ -143,9 +143,9 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn heat(&self, filter: &HeatFilter) -> Result<Heat, QueryError> {
         self.with_retry(|| {
-            let mut cells = Cells::new(filter);
+            let (mut cells, deadline) = (Cells::new(filter), self.deadline());
             for file in self.files_of(filter.from, filter.to)? {
-                self.ask_file(&file, |conn, features| {
+                self.ask_file(&file, &deadline, |conn, features| {
                     let is_added_up = filter.interval >= 60 && features.spans;
                     let interval = if is_added_up { filter.interval } else { filter.interval.min(60) };
                     cells.read(conn, (interval, is_added_up), filter.from)?;

@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, Statement, ToSql};
 
 use crate::config::Error;
 use crate::files::{self, StoreFile};
-use crate::guard;
+use crate::guard::{self, Deadline};
 use crate::join::{self, Identity, Joined};
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 use crate::schema::Features;
@@ -104,7 +104,8 @@ impl Reader {
         self.with_retry(|| {
             let choice = self.choose(options.from, options.to, usize::MAX)?;
             let mut table = Table { notes: choice.notes, ..Table::default() };
-            self.with_rows(choice.files, sql, options, |columns, row| {
+            let deadline = self.deadline_in(options.timeout);
+            self.with_rows(choice.files, sql, (options, &deadline), |columns, row| {
                 if table.columns.is_empty() {
                     table.columns = columns.to_vec();
                 }
@@ -133,10 +134,22 @@ impl Reader {
         most: usize,
         sql: &str,
         options: &QueryOptions,
+        take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<bool, QueryError> {
+        self.rows_until(most, sql, (options, &self.deadline_in(options.timeout)), take)
+    }
+
+    /// The same, as a part of a question that has a deadline; the timeout of `options` does not count.
+    pub(crate) fn rows_until(
+        &self,
+        most: usize,
+        sql: &str,
+        (options, deadline): (&QueryOptions, &Deadline),
         mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<bool, QueryError> {
+        deadline.check()?;
         let choice = self.choose(options.from, options.to, most)?;
-        self.with_rows(choice.files, sql, options, |_, row| row.map_or(Ok(()), &mut take))
+        self.with_rows(choice.files, sql, (options, deadline), |_, row| row.map_or(Ok(()), &mut take))
     }
 
     /// Repeats a query once with empty caches when a file could not be read: it may have been deleted, set aside or replaced
@@ -182,16 +195,26 @@ impl Reader {
     pub(crate) fn ask_file<T>(
         &self,
         file: &Identity,
+        deadline: &Deadline,
         ask: impl FnOnce(&Connection, Features) -> rusqlite::Result<T>,
     ) -> Result<T, QueryError> {
-        let timeout = QueryOptions::default().timeout;
+        deadline.check()?;
+        let timeout = deadline.timeout;
         let mut joined = self.connect(vec![file.clone()], timeout)?;
-        guard::deadline(&mut joined.conn, timeout, self.stop.clone())
-            .map_err(|error| guard::explain(&error, timeout))?;
+        guard::set_deadline(&mut joined.conn, deadline).map_err(|error| guard::explain(&error, timeout))?;
         let features = joined.features.first().copied().unwrap_or_default();
         let answer = ask(&joined.conn, features).map_err(|error| guard::explain(&error, timeout));
         self.keep(joined);
         answer
+    }
+
+    /// The deadline of a question that is asked now.
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.deadline_in(QueryOptions::default().timeout)
+    }
+
+    fn deadline_in(&self, timeout: Duration) -> Deadline {
+        Deadline::new(timeout, self.stop.clone())
     }
 
     fn keep(&self, joined: Joined) {
@@ -280,11 +303,11 @@ impl Reader {
         &self,
         files: Vec<Identity>,
         sql: &str,
-        options: &QueryOptions,
+        (options, deadline): (&QueryOptions, &Deadline),
         take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
     ) -> Result<bool, QueryError> {
         let mut joined = self.connect(files, options.timeout)?;
-        guard::deadline(&mut joined.conn, options.timeout, self.stop.clone())
+        guard::set_deadline(&mut joined.conn, deadline)
             .map_err(|error| guard::explain(&error, options.timeout))?;
         let answer = run(&mut joined, sql, options, take);
         self.keep(joined);
@@ -370,3 +393,31 @@ impl ToSql for Value {
 
 /// Connections kept for the next query. Each may have a page cache as large as [`join`] allows.
 const MAX_IDLE: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Store};
+    use testkit::records::{Dir, START, changes};
+
+    #[test]
+    fn the_files_of_a_question_have_one_deadline() {
+        let dir = Dir::new("deadline");
+        let store = Store::open(Config::new(dir.path())).unwrap();
+        store.submit(changes(START, 10, 1)).unwrap();
+        store.close();
+        let reader = Reader::open(dir.path()).unwrap();
+        let file = reader.files_of(0, u64::MAX).unwrap().remove(0);
+        let deadline = reader.deadline_in(Duration::from_millis(200));
+        let ask = |wait| {
+            reader.ask_file(&file, &deadline, |_, _| {
+                std::thread::sleep(wait);
+                Ok(())
+            })
+        };
+        ask(Duration::from_millis(250)).unwrap();
+        let error = ask(Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind, QueryErrorKind::Timeout, "{error}");
+        assert!(error.message.contains("longer than 0.2 s"), "{error}");
+    }
+}

@@ -1,20 +1,20 @@
-//! What happened in a span of time: its flows with their paths, its nodes, queues and links, its rates. Read from what is added up while
+//! What happened in a span of time: its flows with their paths, its nodes, queues and links. Read from what is added up while
 //! records are inserted (module `summary`), so that a day takes little longer than a minute.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
 
-use collector::event::{Basis, Kind, Nanos};
+use collector::event::{Basis, Nanos};
 use collector::{FlowOrder, FlowRank};
 use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wire::FlowKey;
 
+use crate::guard::Deadline;
 use crate::intern::{parse_flow, parse_path};
 use crate::join::Identity;
 use crate::query::QueryError;
 use crate::reader::Reader;
-use crate::rows::kind_of;
-use crate::summary::{LONGER, NOTHING, REPORTS};
+use crate::summary::{LONGER, NOTHING};
 use crate::taken::{Takings, int, unsigned};
 
 /// A span of whole minutes.
@@ -33,7 +33,7 @@ pub struct FlowFilter {
     pub order: FlowOrder,
     /// Only flows whose text contains this.
     pub text: Option<String>,
-    /// Only the flow with this id.
+    /// Only the flow with this id: of however many. With its whole text, it is found faster.
     pub id: Option<u64>,
     /// Only flows after this one.
     pub after: Option<FlowRank>,
@@ -117,30 +117,8 @@ pub struct PathSpan {
     pub flows: u64,
     /// Reports of those that took it last.
     pub reports: u64,
-    /// End of the last minute in which one of them was reported.
+    /// When the last of them left it, or the end of the last minute in which it was reported.
     pub last: Nanos,
-}
-
-/// Counts of a part of a span.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct RatePoint {
-    /// Its beginning.
-    pub ts: Nanos,
-    /// Reports of flows.
-    pub reports: u64,
-    /// Events.
-    pub events: u64,
-    /// Reports that never arrived.
-    pub lost: u64,
-}
-
-/// Counts over time.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct RateSpan {
-    /// The parts in which something was counted, in the order of time.
-    pub points: Vec<RatePoint>,
-    /// Events of the whole span by kind.
-    pub kinds: BTreeMap<Kind, u64>,
 }
 
 /// A part of a span that rollups of one length cover.
@@ -240,6 +218,22 @@ impl Found {
     }
 }
 
+impl Found {
+    /// Which paths it took in the span, and until when: until the next one, or the end of its last rollup.
+    fn taken(&self, span: Span) -> BTreeMap<usize, Nanos> {
+        let mut taken = BTreeMap::new();
+        let nexts = self.paths.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
+        for ((_, path), next) in self.paths.iter().zip(nexts) {
+            // One of several files may have left a path long before the span.
+            if next > span.from {
+                let last = taken.entry(*path).or_insert(0);
+                *last = next.min(self.sum.last).max(*last);
+            }
+        }
+        taken
+    }
+}
+
 impl FlowFilter {
     fn rank(&self, flow: &FlowKey, sum: &SpanSum) -> FlowRank {
         let value = match self.order {
@@ -278,11 +272,17 @@ impl Reader {
         is_wanted: &dyn Fn(&FlowSpan) -> bool,
     ) -> Result<FlowSpans, QueryError> {
         self.with_retry(|| {
-            let mut flows = self.flows_of(filter.span, filter.text.as_deref())?;
-            let mut texts = if by_path { self.add_paths(&mut flows, filter.span)? } else { Vec::new() };
-            flows.found.retain(|flow, found| {
-                filter.id.is_none_or(|id| flow.id() == id) && is_wanted(&found.span(*flow, &texts))
-            });
+            let deadline = self.deadline();
+            let mut flows = match filter.id {
+                Some(id) => self.flow_of(filter.span, (id, filter.text.as_deref()), &deadline)?,
+                None => self.flows_of(filter.span, filter.text.as_deref(), &deadline)?,
+            };
+            let mut texts = match by_path {
+                true => self.add_paths(&mut flows, filter.span, &deadline)?,
+                false => Vec::new(),
+            };
+            flows.found.retain(|flow, found| is_wanted(&found.span(*flow, &texts)));
+            deadline.check()?;
             let total = flows.found.len() as u64;
             let mut ranks: Vec<(FlowRank, FlowKey)> =
                 flows.found.iter().map(|(flow, found)| (filter.rank(flow, &found.sum), *flow)).collect();
@@ -293,7 +293,7 @@ impl Reader {
             if !by_path {
                 let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
                 flows.found.retain(|flow, _| shown.contains(flow));
-                texts = self.add_paths(&mut flows, filter.span)?;
+                texts = self.add_paths(&mut flows, filter.span, &deadline)?;
             }
             let row =
                 |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &texts)));
@@ -308,20 +308,23 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), QueryError> {
         self.with_retry(|| {
-            let mut flows = self.flows_of(span, None)?;
-            let texts = self.add_paths(&mut flows, span)?;
+            let deadline = self.deadline();
+            let mut flows = self.flows_of(span, None, &deadline)?;
+            let texts = self.add_paths(&mut flows, span, &deadline)?;
             let blank = |text: &String| PathSpan { path: parse_path(text), flows: 0, reports: 0, last: 0 };
             let mut paths: Vec<PathSpan> = texts.iter().map(blank).collect();
             for found in flows.found.values() {
-                let taken: BTreeSet<usize> = found.paths.iter().map(|(_, path)| *path).collect();
-                for path in &taken {
+                let taken = found.taken(span);
+                for (path, last) in &taken {
                     paths[*path].flows += 1;
-                    paths[*path].last = paths[*path].last.max(found.sum.last);
+                    paths[*path].last = paths[*path].last.max(*last);
                 }
                 if let Some((_, last)) = found.paths.last() {
                     paths[*last].reports += found.sum.count;
                 }
             }
+            paths.retain(|path| path.flows > 0);
+            deadline.check()?;
             paths.sort_by(|one, other| (other.flows, &one.path).cmp(&(one.flows, &other.path)));
             Ok((paths, flows.truncated))
         })
@@ -333,9 +336,9 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn node_spans(&self, span: Span) -> Result<NodeSpans, QueryError> {
         self.with_retry(|| {
-            let mut spans = NodeSpans::default();
+            let (mut spans, deadline) = (NodeSpans::default(), self.deadline());
             for file in self.files_of(span.from, span.to)? {
-                self.ask_file(&file, |conn, features| {
+                self.ask_file(&file, &deadline, |conn, features| {
                     match features.spans {
                         true => span.pieces().iter().try_for_each(|piece| spans.read(conn, *piece))?,
                         false => spans.read_rollups(conn, span)?,
@@ -347,49 +350,42 @@ impl Reader {
         })
     }
 
-    /// Counts over time. `column`: length of a part, ns; below a minute, events are counted one by one, and reports by the minute.
-    ///
-    /// # Errors
-    /// The files cannot be read, or it takes longer than 10 s.
-    pub fn rate_span(&self, span: Span, column: Nanos) -> Result<RateSpan, QueryError> {
-        let column = column.max(SECOND);
-        self.with_retry(|| {
-            let mut points: BTreeMap<Nanos, RatePoint> = BTreeMap::new();
-            let mut kinds = BTreeMap::new();
-            for file in self.files_of(span.from, span.to)? {
-                self.ask_file(&file, |conn, features| {
-                    let mut at = |ts: Nanos, add: &dyn Fn(&mut RatePoint)| {
-                        let ts = ts - (ts - span.from.min(ts)) % column;
-                        add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
-                    };
-                    match features.spans {
-                        true => read_minutes(conn, (span, column), &mut kinds, &mut at)?,
-                        false => count_records(conn, (span, column), &mut kinds, &mut at)?,
-                    }
-                    if features.spans && column < MINUTE {
-                        each(conn, "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
-                            at(unsigned(row, 0)?, &|point| point.events += 1);
-                            Ok(())
-                        })?;
-                    }
-                    each(conn, "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
-                        let lost = unsigned(row, 1)?;
-                        at(unsigned(row, 0)?, &|point| point.lost = point.lost.saturating_add(lost));
-                        Ok(())
-                    })
-                })?;
-            }
-            Ok(RateSpan { points: points.into_values().collect(), kinds })
-        })
+    /// One flow of a span, alone: those of a span may be more than are considered.
+    fn flow_of(
+        &self,
+        span: Span,
+        (id, text): (u64, Option<&str>),
+        deadline: &Deadline,
+    ) -> Result<Flows, QueryError> {
+        let files = self.files_of(span.from, span.to)?;
+        let mut flows = Flows { files, found: HashMap::new(), truncated: false };
+        let mut known = text.and_then(|text| text.parse::<FlowKey>().ok()).filter(|flow| flow.id() == id);
+        for at in 0..flows.files.len() {
+            let file = flows.files[at].clone();
+            self.ask_file(&file, deadline, |conn, features| {
+                let Some((number, flow)) = number_of(conn, id, known)? else { return Ok(()) };
+                known = Some(flow);
+                let mut sums: HashMap<i64, SpanSum> = HashMap::new();
+                let all = [Piece { interval: 60, from: span.from, to: span.to }];
+                let pieces = if features.spans { span.pieces() } else { all.to_vec() };
+                for piece in pieces {
+                    read_flow(conn, piece, number, &mut |sum| {
+                        sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
+                    })?;
+                }
+                flows.add_file(conn, (at, sums), None)
+            })?;
+        }
+        Ok(flows)
     }
 
     /// The flows of a span.
-    fn flows_of(&self, span: Span, text: Option<&str>) -> Result<Flows, QueryError> {
+    fn flows_of(&self, span: Span, text: Option<&str>, deadline: &Deadline) -> Result<Flows, QueryError> {
         let files = self.files_of(span.from, span.to)?;
         let mut flows = Flows { files, found: HashMap::new(), truncated: false };
         for at in 0..flows.files.len() {
             let file = flows.files[at].clone();
-            self.ask_file(&file, |conn, features| {
+            self.ask_file(&file, deadline, |conn, features| {
                 let mut sums: HashMap<i64, SpanSum> = HashMap::new();
                 let mut add = |number: i64, sum: SpanSum| match sums.len() < MOST_FLOWS {
                     true => {
@@ -418,10 +414,15 @@ impl Reader {
     }
 
     /// Adds the paths that flows took. Returns the texts of all.
-    fn add_paths(&self, flows: &mut Flows, span: Span) -> Result<Vec<String>, QueryError> {
+    fn add_paths(
+        &self,
+        flows: &mut Flows,
+        span: Span,
+        deadline: &Deadline,
+    ) -> Result<Vec<String>, QueryError> {
         let (mut texts, mut known): (Vec<String>, HashMap<String, usize>) = Default::default();
         for (at, file) in flows.files.clone().iter().enumerate() {
-            self.ask_file(file, |conn, features| {
+            self.ask_file(file, deadline, |conn, features| {
                 let mut numbers: HashMap<i64, usize> = HashMap::new();
                 let mut path_of = |conn: &Connection, number: i64| -> rusqlite::Result<usize> {
                     if let Some(place) = numbers.get(&number) {
@@ -594,77 +595,63 @@ fn read_flows(
     Ok(whole)
 }
 
-/// Adds to the part of a span in which a time is.
-type AddAt<'a> = dyn FnMut(Nanos, &dyn Fn(&mut RatePoint)) + 'a;
-
-fn read_minutes(
-    conn: &Connection,
-    (span, column): (Span, Nanos),
-    kinds: &mut BTreeMap<Kind, u64>,
-    at: &mut AddAt<'_>,
-) -> rusqlite::Result<()> {
-    let sql = "SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2";
-    each(conn, sql, span, |row| {
-        let (ts, kind, count) = (unsigned(row, 0)?, row.get::<_, i64>(1)?, unsigned(row, 2)?);
-        if kind != REPORTS {
-            if let Some(kind) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) {
-                *kinds.entry(*kind).or_default() += count;
-            }
-            if column >= MINUTE {
-                at(ts, &|point| point.events += count);
-            }
-            return Ok(());
-        }
-        spread(ts, count, column, at);
-        Ok(())
-    })
-}
-
-/// A minute's reports, spread evenly over the columns that begin in it.
-fn spread(ts: Nanos, count: u64, column: Nanos, at: &mut AddAt<'_>) {
-    let parts = MINUTE.div_ceil(column).max(1);
-    for part in 0..parts {
-        let share = count / parts + u64::from(part < count % parts);
-        at(ts + part * column.min(MINUTE), &|point| point.reports = point.reports.saturating_add(share));
+/// The number of a flow in a file. Its id alone is in no index.
+fn number_of(conn: &Connection, id: u64, flow: Option<FlowKey>) -> rusqlite::Result<Option<(i64, FlowKey)>> {
+    if let Some(flow) = flow {
+        let mut select = conn.prepare_cached("SELECT id FROM f0.flow_key WHERE flow = ?1")?;
+        let number = select.query_row([flow.to_string()], |row| row.get(0)).optional()?;
+        return Ok(number.map(|number| (number, flow)));
     }
-}
-
-/// The same from a file without counts of minutes: its events and rollups, one by one.
-fn count_records(
-    conn: &Connection,
-    (span, column): (Span, Nanos),
-    kinds: &mut BTreeMap<Kind, u64>,
-    at: &mut AddAt<'_>,
-) -> rusqlite::Result<()> {
-    let mut names: HashMap<i64, Kind> = HashMap::new();
-    let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
+    let mut select = conn.prepare_cached("SELECT src, dst, sport, dport, proto, id FROM f0.flow_key")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        names.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
+        if let Some(flow) = parse_flow(row)?.filter(|flow| flow.id() == id) {
+            return Ok(Some((row.get(5)?, flow)));
+        }
     }
-    each(conn, "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
-        if let Some(kind) = names.get(&row.get(1)?) {
-            *kinds.entry(*kind).or_default() += 1;
-        }
-        at(unsigned(row, 0)?, &|point| point.events += 1);
-        Ok(())
-    })?;
-    let mut select = conn.prepare_cached(
-        "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
-    )?;
-    each_minute(conn, (span.from, span.to), |minute| {
-        let mut count = 0_u64;
-        let mut rows = select.query([int(minute), Metric::FlowLatency as i64])?;
+    Ok(None)
+}
+
+/// Reads the rollups of one flow.
+fn read_flow(
+    conn: &Connection,
+    piece: Piece,
+    flow: i64,
+    add: &mut dyn FnMut(SpanSum),
+) -> rusqlite::Result<()> {
+    let metric = Metric::FlowLatency as i64;
+    if piece.interval == 60 {
+        let mut select = conn.prepare_cached(
+            "SELECT ts, count, min, max, sum FROM f0.rollup_data
+             WHERE flow = ?1 AND ts >= ?2 AND ts < ?3 AND interval = 60 AND metric = ?4",
+        )?;
+        let mut rows = select.query(params![flow, int(piece.from), int(piece.to), metric])?;
         while let Some(row) = rows.next()? {
-            count = count.saturating_add(unsigned(row, 0)?);
+            add(SpanSum::read(row, 0, 60)?);
         }
-        spread(minute, count, column, at);
-        Ok(())
-    })
+        return Ok(());
+    }
+    // One place after the other: those of all flows of such a time are not read.
+    let mut next = conn.prepare_cached(
+        "SELECT min(ts) FROM f0.span_data WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4",
+    )?;
+    let mut select = conn.prepare_cached(
+        "SELECT ts, count, min, max, sum FROM f0.span_data WHERE interval = ?1 AND metric = ?2 AND ts = ?3 AND flow = ?4",
+    )?;
+    let mut from = int(piece.from);
+    loop {
+        let place = params![piece.interval, metric, from, int(piece.to)];
+        let Some(ts) = next.query_row(place, |row| row.get::<_, Option<i64>>(0))? else { return Ok(()) };
+        let mut rows = select.query(params![piece.interval, metric, ts, flow])?;
+        while let Some(row) = rows.next()? {
+            add(SpanSum::read(row, 0, piece.interval)?);
+        }
+        from = ts + 1;
+    }
 }
 
 /// The minutes that have rollups: those without are passed over, however many they are.
-fn each_minute(
+pub(crate) fn each_minute(
     conn: &Connection,
     (mut from, to): (Nanos, Nanos),
     mut read: impl FnMut(Nanos) -> rusqlite::Result<()>,
@@ -682,7 +669,7 @@ fn each_minute(
     Ok(())
 }
 
-fn each(
+pub(crate) fn each(
     conn: &Connection,
     sql: &str,
     span: Span,
@@ -703,8 +690,8 @@ const OF_NODES: [Metric; 4] =
 const MOST_FLOWS: usize = 200_000;
 /// Nodes, queues and links of a span that are considered.
 const MOST_SERIES: usize = 200_000;
-const SECOND: Nanos = 1_000_000_000;
-const MINUTE: Nanos = 60 * SECOND;
+pub(crate) const SECOND: Nanos = 1_000_000_000;
+pub(crate) const MINUTE: Nanos = 60 * SECOND;
 /// The latest time that the store can hold.
 const LATEST: Nanos = i64::MAX as u64;
 

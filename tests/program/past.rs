@@ -264,7 +264,14 @@ fn answers_about_a_time_are_as_the_document_says_and_odd_times_are_no_fault() {
         }
     }
     check("/api/v1/flows/{id}", &format!("/api/v1/flows/10.0.0.1:5000%3E10.0.1.1:80%2F17?{}", between(4, 9)));
-    for wrong in ["flows?from=soon", "nodes?to=-1", "activity?columns=0", "flows?from=1&from=2"] {
+    // The end of the span would be another one for each page.
+    let further =
+        ["flows?from=1&after=1-1", "nodes?from=1&after=1", "links?from=1&offset=1", "paths?from=1&offset=1"];
+    for asked in further {
+        assert_eq!(server.get(&format!("/api/v1/{asked}&to=9")).status, 200, "{asked}");
+    }
+    let strange = ["flows?from=soon", "nodes?to=-1", "activity?columns=0", "flows?from=1&from=2"];
+    for wrong in strange.into_iter().chain(further) {
         assert_eq!(server.get(&format!("/api/v1/{wrong}")).status, 400, "{wrong}");
     }
     let refused = server.get("/api/v1/flows/nonsense?from=1");

@@ -3,10 +3,10 @@ import { limits, nanos, readRange, USUAL, writeRange, type Range } from './model
 import { link, parseRoute } from './router';
 import { browser, type AddressBar } from './settings';
 
-/** The parameters of an address that say which time is shown, and how often it is asked again. */
+/** The parameters of an address that say which time is shown, and how often it is refreshed. */
 export const PARAMETERS: readonly string[] = ['last', 'from', 'to', 'refresh'];
 
-/** Seconds between two questions about a range that ends now; 0: it is asked once. */
+/** Seconds between two questions about a range that ends now; 0: there is only one. */
 export const REFRESHES: readonly { seconds: number; text: string }[] = [
   { seconds: 0, text: 'off' },
   { seconds: 5, text: '5s' },
@@ -16,6 +16,13 @@ export const REFRESHES: readonly { seconds: number; text: string }[] = [
 const REFRESH = 10;
 /** A poll that is not repeated: a day. */
 const NEVER_MS = 86_400_000;
+
+/** What is needed of a link. */
+export interface Anchor {
+  dataset: Record<string, string | undefined>;
+  getAttribute(name: 'href'): string | null;
+  setAttribute(name: 'href', value: string): void;
+}
 
 /** The time that all pages show. It is in the address of each page, and links carry it to the next one. */
 export class Times {
@@ -104,6 +111,17 @@ export class Times {
     });
   }
 
+  /** Completes the address of a link. One that stays on the page is completed anew each time, from the address that it was made with. */
+  complete(anchor: Anchor): void {
+    const shown = anchor.getAttribute('href') ?? '';
+    const { dataset } = anchor;
+    const own = (shown === dataset['carried'] ? dataset['href'] : undefined) ?? shown;
+    const carried = this.carry(own);
+    if (carried === shown) return;
+    [dataset['href'], dataset['carried']] = [own, carried];
+    anchor.setAttribute('href', carried);
+  }
+
   private write(values: Record<string, string>, names: readonly string[]): void {
     const { page, argument, query } = parseRoute(this.bar.hash());
     for (const name of names) query.delete(name);
@@ -125,9 +143,9 @@ export function goTo(address: string): void {
 /** Links keep the time: their addresses are completed when they are about to be used. */
 export function carryTimes(): void {
   const complete = (event: globalThis.Event): void => {
-    const anchor = event.target instanceof Element ? event.target.closest('a[href^="#/"]') : null;
-    const address = anchor?.getAttribute('href');
-    if (anchor && address) anchor.setAttribute('href', times.carry(address));
+    const anchor =
+      event.target instanceof Element ? event.target.closest<HTMLAnchorElement>('a[href^="#/"]') : null;
+    if (anchor) times.complete(anchor);
   };
   for (const name of ['pointerdown', 'click', 'auxclick', 'contextmenu'])
     document.addEventListener(name, complete, { capture: true });

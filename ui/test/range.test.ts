@@ -4,6 +4,7 @@ import {
   between,
   limits,
   parseLength,
+  partText,
   rangeText,
   readRange,
   shift,
@@ -69,4 +70,10 @@ test('a range is said in the local zone, with its day', () => {
   for (const [range, text] of cases) assert.equal(rangeText(range, now), text);
   const utc = { from: Date.parse('2026-11-26T03:12:00Z'), to: Date.parse('2026-11-26T03:13:00.500Z') };
   assert.equal(utcText(utc), '2026-11-26 03:12:00 to 2026-11-26 03:13:00 UTC');
+});
+
+test('an answer that is not about everything says so', () => {
+  const whole = { range: { truncated: false } };
+  for (const answers of [[], [{}], [{ range: null }], [whole, {}]]) assert.equal(partText(...answers), '');
+  assert.match(partText({}, whole, { range: { truncated: true } }), /^Not all is here/);
 });

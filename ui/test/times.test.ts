@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { activityColumns } from '../src/model/activity';
 import type { AddressBar } from '../src/settings';
-import { Times } from '../src/times';
+import { Times, type Anchor } from '../src/times';
 
 const NOW = Date.parse('2026-11-26T12:00:00Z');
 
@@ -55,7 +55,7 @@ test('a range is written beside what the page has, and links carry it', () => {
   assert.equal(bar.address, '#/flow/x?sort=reports');
 });
 
-test('a range that ends now is asked again as often as was chosen, or is paused', () => {
+test('a range that ends now is refreshed as often as was chosen, or is paused', () => {
   const { bar, times } = at('#/overview?last=6h');
   assert.equal(times.intervalMs(1000), 10_000);
   times.setRefresh(5);
@@ -83,4 +83,31 @@ test('parts in which nothing was received are gaps, and not zero', () => {
     events: [0, null, null, 0.1],
     totals: { reports: 660, events: 6, lost: 3 },
   });
+});
+
+test('a link that stays on the page follows the time, back to now too', () => {
+  const { bar, times } = at('#/overview?last=6h');
+  let href = '#/events?kind=drop';
+  const anchor: Anchor = {
+    dataset: {},
+    getAttribute: () => href,
+    setAttribute: (_, value) => (href = value),
+  };
+  const press = (): string => {
+    // Several events complete a link before it is followed.
+    for (let i = 0; i < 3; i += 1) times.complete(anchor);
+    return href;
+  };
+  assert.equal(press(), '#/events?kind=drop&last=6h');
+  bar.address = '#/overview?last=1h';
+  assert.equal(press(), '#/events?kind=drop&last=1h');
+  bar.address = '#/overview';
+  assert.equal(press(), '#/events?kind=drop');
+  // The page has given it another address.
+  bar.address = '#/overview?last=1h';
+  press();
+  href = '#/events?kind=loss';
+  assert.equal(press(), '#/events?kind=loss&last=1h');
+  href = '#/events?last=24h';
+  assert.equal(press(), '#/events?last=24h');
 });

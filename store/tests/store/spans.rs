@@ -152,6 +152,47 @@ fn flows_of_a_span_are_filtered_sorted_and_paged() {
 }
 
 #[test]
+fn one_flow_says_the_same_as_among_all() {
+    let (dir, reader) = stored(three_hours());
+    let spans = [(28, 37), (3, 57), (0, 180), (55, 133), (0, 200), (200, 300)];
+    let same = |reader: &Reader| {
+        for ((from, to), number) in spans.iter().flat_map(|span| [(span, 1), (span, 2)]) {
+            let all = filter(*from, *to);
+            let among: Vec<_> =
+                flows(reader, &all).into_iter().filter(|found| found.flow == flow(number)).collect();
+            for text in [None, Some(flow(number).to_string())] {
+                let one = FlowFilter { id: Some(flow(number).id()), text, ..all.clone() };
+                assert_eq!(flows(reader, &one), among, "{from} {to} {number}");
+            }
+        }
+        let strange =
+            FlowFilter { id: Some(flow(9).id()), text: Some(flow(9).to_string()), ..filter(0, 180) };
+        assert_eq!(flows(reader, &strange), []);
+    };
+    same(&reader);
+    drop(reader);
+    make_earlier(&dir);
+    same(&Reader::open(dir.path()).unwrap());
+}
+
+#[test]
+fn a_flow_is_there_however_many_others_are() {
+    let mut batch = Batch::with_capacity(250_000);
+    for number in 0..200_010 {
+        batch.rollup(&minute(number, at(0), 1, 70));
+    }
+    let (_dir, reader) = stored(batch);
+    let all = filter(0, 1);
+    let page = reader.flow_spans(&all).unwrap();
+    assert_eq!((page.total, page.truncated), (200_000, true));
+    let last =
+        FlowFilter { id: Some(flow(200_009).id()), text: Some(flow(200_009).to_string()), ..all.clone() };
+    let found = reader.flow_spans(&last).unwrap();
+    assert_eq!((found.flows.len(), found.truncated), (1, false));
+    assert_eq!(flows(&reader, &FlowFilter { text: None, ..last }).len(), 1);
+}
+
+#[test]
 fn paths_of_a_span_are_those_that_were_taken_in_it() {
     let (_dir, reader) = stored(three_hours());
     let paths = |from, to| reader.path_spans(Span::of(at(from), at(to))).unwrap();
@@ -160,7 +201,8 @@ fn paths_of_a_span_are_those_that_were_taken_in_it() {
     assert_eq!(paths(40, 45), (vec![path(&[1, 2], 1, 500, 45)], false));
     assert_eq!(paths(100, 105), (vec![path(&[1, 3], 1, 500, 105)], false));
     // The first flow took both, and counts its reports to the later one.
-    let both = vec![path(&[1, 3], 2, 18_035, 180), path(&[1, 2], 1, 0, 180)];
+    let left = PathSpan { last: at(90) + SECOND, ..path(&[1, 2], 1, 0, 0) };
+    let both = vec![path(&[1, 3], 2, 18_035, 180), left];
     assert_eq!(paths(0, 180), (both, false));
 }
 

@@ -19,6 +19,7 @@ export type {
   Node,
   PathUse,
   Queue,
+  Range,
   RatesThen,
   Rollup,
   Source,

@@ -118,3 +118,10 @@ function dayText(date: Date, now: number): string {
   if (ago === 1) return 'yesterday';
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
+
+/** Says that an answer about a range is about a part of it only; empty otherwise. */
+export function partText(...answers: { range?: { truncated: boolean } | null }[]): string {
+  return answers.some(({ range }) => range?.truncated === true)
+    ? 'Not all is here: this time has more flows, nodes or queues than are considered. Choose a shorter one.'
+    : '';
+}

@@ -1,10 +1,11 @@
 import { ApiError, get } from '../api/client';
 import { poll } from '../api/poll';
-import type { Flow } from '../api/types';
+import type { Flow, Range } from '../api/types';
 import { h, setText } from '../lib/dom';
 import { filterField } from '../lib/filter-field';
 import { count, duration, exact, flowName, pathText } from '../lib/format';
 import { LiveTable } from '../lib/table';
+import { partText } from '../model/range';
 import type { Settings } from '../settings';
 import { times } from '../times';
 
@@ -18,6 +19,13 @@ export interface FlowListOptions {
   selected(): string;
   select(flow: Flow): void;
   arrived?(flows: readonly Flow[]): void;
+}
+
+interface Answer {
+  flows: Flow[];
+  total: number;
+  at_least?: boolean;
+  range?: Range | null;
 }
 
 /** The list of flows, with search and order. */
@@ -62,14 +70,15 @@ export function flowList(options: FlowListOptions) {
     if (sort.value === '') sort.value = FLOW_LIST_DEFAULTS.sort;
   };
   fill();
-  const answers = poll<{ flows: Flow[]; total: number; at_least?: boolean }>({
+  const answers = poll<Answer>({
     intervalMs: () => times.intervalMs(2000),
     request: (signal) =>
       get('flows', { ...times.query(), limit: SHOWN, sort: sort.value, filter: search.value() }, signal),
     show(answer) {
       rows = answer.flows;
       table.update(rows);
-      setText(total, totalText(rows.length, answer.total, answer.at_least === true));
+      const text = totalText(rows.length, answer.total, answer.at_least === true);
+      setText(total, [text, partText(answer)].filter((part) => part !== '').join('. '));
       options.arrived?.(rows);
     },
     failed(error) {

@@ -1,6 +1,6 @@
 import { get } from '../api/client';
 import { poll, type Poll } from '../api/poll';
-import type { Activity, Flow, Heat } from '../api/types';
+import type { Activity, Flow, Heat, Range } from '../api/types';
 import { LineChart } from '../charts/line';
 import { h, panel, setText } from '../lib/dom';
 import { count, duration, exact, span } from '../lib/format';
@@ -9,6 +9,7 @@ import { LiveTable } from '../lib/table';
 import { kindLabel } from '../model/events';
 import { activityColumns, heatColumns } from '../model/activity';
 import { link, type Page } from '../router';
+import { partText } from '../model/range';
 import { times } from '../times';
 import { flowTable } from './overview-tables';
 
@@ -38,6 +39,7 @@ export function overviewPastPage(): Page {
   const legend = h('span', { class: 'legend' });
   const [reportsSum, eventsSum] = [h('strong', { class: 'figure' }), h('strong', { class: 'figure' })];
   const lost = h('p', {});
+  const part = h('p', { class: 'table-note' });
   const flows = flowTable();
   flows.setEmpty('No reports of flows in this time.');
   const kinds = kindTable();
@@ -73,7 +75,10 @@ export function overviewPastPage(): Page {
       );
       legend.replaceChildren(...entries, ...rest);
     }),
-    ask<{ flows: Flow[] }>('flows', { sort: 'latency', limit: 10 }, (answer) => flows.update(answer.flows)),
+    ask<{ flows: Flow[]; range?: Range | null }>('flows', { sort: 'latency', limit: 10 }, (answer) => {
+      flows.update(answer.flows);
+      setText(part, partText(answer));
+    }),
   ];
   const note = h(
     'p',
@@ -90,7 +95,7 @@ export function overviewPastPage(): Page {
       panel('Reports per second', { aside: reportsSum }, reports.element),
       panel('Events per second', { aside: eventsSum }, events.element),
       panel('Greatest hop latency', { aside: legend }, latency.element),
-      panel('Slowest flows', { class: 'two' }, flows.element),
+      panel('Slowest flows', { class: 'two' }, flows.element, part),
       panel('Events by kind', {}, kinds.element, lost, note),
     ),
     stop() {

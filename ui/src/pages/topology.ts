@@ -1,7 +1,7 @@
 import { ApiError, get, Unreachable } from '../api/client';
 import type { Devices } from '../api/manager';
 import { poll, type Poll } from '../api/poll';
-import type { Flow, Link, Node, PathUse } from '../api/types';
+import type { Flow, Link, Node, PathUse, Range } from '../api/types';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural } from '../lib/format';
 import { names } from '../lib/names';
@@ -13,6 +13,7 @@ import { search } from '../model/search';
 import { buildGraph, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
+import { partText } from '../model/range';
 import { times } from '../times';
 import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
@@ -40,6 +41,8 @@ interface Answer {
   nodes: Node[];
   links: Link[];
   paths: PathUse[];
+  /** Says that these are not all. */
+  part: string;
 }
 
 /** The network as the reports' paths show it. */
@@ -183,19 +186,20 @@ class TopologyPage implements Page {
     const asked = Date.now();
     const old = asked - this.paths.at > PATHS_MS || this.graph.nodes.length < LARGE / 10;
     const [nodes, links, paths] = await Promise.all([
-      get<{ nodes: Node[] }>('nodes', all, signal),
-      get<{ links: Link[] }>('links', all, signal),
+      get<{ nodes: Node[]; range?: Range | null }>('nodes', all, signal),
+      get<{ links: Link[]; range?: Range | null }>('links', all, signal),
       old ? get<{ paths: PathUse[] }>('paths', all, signal) : this.paths,
     ]);
     if (old) this.paths = { at: asked, paths: paths.paths };
-    return { nodes: nodes.nodes, links: links.links, paths: paths.paths };
+    return { nodes: nodes.nodes, links: links.links, paths: paths.paths, part: partText(nodes, links) };
   }
 
   private take(answer: Answer): void {
     this.graph = buildGraph(answer.nodes, answer.links);
     const { nodes, edges } = this.graph;
     show(this.nothing, nodes.length === 0);
-    setText(this.summary, `${plural(nodes.length, 'node')}, ${plural(edges.length, 'link')}`);
+    const counts = `${plural(nodes.length, 'node')}, ${plural(edges.length, 'link')}`;
+    setText(this.summary, answer.part === '' ? counts : `${counts}. ${answer.part}`);
     this.arrange();
     this.draw();
     if (this.revealed || nodes.length === 0) return;

@@ -1,0 +1,143 @@
+//! What was received over time, counted.
+
+use std::collections::{BTreeMap, HashMap};
+
+use collector::event::{Kind, Nanos};
+use detect::Metric;
+use rusqlite::Connection;
+
+use crate::query::QueryError;
+use crate::reader::Reader;
+use crate::rows::kind_of;
+use crate::spans::{MINUTE, SECOND, Span, each, each_minute};
+use crate::summary::REPORTS;
+use crate::taken::{int, unsigned};
+
+/// Counts of a part of a span.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RatePoint {
+    /// Its beginning.
+    pub ts: Nanos,
+    /// Reports of flows.
+    pub reports: u64,
+    /// Events.
+    pub events: u64,
+    /// Reports that never arrived.
+    pub lost: u64,
+}
+
+/// Counts over time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RateSpan {
+    /// The parts in which something was counted, in the order of time.
+    pub points: Vec<RatePoint>,
+    /// Events of the whole span by kind.
+    pub kinds: BTreeMap<Kind, u64>,
+}
+
+impl Reader {
+    /// Counts over time. `column`: length of a part, ns; below a minute, events are counted one by one, and reports by the minute.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn rate_span(&self, span: Span, column: Nanos) -> Result<RateSpan, QueryError> {
+        let column = column.max(SECOND);
+        self.with_retry(|| {
+            let mut points: BTreeMap<Nanos, RatePoint> = BTreeMap::new();
+            let (mut kinds, deadline) = (BTreeMap::new(), self.deadline());
+            for file in self.files_of(span.from(), span.to())? {
+                self.ask_file(&file, &deadline, |conn, features| {
+                    let mut at = |ts: Nanos, add: &dyn Fn(&mut RatePoint)| {
+                        let ts = ts - (ts - span.from().min(ts)) % column;
+                        add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
+                    };
+                    match features.spans {
+                        true => read_minutes(conn, (span, column), &mut kinds, &mut at)?,
+                        false => count_records(conn, (span, column), &mut kinds, &mut at)?,
+                    }
+                    if features.spans && column < MINUTE {
+                        each(conn, "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
+                            at(unsigned(row, 0)?, &|point| point.events += 1);
+                            Ok(())
+                        })?;
+                    }
+                    each(conn, "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
+                        let lost = unsigned(row, 1)?;
+                        at(unsigned(row, 0)?, &|point| point.lost = point.lost.saturating_add(lost));
+                        Ok(())
+                    })
+                })?;
+            }
+            Ok(RateSpan { points: points.into_values().collect(), kinds })
+        })
+    }
+}
+
+/// Adds to the part of a span in which a time is.
+type AddAt<'a> = dyn FnMut(Nanos, &dyn Fn(&mut RatePoint)) + 'a;
+
+fn read_minutes(
+    conn: &Connection,
+    (span, column): (Span, Nanos),
+    kinds: &mut BTreeMap<Kind, u64>,
+    at: &mut AddAt<'_>,
+) -> rusqlite::Result<()> {
+    let sql = "SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2";
+    each(conn, sql, span, |row| {
+        let (ts, kind, count) = (unsigned(row, 0)?, row.get::<_, i64>(1)?, unsigned(row, 2)?);
+        if kind != REPORTS {
+            if let Some(kind) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) {
+                *kinds.entry(*kind).or_default() += count;
+            }
+            if column >= MINUTE {
+                at(ts, &|point| point.events += count);
+            }
+            return Ok(());
+        }
+        spread(ts, count, column, at);
+        Ok(())
+    })
+}
+
+/// A minute's reports, spread evenly over the columns that begin in it.
+fn spread(ts: Nanos, count: u64, column: Nanos, at: &mut AddAt<'_>) {
+    let parts = MINUTE.div_ceil(column).max(1);
+    for part in 0..parts {
+        let share = count / parts + u64::from(part < count % parts);
+        at(ts + part * column.min(MINUTE), &|point| point.reports = point.reports.saturating_add(share));
+    }
+}
+
+/// The same from a file without counts of minutes: its events and rollups, one by one.
+fn count_records(
+    conn: &Connection,
+    (span, column): (Span, Nanos),
+    kinds: &mut BTreeMap<Kind, u64>,
+    at: &mut AddAt<'_>,
+) -> rusqlite::Result<()> {
+    let mut names: HashMap<i64, Kind> = HashMap::new();
+    let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        names.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
+    }
+    each(conn, "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
+        if let Some(kind) = names.get(&row.get(1)?) {
+            *kinds.entry(*kind).or_default() += 1;
+        }
+        at(unsigned(row, 0)?, &|point| point.events += 1);
+        Ok(())
+    })?;
+    let mut select = conn.prepare_cached(
+        "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
+    )?;
+    each_minute(conn, (span.from(), span.to()), |minute| {
+        let mut count = 0_u64;
+        let mut rows = select.query([int(minute), Metric::FlowLatency as i64])?;
+        while let Some(row) = rows.next()? {
+            count = count.saturating_add(unsigned(row, 0)?);
+        }
+        spread(minute, count, column, at);
+        Ok(())
+    })
+}
