@@ -15,14 +15,14 @@ pub(crate) enum Takings {
 }
 
 impl Takings {
-    /// Of the flows with the numbers `wanted`. A pass is worth while for many flows, in a file whose whole time is asked about.
+    /// Of the flows with the numbers `wanted`. A pass is worth while for a good part of a file's flows.
     pub(crate) fn of(
         conn: &Connection,
         features: Features,
         span: (Nanos, Nanos),
         wanted: &HashSet<i64>,
     ) -> rusqlite::Result<Self> {
-        if wanted.len() < MANY_FLOWS || (features.spans && !is_inside(conn, span)?) {
+        if !are_many(conn, wanted.len())? {
             return Ok(Self::Each { features });
         }
         let (mut bases, mut at_last) = (HashMap::new(), HashMap::new());
@@ -82,12 +82,11 @@ impl Takings {
     }
 }
 
-/// Whether all that the file was told lies in the span.
-fn is_inside(conn: &Connection, (from, to): (Nanos, Nanos)) -> rusqlite::Result<bool> {
-    let mut select = conn.prepare_cached("SELECT min(ts), max(ts) FROM f0.minute_data")?;
-    let (first, last): (Option<i64>, Option<i64>) =
-        select.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(first.is_some_and(|first| first >= int(from)) && last.is_some_and(|last| last < int(to)))
+/// Whether so many are a good part of the flows of the file.
+fn are_many(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
+    let mut select = conn.prepare_cached("SELECT value FROM f0.meta WHERE name = 'flows'")?;
+    let all: Option<i64> = select.query_row([], |row| row.get(0)).optional()?.flatten();
+    Ok(flows >= MANY_FLOWS && all.is_none_or(|all| int(flows as u64) >= all / 4))
 }
 
 fn all_taken(
@@ -187,5 +186,5 @@ const TAKEN: &str =
 
 /// Paths of a flow that are considered: the latest.
 const MOST_TAKEN: usize = 100;
-/// From so many flows on, a file is read as a whole, where that is not more than what is asked.
+/// From so many flows on, a file may be read as a whole.
 const MANY_FLOWS: usize = 1_000;

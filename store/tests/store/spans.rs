@@ -176,6 +176,33 @@ fn one_flow_says_the_same_as_among_all() {
 }
 
 #[test]
+fn paths_of_many_flows_are_read_in_one_pass_with_the_same_answer() {
+    let mut batch = Batch::with_capacity(32_768);
+    for number in 0..1_200 {
+        let changes =
+            [(at(0) + 1, Kind::New, 2), (at(20), Kind::PathChange, 3), (at(40), Kind::PathChange, 4)];
+        for (ts, kind, node) in changes {
+            batch.event(&path(number, ts, kind), &[1, node]);
+        }
+        for minute_of in [5, 25, 45] {
+            batch.rollup(&minute(number, at(minute_of), 10, 70));
+        }
+    }
+    let (dir, reader) = stored(batch);
+    let expected = |from, to, node| {
+        let path = PathSpan { path: vec![1, node], flows: 1_200, reports: 12_000, last: at(to) };
+        (Span::of(at(from), at(to)), (vec![path], false))
+    };
+    let spans = [expected(5, 6, 2), expected(25, 26, 3), expected(45, 46, 4)];
+    let same =
+        |reader: &Reader| spans.iter().all(|(span, paths)| reader.path_spans(*span).unwrap() == *paths);
+    assert!(same(&reader));
+    drop(reader);
+    make_earlier(&dir);
+    assert!(same(&Reader::open(dir.path()).unwrap()));
+}
+
+#[test]
 fn a_flow_is_there_however_many_others_are() {
     let mut batch = Batch::with_capacity(250_000);
     for number in 0..200_010 {
