@@ -399,7 +399,7 @@ impl Compiler {
             let by_rule = |rule: &&Rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some());
             let (needed, room) = (filters.iter().filter(by_rule).count(), capabilities.rules.filters);
             if needed > room {
-                let (device, table) = (self.network.name(node), "filters by rule");
+                let (device, table) = (self.network.name(node), refusal::FILTERS_BY_RULE);
                 return Err(Refusal::Full { device, table, needed, room });
             }
             rules.extend(filters);

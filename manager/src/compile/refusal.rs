@@ -128,15 +128,26 @@ impl fmt::Display for Refusal {
                 if *is_union { " for all intents of the same flows" } else { "" },
                 packet + int
             ),
-            Self::Full { device, table, needed, room } => write!(
-                f,
-                "the {table} of {device} would need {needed} entries and has room for {room}; use wider prefixes, or limit the intent by `at`"
-            ),
+            Self::Full { device, table, needed, room } => {
+                write!(f, "the {table} of {device} would need {needed} entries and has room for {room}; ")?;
+                f.write_str(room_for(table))
+            }
         }
     }
 }
 
 impl std::error::Error for Refusal {}
+
+/// How an intent needs fewer entries of a table.
+fn room_for(table: &str) -> &'static str {
+    if table == FILTERS_BY_RULE {
+        return "each entry of the flows of an intent with filter = \"rule\" is one: use fewer of them, or remove `filter`: the collector then applies the rule to all reports";
+    }
+    "use wider prefixes, or limit the intent by `at`"
+}
+
+/// Filters by rule, as a table.
+pub(super) const FILTERS_BY_RULE: &str = "filters by rule";
 
 fn reasons(why: &[(Mode, String)]) -> String {
     why.iter().map(|(mode, why)| format!("{}: {why}", mode.word())).collect::<Vec<_>>().join("; ")

@@ -468,7 +468,9 @@ fn a_filter_by_rule_is_its_rule_where_devices_can_express_it() {
     compiler.add(&wants("d", "hops > 4", to("10.0.1.0/24"))).unwrap();
     let error = compiler.add(&wants("e", "hops > 5", to("10.0.2.0/24"))).unwrap_err().to_string();
     assert!(
-        error.contains("the filters by rule of leaf2 would need 3 entries and has room for 2"),
+        error.contains(
+            "the filters by rule of leaf2 would need 3 entries and has room for 2; each entry of the flows"
+        ),
         "{error}"
     );
     let without = Intent { tell: crate::intent::Tell { rule: None, ..tell("") }, ..intent("f") };
