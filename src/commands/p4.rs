@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::{Write, stdout},
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
     sync::Arc,
 };
@@ -14,9 +14,9 @@ use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Watch};
 use manager::flows::FlowKey;
 use manager::instruction;
 use p4runtime::{
-    entry::{Content, Entry, Key},
+    entry::{Bytes, Content, Entry, Field, Key},
     map::{self, Map},
-    message::P4Info,
+    message::{P4Info, P4MatchField, P4Param},
     program::{Local, Program, Report},
     programs::{INCLUDED, Included},
     text,
@@ -94,7 +94,7 @@ struct Wanted {
 
     /// Filter of these flows at the sink: noop, change, per_hop or per_flow with metric and threshold, as in
     /// per_flow:hop_latency:100000, or a rule, as in "rule:max(queue_occupancy) > 50 or loop"
-    #[arg(long, value_name = "ALGORITHM[:METRIC:THRESHOLD|:RULE]")]
+    #[arg(long, requires = "watch", value_name = "ALGORITHM[:METRIC:THRESHOLD|:RULE]")]
     filter: Option<String>,
 
     /// Measure one packet of this many
@@ -304,19 +304,87 @@ fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError
 /// Names of a program by id.
 struct Names {
     /// Of tables, and of the fields of their keys.
-    tables: BTreeMap<u32, (String, BTreeMap<u32, String>)>,
+    tables: BTreeMap<u32, (String, BTreeMap<u32, Place>)>,
     /// Of actions, and of their parameters.
-    actions: BTreeMap<u32, (String, BTreeMap<u32, String>)>,
+    actions: BTreeMap<u32, (String, BTreeMap<u32, Place>)>,
+}
+
+/// A field or parameter.
+#[derive(Clone)]
+struct Place {
+    name: String,
+    form: Form,
+}
+
+/// How its values are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Number,
+    Mac,
+    Ipv4,
+    Ipv6,
+}
+
+impl Place {
+    fn new(name: &str, bits: i32) -> Self {
+        let has = |words: &[&str]| name.split(['_', '.']).any(|word| words.contains(&word));
+        let form = match bits {
+            48 if has(&["mac"]) => Form::Mac,
+            32 if has(&["ip", "ipv4"]) => Form::Ipv4,
+            128 if has(&["ip", "ipv6"]) => Form::Ipv6,
+            _ => Form::Number,
+        };
+        Self { name: name.to_owned(), form }
+    }
+
+    fn value(&self, value: &Bytes) -> String {
+        let number = value.number().unwrap_or(0);
+        match self.form {
+            Form::Number => value.to_string(),
+            Form::Ipv4 => Ipv4Addr::from(number as u32).to_string(),
+            Form::Ipv6 => Ipv6Addr::from(number).to_string(),
+            Form::Mac => {
+                let octets = number.to_be_bytes();
+                octets[10..].iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
+            }
+        }
+    }
+
+    fn field(&self, field: &Field) -> String {
+        let value = match field {
+            Field::Exact(value) | Field::Optional(value) => self.value(value),
+            Field::Lpm(value, length) => format!("{}/{length}", self.value(value)),
+            Field::Range(low, high) => format!("{}-{}", self.value(low), self.value(high)),
+            Field::Ternary(value, mask) => match self.prefix(mask) {
+                Some(length) => format!("{}/{length}", self.value(value)),
+                None => format!("{} & {}", self.value(value), self.value(mask)),
+            },
+        };
+        format!("{} {value}", self.name)
+    }
+
+    /// The length of the prefix of addresses that a mask is.
+    fn prefix(&self, mask: &Bytes) -> Option<u32> {
+        let bits: u32 = match self.form {
+            Form::Ipv4 => 32,
+            Form::Ipv6 => 128,
+            Form::Mac | Form::Number => return None,
+        };
+        let ones = (mask.number()? << (128 - bits)).leading_ones();
+        (mask.number()?.count_ones() == ones).then_some(ones)
+    }
 }
 
 impl Names {
     fn of(info: &P4Info) -> Self {
         let tables = info.tables.iter().filter_map(|table| {
-            let fields = table.match_fields.iter().map(|field| (field.id, field.name.clone())).collect();
+            let place = |field: &P4MatchField| (field.id, Place::new(&field.name, field.bitwidth));
+            let fields = table.match_fields.iter().map(place).collect();
             table.preamble.as_ref().map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
         });
         let actions = info.actions.iter().filter_map(|action| {
-            let params = action.params.iter().map(|param| (param.id, param.name.clone())).collect();
+            let place = |param: &P4Param| (param.id, Place::new(&param.name, param.bitwidth));
+            let params = action.params.iter().map(place).collect();
             action.preamble.as_ref().map(|preamble| (preamble.id, (preamble.alias.clone(), params)))
         });
         Self { tables: tables.collect(), actions: actions.collect() }
@@ -329,12 +397,12 @@ impl Names {
             Key::Clone(session) => format!("clone session {session}"),
             Key::Default(id) => format!("{}: default entry", table(id)),
             Key::Table { table: id, priority, fields } => {
-                let name = |field: &u32| {
-                    let names = self.tables.get(id).map(|(_, names)| names);
-                    names.and_then(|names| names.get(field)).map_or("?", String::as_str)
+                let places = self.tables.get(id).map(|(_, places)| places);
+                let text = |(id, value): (&u32, &Field)| {
+                    let place = places.and_then(|places| places.get(id));
+                    place.map_or_else(|| format!("? {value}"), |place| place.field(value))
                 };
-                let fields: Vec<String> =
-                    fields.iter().map(|(id, value)| format!("{} {value}", name(id))).collect();
+                let fields: Vec<String> = fields.iter().map(text).collect();
                 let key = if fields.is_empty() { "every packet".to_owned() } else { fields.join(", ") };
                 let priority = if *priority == 0 { String::new() } else { format!(", priority {priority}") };
                 format!("{}: {key}{priority}", table(id))
@@ -342,10 +410,12 @@ impl Names {
         };
         match &entry.content {
             Content::Action(id, params) => {
-                let (action, names) = self.actions.get(id).cloned().unwrap_or_default();
-                let name = |id: &u32| names.get(id).map_or("?", String::as_str);
-                let params: Vec<String> =
-                    params.iter().map(|(id, value)| format!("{} {value}", name(id))).collect();
+                let (action, places) = self.actions.get(id).cloned().unwrap_or_default();
+                let text = |(id, value): (&u32, &Bytes)| match places.get(id) {
+                    Some(place) => format!("{} {}", place.name, place.value(value)),
+                    None => format!("? {value}"),
+                };
+                let params: Vec<String> = params.iter().map(text).collect();
                 let _ = writeln!(line, " -> {action}({})", params.join(", "));
             }
             Content::Clone { replicas, truncate, .. } => {
@@ -364,7 +434,7 @@ mod tests {
     use super::*;
     use clap::Parser as _;
 
-    #[derive(clap::Parser)]
+    #[derive(clap::Parser, Debug)]
     struct Line {
         #[command(flatten)]
         args: Args,
@@ -401,6 +471,25 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
 "#;
 
     #[test]
+    fn a_filter_needs_flows() {
+        let words = "p4 entries int --filter rule:nonsense(";
+        let error = Line::try_parse_from(words.split(' ')).unwrap_err().to_string();
+        assert!(error.contains("--watch"), "{error}");
+    }
+
+    #[test]
+    fn addresses_are_written_as_such() {
+        let bytes = |number: u128| Bytes::from(number);
+        let mac = Place::new("src_mac", 48).value(&bytes(0x0200_0000_0001));
+        let to = Place::new("ipv6_dst", 128);
+        let v6 = to.field(&Field::Ternary(bytes(0xfd00 << 112), bytes(!0 << 64)));
+        let odd = Place::new("ipv4_dst", 32).field(&Field::Ternary(bytes(0x0a00_0001), bytes(0xff00_00ff)));
+        assert_eq!((mac.as_str(), v6.as_str()), ("02:00:00:00:00:01", "ipv6_dst fd00::/64"));
+        assert_eq!(odd, "ipv4_dst 10.0.0.1 & 255.0.0.255");
+        assert_eq!(Place::new("threshold", 32).value(&bytes(5000)), "5000");
+    }
+
+    #[test]
     fn entries_are_those_of_the_map() {
         let map = map::read(MAP, "map.toml").unwrap();
         let words = "p4 entries int --sink 2 --source 1 --watch 10.1.0.0/16 --collector 192.0.2.9:32766";
@@ -412,7 +501,7 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
         let lines = "clone session 500 -> port 0
 sink_port: egress_port 2 -> to_edge()
 source_port: ingress_port 1 -> from_edge()
-watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1, sample 1, sampler 0)
+watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1, sample 1, sampler 0)
 ";
         assert_eq!(written, lines);
         let words = "p4 entries int --watch 10.1.0.0/16 --filter per_hop:hop_latency:5000";
@@ -421,7 +510,7 @@ watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remain
         };
         let map = map::read(map::shipped("hopwise-int").unwrap(), "hopwise-int").unwrap();
         let written = entries(&info, &map, &wanted).unwrap();
-        let line = "filter_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> filter_per_hop(filter 1, metric 2, threshold 5000)";
+        let line = "filter_v4: ipv4_dst 10.1.0.0/16, priority 18 -> filter_per_hop(filter 1, metric 2, threshold 5000)";
         assert!(written.lines().any(|written| written == line), "{written}");
         let words = [
             "p4",
@@ -438,7 +527,7 @@ watchlist_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> watch_md_21(remain
             "filter_term_0: filter 7 -> filter_term(subject 2, aggregate 0, node 4294967295, holds_if 2, value 1, hops_if 4, hops 0, clauses 1)",
             "filter_term_1: filter 7 -> filter_term(subject 4, aggregate 1, node 4294967295, holds_if 1, value 50, hops_if 4, hops 0, clauses 1)",
             "filter_rules: filter 7, clauses 1 & 1, priority 1 -> filter_fires()",
-            "filter_v4: ipv4_dst 167837696 & 4294901760, priority 18 -> filter_rule(filter 7)",
+            "filter_v4: ipv4_dst 10.1.0.0/16, priority 18 -> filter_rule(filter 7)",
         ] {
             assert!(written.lines().any(|written| written == line), "{line}\n{written}");
         }
