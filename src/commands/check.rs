@@ -1,5 +1,7 @@
 //! `hopwise check`
 
+mod intents;
+
 use std::{
     io::{Write, stdout},
     path::{Path, PathBuf},
@@ -49,10 +51,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Some(manager) = &settings.manager {
         has_folder(manager.state.as_deref())?;
     }
-    for warning in warnings(&settings) {
+    let intents = intents::compiled(&settings);
+    for warning in warnings(&settings).iter().chain(&intents.refused) {
         eprintln!("hopwise: warning: {warning}");
     }
-    let out = if args.dump { settings.to_toml() } else { summary(&settings) + &in_kernel(&settings)? };
+    let out = match args.dump {
+        true => settings.to_toml(),
+        false => summary(&settings) + &in_kernel(&settings)? + &intents.text,
+    };
     stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
     if args.connect { connect(&settings) } else { Ok(ExitCode::SUCCESS) }
 }
