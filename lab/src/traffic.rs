@@ -1,6 +1,7 @@
 //! Flows and microbursts between hosts: UDP packets with numbers and timestamps in them, sent and received by sockets inside the
 //! hosts. All share one clock, so that the latency is known.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -258,10 +259,21 @@ fn address(lab: &Lab, host: usize, ipv6: bool) -> IpAddr {
 fn receiver(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Receiver, CliError> {
     let at = SocketAddr::new(address(lab, host, traffic.ends.ipv6), traffic.port);
     let options = Options { recv_buffer: 16 << 20, ..Options::default() };
-    let failed =
-        |error: nic::Error| CliError::new(format!("host {}: {error}", lab.topology.hosts[host].name));
-    let inside = lab.namespace(&lab.topology.hosts[host].name);
+    let name = &lab.topology.hosts[host].name;
+    let failed = |error: nic::Error| CliError::new(cannot_receive(name, traffic.port, &error));
+    let inside = lab.namespace(name);
     nic::netns::within(&inside, || Receiver::bind(at, &options)).map_err(failed)?.map_err(failed)
+}
+
+/// Why a host cannot receive.
+fn cannot_receive(name: &str, port: u16, error: &nic::Error) -> String {
+    let kind = error.errno().map(|errno| std::io::Error::from_raw_os_error(errno).kind());
+    if kind == Some(ErrorKind::AddrInUse) {
+        return format!(
+            "host {name}: something receives on UDP port {port} there, perhaps another `lab traffic`; give --port, or see what: hopwise lab exec {name} -- ss -ulpn 'sport = :{port}'"
+        );
+    }
+    format!("host {name}: {error}")
 }
 
 fn open_flows(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Vec<Flow>, CliError> {
@@ -385,6 +397,16 @@ mod tests {
         crate::load::parse(text, "example.toml", &crate::program::Lenient)
             .map_err(|error| error.to_string())
             .unwrap()
+    }
+
+    #[test]
+    fn a_second_receiver_is_told_how_to_see_the_first() {
+        let options = Options::default();
+        let first = Receiver::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let at = first.local_addr();
+        let error = Receiver::bind(at, &options).map(|_| ()).unwrap_err();
+        let text = cannot_receive("h3", at.port(), &error);
+        assert!(text.contains("hopwise lab exec h3 -- ss -ulpn") && text.contains("give --port"), "{text}");
     }
 
     #[test]
