@@ -344,7 +344,7 @@ impl Snapshot {
             .reverse()
         });
         let heads = [("LINK", Left), ("IF", Right), ("UTILIZATION", Right), ("", Left), ("QUEUE", Right)];
-        let mut table = Table::new(heads.into_iter().chain([("LATENCY", Right), ("FLOWS", Right)]));
+        let mut table = Table::new(heads.into_iter().chain([("NODE LATENCY", Right), ("FLOWS", Right)]));
         for link in links {
             table.row([
                 format!("{} > {}", self.names.node(link.from), self.names.node(link.to)),
@@ -503,8 +503,8 @@ LATENCY                REPORTS  FLOW                     PATH
         assert_eq!(
             shown.lines().skip(4).collect::<Vec<_>>(),
             [
-                "LINK   IF  UTILIZATION          QUEUE  LATENCY  FLOWS",
-                "1 > 3   2       50.0 %  ██████     64   900 ns      4"
+                "LINK   IF  UTILIZATION          QUEUE  NODE LATENCY  FLOWS",
+                "1 > 3   2       50.0 %  ██████     64        900 ns      4"
             ]
         );
     }
