@@ -31,6 +31,8 @@ pub enum Message {
 pub struct Counter {
     /// The filter, mapping or the like that it belongs to, such as `filter 3`; `None`: to the device.
     pub object: Option<String>,
+    /// What the object is, such as the rule of a filter; `None`: not known.
+    pub about: Option<String>,
     /// What it counts.
     pub name: String,
     /// Packets.

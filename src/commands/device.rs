@@ -18,7 +18,7 @@ use super::{
     intent::pretty,
     remote::{Api, fetch},
 };
-use crate::manager_role::view::{DeviceView, DevicesView, DomainView, EntriesView};
+use crate::manager_role::view::{DeviceCounterView, DeviceView, DevicesView, DomainView, EntriesView};
 use serde_json::Value;
 use terminal::{Align, CliError, Table, units};
 
@@ -171,6 +171,7 @@ fn list(devices: &[DeviceView]) -> String {
         ("STATE", Left),
         ("WATCHLIST", Right),
         ("FILTERS", Right),
+        ("BY RULE", Right),
         ("", Left),
     ];
     let mut table = Table::new(columns);
@@ -182,6 +183,7 @@ fn list(devices: &[DeviceView]) -> String {
             device.state.clone(),
             of(device.watch_entries),
             of(device.filter_entries),
+            of(device.rule_filters),
             if device.text == device.state { String::new() } else { device.text.clone() },
         ]);
     }
@@ -221,15 +223,15 @@ fn show(device: &DeviceView) -> String {
     }
     out.push('\n');
     out.push_str(&table.indented(2).render());
-    let counted = device.counters.iter().filter(|counter| counter.packets > 0);
-    let mut counters = Table::new([("COUNTER", Left), ("PACKETS", Right)]);
-    counted.for_each(|counter| {
-        let object = counter.object.iter().map(|object| format!("{object}: "));
-        counters.row([object.chain([counter.name.clone()]).collect(), counter.packets.to_string()]);
-    });
-    if !counters.is_empty() {
-        out.push('\n');
-        out.push_str(&counters.indented(2).render());
+    out.push_str(&counters(&device.counters));
+    let all = device.rules.as_deref().unwrap_or_default();
+    if !all.is_empty() {
+        out.push_str("\n  RULES\n");
+        all.iter().take(MAX_RULES).for_each(|rule| out.push_str(&format!("  {rule}\n")));
+    }
+    if all.len() > MAX_RULES {
+        let name = &device.name;
+        out.push_str(&format!("  and {} more: hopwise device read {name}\n", all.len() - MAX_RULES));
     }
     for port in &device.ports {
         if let Some(note) = port.neighbour.as_ref().and_then(|neighbour| neighbour.note.as_ref()) {
@@ -239,10 +241,62 @@ fn show(device: &DeviceView) -> String {
     out
 }
 
+/// The counters that are not 0.
+fn counters(all: &[DeviceCounterView]) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([("COUNTER", Left), ("PACKETS", Right), ("", Left)]);
+    let mut before = None;
+    for counter in all.iter().filter(|counter| counter.packets > 0) {
+        let object = counter.object.iter().map(|object| format!("{object}: "));
+        // Once for each object.
+        let about = counter.about.clone().filter(|_| before != Some(&counter.object));
+        before = Some(&counter.object);
+        table.row([
+            object.chain([counter.name.clone()]).collect(),
+            counter.packets.to_string(),
+            about.unwrap_or_default(),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { format!("\n{}", table.indented(2).render()) }
+}
+
+/// Rules of a device that are shown with it.
+const MAX_RULES: usize = 30;
+
 fn rules(device: &DeviceView) -> String {
     match &device.rules {
         None => format!("the rules of {} were never read: {}\n", device.name, device.text),
         Some(rules) if rules.is_empty() => format!("{} has no rules\n", device.name),
         Some(rules) => rules.iter().map(|rule| format!("{rule}\n")).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_filters_say_what_the_filter_does() {
+        let counter = |object: Option<&str>, about: Option<&str>, name: &str, packets| DeviceCounterView {
+            object: object.map(str::to_owned),
+            about: about.map(str::to_owned),
+            name: name.to_owned(),
+            packets,
+        };
+        let rule = Some("report if hops > 3: to 10.0.0.0/16");
+        let all = [
+            counter(None, None, "inserted", 12),
+            counter(Some("filter 7"), rule, "ended", 0),
+            counter(Some("filter 7"), rule, "event", 3),
+            counter(Some("filter 7"), rule, "suppressed", 5),
+        ];
+        let expected = "
+  COUNTER               PACKETS
+  inserted                   12
+  filter 7: event             3  report if hops > 3: to 10.0.0.0/16
+  filter 7: suppressed        5
+";
+        assert_eq!(counters(&all), expected);
+        assert_eq!(counters(&[]), "");
     }
 }

@@ -128,6 +128,9 @@ pub(crate) struct DeviceView {
     pub(crate) watch_entries: EntriesView,
     /// Its filters.
     pub(crate) filter_entries: EntriesView,
+    /// Those of them by rule.
+    #[serde(default)]
+    pub(crate) rule_filters: EntriesView,
     /// Its rules as last read, for people; null: never read.
     pub(crate) rules: Option<Vec<String>>,
     /// Entries of others.
@@ -149,6 +152,9 @@ pub(crate) struct DeviceCounterView {
     /// nothing are left out.
     #[serde(default)]
     pub(crate) object: Option<String>,
+    /// What that is, such as the rule of a filter and its flows; null: not known.
+    #[serde(default)]
+    pub(crate) about: Option<String>,
     /// What it counts.
     pub(crate) name: String,
     /// Packets.
@@ -178,7 +184,7 @@ pub(crate) struct CapabilitiesView {
 }
 
 /// Entries of a table of a device.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceEntries"))]
 pub(crate) struct EntriesView {
     /// Entries in use.
@@ -197,7 +203,7 @@ pub(crate) struct DevicePortView {
     pub(crate) name: Option<String>,
     /// `fabric`, `edge`, `unused` or `disputed`.
     pub(crate) role: String,
-    /// The other end, if it is a device.
+    /// The other end: a port of a device, or the hosts that the inventory has there, the first three by name.
     pub(crate) peer: Option<String>,
     /// Longest IP packet, bytes.
     pub(crate) mtu: Option<u32>,
@@ -522,6 +528,10 @@ impl DeviceView {
             extra: difference.1,
             watch_entries: EntriesView { used: count(|rule| matches!(rule, Rule::Watch(_))), size: room.0 },
             filter_entries: EntriesView { used: count(|rule| matches!(rule, Rule::Filter(_))), size: room.1 },
+            rule_filters: EntriesView {
+                used: count(|rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some())),
+                size: can.map_or(0, |can| can.rules.filters),
+            },
             ports: inventory.ports(node).map(port).collect(),
             rules: rules.map(|rules| rules.iter().map(Rule::to_string).collect()),
             foreign,

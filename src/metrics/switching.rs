@@ -50,7 +50,7 @@ pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<DeviceCounterView
     let help = "Packets that a filter, a mapping or the like of a managed device's program counted, by device, object and counter.";
     text.metric("device_object_packets_total", "counter", help);
     for (device, counters) in devices.iter().take(MAX_SERIES) {
-        for DeviceCounterView { object, name, packets } in counters {
+        for DeviceCounterView { object, name, packets, .. } in counters {
             let Some(object) = object else { continue };
             let labels: [(&str, &dyn std::fmt::Display); 3] =
                 [("device", device), ("object", object), ("what", name)];
@@ -65,8 +65,12 @@ mod tests {
 
     #[test]
     fn counters_of_devices_have_the_names_of_device_and_counter() {
-        let counter =
-            |name: &str, packets| DeviceCounterView { object: None, name: name.to_owned(), packets };
+        let counter = |name: &str, packets| DeviceCounterView {
+            object: None,
+            about: None,
+            name: name.to_owned(),
+            packets,
+        };
         let of = |object: &str, one: DeviceCounterView| DeviceCounterView {
             object: Some(object.to_owned()),
             ..one

@@ -1,6 +1,9 @@
 //! Devices as the manager's thread knows them: what they say about themselves, whether their reports arrive, and the domain.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use manager::{
     device::{NodeId, PortId},
@@ -23,12 +26,20 @@ impl Core {
     /// All devices.
     pub(crate) fn devices(&self, now: u64) -> DevicesView {
         let inventory = self.manager.inventory();
+        let mut hosts: BTreeMap<(NodeId, PortId), Vec<&str>> = BTreeMap::new();
+        for host in inventory.hosts() {
+            if let Some(at) = host.at {
+                hosts.entry(at).or_default().push(&host.name);
+            }
+        }
         let view = |status: manager::reconcile::DeviceStatus| {
             let can = self.manager.compiler().capabilities(status.node);
             let silence = self.silence(status.node, now);
             let node = status.node;
             let mut view = DeviceView::new(status, inventory, can, silence);
             for port in &mut view.ports {
+                port.peer =
+                    port.peer.take().or_else(|| hosts.get(&(node, port.port)).map(|names| host_names(names)));
                 port.neighbour = self.neighbour(node, port.port);
                 port.opening = self.opening.contains(&(node, port.port));
             }
@@ -169,8 +180,9 @@ impl Core {
 
     fn counters(&self, node: NodeId) -> Vec<DeviceCounterView> {
         let counters = self.counted.get(&node).map_or(&[][..], Vec::as_slice);
-        let view = |Counter { object, name, packets }: &Counter| DeviceCounterView {
+        let view = |Counter { object, about, name, packets }: &Counter| DeviceCounterView {
             object: object.clone(),
+            about: about.clone(),
             name: name.clone(),
             packets: *packets,
         };
@@ -296,7 +308,30 @@ fn add_neighbours(
     }
 }
 
+/// The hosts at a port: the first of them by name.
+fn host_names(names: &[&str]) -> String {
+    let more = match names.len().saturating_sub(MAX_HOSTS_AT_PORT) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.iter().take(MAX_HOSTS_AT_PORT).copied().collect::<Vec<_>>().join(", ") + &more
+}
+
+/// Hosts of a port that are named.
+const MAX_HOSTS_AT_PORT: usize = 3;
 /// Counters of a device that are kept.
 const MAX_COUNTERS: usize = 1024;
 /// Names of hosts in the view of the domain.
 const MAX_HOST_NAMES: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_a_port_are_named_up_to_three() {
+        let all = ["h1", "h2", "h3", "h4", "h5"];
+        let texts = [1, 3, 5].map(|count| host_names(&all[..count]));
+        assert_eq!(texts, ["h1", "h1, h2, h3", "h1, h2, h3 and 2 more"]);
+    }
+}

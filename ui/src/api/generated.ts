@@ -304,6 +304,8 @@ export type Device = {
   ports: Array<DevicePort>;
   /** Its border is closed: INT that reaches it stays inside the domain. */
   ready: boolean;
+  /** Those of them by rule. */
+  rule_filters: DeviceEntries;
   /** Its rules as last read, for people; null: never read. */
   rules: Array<string> | null;
   /** It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known. */
@@ -338,6 +340,8 @@ export type DeviceCapabilities = {
 
 /** A counter of a device. */
 export type DeviceCounter = {
+  /** What that is, such as the rule of a filter and its flows; null: not known. */
+  about: string | null;
   /** What it counts. */
   name: string;
   /** The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the device's. Objects that have counted nothing are left out. */
@@ -388,7 +392,7 @@ export type DevicePort = {
   neighbour: DeviceNeighbour | null;
   /** It was in a link, and INT may still leave by it: connect no hosts. The history announces it with `edge_ready`. */
   opening: boolean;
-  /** The other end, if it is a device. */
+  /** The other end: a port of a device, or the hosts that the inventory has there, the first three by name. */
   peer: string | null;
   /** Number. */
   port: number;

@@ -49,6 +49,8 @@ class Device(TypedDict):
     ports: list[DevicePort]
     # Its border is closed: INT that reaches it stays inside the domain.
     ready: bool
+    # Those of them by rule.
+    rule_filters: DeviceEntries
     # Its rules as last read, for people; null: never read.
     rules: list[str] | None
     # It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known.
@@ -86,6 +88,8 @@ class DeviceCapabilities(TypedDict):
 class DeviceCounter(TypedDict):
     """A counter of a device."""
 
+    # What that is, such as the rule of a filter and its flows; null: not known.
+    about: str | None
     # What it counts.
     name: str
     # The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the
@@ -142,7 +146,7 @@ class DevicePort(TypedDict):
     # It was in a link, and INT may still leave by it: connect no hosts. The history announces it with
     # `edge_ready`.
     opening: bool
-    # The other end, if it is a device.
+    # The other end: a port of a device, or the hosts that the inventory has there, the first three by name.
     peer: str | None
     # Number.
     port: int

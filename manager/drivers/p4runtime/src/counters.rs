@@ -90,7 +90,7 @@ impl Counters {
             let at = if each.is_some() { place % names.len().max(1) } else { place };
             let Some(name) = names.get(at).filter(|name| !name.is_empty()) else { continue };
             match each {
-                None => own.push(Counter { object: None, name: name.clone(), packets }),
+                None => own.push(Counter { object: None, about: None, name: name.clone(), packets }),
                 Some(each) => {
                     of_objects.entry((each, place / names.len())).or_default().push((name, packets));
                 }
@@ -104,6 +104,7 @@ impl Counters {
             let counts = counters.iter().any(|(_, packets)| *packets > 0);
             own.extend(counters.into_iter().filter(|_| counts).map(|(name, packets)| Counter {
                 object: Some(format!("{each} {number}")),
+                about: None,
                 name: name.to_owned(),
                 packets,
             }));

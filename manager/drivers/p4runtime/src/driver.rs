@@ -55,6 +55,7 @@ impl Driver {
             session: None,
             connections: 0,
             remembered: Rules::new(),
+            filters: BTreeMap::new(),
             facts: None,
             tell: Box::new(tell),
         };
@@ -101,6 +102,8 @@ struct Work {
     connections: u64,
     /// The rules that the device was last asked to have; see [`crate::translate`].
     remembered: Rules,
+    /// What its filters by rule do, as last read.
+    filters: BTreeMap<String, String>,
     facts: Option<Facts>,
     tell: Box<dyn Fn(Message) + Send + Sync>,
 }
@@ -296,6 +299,8 @@ impl Work {
             self.session.as_ref().map_or((0, Election::default()), |session| (session.number, session.claim));
         let etag = Etag(format!("{number}.{}-{digest:016x}", claim.epoch));
         let meaning = program.decode(entries, &self.remembered);
+        let filters = program.rule_filters(&meaning.ours).into_iter();
+        self.filters = filters.map(|(number, text)| (format!("filter {number}"), text)).collect();
         Ok(Seen { program, meaning, etag })
     }
 
@@ -371,7 +376,11 @@ impl Work {
         let with_counters = self.session.as_ref().is_some_and(|session| !session.without_counters);
         let counted = count(&mut calls, &program, with_counters);
         match time::timeout(REQUEST, counted).await {
-            Ok(Ok(Counts { reports, matched, counters })) => {
+            Ok(Ok(Counts { reports, matched, mut counters })) => {
+                for counter in &mut counters {
+                    let object = counter.object.as_ref();
+                    counter.about = object.and_then(|object| self.filters.get(object).cloned());
+                }
                 let node = self.node();
                 if let Some(matched) = matched {
                     (self.tell)(Message::Matched(node, matched));

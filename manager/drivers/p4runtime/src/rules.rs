@@ -4,10 +4,12 @@
 //!
 //! A number says nothing about the rule, and the text of a rule is not on the device: it is written anew from the entries, in normal form.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use detect::table::Row as TermRow;
 use detect::{RuleSet, Table};
+use manager::device::Rule;
 
 use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::{Kind, Value, Variable};
@@ -112,6 +114,25 @@ impl Program {
         };
         let clauses: Vec<String> = (0..64).filter(|bit| wanted >> bit & 1 == 1).map(clause).collect();
         Some(clauses.join(" and "))
+    }
+
+    /// What each filter by rule on the device does, by its number.
+    pub fn rule_filters(&self, installed: &Entries) -> BTreeMap<u128, String> {
+        let mut filters: BTreeMap<u128, String> = BTreeMap::new();
+        let rows = || self.rows.iter().filter(|row| row.kind == Kind::Filter);
+        for entry in installed.values() {
+            let Some(number) = self.number_of(entry) else { continue };
+            let of = |row| self.filter(row, &self.values(row, entry)?, installed);
+            let Some(filter) = rows().find_map(of) else { continue };
+            let text = Rule::Filter(Arc::new(filter)).to_string();
+            let all = filters.entry(number).or_default();
+            // Flows of both versions of IP are two entries.
+            if !all.split("; ").any(|one| one == text) {
+                all.push_str(if all.is_empty() { "" } else { "; " });
+                all.push_str(&text);
+            }
+        }
+        filters
     }
 
     /// The comparison of an entry in words, and the clauses that it makes true.

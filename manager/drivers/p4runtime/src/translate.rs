@@ -444,7 +444,12 @@ impl Program {
         place.map_or(0, |place| place.width)
     }
 
-    fn filter(&self, row: &Row, values: &BTreeMap<Variable, Span>, ours: &Entries) -> Option<Filter> {
+    pub(crate) fn filter(
+        &self,
+        row: &Row,
+        values: &BTreeMap<Variable, Span>,
+        ours: &Entries,
+    ) -> Option<Filter> {
         let (algorithm, metric) = row.filter?;
         let threshold =
             values.get(&Variable::Threshold).map_or(Some(0), |(low, _)| u64::try_from(*low).ok())?;

@@ -396,7 +396,8 @@ async fn counters_are_read_by_name_with_one_request_and_not_where_they_are_refus
         ("swapped", 114),
         ("urgent", 115),
     ];
-    let counter = |(name, packets): (&str, u64)| Counter { object: None, name: name.to_owned(), packets };
+    let counter =
+        |(name, packets): (&str, u64)| Counter { object: None, about: None, name: name.to_owned(), packets };
     assert_eq!(counted, expected.map(counter));
     // A device that returns none is asked once, and is there.
     server.switch().counters.clear();
@@ -439,6 +440,7 @@ async fn counters_of_filters_have_the_number_of_the_filter() {
     ];
     let counter = |(name, packets): (&str, u64)| Counter {
         object: Some("filter 1".to_owned()),
+        about: None,
         name: name.to_owned(),
         packets,
     };
