@@ -119,7 +119,7 @@ pub(crate) const SINCE: Param = Param::integer(
 /// Its end.
 pub(crate) const UNTIL: Param = Param::integer(
     "to",
-    "End of the span, nanoseconds since the Unix epoch; default: now. Both are rounded to whole minutes, so that the span grows.",
+    "End of the span, nanoseconds since the Unix epoch; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
     0,
     u64::MAX,
 );
