@@ -47,6 +47,8 @@ pub struct Unreadable {
 
 /// So much of a value that cannot be read is kept.
 const KEPT: usize = 4096;
+/// A batch that may have been sent has at most so many bytes, as they are counted here: no batch is longer, unless it has other borders.
+const REPEATED: usize = 48 << 20;
 /// What a record needs in memory beside the bytes of its message, about.
 const OVERHEAD: usize = 512;
 
@@ -177,6 +179,20 @@ impl Reading {
         self.end
     }
 
+    /// Bytes that the page may still get.
+    pub fn room(&self) -> usize {
+        match self.until() {
+            Some(_) => REPEATED.saturating_sub(self.size),
+            None => self.wanted.bytes.saturating_sub(self.size),
+        }
+    }
+
+    /// There is no more time: what was read is a page, unless its end is fixed, or there is nothing.
+    pub fn ends_here(&mut self) -> Option<Step> {
+        let ends = self.until().is_none() && self.at > self.wanted.from.row;
+        ends.then(|| self.page(false))
+    }
+
     fn until(&self) -> Option<u64> {
         self.wanted.until.map(|until| until.row)
     }
@@ -198,6 +214,12 @@ impl Reading {
         self.end = Some(end);
         let before = self.at;
         self.take(fetched.batches);
+        if let Some(until) = self.until().filter(|_| self.size > REPEATED) {
+            return Step::Failed(format!(
+                "the batch that may have been sent, up to offset {until}, has more than {REPEATED} bytes, as no batch has: these are other \
+                 messages. To read the partition from its beginning, stop the outlet and delete its file of the position"
+            ));
+        }
         if self.is_full() {
             return self.page(false);
         }
@@ -221,7 +243,7 @@ impl Reading {
         let passed = log::messages(batches, i64::try_from(*at).unwrap_or(i64::MAX), |message| {
             let offset = u64::try_from(message.offset).unwrap_or(0);
             let goes_on = match until {
-                Some(until) => offset < until,
+                Some(until) => offset < until && *size <= REPEATED,
                 None => items.is_empty() || items.len() < wanted.records && *size < wanted.bytes,
             };
             if !goes_on {

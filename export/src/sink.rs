@@ -72,6 +72,18 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
         Outcome::of_status(response.status, words(response.body), response.retry_after)
     }
 
+    /// What became of a statement of the schema.
+    ///
+    /// # Errors
+    /// The server's words.
+    fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
+        let _ = request;
+        match response.status {
+            200..=299 => Ok(()),
+            _ => Err(format!("the server refuses: {}", said(response))),
+        }
+    }
+
     /// A request that shows whether the server is there, takes the credentials and has what is needed; nothing is stored by it.
     fn probe(&self, streams: &[Stream]) -> Request;
 

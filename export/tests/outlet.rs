@@ -562,6 +562,41 @@ fn a_topic_that_was_made_again_begins_anew() {
 }
 
 #[test]
+fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
+    let from = Position { file: 0, row: 100 };
+    let wanted = Wanted { from, until: None, records: 10, bytes: 9_000, random: 0 };
+    let (mut reading, _) = Reading::new(Stream::Losses, wanted);
+    assert_eq!((reading.ends_here(), reading.room()), (None, 9_000));
+    let batches = encode(100, &[Entry::Good; 3], 0);
+    let fetched = Fetched { error: 0, end: 110, batches: &batches };
+    assert_eq!(reading.fetched(&fetched), Step::Fetch(103));
+    assert!(reading.room() < 9_000 - 3 * 512);
+    let Some(Step::Page { page, restarted: false }) = reading.ends_here() else { panic!("no page") };
+    assert_eq!((page.records.len(), page.end.row, page.is_last), (3, 103, false));
+    let until = Some(Position { row: 110, ..from });
+    let (mut reading, _) = Reading::new(Stream::Losses, Wanted { until, ..wanted });
+    assert_eq!(reading.fetched(&fetched), Step::Fetch(103));
+    assert_eq!(reading.ends_here(), None);
+}
+
+#[test]
+fn a_repeat_that_is_longer_than_any_batch_is_not_read_to_its_end() {
+    let at = |row| Position { file: 0, row };
+    let wanted = Wanted { from: at(0), until: Some(at(1_000_000)), records: 10, bytes: 1 << 20, random: 0 };
+    let (mut reading, _) = Reading::new(Stream::Losses, wanted);
+    let batches = encode(0, &vec![Entry::Bad; 120_000], 0);
+    let Step::Failed(words) = reading.fetched(&Fetched { error: 0, end: 1_000_000, batches: &batches })
+    else {
+        panic!("{:?}", reading.room())
+    };
+    assert!(
+        words.starts_with("the batch that may have been sent, up to offset 1000000, has more than"),
+        "{words}"
+    );
+    assert_eq!(reading.room(), 0);
+}
+
+#[test]
 fn a_partition_that_ends_within_a_batch_that_was_sent_waits() {
     let at = |row| Position { file: 0, row };
     let wanted = Wanted { from: at(100), until: Some(at(120)), records: 10, bytes: 1 << 20, random: 0 };

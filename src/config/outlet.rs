@@ -31,11 +31,13 @@ section! {
         /// Directory of its cursors, a file for each partition, and of the messages that nobody can take. It belongs to one outlet. Not set:
         /// the folder `outlet` in `$STATE_DIRECTORY` (systemd), else in `hopwise-data`.
         pub(crate) state: Option<PathBuf> = None,
-        /// Begin with the oldest message of a partition, or with those that come from the first start on.
+        /// Begin with the oldest message of a partition, or with those that come from the first start on: then partitions and topics that are made
+        /// later are read from their beginning.
         pub(crate) start: ExportStart = ExportStart::Oldest,
         /// Records in one insert, at most.
         pub(crate) batch: usize = 50_000,
-        /// Memory of the batches of all partitions, at most: of each there are two, and the request of one.
+        /// Memory of the batches of all partitions, at most: of each there are two, and the request of one. Beside it there are up to four answers
+        /// of Kafka ([how large](../how-to/outlet.md#how-large)).
         pub(crate) memory: Size = Size(256 << 20),
         /// How long to wait for a batch to fill. Each partition inserts for itself, and ClickHouse wants few inserts.
         pub(crate) linger: Duration = Duration::from_secs(5),

@@ -21,6 +21,8 @@ pub(super) enum Failure {
     Passing(String),
     /// The server does not take the credentials.
     Denied(String),
+    /// The server is there, and what was asked for is not.
+    Absent(String),
 }
 
 impl From<String> for Failure {
@@ -32,7 +34,7 @@ impl From<String> for Failure {
 impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Passing(words) => Self::Failed { words, retry_after: None },
+            Failure::Passing(words) | Failure::Absent(words) => Self::Failed { words, retry_after: None },
             Failure::Denied(words) => Self::Unauthorised { words },
         }
     }
@@ -40,7 +42,7 @@ impl From<Failure> for Outcome {
 
 impl Failure {
     pub(super) fn words(self) -> String {
-        let (Self::Passing(words) | Self::Denied(words)) = self;
+        let (Self::Passing(words) | Self::Denied(words) | Self::Absent(words)) = self;
         words
     }
 }

@@ -49,6 +49,11 @@ impl Files {
         }
     }
 
+    /// Whether there is a cursor, of whatever content.
+    pub(super) fn has_begun(&self) -> bool {
+        self.cursor.exists()
+    }
+
     /// Saves the cursor so that a crash leaves the old one or the new one.
     pub(super) fn save(&self, cursor: &Cursor) -> Result<(), String> {
         let write = || {

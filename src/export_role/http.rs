@@ -77,12 +77,9 @@ impl Link {
     }
 
     pub(super) async fn execute(&mut self, request: sink::Request) -> Result<(), String> {
-        let answer = self.client.send(&Arc::new(request)).await?;
-        let response = answer.response();
-        match response.status {
-            200..=299 => Ok(()),
-            _ => Err(format!("the server refuses: {}", sink::said(&response))),
-        }
+        let request = Arc::new(request);
+        let answer = self.client.send(&request).await?;
+        self.sink.executed(&request, &answer.response())
     }
 
     pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {

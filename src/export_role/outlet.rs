@@ -1,28 +1,33 @@
 //! The outlet role: for each partition of each topic a task that reads it, and inserts what is new into a table.
 
 mod partition;
+mod running;
 mod source;
 
 use std::{
-    collections::BTreeSet,
     fs::{self, File, TryLockError},
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use export::{record::Stream, sink::clickhouse::ClickHouse};
-use tokio::{sync::watch, task::JoinSet, time};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::{self, Instant},
+};
 
-use self::{partition::Start, source::Topic};
-use super::{Gauge, Gauges, PROBE, answered::Failure, in_time, link::Link};
+use self::{partition::Start, running::Running, source::Topic};
+use super::{Gauge, Gauges, PROBE, answered::Failure, files, in_time, link::Link};
 use crate::{
     config::{
         Settings,
-        export::{Destination, Sink},
+        export::{Destination, ExportStart, Sink},
         outlet::OutletSettings,
     },
     lock::lock,
+    save,
 };
 use terminal::CliError;
 
@@ -43,9 +48,10 @@ fn topics(settings: &OutletSettings) -> Result<Vec<Topic>, String> {
     let wrong =
         |(key, message): crate::config::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
     let (names, brokers) = (settings.topics().map_err(wrong)?, Arc::new(settings.source().map_err(wrong)?));
+    let space = Arc::new(Semaphore::new(ANSWERS));
     let topic = |stream: Stream| {
         let (name, brokers) = (names.topic(stream).into(), Arc::clone(&brokers));
-        Topic { name, stream, brokers, timeout: settings.timeout }
+        Topic { name, stream, brokers, timeout: settings.timeout, space: Arc::clone(&space) }
     };
     Ok(settings.streams().map_err(wrong)?.into_iter().map(topic).collect())
 }
@@ -73,8 +79,7 @@ impl Outlet {
 
     /// Passes on what comes until it is stopped.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
-        let mut tasks = JoinSet::new();
-        let mut known = BTreeSet::new();
+        let mut running = Running::default();
         // What is said of a topic while it cannot be found.
         let lost: Vec<Arc<Gauge>> = self.topics.iter().map(|topic| self.gauge(topic.stream, None)).collect();
         loop {
@@ -85,52 +90,95 @@ impl Outlet {
                     _ = stopped.wait_for(|stopped| *stopped) => break,
                 };
                 let asked = asked.unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned().into()));
-                match asked {
-                    Ok(leaders) => {
+                match self.partitions(topic, asked) {
+                    Ok(partitions) => {
                         gauge.fails(None);
-                        let partitions = 0..i32::try_from(leaders.len()).unwrap_or(i32::MAX);
-                        found.extend(partitions.map(|partition| (topic, partition)));
+                        let of = |(partition, latest)| (topic, partition, latest);
+                        found.extend(partitions.into_iter().map(of));
                     }
-                    Err(failure) => gauge.fails(Some(failure.words())),
+                    Err(words) => gauge.fails(Some(words)),
                 }
             }
-            found.retain(|(topic, partition)| {
-                self.settings.share.has(topic.stream, *partition) && known.insert((topic.stream, *partition))
+            found.retain(|(topic, partition, _)| {
+                self.settings.share.has(topic.stream, *partition) && !running.has((topic.stream, *partition))
             });
-            for (topic, partition) in found {
-                self.start(topic, partition, known.len(), (&mut tasks, &stopped));
+            let partitions = running.len() + found.len();
+            for (topic, partition, latest) in found {
+                let key = (topic.stream, partition);
+                let gauge = running.gauge(key).unwrap_or_else(|| self.gauge(key.0, Some(partition)));
+                let start = self.start(topic, (partition, latest), partitions, Arc::clone(&gauge));
+                running.start(key, gauge, partition::run(start, self.files(key), stopped.clone()));
             }
             let fails = lost.iter().any(|gauge| lock(&gauge.state).last_error.is_some());
             let rest = if fails { SEARCH } else { REFRESH };
-            tokio::select! {
-                _ = stopped.wait_for(|stopped| *stopped) => break,
-                () = time::sleep(rest) => {}
+            if running.rest(Instant::now() + rest, SEARCH, &mut stopped).await {
+                break;
             }
         }
-        while tasks.join_next().await.is_some() {}
+        running.end().await;
+    }
+
+    /// The partitions of a topic, and for each whether it begins after its last message if it is new here.
+    fn partitions(
+        &self,
+        topic: &Topic,
+        asked: Result<Vec<String>, Failure>,
+    ) -> Result<Vec<(i32, bool)>, String> {
+        let (count, missing) = match asked {
+            Ok(leaders) => (i32::try_from(leaders.len()).unwrap_or(i32::MAX), None),
+            // It was found that there are none.
+            Err(Failure::Absent(words)) => (0, Some(words)),
+            Err(failure) => return Err(failure.words()),
+        };
+        let at_first = match self.settings.start {
+            ExportStart::Oldest => 0,
+            ExportStart::Newest => self.at_first(topic.stream, count)?,
+        };
+        match missing {
+            Some(words) => Err(words),
+            None => Ok((0..count).map(|partition| (partition, partition < at_first)).collect()),
+        }
+    }
+
+    /// How many partitions a topic had at the first start. What is in others came later, and all of it is wanted.
+    fn at_first(&self, stream: Stream, count: i32) -> Result<i32, String> {
+        let path = self.directory.join(format!("outlet.{}.partitions", stream.name()));
+        let shown = path.display();
+        match fs::read_to_string(&path) {
+            Ok(text) => text.trim_end().parse().map_err(|_| {
+                format!("{shown} has no number; write how many partitions the topic had at the first start")
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let has_begun = (0..count).any(|partition| self.files((stream, partition)).has_begun());
+                let count = if has_begun { 0 } else { count };
+                let saved = save::replace(&path, files::MODE, format!("{count}\n").as_bytes());
+                saved.map(|()| count).map_err(|error| format!("{shown}: {error}"))
+            }
+            Err(error) => Err(format!("cannot read {shown}: {error}")),
+        }
+    }
+
+    fn files(&self, (stream, partition): (Stream, i32)) -> files::Files {
+        partition::files(&self.directory, stream.name(), partition, self.settings.rejected.0)
     }
 
     fn start(
         &self,
         topic: &Topic,
-        partition: i32,
+        (partition, latest): (i32, bool),
         partitions: usize,
-        (tasks, stopped): (&mut JoinSet<()>, &watch::Receiver<bool>),
-    ) {
-        let gauge = self.gauge(topic.stream, Some(partition));
-        let limit = self.settings.rejected.0;
-        let files = partition::files(&self.directory, topic.stream.name(), partition, limit);
-        let start = Start {
+        gauge: Arc<Gauge>,
+    ) -> Start {
+        Start {
             topic: topic.clone(),
             partition,
             gauge,
             tables: Arc::clone(&self.tables),
             destination: self.destination.clone(),
             settings: self.settings.delivery(partitions),
-            start: self.settings.start,
+            latest,
             timeout: self.settings.timeout,
-        };
-        tasks.spawn(partition::run(start, files, stopped.clone()));
+        }
     }
 
     fn gauge(&self, stream: Stream, partition: Option<i32>) -> Arc<Gauge> {
@@ -198,3 +246,44 @@ async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
 /// Time between two looks for new partitions, and for topics that are not there yet.
 const REFRESH: Duration = Duration::from_secs(60);
 const SEARCH: Duration = Duration::from_secs(5);
+/// Answers of Kafka with records that are in memory at once, with what is decompressed of them: each processor is at work, and another answer
+/// comes meanwhile.
+const ANSWERS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::records::Dir;
+
+    #[test]
+    fn only_partitions_of_the_first_start_begin_with_what_is_new() {
+        let dir = Dir::new("outlet-newest");
+        let open = |start| {
+            let mut settings = OutletSettings { start, ..OutletSettings::default() };
+            settings.kafka.url = "tcp://127.0.0.1:9092".to_owned();
+            settings.clickhouse.url = "http://127.0.0.1:8123".to_owned();
+            settings.state = Some(dir.path().to_owned());
+            Outlet::open(&Settings::default(), &settings, Arc::default()).unwrap()
+        };
+        let asked = |outlet: &Outlet, topic: usize, answer: Result<usize, Failure>| {
+            let leaders = answer.map(|count| vec!["127.0.0.1:9092".to_owned(); count]);
+            let partitions = outlet.partitions(&outlet.topics[topic], leaders);
+            partitions.map(|all| all.into_iter().map(|(_, latest)| latest).collect::<Vec<_>>())
+        };
+        let outlet = open(ExportStart::Newest);
+        assert_eq!(asked(&outlet, 0, Err("away".to_owned().into())), Err("away".to_owned()));
+        assert_eq!(asked(&outlet, 0, Ok(2)), Ok(vec![true; 2]));
+        let none = || Err(Failure::Absent("no topic".to_owned()));
+        assert_eq!(asked(&outlet, 1, none()), Err("no topic".to_owned()));
+        // Of another process, too.
+        drop(outlet);
+        let outlet = open(ExportStart::Newest);
+        assert_eq!(asked(&outlet, 0, Ok(3)), Ok(vec![true, true, false]));
+        assert_eq!(asked(&outlet, 1, Ok(2)), Ok(vec![false; 2]));
+        // Cursors of before this was remembered.
+        outlet.files((outlet.topics[2].stream, 1)).save(&export::Cursor::default()).unwrap();
+        assert_eq!(asked(&outlet, 2, Ok(2)), Ok(vec![false; 2]));
+        drop(outlet);
+        assert_eq!(asked(&open(ExportStart::Oldest), 3, Ok(2)), Ok(vec![false; 2]));
+    }
+}

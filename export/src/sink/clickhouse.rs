@@ -154,8 +154,12 @@ const MIGRATIONS: [(Option<Stream>, &str); 2] = [
         Some(Stream::Rollups),
         "ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY (metric, node, interface, queue, flow, interval, ts, collector, part)",
     ),
-    (None, "MODIFY SETTING non_replicated_deduplication_window = 10000"),
+    (None, SET_WINDOW),
 ];
+
+const SET_WINDOW: &str = "MODIFY SETTING non_replicated_deduplication_window = 10000";
+/// ClickHouse's error for a change that an engine of tables does not have.
+const NOT_IMPLEMENTED: u32 = 48;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
@@ -283,6 +287,16 @@ impl HttpSink for ClickHouse {
 
     fn outcome(&self, _batch: &Batch<'_>, _request: &Request, response: &Response<'_>) -> Outcome {
         Self::answered(response)
+    }
+
+    fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
+        // A table that only passes rows on, such as one of Distributed, has no window; those behind it have.
+        let is_window = request.body.ends_with(SET_WINDOW.as_bytes());
+        match (response.status, code(response.body)) {
+            (200..=299, None) => Ok(()),
+            (_, Some(NOT_IMPLEMENTED)) if is_window => Ok(()),
+            _ => Err(format!("the server refuses: {}", said(response))),
+        }
     }
 
     fn probe(&self, streams: &[Stream]) -> Request {
@@ -630,6 +644,22 @@ mod tests {
         let response = Response { status: 200, retry_after: None, body: body.as_bytes(), is_cut: false };
         let words = "ClickHouse's table net.hopwise_rollups is of an earlier version, and lacks the column part; `hopwise schema apply` adds it";
         assert_eq!(sink().probed(&[Stream::Rollups], &response), Err(words.to_owned()));
+    }
+
+    #[test]
+    fn a_table_that_passes_rows_on_has_no_window() {
+        let executed = |statement: &str, status, body: &str| {
+            let response = Response { status, retry_after: None, body: body.as_bytes(), is_cut: false };
+            let request = Request { body: statement.as_bytes().to_vec(), ..Request::default() };
+            sink().executed(&request, &response).is_ok()
+        };
+        let refused =
+            "Code: 48. DB::Exception: Alter of type 'MODIFY_SETTING' is not supported by storage Distributed";
+        let [create, add, window] = [1, 2, 3].map(|at| sink().schema(&[Stream::Rollups])[at].clone());
+        assert!(executed(&window, 501, refused) && executed(&window, 200, ""));
+        assert!(!executed(&add, 501, refused) && !executed(&create, 501, refused));
+        assert!(!executed(&window, 500, "Code: 60. DB::Exception: Table does not exist"));
+        assert!(!executed(&window, 502, "gateway") && !executed(&create, 200, refused));
     }
 
     #[test]

@@ -121,7 +121,9 @@ impl Connection {
         match topology.error {
             0 if topology.leaders.is_empty() => Err(format!("topic {topic} has no partitions now").into()),
             0 => Ok(topology),
-            NO_TOPIC => Err(format!("Kafka has no topic {topic}; `hopwise schema apply` makes it").into()),
+            NO_TOPIC => {
+                Err(Failure::Absent(format!("Kafka has no topic {topic}; `hopwise schema apply` makes it")))
+            }
             29 => Err(Failure::Denied(format!("{name}: allow this user to {rights} topic {topic}"))),
             _ => Err(format!("topic {topic}: {name}").into()),
         }
@@ -193,20 +195,23 @@ impl Connection {
         correlation: i32,
         frame: &[u8],
     ) -> Result<Vec<u8>, String> {
-        match self.call_cut(correlation, frame).await? {
+        let len = self.ask(frame).await?;
+        match self.answer(correlation, len).await? {
             (body, false) => Ok(body),
             (_, true) => Err(self.malformed(&Malformed("its length"))),
         }
     }
 
-    /// Likewise, of an answer that may be too long: then its beginning, and nothing more can be asked by this connection.
-    pub(in crate::export_role) async fn call_cut(
-        &mut self,
-        correlation: i32,
-        frame: &[u8],
-    ) -> Result<(Vec<u8>, bool), String> {
+    /// Sends a request, and waits until the answer begins: its length. Then [`Connection::answer`].
+    pub(in crate::export_role) async fn ask(&mut self, frame: &[u8]) -> Result<usize, String> {
         self.write(frame).await?;
-        self.read(correlation).await
+        let mut len = [0; 4];
+        self.stream.read_exact(&mut len).await.map_err(|error| self.reason(&error))?;
+        let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
+        match (4..=usize::try_from(i32::MAX).unwrap_or(usize::MAX)).contains(&len) {
+            true => Ok(len),
+            false => Err(self.malformed(&Malformed("its length"))),
+        }
     }
 
     async fn write(&mut self, frame: &[u8]) -> Result<(), String> {
@@ -217,19 +222,21 @@ impl Connection {
         result.map_err(|error| self.reason(&error))
     }
 
-    /// The body of the answer, and whether it is cut off.
-    async fn read(&mut self, correlation: i32) -> Result<(Vec<u8>, bool), String> {
-        let mut len = [0; 4];
-        self.stream.read_exact(&mut len).await.map_err(|error| self.reason(&error))?;
-        let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
-        let is_length = (4..=usize::try_from(i32::MAX).unwrap_or(usize::MAX)).contains(&len);
-        if !is_length {
-            return Err(self.malformed(&Malformed("its length")));
-        }
+    /// The body of the answer. It is cut off if it is too long: then nothing more can be asked by this connection.
+    pub(in crate::export_role) async fn answer(
+        &mut self,
+        correlation: i32,
+        len: usize,
+    ) -> Result<(Vec<u8>, bool), String> {
         let mut frame = vec![0; len.min(protocol::MAX_ANSWER)];
         self.stream.read_exact(&mut frame).await.map_err(|error| self.reason(&error))?;
-        match protocol::answer(&frame) {
-            Ok((number, body)) if number == correlation => Ok((body.to_vec(), frame.len() < len)),
+        let is_cut = frame.len() < len;
+        match protocol::answer(&frame).map(|(number, body)| (number, frame.len() - body.len())) {
+            Ok((number, head)) if number == correlation => {
+                // In its place: it may be large.
+                frame.drain(..head);
+                Ok((frame, is_cut))
+            }
             Ok(_) => Err(self.malformed(&Malformed("its number"))),
             Err(wrong) => Err(self.malformed(&wrong)),
         }

@@ -18,10 +18,7 @@ use super::{
     source::{Found, Source, Topic},
 };
 use crate::{
-    config::{
-        build,
-        export::{Destination, ExportStart},
-    },
+    config::{build, export::Destination},
     lock::lock,
 };
 
@@ -33,7 +30,8 @@ pub(super) struct Start {
     pub(super) tables: Arc<ClickHouse>,
     pub(super) destination: Destination,
     pub(super) settings: Settings,
-    pub(super) start: ExportStart,
+    /// It begins after its last message.
+    pub(super) latest: bool,
     pub(super) timeout: Duration,
 }
 
@@ -106,13 +104,9 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
 /// Where to begin. What a partition had deleted before its first start, nobody misses.
 async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
     loop {
-        let latest = start.start == ExportStart::Newest;
         let found = match files.cursor() {
             Ok(Some(cursor)) => return cursor,
-            Ok(None) => match time::timeout(start.timeout, source.edge(latest)).await {
-                Ok(edge) => edge,
-                Err(_) => Err("Kafka does not answer in time".to_owned()),
-            },
+            Ok(None) => source.edge(start.latest).await,
             Err(words) => Err(words),
         };
         let saved = found.and_then(|row| {
@@ -171,7 +165,7 @@ impl Partition {
             Action::Read { from, until, records, bytes } => match (self.source.take(), random()) {
                 (Some(source), Ok(random)) => {
                     let wanted = Wanted { from, until, records, bytes, random };
-                    reading.spawn(read(source, wanted, self.timeout));
+                    reading.spawn(read(source, wanted));
                 }
                 (source, Err(words)) => {
                     self.source = source;
@@ -200,10 +194,9 @@ impl Partition {
         if is_old && let Some(mut scout) = self.scout.take() {
             // Asked once in a while, also if it fails.
             self.end = Some((self.end.map_or(self.origin.row, |(end, _)| end), now));
-            let timeout = self.timeout;
             reading.spawn(async move {
-                let end = time::timeout(timeout, scout.edge(true)).await;
-                Read::End(scout, end.ok().and_then(Result::ok))
+                let end = scout.edge(true).await;
+                Read::End(scout, end.ok())
             });
         }
     }
@@ -335,9 +328,8 @@ impl Partition {
     }
 }
 
-async fn read(mut source: Source, wanted: Wanted, timeout: Duration) -> Read {
-    let found = time::timeout(timeout, source.read(wanted)).await;
-    let found = found.unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned()));
+async fn read(mut source: Source, wanted: Wanted) -> Read {
+    let found = source.read(wanted).await;
     Read::Page(source, found)
 }
 

@@ -5,6 +5,7 @@
 //! Each offset is one of three: it has a message, its message cannot be read (and why), or it has none: it was compacted away, or
 //! belongs to the broker's own records. A batch that is damaged, too large or of another form has only messages that cannot be read.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 
 /// What stands at an offset.
@@ -20,13 +21,13 @@ pub struct Message<'a> {
 
 /// A batch that can be taken apart.
 #[derive(Debug)]
-struct Batch {
+struct Batch<'a> {
     base: i64,
     /// After its last offset.
     end: i64,
     first_ms: i64,
     count: i32,
-    records: Result<Vec<u8>, String>,
+    records: Result<Cow<'a, [u8]>, String>,
 }
 
 /// Before the part that the length counts.
@@ -43,7 +44,7 @@ const CONTROL: u16 = 1 << 5;
 pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -> bool) -> i64 {
     let mut at = from;
     let mut is_first = true;
-    while let Some((batch, rest)) = batch(bytes, is_first) {
+    while let Some((batch, rest)) = batch(bytes, is_first, at) {
         (bytes, is_first) = (rest, false);
         if batch.end <= at {
             continue;
@@ -56,12 +57,12 @@ pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -
     at
 }
 
-impl Batch {
+impl Batch<'_> {
     /// Where it was stopped, if it was.
     fn each(&self, from: i64, each: &mut impl FnMut(Message<'_>) -> bool) -> Result<(), i64> {
         let from = from.max(self.base);
         let mut records = match &self.records {
-            Ok(records) => records.as_slice(),
+            Ok(records) => &records[..],
             Err(words) => return self.unreadable(from, words, each),
         };
         let mut next = self.base;
@@ -96,8 +97,9 @@ impl Batch {
     }
 }
 
-/// The next batch, and what is after it; `None`: nothing, or a part of one that will come with the next request.
-fn batch(bytes: &[u8], is_first: bool) -> Option<(Batch, &[u8])> {
+/// The next batch, and what is after it; `None`: nothing, or a part of one that will come with the next request. One that ends before
+/// `from` stays as it is: a broker begins with the batch in which the offset is, and may begin earlier.
+fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> {
     let head = bytes.first_chunk::<HEAD>()?;
     let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let long = |at: usize| i64::from(number(at)) << 32 | i64::from(number(at + 4));
@@ -105,8 +107,8 @@ fn batch(bytes: &[u8], is_first: bool) -> Option<(Batch, &[u8])> {
     let len = usize::try_from(number(8)).unwrap_or(usize::MAX);
     let delta = i64::from(number(23).cast_signed());
     let end = base.checked_add(delta)?.checked_add(1)?;
-    let mut batch =
-        Batch { base, end, first_ms: long(27), count: number(57).cast_signed(), records: Ok(Vec::new()) };
+    let records = Ok(Cow::default());
+    let mut batch = Batch { base, end, first_ms: long(27), count: number(57).cast_signed(), records };
     let old = head[16] != 2;
     if old {
         // Of before Kafka 0.11: one message, or a compressed set whose last offset is this.
@@ -124,18 +126,18 @@ fn batch(bytes: &[u8], is_first: bool) -> Option<(Batch, &[u8])> {
         return Some((batch, &[]));
     };
     let (whole, rest) = whole;
-    if !old {
-        batch.records = records(whole, number(17));
+    if !old && batch.end > from {
+        batch.records = uncompressed(whole, number(17));
         let is_control = number(19) as u16 & CONTROL != 0;
         if is_control && batch.records.is_ok() {
-            (batch.records, batch.count) = (Ok(Vec::new()), 0);
+            (batch.records, batch.count) = (Ok(Cow::default()), 0);
         }
     }
     Some((batch, rest))
 }
 
 /// The records of a whole batch, without compression.
-fn records(batch: &[u8], crc: u32) -> Result<Vec<u8>, String> {
+fn uncompressed(batch: &[u8], crc: u32) -> Result<Cow<'_, [u8]>, String> {
     let (Some(checked), Some(records)) = (batch.get(21..), batch.get(HEAD..)) else {
         return Err("its record batch is damaged".to_owned());
     };
@@ -143,8 +145,8 @@ fn records(batch: &[u8], crc: u32) -> Result<Vec<u8>, String> {
         return Err("the checksum of its record batch is wrong".to_owned());
     }
     match checked[1] & 7 {
-        0 => Ok(records.to_vec()),
-        3 => lz4(records),
+        0 => Ok(records.into()),
+        3 => lz4(records).map(Cow::Owned),
         codec => {
             let name = ["", "gzip", "snappy", "lz4", "zstd"]
                 .get(usize::from(codec))

@@ -13,6 +13,8 @@ pub struct Wanted<'a> {
     pub offset: i64,
     /// How long the broker may wait for a record, ms.
     pub wait_ms: i32,
+    /// Bytes of record batches: a broker sends more only if the first batch alone is larger.
+    pub bytes: i32,
 }
 
 /// An answer to it.
@@ -26,9 +28,6 @@ pub struct Fetched<'a> {
     pub batches: &'a [u8],
 }
 
-/// Bytes of record batches that are asked for: a broker sends more only if the first batch alone is larger.
-const BYTES: i32 = 4 << 20;
-
 /// Asks for records.
 pub fn fetch((correlation, version): (i32, i16), wanted: &Wanted<'_>) -> Vec<u8> {
     frame(Api::Fetch, version, correlation, |out| {
@@ -36,7 +35,7 @@ pub fn fetch((correlation, version): (i32, i16), wanted: &Wanted<'_>) -> Vec<u8>
         out.extend((-1_i32).to_be_bytes());
         out.extend(wanted.wait_ms.to_be_bytes());
         out.extend(1_i32.to_be_bytes());
-        out.extend(BYTES.to_be_bytes());
+        out.extend(wanted.bytes.to_be_bytes());
         out.push(0);
         if version >= 7 {
             // No session.
@@ -55,7 +54,7 @@ pub fn fetch((correlation, version): (i32, i16), wanted: &Wanted<'_>) -> Vec<u8>
         if version >= 5 {
             out.extend((-1_i64).to_be_bytes());
         }
-        out.extend(BYTES.to_be_bytes());
+        out.extend(wanted.bytes.to_be_bytes());
         if version >= 7 {
             // No partitions that are not wanted any more.
             out.extend(0_i32.to_be_bytes());
