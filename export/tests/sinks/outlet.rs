@@ -243,9 +243,10 @@ fn any_batch_ends_and_goes_forward() {
 }
 
 #[test]
-fn a_token_names_borders_and_not_content() {
+fn a_token_names_its_log_and_borders_and_not_content() {
     let at = |file, row| Position { file, row };
     let cursor = |file| Cursor { settled: at(file, 100), batch_end: Some(at(file, 150)) };
-    assert_eq!(outlet::token("hopwise.events.v1", 3, &cursor(0), None), "hopwise.events.v1-3-100-150");
-    assert_eq!(outlet::token("t", 3, &cursor(2), Some((100, 124))), "t-3-100-150-beginning-2-part-100-124");
+    let token = |file, part| outlet::token("hopwise.events.v1", 3, &cursor(file), part);
+    assert_eq!(token(0x1f, None), "hopwise.events.v1-3-000000000000001f-100-150");
+    assert_eq!(token(2, Some((100, 124))), "hopwise.events.v1-3-0000000000000002-100-150-part-100-124");
 }
