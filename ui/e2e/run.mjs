@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { start } from '../mock/server.mjs';
 import { findChromium, launch } from './browser.mjs';
 import * as checks from './checks.mjs';
+import * as hands from './hands.mjs';
 import * as ranges from './ranges.mjs';
 
 const WIDE = { width: 1440, height: 900 };
@@ -74,6 +75,7 @@ async function pagesOf(base, token) {
   const problems = [];
   const { context, close } = await launch(chromium, { viewport: WIDE, colorScheme: 'dark' });
   try {
+    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     const page = await newPage(context, problems);
     if (token) await page.goto(`${base}?token=${token}`);
     for (const name of PAGES) await check(name, () => checks[name](page, base));
@@ -82,6 +84,8 @@ async function pagesOf(base, token) {
     await check('what is set is in the address', () => checks.addresses(page, base));
     await check('filters', () => checks.filters(page, base));
     await check('keys, and names on a phone', () => checks.hands(page, base));
+    await check('menus that copy and save', () => hands.menus(page, base));
+    await check('statements give the rows of requests', () => hands.statements(page, base));
     await check('watch this from a queue, a link and an event', () => checks.watchThis(page, base));
     await check('intents by keyboard only, on a narrow screen', async () => {
       await page.setViewportSize(PHONE);

@@ -1,6 +1,7 @@
 import './styles/base.css';
 import './styles/parts.css';
 import './styles/pages.css';
+import './styles/print.css';
 import { adoptTokenFromAddress, get } from './api/client';
 import { poll } from './api/poll';
 import type { Names } from './api/types';

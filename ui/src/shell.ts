@@ -9,6 +9,7 @@ import { live } from './live';
 import { stoppedText } from './model/intents';
 import { link } from './router';
 import { timeBar } from './time-bar';
+import { printHead } from './print';
 import { session } from './session';
 import { tokenDialog } from './token';
 
@@ -52,6 +53,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     'div',
     { class: 'frame' },
     skip,
+    printHead(),
     header,
     banner,
     stopped,

@@ -34,6 +34,7 @@ export function timeBar() {
     element,
     show(shown: boolean): void {
       show(element, shown);
+      times.shown = shown;
       const { range } = times;
       picker.set(range);
       refresh.value = String(times.refresh());

@@ -26,6 +26,8 @@ export interface Anchor {
 
 /** The time that all pages show. It is in the address of each page, and links carry it to the next one. */
 export class Times {
+  /** Whether the page shows a time that can be chosen. */
+  shown = false;
   private changed: () => void = () => undefined;
 
   constructor(

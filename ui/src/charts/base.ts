@@ -37,6 +37,23 @@ export function axes(format: Format): uPlot.Axis[] {
   ];
 }
 
+/** Space above the plot for the unit of the values. */
+export const UNIT_ROOM = 18;
+
+/** Writes what the values count above their axis. */
+export function unitLabel(unit: string): uPlot.Hooks.Arrays {
+  const draw = ({ ctx }: uPlot): void => {
+    ctx.save();
+    ctx.fillStyle = colour('muted');
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = 'left';
+    ctx.textBaseline = 'top';
+    ctx.fillText(unit, 0, 2 * devicePixelRatio);
+    ctx.restore();
+  };
+  return unit === '' ? {} : { draw: [draw] };
+}
+
 /** A chart that keeps the width of its box and follows the theme. */
 export class Chart {
   readonly element = h('div', { class: 'chart' });
@@ -55,7 +72,11 @@ export class Chart {
     this.element.style.height = `${height}px`;
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.element);
-    this.endTheme = onTheme(() => this.plot?.redraw(false));
+    this.endTheme = onTheme(() => {
+      // On paper the box has another width.
+      this.resize();
+      this.plot?.redraw(false);
+    });
   }
 
   /** Sets data; new options (another set of series) rebuild the drawing. */
@@ -85,6 +106,7 @@ export class Chart {
   private resize(): void {
     const width = this.element.clientWidth;
     if (width === 0) return;
+    if (this.plot?.width === width) return;
     if (this.plot) this.plot.setSize({ width, height: this.height });
     else this.build();
   }

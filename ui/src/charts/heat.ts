@@ -1,5 +1,6 @@
 import { h, setText } from '../lib/dom';
-import { dateTime } from '../lib/format';
+import { dateTime, metricUnit, utc } from '../lib/format';
+import type { Sheet } from '../lib/sheet';
 import { colour, onTheme } from '../lib/theme';
 import type { Heat, HeatRow } from '../api/types';
 import { cellText, fraction, most, rowKey, rowName } from '../model/heat';
@@ -59,6 +60,31 @@ export class HeatMap {
     if (before && this.cursor === null) this.tip.hidden = true;
     this.element.style.height = `${heat.rows.length * ROW + AXIS}px`;
     this.draw();
+  }
+
+  /** Its cells that have a value, for a file; null if there is none. */
+  sheet(): Sheet | null {
+    const { heat } = this;
+    if (!heat || heat.rows.length === 0) return null;
+    const columns = [
+      { name: 'time', time: true },
+      { name: 'row' },
+      { name: 'node' },
+      { name: 'interface' },
+      { name: 'queue' },
+      { name: heat.metric.replaceAll('_', ' '), unit: metricUnit(heat.metric) },
+    ];
+    const rows = heat.rows.flatMap((row) =>
+      row.values.flatMap((value, i) =>
+        value === null
+          ? []
+          : [[heat.from + i * heat.column, rowName(row), row.node, row.interface, row.queue, value]],
+      ),
+    );
+    const left = heat.total - heat.rows.length;
+    const more = heat.truncated ? ', and there are more than one map can have' : '';
+    const cut = left > 0 ? `The worst ${heat.rows.length} of ${heat.total} rows${more}.` : '';
+    return { columns, rows, cut };
   }
 
   destroy(): void {
@@ -149,6 +175,7 @@ export class HeatMap {
       const time = heat.from + place.column * heat.column;
       tip.replaceChildren(
         h('time', {}, dateTime(time).slice(0, 19)),
+        h('time', {}, utc(time)),
         h('div', {}, h('span', {}, rowName(row)), h('b', {}, cellText(heat, row, place.column))),
       );
       const width = this.element.clientWidth;
@@ -227,13 +254,19 @@ export class HeatMap {
 }
 
 /** A legend from nothing to the greatest value. */
-export function heatLegend(): { element: HTMLElement; set(text: string): void } {
-  const end = h('span', {});
+export function heatLegend(): { element: HTMLElement; set(text: string, unit?: string): void } {
+  const [end, of] = [h('span', {}), h('span', {})];
   const swatches = LEGEND_STOPS.map((stop) =>
     h('i', { class: 'swatch', style: `background:var(--${stop})` }),
   );
-  const element = h('span', { class: 'legend' }, '0', ...swatches, end);
-  return { element, set: (text) => setText(end, text) };
+  const element = h('span', { class: 'legend' }, of, '0', ...swatches, end);
+  return {
+    element,
+    set(text, unit = '') {
+      setText(end, text);
+      setText(of, unit === '' ? '' : `${unit}:`);
+    },
+  };
 }
 
 /** Where a row and a time are now: rows are ordered by their worst value, and time goes on. */

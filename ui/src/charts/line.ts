@@ -1,6 +1,7 @@
 import type uPlot from 'uplot';
+import { seriesSheet, type Sheet } from '../lib/sheet';
 import { colour, faded } from '../lib/theme';
-import { axes, Chart, fromZero, timeScale, zooming, type Format } from './base';
+import { axes, Chart, fromZero, timeScale, UNIT_ROOM, unitLabel, zooming, type Format } from './base';
 import { tooltip } from './tooltip';
 
 export interface LineSeries {
@@ -15,6 +16,10 @@ export interface LineSeries {
 export interface LineOptions {
   label: string;
   format: Format;
+  /** Of the values, for files; above the axis too, where `format` does not write it: `reports/s`. */
+  unit?: string;
+  /** `format` writes units of its own, such as ms. */
+  unitInFormat?: boolean;
   now(): number;
   height?: number;
   /** Charts with the same key show one cursor. */
@@ -53,6 +58,15 @@ export class LineChart {
     this.chart.update(data, changed ? this.build() : undefined);
   }
 
+  /** The points as they are drawn, for a file; null if there is none. */
+  sheet(cut = ''): Sheet | null {
+    const [axis, ...columns] = this.data;
+    const isEmpty = !columns.some((column) => Array.from(column).some((value) => value !== null));
+    if (isEmpty) return null;
+    const series = this.series.map(({ label }, i) => ({ name: label, values: columns[i] ?? [] }));
+    return { ...seriesSheet(axis, series, this.options.unit ?? ''), cut };
+  }
+
   destroy(): void {
     this.chart.destroy();
   }
@@ -60,8 +74,9 @@ export class LineChart {
   private build(): Omit<uPlot.Options, 'width' | 'height'> {
     const { options } = this;
     const zoom = options.freeTime ? null : zooming();
+    const unit = options.unitInFormat ? '' : (options.unit ?? '');
     return {
-      padding: [8, 14, 0, 0],
+      padding: [unit === '' ? 8 : UNIT_ROOM, 14, 0, 0],
       legend: { show: false },
       cursor: {
         y: false,
@@ -76,7 +91,7 @@ export class LineChart {
       },
       axes: axes(options.format),
       series: [{}, ...this.series.map(seriesOptions)],
-      ...(zoom ? { hooks: zoom.hooks } : {}),
+      hooks: { ...zoom?.hooks, ...unitLabel(unit) },
       plugins: [tooltip((index) => this.read(index))],
     };
   }

@@ -1,11 +1,13 @@
 import type { Burst } from '../api/types';
 import { h } from '../lib/dom';
-import { count, duration } from '../lib/format';
+import type { Sheet } from '../lib/sheet';
+import { count, duration, flowName } from '../lib/format';
 import { colour, onTheme, seriesColour } from '../lib/theme';
 
 const HEIGHT = 190;
 const LEFT = 58;
 const BOTTOM = 22;
+const TOP = 20;
 const NAMED = 8;
 
 /** Each reported packet of a burst: when it left, and what it saw of the queue; in the colour of its flow. */
@@ -28,6 +30,29 @@ export class PacketChart {
   update(burst: Burst): void {
     this.burst = burst;
     this.draw();
+  }
+
+  /** Its packets, for a file; null if there is none. */
+  sheet(): Sheet | null {
+    const { burst } = this;
+    if (!burst || burst.packets.length === 0) return null;
+    const nameOf = (place: number | null): string | null => {
+      const key = place === null ? null : burst.flows[place]?.flow;
+      return key ? flowName(key) : null;
+    };
+    return {
+      columns: [
+        { name: 'time', time: true },
+        { name: 'flow' },
+        { name: 'queue occupancy', unit: 'device units' },
+        { name: 'hop latency', unit: 'ns' },
+      ],
+      rows: burst.packets.map(({ ts, flow, occupancy, latency }) => [ts, nameOf(flow), occupancy, latency]),
+      cut:
+        burst.packets.length < burst.reports
+          ? `${burst.packets.length} of ${burst.reports} packets; the others are counted, and not listed.`
+          : '',
+    };
   }
 
   destroy(): void {
@@ -58,13 +83,14 @@ function drawPackets(context: CanvasRenderingContext2D, burst: Burst, width: num
   const { from, to } = shown(burst);
   const highest = burst.packets.reduce((greatest, packet) => Math.max(greatest, depth(packet) ?? 0), 1);
   const x = (ts: number): number => LEFT + ((ts - from) / Math.max(1, to - from)) * (width - LEFT - 8);
-  const y = (value: number): number => 8 + (1 - value / highest) * (HEIGHT - BOTTOM - 12);
+  const y = (value: number): number => TOP + (1 - value / highest) * (HEIGHT - BOTTOM - TOP - 4);
   // The time in which it filled.
   if (burst.begun !== null && burst.peak !== null) {
     context.fillStyle = colour('raised');
     context.fillRect(x(burst.begun), 4, Math.max(2, x(burst.peak) - x(burst.begun)), HEIGHT - BOTTOM - 4);
   }
   context.fillStyle = colour('muted');
+  context.fillText(hasDepth ? 'queue occupancy, device units' : 'hop latency', 0, 10);
   for (const part of [0, 0.5, 1]) {
     const value = highest * part;
     context.fillText(hasDepth ? count(value) : duration(value), 0, y(value) + 4);

@@ -1,5 +1,6 @@
 import uPlot from 'uplot';
 import { duration, pathText } from '../lib/format';
+import { seriesSheet, type Sheet } from '../lib/sheet';
 import { colour, faded, seriesColour } from '../lib/theme';
 import type { PathChange, Stack } from '../model/stack';
 import { axes, Chart, fromZero, timeScale, zooming } from './base';
@@ -37,6 +38,14 @@ export class StackedChart {
   showTotal(shown: boolean): void {
     this.withTotal = shown;
     this.key = '';
+  }
+
+  /** The points as they are drawn, for a file; null if there is none. */
+  sheet(): Sheet | null {
+    const { times, labels, own, total } = this.shown;
+    if (times.length === 0) return null;
+    const hops = labels.map((label, i) => ({ name: `at ${label}`, values: own[i] ?? [] }));
+    return seriesSheet(times, [...hops, { name: 'flow latency', values: total }], 'ns');
   }
 
   destroy(): void {

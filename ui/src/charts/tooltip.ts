@@ -1,6 +1,6 @@
 import type uPlot from 'uplot';
 import { h } from '../lib/dom';
-import { clock, dateTime } from '../lib/format';
+import { clock, dateTime, utc } from '../lib/format';
 import { times } from '../times';
 
 export interface Reading {
@@ -34,6 +34,7 @@ function place(plot: uPlot, box: HTMLElement, read: (index: number) => Reading[]
   });
   box.replaceChildren(
     h('time', {}, times.isLive() ? clock(time * 1e9).slice(0, 8) : dateTime(time * 1e9).slice(0, 19)),
+    h('time', {}, utc(time * 1e9)),
     ...lines,
   );
   box.hidden = false;

@@ -84,14 +84,14 @@ export function show(element: HTMLElement, visible: boolean): void {
   if (element.hidden === visible) element.hidden = !visible;
 }
 
-/** A titled box. */
+/** A titled box. `hands`: a menu that copies or saves what it shows. */
 export function panel(
   title: string,
-  options: { class?: string; aside?: Child },
+  options: { class?: string; aside?: Child; hands?: Child },
   ...body: Child[]
 ): HTMLElement {
   const heading = h('h2', {}, title);
-  const head = h('header', { class: 'panel-head' }, heading, options.aside ?? null);
+  const head = h('header', { class: 'panel-head' }, heading, options.aside ?? null, options.hands ?? null);
   return h('section', { class: `panel ${options.class ?? ''}`, aria: { label: title } }, head, ...body);
 }
 

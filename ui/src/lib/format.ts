@@ -126,6 +126,24 @@ export function dateTime(ts: Maybe): string {
   return `${date.getFullYear()}-${part(date.getMonth() + 1)}-${part(date.getDate())} ${clock(ts)}`;
 }
 
+/** The same in UTC, to the second: `2026-11-26 03:12:07 UTC`, for hover texts. */
+export function utc(ts: Maybe): string {
+  if (!known(ts)) return NONE;
+  return `${new Date(ts / 1e6).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+}
+
+/** A local time with the same in UTC, for hover texts. */
+export function bothTimes(ts: Maybe): string {
+  return known(ts) ? `${dateTime(ts)} here, ${utc(ts)}` : '';
+}
+
+/** The unit of a metric's value as events and rollups hold it. */
+export function metricUnit(metric: string | null): string {
+  if (metric === 'flow_latency' || metric === 'hop_latency') return 'ns';
+  if (metric === 'link_utilization') return 'ppm';
+  return metric === 'queue_occupancy' || metric === 'queue_congestion' ? 'device units' : '';
+}
+
 /** A metric's value as events and rollups hold it: nanoseconds, the device's units, millionths of a link. */
 export function metricValue(metric: string | null, value: Maybe): string {
   if (!known(value)) return NONE;

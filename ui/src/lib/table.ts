@@ -1,4 +1,7 @@
+import type { Cell } from '../api/types';
 import { h, setText, show } from './dom';
+import { NONE } from './format';
+import type { Sheet, SheetColumn } from './sheet';
 
 /** The content of a cell. Plain data, so that a refresh changes only cells that differ. */
 export interface CellView {
@@ -16,12 +19,20 @@ export interface Column<T> {
   numeric?: boolean;
   class?: string;
   cell(row: T): CellView | string;
+  /** In a file: its value in place of the text, with its name, and its unit or that it is a time. */
+  file?: Omit<FileColumn<T>, 'name'> & { name?: string };
+}
+
+export interface FileColumn<T> extends SheetColumn {
+  value(row: T): Cell;
 }
 
 export interface TableOptions<T> {
   label: string;
   columns: Column<T>[];
   empty: string;
+  /** Columns that only a file has. */
+  also?: FileColumn<T>[];
   /** Makes rows clickable and reachable by keyboard. */
   select?(row: T): void;
   selected?(row: T): boolean;
@@ -65,6 +76,24 @@ export class LiveTable<T> {
   /** Changes the text that is shown when there are no rows. */
   setEmpty(text: string): void {
     setText(this.note, text);
+  }
+
+  /** The rows as they are now, for a file; null without rows. */
+  sheet(cut = ''): Sheet | null {
+    if (this.rows.length === 0) return null;
+    const { also = [] } = this.options;
+    const columns = this.options.columns
+      .map((column) => fileColumn(column))
+      .filter(({ name }) => name !== '');
+    return {
+      columns: [...columns, ...also],
+      rows: this.rows.map((row) => [...columns, ...also].map(({ value }) => value(row))),
+      texts: this.rows.map((row) => [
+        ...columns.map(({ text }) => text(row)),
+        ...also.map(({ value }) => String(value(row) ?? '')),
+      ]),
+      cut,
+    };
   }
 
   private rowAt(index: number): HTMLTableRowElement {
@@ -114,6 +143,17 @@ export class LiveTable<T> {
       element.setAttribute('aria-current', String(selected));
     }
   }
+}
+
+/** A column as a file has it, with the text of the page. */
+function fileColumn<T>(column: Column<T>): FileColumn<T> & { text(row: T): string } {
+  const { file, title } = column;
+  const text = (row: T): string => {
+    const view = column.cell(row);
+    return (typeof view === 'string' ? view : view.text).replaceAll('\n', ', ');
+  };
+  const shown = (row: T): Cell => (text(row) === NONE ? null : text(row));
+  return { value: shown, ...file, name: file?.name ?? title, text };
 }
 
 function cellClass(column: { numeric?: boolean; class?: string }): string {

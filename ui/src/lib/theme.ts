@@ -29,6 +29,32 @@ function announce(): void {
 
 system.addEventListener('change', announce);
 
+/** What is drawn from now on is for paper. Returns a function that returns to the theme before. */
+export function useLight(): () => void {
+  const { dataset } = document.documentElement;
+  const before = dataset['theme'];
+  dataset['theme'] = 'light';
+  announce();
+  return () => {
+    if (before === undefined) delete dataset['theme'];
+    else dataset['theme'] = before;
+    announce();
+  };
+}
+
+/** Calls `read` when everything is drawn in light colours. The screen does not show them: nothing is painted before it returns. */
+export async function inLight<T>(read: () => T): Promise<T> {
+  const restore = useLight();
+  try {
+    // Charts of uPlot are drawn in a microtask of their own.
+    await Promise.resolve();
+    await Promise.resolve();
+    return read();
+  } finally {
+    restore();
+  }
+}
+
 /** Calls the listener at each change, since canvas drawings do not follow CSS. Returns a function that removes it. */
 export function onTheme(listener: () => void): () => void {
   listeners.add(listener);

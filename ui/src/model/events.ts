@@ -1,6 +1,7 @@
 import type { TelemetryEvent } from '../api/types';
 import { metricValue, pathText, plural } from '../lib/format';
 import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
 
 export const KINDS = [
   'rule_on',
@@ -263,4 +264,46 @@ function insert(list: TelemetryEvent[], event: TelemetryEvent): void {
 /** Value of `before` for the page older than this time. One step of a double above it: duplicates are removed by their id. */
 export function beforeParameter(ts: number): string {
   return (BigInt(Math.round(ts)) + 256n).toString();
+}
+
+/** Events as rows of a file. */
+export function eventSheet(events: readonly TelemetryEvent[], cut: string): Sheet | null {
+  if (events.length === 0) return null;
+  const names = [
+    'id',
+    'kind',
+    'metric',
+    'flow',
+    'node',
+    'interface',
+    'queue',
+    'value',
+    'previous',
+    'threshold',
+    'rule',
+    'path',
+    'reason',
+    'basis',
+  ];
+  return {
+    columns: [{ name: 'time', time: true }, ...names.map((name) => ({ name }))],
+    rows: events.map((event) => [
+      event.ts,
+      event.id,
+      event.kind,
+      event.metric,
+      event.text,
+      event.node,
+      event.interface,
+      event.queue,
+      event.value,
+      event.previous,
+      event.threshold,
+      event.rule,
+      event.path.length === 0 ? null : event.path.map((node) => node ?? '?').join('>'),
+      event.reason,
+      event.basis,
+    ]),
+    cut,
+  };
 }

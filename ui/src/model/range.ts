@@ -97,6 +97,14 @@ export function utcText({ from, to }: { from: number; to: number }): string {
   return `${text(from)} to ${text(to)} UTC`;
 }
 
+/** The zone of local times: `local time, UTC+02:00`. */
+export function zoneText(now: number): string {
+  const east = -new Date(now).getTimezoneOffset();
+  const part = (minutes: number): string => two(Math.floor(Math.abs(minutes)));
+  const offset = `${east < 0 ? '−' : '+'}${part(Math.abs(east) / 60)}:${part(Math.abs(east) % 60)}`;
+  return east === 0 ? 'UTC' : `local time, UTC${offset}`;
+}
+
 function lengthLabel(seconds: number): string {
   return LENGTHS.find((length) => length.seconds === seconds)?.label ?? `${seconds} s`;
 }

@@ -1,4 +1,5 @@
 import type { Link, Node, PathUse } from '../api/types';
+import type { Sheet } from '../lib/sheet';
 
 export type MapMetric = 'latency' | 'queue' | 'utilization';
 
@@ -199,4 +200,39 @@ export function ticks(scale: Scale): number[] {
   if (!scale.log) return [0, 0.25, 0.5, 0.75, 1].map((part) => scale.low + part * (scale.high - scale.low));
   const decades = Math.round(Math.log10(scale.high / scale.low));
   return Array.from({ length: decades + 1 }, (_, i) => scale.low * 10 ** i);
+}
+
+/** The links of the map as rows of a file. */
+export function linkSheet(graph: Graph, cut: string): Sheet | null {
+  if (graph.edges.length === 0) return null;
+  const name = new Map(graph.nodes.map((node) => [node.id, node.name]));
+  return {
+    columns: [
+      { name: 'from' },
+      { name: 'from node' },
+      { name: 'to' },
+      { name: 'to node' },
+      { name: 'egress interface' },
+      { name: 'ingress interface' },
+      { name: 'utilization', unit: 'fraction' },
+      { name: 'queue occupancy', unit: 'device units' },
+      { name: 'hop latency', unit: 'ns' },
+      { name: 'flows' },
+      { name: 'last seen', time: true },
+    ],
+    rows: graph.edges.map(({ from, to, link }) => [
+      name.get(from) ?? null,
+      from,
+      name.get(to) ?? null,
+      to,
+      link.egress_if,
+      link.ingress_if,
+      link.utilization,
+      link.queue_occupancy,
+      link.hop_latency,
+      link.flows,
+      link.last_seen,
+    ]),
+    cut,
+  };
 }

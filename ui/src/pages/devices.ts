@@ -9,8 +9,11 @@ import type {
 } from '../api/manager';
 import { poll, type Poll } from '../api/poll';
 import { h, panel, setText, show } from '../lib/dom';
-import { dateTime, exact, NONE, plural } from '../lib/format';
+import { bothTimes, dateTime, exact, NONE, plural } from '../lib/format';
+import type { Sheet } from '../lib/sheet';
+import { apiOption, hands } from '../hands';
 import { LiveTable } from '../lib/table';
+import { hopwise } from '../model/copies';
 import { followManager, type Following } from '../manager';
 import { capabilityRows, neighbourText, tone } from '../model/intents';
 import { link, type Page, type Route } from '../router';
@@ -24,6 +27,9 @@ export function devicesPage(route: Route): Page {
 }
 
 type Row = [name: string, value: string];
+type Sheets = { sheet(): Sheet | null };
+
+const MOST_HISTORY = 50;
 
 class DevicesPage implements Page {
   readonly element: HTMLElement;
@@ -50,20 +56,58 @@ class DevicesPage implements Page {
       (device) => goTo(link('devices', device.name)),
     );
     this.foreignPanel = panel('Entries of others', {}, this.foreign);
-    this.countersPanel = panel('Counters', {}, this.counters.element);
+    const device = (): string => `devices/${encodeURIComponent(this.name)}`;
+    const menu = (title: string, path: () => string, table: Sheets, command?: () => string[]): HTMLElement =>
+      hands({
+        title: () => `${title} of ${this.name}`,
+        asked: () => [{ path: path() }],
+        sheet: () => table.sheet(),
+        ...(command ? { command } : {}),
+      });
+    const shown = (): string[] => hopwise('device show', { api: apiOption() }, this.name);
+    this.countersPanel = panel(
+      'Counters',
+      { hands: menu('Counters', device, this.counters) },
+      this.counters.element,
+    );
     const column = (...panels: HTMLElement[]): HTMLElement => h('div', { class: 'column' }, ...panels);
     this.details = h(
       'div',
       { class: 'side' },
       column(panel('Device', {}, h('p', {}, this.title), this.facts), this.foreignPanel, this.countersPanel),
-      column(panel('Ports', {}, this.ports.element), panel('Rules', {}, this.rules)),
-      panel('History', { class: 'wide' }, this.history.element),
+      column(
+        panel('Ports', { hands: menu('Ports', device, this.ports, shown) }, this.ports.element),
+        panel('Rules', {}, this.rules),
+      ),
+      panel(
+        'History',
+        {
+          class: 'wide',
+          hands: hands({
+            title: () => `History of ${this.name}`,
+            asked: () => [{ path: 'domain/history', params: { subject: this.name, limit: MOST_HISTORY } }],
+            sheet: () => this.history.sheet(`At most the last ${MOST_HISTORY}.`),
+          }),
+        },
+        this.history.element,
+      ),
     );
     const page = h(
       'div',
       { class: 'page devices' },
       panel('Domain', { aside: this.control.element }, this.domain, this.note.element),
-      panel('Devices', {}, this.table.element),
+      panel(
+        'Devices',
+        {
+          hands: hands({
+            title: 'Devices',
+            asked: () => [{ path: 'devices' }],
+            command: () => hopwise('device list', { api: apiOption() }),
+            sheet: () => this.table.sheet(),
+          }),
+        },
+        this.table.element,
+      ),
       this.details,
     );
     this.element = h('div', {}, page);
@@ -79,7 +123,7 @@ class DevicesPage implements Page {
     });
     this.past = poll<ManagerHistory>({
       intervalMs: 10_000,
-      request: (signal) => get('domain/history', { subject: this.name, limit: 50 }, signal),
+      request: (signal) => get('domain/history', { subject: this.name, limit: MOST_HISTORY }, signal),
       show: ({ history }) => this.history.update(history),
     });
   }
@@ -231,7 +275,12 @@ function portTable(): LiveTable<DevicePort> {
         hint: 'What the device hears by LLDP',
         cell: ({ neighbour }) => neighbourText(neighbour),
       },
-      { title: 'MTU', numeric: true, cell: (port) => (port.mtu === null ? NONE : exact(port.mtu)) },
+      {
+        title: 'MTU',
+        numeric: true,
+        file: { value: (port) => port.mtu, unit: 'bytes' },
+        cell: (port) => (port.mtu === null ? NONE : exact(port.mtu)),
+      },
       { title: 'INT', cell: int },
     ],
   });
@@ -247,7 +296,12 @@ function counterTable(): LiveTable<DeviceCounter> {
         hint: 'What the program of the device counts',
         cell: (counter) => (counter.object ? `${counter.object}: ${counter.name}` : counter.name),
       },
-      { title: 'Packets', numeric: true, cell: (counter) => exact(counter.packets) },
+      {
+        title: 'Packets',
+        numeric: true,
+        file: { value: (counter) => counter.packets },
+        cell: (counter) => exact(counter.packets),
+      },
     ],
   });
 }
@@ -257,10 +311,19 @@ function historyTable(): LiveTable<ManagerHistoryEntry> {
     label: 'History',
     empty: 'Nothing has happened yet.',
     columns: [
-      { title: 'Time', cell: (entry) => dateTime(entry.time) },
+      {
+        title: 'Time',
+        file: { value: (entry) => entry.time, time: true },
+        cell: (entry) => ({ text: dateTime(entry.time), title: bothTimes(entry.time) }),
+      },
       { title: 'Who', cell: (entry) => entry.by },
       { title: 'What', cell: (entry) => entry.action },
-      { title: '', class: 'grow', cell: (entry) => entry.text },
+      {
+        title: '',
+        class: 'grow',
+        file: { name: 'Details', value: (entry) => entry.text },
+        cell: (entry) => entry.text,
+      },
     ],
   });
 }

@@ -84,6 +84,11 @@ export class EventFeed {
     return this.log.select(this.query, this.most);
   }
 
+  /** What was asked for. */
+  asked(): Readonly<EventQuery> {
+    return this.query;
+  }
+
   /** Whether the page itself filters. */
   isNarrowed(): boolean {
     const { kinds, metric } = this.query;

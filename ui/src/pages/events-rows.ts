@@ -1,6 +1,6 @@
 import type { TelemetryEvent } from '../api/types';
 import { code, empty, h } from '../lib/dom';
-import { clock, dateTime, flowName, pathText } from '../lib/format';
+import { bothTimes, clock, dateTime, flowName, pathText, utc } from '../lib/format';
 import { basisMark, kindLabel, sentence, tone } from '../model/events';
 import { names } from '../lib/names';
 import { watchEvent } from '../model/watch';
@@ -72,7 +72,7 @@ function eventRow(event: TelemetryEvent): HTMLElement {
   const button = h(
     'button',
     { type: 'button', class: 'event-line', aria: { expanded: 'false' } },
-    h('time', { title: dateTime(event.ts) }, clock(event.ts)),
+    h('time', { title: bothTimes(event.ts) }, clock(event.ts)),
     h('span', { class: 'kind' }, kindLabel(event.kind)),
     h(
       'span',
@@ -93,6 +93,7 @@ function eventRow(event: TelemetryEvent): HTMLElement {
 function eventDetails(event: TelemetryEvent): HTMLElement {
   const facts: [string, string | null][] = [
     ['time', `${dateTime(event.ts)} (${BigInt(Math.round(event.ts))} ns)`],
+    ['in UTC', utc(event.ts)],
     ['record', event.id],
     ['metric', event.metric],
     ['flow', event.text],

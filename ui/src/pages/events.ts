@@ -1,5 +1,9 @@
+import { apiOption, hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
 import { exact, plural } from '../lib/format';
+import { eventsSql, hopwise } from '../model/copies';
+import { eventSheet, isFlowText } from '../model/events';
+import { nanos } from '../model/range';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
 import { times } from '../times';
@@ -40,7 +44,11 @@ export function eventsPage(route: Route): Page {
   const timer = setInterval(draw, DRAW_EVERY_MS);
   const body = [controls.element, rows.element, h('div', { class: 'bar end' }, older)];
   return {
-    element: h('div', { class: 'page events' }, panel('Events', { aside: note }, ...body)),
+    element: h(
+      'div',
+      { class: 'page events' },
+      panel('Events', { aside: note, hands: copies(feed) }, ...body),
+    ),
     stop() {
       settings.stop();
       controls.stop();
@@ -48,6 +56,47 @@ export function eventsPage(route: Route): Page {
       feed.stop();
     },
   };
+}
+
+/** What asks for the events of the list. */
+function copies(feed: EventFeed): HTMLElement {
+  const limit = (): number => Math.max(1, feed.selection().length);
+  const time = (): { from?: string; to?: string } => {
+    if (times.isLive()) return {};
+    const { from, to } = times.limits();
+    return { from: nanos(from), to: nanos(to) };
+  };
+  const conditions = (): Record<string, string | null> => {
+    const { kinds, metric, node, filter } = feed.asked();
+    const flow = isFlowText(filter) ? filter : null;
+    // The server has one kind, or a condition.
+    const several = kinds.size > 1 ? [...kinds].map((kind) => `kind == ${kind}`).join(' or ') : '';
+    const parts = [flow === null ? filter : '', several].filter((part) => part.trim() !== '');
+    const all = parts.length > 1 ? parts.map((part) => `(${part})`).join(' and ') : (parts[0] ?? '');
+    const kind = kinds.size === 1 ? ([...kinds][0] ?? null) : null;
+    return { kind, node: /^\d+$/.test(node) ? node : null, metric, flow, filter: all };
+  };
+  return hands({
+    title: 'Events',
+    now: () => times.isLive(),
+    asked: () => [{ path: 'events', params: { ...time(), ...conditions(), limit: limit() } }],
+    sql() {
+      const { kinds, metric, node, filter } = feed.asked();
+      const isFlow = isFlowText(filter);
+      // A condition has no form in the SQL of the store.
+      if (!isFlow && filter.trim() !== '') return null;
+      return eventsSql({
+        ...time(),
+        kinds: [...kinds],
+        metric,
+        node,
+        flow: isFlow ? filter : '',
+        limit: limit(),
+      });
+    },
+    command: () => hopwise('events', { ...conditions(), ...time(), limit: limit(), api: apiOption() }),
+    sheet: () => eventSheet(feed.selection(), feed.end === 'last' ? '' : 'Older events were not loaded.'),
+  });
 }
 
 const CONNECTIONS = {

@@ -1,9 +1,11 @@
 import { get } from '../api/client';
 import type { Export, Exports } from '../api/generated';
 import { poll, type Poll } from '../api/poll';
+import { apiOption, hands } from '../hands';
 import { code, empty, h, panel } from '../lib/dom';
-import { ago, bytes, count, exact } from '../lib/format';
+import { ago, bothTimes, bytes, count, exact } from '../lib/format';
 import { LiveTable } from '../lib/table';
+import { hopwise } from '../model/copies';
 import { health } from '../model/exports';
 import type { Page } from '../router';
 
@@ -27,7 +29,11 @@ class ExportsPage implements Page {
   private readonly poll: Poll;
 
   constructor() {
-    const page = h('div', { class: 'page' }, panel('Exports', { class: 'wide' }, this.table.element));
+    const page = h(
+      'div',
+      { class: 'page' },
+      panel('Exports', { class: 'wide', hands: this.copies() }, this.table.element),
+    );
     this.element = h('div', {}, page);
     this.poll = poll<Exports>({
       intervalMs: 1000,
@@ -37,6 +43,15 @@ class ExportsPage implements Page {
         if (!page.isConnected) this.element.replaceChildren(page);
         this.table.update(exports);
       },
+    });
+  }
+
+  private copies(): HTMLElement {
+    return hands({
+      title: 'Exports',
+      asked: () => [{ path: 'exports' }],
+      command: () => hopwise('export status', { api: apiOption() }),
+      sheet: () => this.table.sheet(),
     });
   }
 
@@ -62,44 +77,54 @@ function exportTable(): LiveTable<Export> {
       { title: 'To', cell: (row) => `${row.kind} ${row.server}` },
       {
         title: 'Delivered',
+        file: { value: (row) => row.delivered },
         hint: 'Records that the server has stored, since the start of hopwise',
         numeric: true,
         cell: (row) => number(row.delivered),
       },
       {
         title: 'Waiting',
+        file: { value: (row) => row.waiting },
         hint: 'Stored records that are not settled yet',
         numeric: true,
         cell: (row) => number(row.waiting),
       },
       {
         title: 'Rejected',
+        file: { value: (row) => row.rejected },
         hint: 'Records that the server will never take; they are in a file with its words',
         numeric: true,
         cell: (row) => ({ ...number(row.rejected), ...(row.rejected > 0 ? { class: 'bad' } : {}) }),
       },
       {
         title: 'Expired',
+        file: { value: (row) => row.expired },
         hint: 'Records that the store deleted before they were sent',
         numeric: true,
         cell: (row) => ({ ...number(row.expired), ...(row.expired > 0 ? { class: 'bad' } : {}) }),
       },
       {
         title: 'Shed',
+        file: { value: (row) => row.shed },
         hint: 'Hops that found no space, because the system took less than came',
         numeric: true,
         cell: (row) => ({ ...number(row.shed), ...(row.shed > 0 ? { class: 'bad' } : {}) }),
       },
       {
         title: 'Memory',
+        file: { value: (row) => row.memory, unit: 'bytes' },
         hint: 'Batches, requests and hops in memory',
         numeric: true,
         cell: (row) => ({ text: bytes(row.memory), title: `of ${bytes(row.memory_limit)}` }),
       },
       {
         title: 'Last success',
+        file: { value: (row) => row.last_success, time: true },
         numeric: true,
-        cell: (row) => ago(row.last_success, Date.now() * 1e6),
+        cell: (row) => ({
+          text: ago(row.last_success, Date.now() * 1e6),
+          title: bothTimes(row.last_success),
+        }),
       },
       { title: 'State', class: 'grow', cell: (row) => health(row) },
     ],

@@ -1,20 +1,29 @@
+import type { Params } from '../api/client';
 import type { FlowDetail, FlowHistory, FlowHop, HistoryPoint } from '../api/types';
 import { StackedChart } from '../charts/stacked';
+import { apiOption, hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
-import { ago, count, dateTime, duration, exact, flowName, percent } from '../lib/format';
+import { ago, bothTimes, count, dateTime, duration, exact, flowName, percent } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
+import { hopwise, type Asked } from '../model/copies';
 import { isImplausible, latencyText } from '../model/hop';
 import { names } from '../lib/names';
 import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
+import { nanos } from '../model/range';
 import { watchFlow } from '../model/watch';
 import { link } from '../router';
 import { times } from '../times';
 
-/** Everything about one flow. */
-export function flowView() {
+/** Everything about one flow. `name`: its id or its text. */
+export function flowView(name: string) {
+  let text = '';
+  const address = `flows/${encodeURIComponent(name)}`;
+  const asked = (path: string, params: Params = {}): Asked[] => [
+    { path, params: { ...wholeTime(), ...params } },
+  ];
   const head = header();
   const path = pathStrip();
   const hops = hopTable();
@@ -33,7 +42,18 @@ export function flowView() {
     panel('Flow', { class: 'flow-head' }, head.element, path.element),
     panel(
       'Latency of each hop, stacked',
-      { aside: legend },
+      {
+        aside: legend,
+        hands: hands({
+          title: 'Latency of each hop',
+          asked: () => asked(`${address}/history`, { limit: HISTORY }),
+          command: () =>
+            text === ''
+              ? null
+              : hopwise('events', { flow: text, limit: HISTORY, ...wholeTime(), api: apiOption() }),
+          sheet: () => chart.sheet(),
+        }),
+      },
       chart.element,
       h(
         'p',
@@ -44,11 +64,24 @@ export function flowView() {
       ),
       nothing,
     ),
-    panel('Hops', {}, hops.element),
+    panel(
+      'Hops',
+      {
+        hands: hands({
+          title: 'Hops',
+          now: () => times.isLive(),
+          asked: () => asked(address),
+          command: () => (times.isLive() && text !== '' ? hopwise('path', { api: apiOption() }, text) : null),
+          sheet: () => hops.sheet(),
+        }),
+      },
+      hops.element,
+    ),
   );
   return {
     element,
     update(flow: FlowDetail): void {
+      text = flow.text;
       head.update(flow);
       // Postcards carry hops without their order, so no path is drawn.
       path.update(flow.path.length > 0 ? flow.hops : []);
@@ -58,6 +91,15 @@ export function flowView() {
     history: (answer: FlowHistory) => drawing.history(answer),
     destroy: () => chart.destroy(),
   };
+}
+
+/** Points of a flow's history. */
+const HISTORY = 3000;
+
+/** The time of the page; of what is live, as long as the chart. */
+function wholeTime(): { from?: string; to?: string } {
+  const { from, to } = times.limits();
+  return times.isLive() ? { from: nanos(from) } : { from: nanos(from), to: nanos(to) };
 }
 
 /** Above this ratio of flow latency to the hops' sum, the stacked hops would be a line at the bottom. */
@@ -165,7 +207,7 @@ function header() {
         ? 'The latest report lacks nodes: hop limit, MTU or the room of an IOAM trace was exhausted'
         : (path?.hint ?? '');
       setText(facts, `${truncation(flow)}${count(flow.reports)} reports · ${seenText(flow, now)}`);
-      facts.title = `${exact(flow.reports)} reports, ${dateTime(flow.first_seen)} to ${dateTime(flow.last_seen)}`;
+      facts.title = `${exact(flow.reports)} reports, from ${bothTimes(flow.first_seen)} to ${bothTimes(flow.last_seen)}`;
       links.href = link('events', '', { filter: flow.text });
       onMap.href = link('topology', '', { flow: times.isLive() ? flow.id : flow.text });
       watch.href = link('intents', 'new', watchFlow(flow.flow));
@@ -264,6 +306,7 @@ function hopTable() {
         title: 'Hop latency',
         class: 'grow',
         numeric: true,
+        file: { value: (row) => (isImplausible(row) ? null : row.hop_latency), unit: 'ns' },
         cell: (row) =>
           isImplausible(row)
             ? {
@@ -273,17 +316,24 @@ function hopTable() {
               }
             : { text: latencyText(row), bar: row.share },
       },
-      { title: 'Share', numeric: true, cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)) },
+      {
+        title: 'Share',
+        numeric: true,
+        file: { value: (row) => row.share, unit: 'fraction' },
+        cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)),
+      },
       {
         title: 'Queue occupancy',
         hint: 'When the latest packet of this flow passed',
         numeric: true,
+        file: { value: (row) => row.queue_occupancy, unit: 'device units' },
         cell: (row) => count(row.queue_occupancy),
       },
       {
         title: 'Link',
         hint: 'Utilization of the egress link when the latest packet of this flow passed',
         numeric: true,
+        file: { value: (row) => row.link_utilization, unit: 'fraction' },
         cell: (row) => percent(row.link_utilization),
       },
       {
@@ -291,6 +341,7 @@ function hopTable() {
         hint: 'Latest occupancy of the queue, from a packet of any flow, and its age',
         numeric: true,
         class: 'muted',
+        file: { value: (row) => row.latest_queue_occupancy, unit: 'device units' },
         cell: (row) => aged(count(row.latest_queue_occupancy), row.latest_queue_age_s),
       },
       {
@@ -298,12 +349,14 @@ function hopTable() {
         hint: 'Latest utilization of the egress link, from a packet of any flow, and its age',
         numeric: true,
         class: 'muted',
+        file: { value: (row) => row.latest_link_utilization, unit: 'fraction' },
         cell: (row) => aged(percent(row.latest_link_utilization), row.latest_link_age_s),
       },
     ],
   });
   return {
     element: table.element,
+    sheet: () => table.sheet(),
     update(hops: readonly FlowHop[]): void {
       const total = hops.reduce((sum, hop) => sum + (hop.hop_latency ?? 0), 0);
       table.update(

@@ -1,11 +1,13 @@
 import { ApiError, get } from '../api/client';
 import { poll } from '../api/poll';
 import type { Flow, Range } from '../api/types';
+import { apiOption, digits, hands } from '../hands';
 import { h, setText } from '../lib/dom';
 import { filterField } from '../lib/filter-field';
 import { count, duration, exact, flowName, pathText } from '../lib/format';
 import { LiveTable } from '../lib/table';
-import { partText } from '../model/range';
+import { hopwise, queryCommand, slowestFlowsSql } from '../model/copies';
+import { nanos, partText } from '../model/range';
 import type { Settings } from '../settings';
 import { times } from '../times';
 
@@ -57,12 +59,27 @@ export function flowList(options: FlowListOptions) {
       {
         title: 'Flow',
         class: 'grow two-lines',
+        file: { value: (flow) => flow.text },
         cell: (flow) => ({ text: `${flowName(flow.flow)}\n${pathText(flow.path)}`, title: flow.text }),
       },
-      { title: 'Latency', numeric: true, cell: (flow) => duration(flow.flow_latency) },
+      {
+        title: 'Latency',
+        numeric: true,
+        file: { value: (flow) => flow.flow_latency, unit: 'ns' },
+        cell: (flow) => duration(flow.flow_latency),
+      },
+    ],
+    also: [
+      { name: 'Path', value: (flow) => pathText(flow.path) },
+      { name: 'Basis', value: (flow) => flow.basis },
+      { name: 'Reports', value: (flow) => flow.reports },
+      { name: 'First seen', time: true, value: (flow) => flow.first_seen },
+      { name: 'Last seen', time: true, value: (flow) => flow.last_seen },
     ],
   });
   let rows: Flow[] = [];
+  let last: Answer | null = null;
+  const params = () => ({ limit: SHOWN, sort: sort.value, filter: search.value() });
   const fill = (): void => {
     search.set(settings.get('filter'));
     sort.value = settings.get('sort');
@@ -72,9 +89,9 @@ export function flowList(options: FlowListOptions) {
   fill();
   const answers = poll<Answer>({
     intervalMs: () => times.intervalMs(2000),
-    request: (signal) =>
-      get('flows', { ...times.query(), limit: SHOWN, sort: sort.value, filter: search.value() }, signal),
+    request: (signal) => get('flows', { ...times.query(), ...params() }, signal),
     show(answer) {
+      last = answer;
       rows = answer.flows;
       table.update(rows);
       const text = totalText(rows.length, answer.total, answer.at_least === true);
@@ -89,7 +106,27 @@ export function flowList(options: FlowListOptions) {
     settings.set({ sort: sort.value });
     answers.now();
   });
+  const sql = (): string | null => {
+    const range = times.isLive() ? null : last?.range;
+    if (!range || sort.value !== 'latency' || search.value() !== '') return null;
+    return slowestFlowsSql({ from: digits(range.from), to: digits(range.to) }, SHOWN);
+  };
+  const menu = hands({
+    title: 'Flows',
+    now: () => times.isLive(),
+    asked: () => [{ path: 'flows', params: { ...wholeTime(), ...params() } }],
+    sql,
+    command(): string[] | null {
+      const text = sql();
+      if (text !== null) return queryCommand(text);
+      const order = { latency: 'latency', reports: 'rate' }[sort.value];
+      if (!times.isLive() || order === undefined) return null;
+      return hopwise('top', { view: 'flows', sort: order, filter: search.value(), api: apiOption() });
+    },
+    sheet: () => table.sheet(last ? cutText(rows.length, last) : ''),
+  });
   return {
+    hands: menu,
     element: h(
       'div',
       { class: 'flow-list' },
@@ -108,6 +145,18 @@ export function flowList(options: FlowListOptions) {
       answers.stop();
     },
   };
+}
+
+/** The time of the page as it is now; none for what is live. */
+function wholeTime(): Record<string, string> {
+  if (times.isLive()) return {};
+  const { from, to } = times.limits();
+  return { from: nanos(from), to: nanos(to) };
+}
+
+function cutText(shown: number, answer: Answer): string {
+  const text = totalText(shown, answer.total, answer.at_least === true);
+  return shown < answer.total || answer.at_least ? [text, partText(answer)].join('. ') : partText(answer);
 }
 
 function totalText(shown: number, total: number, atLeast: boolean): string {

@@ -47,7 +47,12 @@ export function flowPage(route: Route): Page {
 
   show(name);
   return {
-    element: h('div', { class: 'page flow' }, panel('Flows', { class: 'flow-side' }, list.element), detail),
+    element: h(
+      'div',
+      { class: 'page flow' },
+      panel('Flows', { class: 'flow-side', hands: list.hands }, list.element),
+      detail,
+    ),
     route(next) {
       if (settings.adopt(next)) list.adopt();
       if (next.argument !== name) show(next.argument);
@@ -67,7 +72,7 @@ function nameOf(flow: { id: string; text: string }): string {
 
 /** Shows a flow in `box` and keeps it up to date. `expired` says whether another one is shown when it is not there. */
 function follow(name: string, box: HTMLElement, expired: () => boolean): { stop(): void } {
-  const view = flowView();
+  const view = flowView(name);
   const path = `flows/${encodeURIComponent(name)}`;
   box.replaceChildren(view.element);
   const polls: Poll[] = [

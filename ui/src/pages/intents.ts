@@ -5,6 +5,8 @@ import { confirmButton } from '../lib/confirm';
 import { code, empty, h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, NONE, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
+import { apiOption, hands } from '../hands';
+import { hopwise } from '../model/copies';
 import { followManager, type Following } from '../manager';
 import {
   deviceRows,
@@ -77,7 +79,16 @@ class IntentsPage implements Page {
       { class: 'page intents' },
       panel(
         'Intents',
-        { class: 'wide', aside: h('span', { class: 'bar' }, this.state, this.control.element) },
+        {
+          class: 'wide',
+          aside: h('span', { class: 'bar' }, this.state, this.control.element),
+          hands: hands({
+            title: 'Intents',
+            asked: () => [{ path: 'intents' }],
+            command: () => hopwise('intent list', { api: apiOption() }),
+            sheet: () => this.table.sheet(),
+          }),
+        },
         this.table.element,
       ),
       this.waiting.element,
@@ -185,8 +196,18 @@ function intentTable(
       { title: 'Intent', cell: (intent) => intent.name },
       { title: 'State', cell: (intent) => ({ text: intent.state, class: `state ${tone(intent.state)}` }) },
       { title: 'Mode', cell: (intent) => intent.mode ?? NONE },
-      { title: 'Flows', numeric: true, cell: (intent) => count(intent.flows) },
-      { title: 'Reports/s', numeric: true, cell: (intent) => count(Math.round(intent.rate)) },
+      {
+        title: 'Flows',
+        numeric: true,
+        file: { value: (intent) => intent.flows },
+        cell: (intent) => count(intent.flows),
+      },
+      {
+        title: 'Reports/s',
+        numeric: true,
+        file: { value: (intent) => intent.rate },
+        cell: (intent) => count(Math.round(intent.rate)),
+      },
       { title: 'Does it work?', class: 'grow', cell: (intent) => intent.text },
     ],
   });

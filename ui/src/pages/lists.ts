@@ -1,9 +1,11 @@
 import { ApiError, get } from '../api/client';
 import type { Entry, List, Tail } from '../api/dta';
 import { poll, type Poll } from '../api/poll';
+import { apiOption, hands } from '../hands';
 import { empty, h, panel, setText } from '../lib/dom';
 import { count, exact, NONE, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
+import { hopwise } from '../model/copies';
 import { fieldsText } from '../model/stores';
 import { link, type Page, type Route } from '../router';
 import { goTo, times } from '../times';
@@ -33,7 +35,19 @@ class ListsPage implements Page {
     const page = h(
       'div',
       { class: 'page lists' },
-      panel('Lists', { class: 'list-side' }, this.table.element),
+      panel(
+        'Lists',
+        {
+          class: 'list-side',
+          hands: hands({
+            title: 'Lists',
+            now: () => true,
+            asked: () => [{ path: 'dta/lists', params: { limit: 1000 } }],
+            sheet: () => this.table.sheet(),
+          }),
+        },
+        this.table.element,
+      ),
       this.box,
     );
     const note = h(
@@ -120,7 +134,14 @@ function follow(id: string, box: HTMLElement): { stop(): void } {
       },
     ],
   });
-  box.replaceChildren(panel(`List ${id}`, { class: 'entries', aside: state }, table.element));
+  const menu = hands({
+    title: `List ${id}`,
+    now: () => true,
+    asked: () => [{ path: `dta/lists/${encodeURIComponent(id)}`, params: { limit: SHOWN } }],
+    command: () => hopwise('tail', { limit: SHOWN, api: apiOption() }, id),
+    sheet: () => table.sheet(entries.length < SHOWN ? '' : `The newest ${SHOWN} entries.`),
+  });
+  box.replaceChildren(panel(`List ${id}`, { class: 'entries', aside: state, hands: menu }, table.element));
   let entries: Entry[] = [];
   let from: number | null = null;
   let [overwritten, missing] = [0, 0];

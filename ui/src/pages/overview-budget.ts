@@ -1,6 +1,7 @@
 import type { Status } from '../api/types';
 import { h, s, setText } from '../lib/dom';
 import { exact, percent } from '../lib/format';
+import type { Sheet } from '../lib/sheet';
 import { live } from '../live';
 import { stageView, Steady, verdict, type StageView } from '../model/budget';
 
@@ -15,8 +16,10 @@ export function budgetView() {
   const list = h('ol', { class: 'budget', aria: { label: 'Stages from the network to the store' } });
   const steady = new Steady();
   let stages: Stage[] = [];
+  let shown: readonly StageView[] = [];
   return {
     element: h('div', {}, sentence, list),
+    sheet: () => (shown.length === 0 ? null : budgetSheet(shown)),
     update(status: Status) {
       const views = status.loss_budget.map((raw) => steady.settle(stageView(raw)));
       const found = verdict(views, status.sources, {
@@ -26,6 +29,7 @@ export function budgetView() {
       });
       sentence.dataset['tone'] = found.tone;
       setText(icon, ICONS[found.tone]);
+      shown = views;
       setText(headline, found.headline);
       setText(detail, found.detail);
       if (stages.length !== views.length) {
@@ -39,6 +43,17 @@ export function budgetView() {
       });
     },
   };
+}
+
+/** A row for each stage and each reason of its drops. */
+function budgetSheet(views: readonly StageView[]): Sheet {
+  const columns = ['stage', 'in', 'in unit', 'out', 'out unit', 'dropped', 'reason'];
+  const rows = views.flatMap((view) => {
+    const stage = [view.title, view.in, view.input, view.out, view.output];
+    const drops = view.drops.length === 0 ? [{ reason: '', count: 0 }] : view.drops;
+    return drops.map(({ reason, count }) => [...stage, count, reason]);
+  });
+  return { columns: columns.map((name) => ({ name })), rows };
 }
 
 /** Share of a stage's input that it did not drop. */

@@ -4,18 +4,31 @@ import type { Activity, Flow, Heat, Range } from '../api/types';
 import { LineChart } from '../charts/line';
 import { h, panel, setText } from '../lib/dom';
 import { count, duration, exact, span } from '../lib/format';
+import { digits, hands } from '../hands';
 import { names } from '../lib/names';
 import { LiveTable } from '../lib/table';
 import { kindLabel } from '../model/events';
 import { activityColumns, heatColumns } from '../model/activity';
+import {
+  eventRatesSql,
+  heatSql,
+  kindsSql,
+  queryCommand,
+  slowestFlowsSql,
+  type Asked,
+  type SqlSpan,
+} from '../model/copies';
 import { link, type Page } from '../router';
-import { partText } from '../model/range';
+import { nanos, partText } from '../model/range';
 import { times } from '../times';
 import { flowTable } from './overview-tables';
 
 const SYNC = 'overview';
 const WORST_NODES = 6;
 const COLUMNS = 300;
+const ACTIVITY = { path: 'activity', params: { columns: COLUMNS } };
+const LATENCY = { path: 'queues', params: { metric: 'hop_latency', columns: COLUMNS, limit: WORST_NODES } };
+const SLOWEST = { path: 'flows', params: { sort: 'latency', limit: 10 } };
 /** Between two questions about a time that ends now. */
 const SLOW_MS = 10_000;
 
@@ -28,14 +41,22 @@ export function overviewPastPage(): Page {
   const reports = new LineChart([{ label: 'reports/s', colour: 'accent', fill: true }], {
     ...options,
     format: count,
+    unit: 'reports/s',
     label: 'Reports per second',
   });
   const events = new LineChart([{ label: 'events/s', colour: 'series-3', fill: true }], {
     ...options,
     format: count,
+    unit: 'events/s',
     label: 'Events per second',
   });
-  const latency = new LineChart([], { ...options, format: duration, label: 'Greatest hop latency by node' });
+  const latency = new LineChart([], {
+    ...options,
+    format: duration,
+    unit: 'ns',
+    unitInFormat: true,
+    label: 'Greatest hop latency by node',
+  });
   const legend = h('span', { class: 'legend' });
   const [reportsSum, eventsSum] = [h('strong', { class: 'figure' }), h('strong', { class: 'figure' })];
   const lost = h('p', {});
@@ -43,10 +64,11 @@ export function overviewPastPage(): Page {
   const flows = flowTable();
   flows.setEmpty('No reports of flows in this time.');
   const kinds = kindTable();
-  const ask = <T>(path: string, query: Record<string, string | number>, show: (answer: T) => void): Poll =>
+  const copied = copies();
+  const ask = <T>({ path, params }: Asked, show: (answer: T) => void): Poll =>
     poll<T>({
       intervalMs: () => times.intervalMs(SLOW_MS),
-      request: (signal) => get<T>(path, { ...times.query(), ...query }, signal),
+      request: (signal) => get<T>(path, { ...times.query(), ...params }, signal),
       show(answer) {
         setText(message, '');
         show(answer);
@@ -54,7 +76,8 @@ export function overviewPastPage(): Page {
       failed,
     });
   const polls = [
-    ask<Activity>('activity', { columns: COLUMNS }, (activity) => {
+    ask<Activity>(ACTIVITY, (activity) => {
+      copied.activity = activity;
       const columns = activityColumns(activity);
       reports.update([columns.times, columns.reports]);
       events.update([columns.times, columns.events]);
@@ -64,7 +87,8 @@ export function overviewPastPage(): Page {
       lost.classList.toggle('bad', columns.totals.lost > 0);
       kinds.update(Object.entries(activity.kinds).sort(([, a], [, b]) => b - a));
     }),
-    ask<Heat>('queues', { metric: 'hop_latency', columns: COLUMNS, limit: WORST_NODES }, (heat) => {
+    ask<Heat>(LATENCY, (heat) => {
+      copied.heat = heat;
       const { axis, values, labels } = heatColumns(heat, (node) => names.node(node));
       const series = labels.map((label, i) => ({ label, colour: `series-${i + 1}` }));
       latency.update([axis, ...values], series);
@@ -75,7 +99,8 @@ export function overviewPastPage(): Page {
       );
       legend.replaceChildren(...entries, ...rest);
     }),
-    ask<{ flows: Flow[]; range?: Range | null }>('flows', { sort: 'latency', limit: 10 }, (answer) => {
+    ask<{ flows: Flow[]; range?: Range | null; total: number }>(SLOWEST, (answer) => {
+      copied.flows = answer;
       flows.update(answer.flows);
       setText(part, partText(answer));
     }),
@@ -92,17 +117,80 @@ export function overviewPastPage(): Page {
       'div',
       { class: 'page overview' },
       message,
-      panel('Reports per second', { aside: reportsSum }, reports.element),
-      panel('Events per second', { aside: eventsSum }, events.element),
-      panel('Greatest hop latency', { aside: legend }, latency.element),
-      panel('Slowest flows', { class: 'two' }, flows.element, part),
-      panel('Events by kind', {}, kinds.element, lost, note),
+      panel('Reports per second', { aside: reportsSum, hands: copied.reports(reports) }, reports.element),
+      panel('Events per second', { aside: eventsSum, hands: copied.events(events) }, events.element),
+      panel('Greatest hop latency', { aside: legend, hands: copied.latency(latency) }, latency.element),
+      panel('Slowest flows', { class: 'two', hands: copied.slowest(flows) }, flows.element, part),
+      panel('Events by kind', { hands: copied.kinds(kinds) }, kinds.element, lost, note),
     ),
     stop() {
       for (const one of polls) one.stop();
       for (const chart of [reports, events, latency]) chart.destroy();
     },
   };
+}
+
+/** With the time of the page. */
+function ranged({ path, params }: Asked): Asked[] {
+  const { from, to } = times.limits();
+  return [{ path, params: { from: nanos(from), to: nanos(to), ...params } }];
+}
+
+/** What can be copied and saved, by the last answers: the server may have made whole minutes of the time. */
+function copies() {
+  const last: {
+    activity: Activity | null;
+    heat: Heat | null;
+    flows: { range?: Range | null; flows: Flow[]; total: number } | null;
+  } = { activity: null, heat: null, flows: null };
+  const spanOf = ({ from, to }: { from: number; to: number }): SqlSpan => ({
+    from: digits(from),
+    to: digits(to),
+  });
+  const withSql = (sql: () => string | null) => ({
+    sql,
+    command: () => {
+      const text = sql();
+      return text === null ? null : queryCommand(text);
+    },
+  });
+  const cutText = (shown: number, total: number, noun: string): string =>
+    total > shown ? `The worst ${shown} of ${total} ${noun}.` : '';
+  return Object.assign(last, {
+    reports: (chart: LineChart) =>
+      hands({ title: 'Reports per second', asked: () => ranged(ACTIVITY), sheet: () => chart.sheet() }),
+    events: (chart: LineChart) =>
+      hands({
+        title: 'Events per second',
+        asked: () => ranged(ACTIVITY),
+        ...withSql(() => last.activity && eventRatesSql(spanOf(last.activity), last.activity.column)),
+        sheet: () => chart.sheet(),
+      }),
+    latency: (chart: LineChart) =>
+      hands({
+        title: 'Greatest hop latency',
+        asked: () => ranged(LATENCY),
+        ...withSql(() => last.heat && heatSql(spanOf(last.heat), { ...last.heat, rows: WORST_NODES })),
+        sheet: () => chart.sheet(last.heat ? cutText(last.heat.rows.length, last.heat.total, 'nodes') : ''),
+      }),
+    slowest: (table: ReturnType<typeof flowTable>) =>
+      hands({
+        title: 'Slowest flows',
+        asked: () => ranged(SLOWEST),
+        ...withSql(() =>
+          last.flows?.range ? slowestFlowsSql(spanOf(last.flows.range), SLOWEST.params.limit) : null,
+        ),
+        sheet: () =>
+          table.sheet(last.flows ? cutText(last.flows.flows.length, last.flows.total, 'flows') : ''),
+      }),
+    kinds: (table: LiveTable<[string, number]>) =>
+      hands({
+        title: 'Events by kind',
+        asked: () => ranged(ACTIVITY),
+        ...withSql(() => last.activity && kindsSql(spanOf(last.activity))),
+        sheet: () => table.sheet(),
+      }),
+  });
 }
 
 function lostText(lost: number): string {
@@ -117,9 +205,15 @@ function kindTable() {
       {
         title: 'Kind',
         class: 'grow',
+        file: { value: ([kind]) => kind },
         cell: ([kind]) => ({ text: kindLabel(kind), href: times.carry(link('events', '', { kind })) }),
       },
-      { title: 'Events', numeric: true, cell: ([, number]) => exact(number) },
+      {
+        title: 'Events',
+        numeric: true,
+        file: { value: ([, number]) => number },
+        cell: ([, number]) => exact(number),
+      },
       {
         title: 'per second',
         numeric: true,

@@ -1,6 +1,17 @@
 import type { Drops, Flow, Input, Source, Status, TableFill } from '../api/types';
 import { h, setText } from '../lib/dom';
-import { ago, bytes, count, dateTime, duration, exact, flowName, pathText, percent } from '../lib/format';
+import {
+  ago,
+  bothTimes,
+  bytes,
+  count,
+  dateTime,
+  duration,
+  exact,
+  flowName,
+  pathText,
+  percent,
+} from '../lib/format';
 import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
@@ -18,23 +29,38 @@ export function flowTable() {
       {
         title: 'Flow',
         class: 'grow',
+        file: { value: (row) => row.text },
         cell: (row) => ({ text: flowName(row.flow), href: link('flow', row.id), title: row.text }),
       },
       { title: 'Path', class: 'mono wide-only', cell: (row) => pathText(row.path) },
       {
         title: 'Latency',
         numeric: true,
+        file: { value: (row) => row.flow_latency, unit: 'ns' },
         cell: (row) => ({ text: duration(row.flow_latency), bar: (row.flow_latency ?? 0) / most }),
       },
       {
         title: '',
+        file: { value: (row) => row.basis, name: 'Basis' },
         cell: (row) => {
           const mark = basisMark(row.basis);
           return mark ? { text: mark.mark, title: mark.hint, class: 'mark' } : '';
         },
       },
-      { title: 'Reports', class: 'wide-only', numeric: true, cell: (row) => count(row.reports) },
-      { title: 'Seen', class: 'wide-only', numeric: true, cell: (row) => seen(row.last_seen) },
+      {
+        title: 'Reports',
+        class: 'wide-only',
+        numeric: true,
+        file: { value: (row) => row.reports },
+        cell: (row) => count(row.reports),
+      },
+      {
+        title: 'Seen',
+        class: 'wide-only',
+        numeric: true,
+        file: { value: (row) => row.last_seen, time: true },
+        cell: (row) => seen(row.last_seen),
+      },
     ],
   });
   return {
@@ -47,13 +73,14 @@ export function flowTable() {
       table.setEmpty(noFlowsText(status.workers));
     },
     setEmpty: (text: string) => table.setEmpty(text),
+    sheet: (cut: string) => table.sheet(cut),
   };
 }
 
 /** Of another time than now, when it was counts. */
 function seen(ts: number): CellView | string {
-  if (times.isLive()) return ago(ts, live.now());
-  return { text: dateTime(ts).slice(5, 16), title: dateTime(ts) };
+  if (times.isLive()) return { text: ago(ts, live.now()), title: bothTimes(ts) };
+  return { text: dateTime(ts).slice(5, 16), title: bothTimes(ts) };
 }
 
 /** A count that is a failure when it is not zero; "not countable" for a source whose sequence number never advances. */
@@ -79,6 +106,11 @@ function reasons(drops: Drops): string {
     .join(', ');
 }
 
+/** A value of a source whose losses can be counted. */
+function countable(value: (row: Source) => number): { value(row: Source): number | null } {
+  return { value: (row) => (row.countable ? value(row) : null) };
+}
+
 export function sourceTable() {
   return new LiveTable<Source>({
     label: 'Sources of reports',
@@ -87,38 +119,62 @@ export function sourceTable() {
       {
         title: 'Source',
         class: 'mono',
+        file: { value: (row) => row.source },
         cell: (row) => (row.name ? { text: row.name, title: row.source } : row.source),
       },
       { title: 'Node', numeric: true, cell: (row) => (row.node === null ? '–' : names.node(row.node)) },
-      { title: 'hw', hint: 'Subsystem of the node', numeric: true, cell: (row) => String(row.hw_id ?? '–') },
+      {
+        title: 'hw',
+        hint: 'Subsystem of the node',
+        file: { value: (row) => row.hw_id },
+        numeric: true,
+        cell: (row) => String(row.hw_id ?? '–'),
+      },
       { title: 'Version', hint: 'Telemetry Report version', numeric: true, cell: (row) => row.version },
       {
         title: 'Reports',
         numeric: true,
+        file: { value: (row) => row.reports },
         cell: (row) => ({ text: count(row.reports), title: exact(row.reports) }),
       },
-      { title: 'Lost', numeric: true, cell: (row) => failing(row, row.lost) },
+      {
+        title: 'Lost',
+        numeric: true,
+        file: countable((row) => row.lost),
+        cell: (row) => failing(row, row.lost),
+      },
       {
         title: 'Unconfirmed',
         hint: 'Missing in addition, without enough reports received to confirm the loss',
         numeric: true,
+        file: countable((row) => row.unconfirmed),
         cell: (row) => (row.countable ? mild(row.unconfirmed) : ''),
       },
       {
         title: 'Loss',
         numeric: true,
+        file: { ...countable((row) => row.lost / Math.max(1, row.reports + row.lost)), unit: 'fraction' },
         cell: (row) => (row.countable ? percent(row.lost / Math.max(1, row.reports + row.lost)) : ''),
       },
-      { title: 'Reordered', numeric: true, cell: (row) => (row.countable ? mild(row.reordered) : '') },
-      { title: 'Duplicated', numeric: true, cell: (row) => (row.countable ? mild(row.duplicated) : '') },
-      { title: 'Restarts', numeric: true, cell: (row) => (row.countable ? mild(row.restarts) : '') },
+      ...(['reordered', 'duplicated', 'restarts'] as const).map((name) => ({
+        title: name.charAt(0).toUpperCase() + name.slice(1),
+        numeric: true,
+        file: countable((row) => row[name]),
+        cell: (row: Source) => (row.countable ? mild(row[name]) : ''),
+      })),
       {
         title: 'Refused',
         hint: 'Received but malformed or unsupported',
         numeric: true,
+        file: { value: (row) => sumOf(row.refused) },
         cell: (row) => ({ ...mild(sumOf(row.refused)), title: reasons(row.refused) }),
       },
-      { title: 'Seen', numeric: true, cell: (row) => ago(row.last_seen, live.now()) },
+      {
+        title: 'Seen',
+        numeric: true,
+        file: { value: (row) => row.last_seen, time: true },
+        cell: (row) => ({ text: ago(row.last_seen, live.now()), title: bothTimes(row.last_seen) }),
+      },
     ],
   });
 }
@@ -140,12 +196,17 @@ export function inputTable() {
       {
         title: 'Datagrams',
         numeric: true,
+        file: { value: (row) => row.datagrams },
         cell: (row) => ({ text: count(row.datagrams), title: exact(row.datagrams) }),
       },
       {
         title: 'Handled in kernel',
         hint: 'Without a significant change, so aggregated in the kernel: no copy, no wake-up',
         numeric: true,
+        file: {
+          value: (row) => (row.kind.startsWith('kernel') ? row.handled_in_kernel : null),
+          unit: 'datagrams',
+        },
         cell: (row) => ({
           text: row.kind.startsWith('kernel')
             ? percent(row.handled_in_kernel / Math.max(1, row.datagrams))
@@ -157,10 +218,12 @@ export function inputTable() {
         title: 'Dropped',
         hint: 'Dropped under overload, before they were read',
         numeric: true,
+        file: { value: (row) => sumOf(row.drops) },
         cell: (row) => ({ ...mild(sumOf(row.drops)), title: dropText(row.drops) }),
       },
       {
         title: 'By socket',
+        file: { value: (row) => (row.interface === null ? null : sumOf(row.passed)) },
         hint: 'Frames that the XDP program passed to the network stack: fragments, too long, unusual. A socket receives them.',
         numeric: true,
         cell: (row) => ({
@@ -185,12 +248,14 @@ export function fillPanel() {
   return new LiveTable<TableFill>({
     label: 'Table usage',
     empty: '',
+    also: [{ name: 'Capacity', value: (row) => row.capacity }],
     columns: [
       { title: 'Table', cell: (row) => row.name },
       {
         title: 'Used',
         class: 'grow',
         numeric: true,
+        file: { value: (row) => row.used },
         cell: (row) => ({
           text: `${count(row.used)} of ${count(row.capacity)}`,
           bar: row.capacity === 0 ? 0 : row.used / row.capacity,
@@ -198,8 +263,18 @@ export function fillPanel() {
           title: `${exact(row.used)} of ${exact(row.capacity)}`,
         }),
       },
-      { title: 'Evicted', numeric: true, cell: (row) => mild(row.evicted) },
-      { title: 'Refused', numeric: true, cell: (row) => mild(row.refused) },
+      {
+        title: 'Evicted',
+        numeric: true,
+        file: { value: (row) => row.evicted },
+        cell: (row) => mild(row.evicted),
+      },
+      {
+        title: 'Refused',
+        numeric: true,
+        file: { value: (row) => row.refused },
+        cell: (row) => mild(row.refused),
+      },
     ],
   });
 }

@@ -5,8 +5,12 @@ import { LineChart } from '../charts/line';
 import { code, h, panel, setText, show } from '../lib/dom';
 import { count, duration, span } from '../lib/format';
 import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
 import { live } from '../live';
+import { apiOption, hands } from '../hands';
+import { hopwise, queryCommand, rollupsSql, type Asked } from '../model/copies';
 import { listenText } from '../model/inputs';
+import { nanos } from '../model/range';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Page } from '../router';
 import { times } from '../times';
@@ -37,14 +41,39 @@ function livePage(): Page {
     'div',
     { class: 'page overview' },
     hint.element,
-    panel('Loss budget', { class: 'wide', aside: uptime }, budget.element),
-    panel('Reports per second', { aside: rates.reportsNow }, rates.reports.element),
-    panel('Events per second', { aside: rates.eventsNow }, rates.events.element),
-    panel('Hop latency p99', { aside: waits.legend }, waits.chart.element),
-    panel('Slowest flows', { class: 'two' }, flows.element),
-    panel('Tables', {}, tables.element, store.element),
-    panel('Inputs', { class: 'wide' }, inputs.element),
-    panel('Sources', { class: 'wide' }, sources.element),
+    panel(
+      'Loss budget',
+      { class: 'wide', aside: uptime, hands: status('Loss budget', budget.sheet) },
+      budget.element,
+    ),
+    panel(
+      'Reports per second',
+      { aside: rates.reportsNow, hands: activity('Reports per second', rates.reports) },
+      rates.reports.element,
+    ),
+    panel(
+      'Events per second',
+      { aside: rates.eventsNow, hands: activity('Events per second', rates.events) },
+      rates.events.element,
+    ),
+    panel('Hop latency p99', { aside: waits.legend, hands: waits.hands }, waits.chart.element),
+    panel(
+      'Slowest flows',
+      {
+        class: 'two',
+        hands: hands({
+          title: 'Slowest flows',
+          now: () => true,
+          asked: () => [SLOWEST],
+          command: () => hopwise('top', { view: 'flows', sort: 'latency', api: apiOption() }),
+          sheet: () => flows.sheet(FIRST_FLOWS),
+        }),
+      },
+      flows.element,
+    ),
+    panel('Tables', { hands: status('Tables', () => tables.sheet()) }, tables.element, store.element),
+    panel('Inputs', { class: 'wide', hands: status('Inputs', () => inputs.sheet()) }, inputs.element),
+    panel('Sources', { class: 'wide', hands: status('Sources', () => sources.sheet()) }, sources.element),
   );
   const endLive = live.watch(() => {
     const { status } = live;
@@ -62,7 +91,7 @@ function livePage(): Page {
   });
   const flowPoll = poll<{ flows: Flow[] }>({
     intervalMs: 2000,
-    request: (signal) => get('flows', { sort: 'latency', limit: 10 }, signal),
+    request: (signal) => get(SLOWEST.path, SLOWEST.params, signal),
     show: (answer) => flows.update(answer.flows),
   });
   return {
@@ -76,15 +105,35 @@ function livePage(): Page {
   };
 }
 
+const MOST_FLOWS = 10;
+const SLOWEST = { path: 'flows', params: { sort: 'latency', limit: MOST_FLOWS } };
+const FIRST_FLOWS = `The ${MOST_FLOWS} slowest flows; there may be others.`;
+
+/** What a part of the status says. */
+function status(title: string, sheet: () => Sheet | null): HTMLElement {
+  return hands({ title, now: () => true, asked: () => [{ path: 'status' }], sheet });
+}
+
+/** The server counts over time what the page has counted since it was opened. */
+function activity(title: string, chart: LineChart): HTMLElement {
+  const asked = (): Asked[] => {
+    const { from, to } = times.limits();
+    return [{ path: 'activity', params: { from: nanos(from), to: nanos(to), columns: WINDOW_SECONDS } }];
+  };
+  return hands({ title, asked, sheet: () => chart.sheet() });
+}
+
 function rateCharts() {
   const now = (): number => live.now();
   const options = { format: count, now, sync: SYNC };
   const reports = new LineChart([{ label: 'reports/s', colour: 'accent', fill: true, bridge: true }], {
     ...options,
+    unit: 'reports/s',
     label: 'Reports per second, last 15 minutes',
   });
   const events = new LineChart([{ label: 'events/s', colour: 'series-3', fill: true }], {
     ...options,
+    unit: 'events/s',
     label: 'Events per second, last 15 minutes',
   });
   const reportsNow = h('strong', { class: 'figure' });
@@ -113,16 +162,25 @@ function latencyChart() {
   const chart = new LineChart([], {
     label: 'Hop latency by node, 99th percentile, last 15 minutes',
     format: duration,
+    unit: 'ns',
+    unitInFormat: true,
     now: () => live.now(),
     sync: SYNC,
   });
   const legend = h('span', { class: 'legend' });
   let kept: Rollup[] = [];
+  let left = 0;
+  const whole = (): { metric: string; interval: number; from: string; limit: number } => ({
+    metric: 'hop_latency',
+    interval: 1,
+    from: nanos(times.limits().from),
+    limit: 10_000,
+  });
   const wait = poll<{ rollups: Rollup[] }>({
     intervalMs: 2000,
     request: async (signal) => {
       if (!live.hasStore()) return { rollups: [] };
-      const requested = { metric: 'hop_latency', interval: 1, from: fromTime(kept), limit: 10_000 };
+      const requested = { ...whole(), from: fromTime(kept) };
       return get<{ rollups: Rollup[] }>('rollups', requested, signal);
     },
     show(answer) {
@@ -131,11 +189,19 @@ function latencyChart() {
       const series = keys.map((key, i) => ({ label: names.node(Number(key)), colour: `series-${i + 1}` }));
       chart.update([times, ...values], series);
       setLegend(legend, series, nodes);
+      left = nodes - series.length;
     },
   });
   return {
     chart,
     legend,
+    hands: hands({
+      title: 'Hop latency p99',
+      asked: () => [{ path: 'rollups', params: whole() }],
+      sql: () => rollupsSql(whole()),
+      command: () => queryCommand(rollupsSql(whole()), whole().limit),
+      sheet: () => chart.sheet(left > 0 ? `The worst ${WORST_NODES} of ${WORST_NODES + left} nodes.` : ''),
+    }),
     destroy() {
       wait.stop();
       chart.destroy();

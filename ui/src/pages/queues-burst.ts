@@ -1,11 +1,14 @@
 import { get } from '../api/client';
 import type { Burst } from '../api/types';
 import { PacketChart } from '../charts/packets';
+import { hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
-import { count, dateTime, duration, flowName, pathText, plural } from '../lib/format';
+import { bothTimes, count, dateTime, duration, flowName, pathText, plural } from '../lib/format';
 import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
 import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';
+import type { Asked as Request } from '../model/copies';
 import { doubts, verdict } from '../model/heat';
 import { watchQueue } from '../model/watch';
 import { link } from '../router';
@@ -13,6 +16,7 @@ import { link } from '../router';
 /** After so long nothing more is recorded of a time. */
 const RECORDED_MS = 6_000;
 const AGAIN_MS = 2_000;
+const MOST_FLOWS = 50;
 
 type Part = Burst['flows'][number] & { place: number };
 type Change = Burst['changes'][number];
@@ -44,12 +48,30 @@ export function burstPanel(close: () => void): BurstPanel {
   const changes = changeTable();
   const watch = h('a', { class: 'button' }, 'Watch this queue');
   const closing = h('button', { type: 'button', on: { click: close } }, 'Close');
+  let shown: { asked: Asked; burst: Burst | null } | null = null;
+  const asked = (): Request[] => (shown === null ? [] : [requestOf(shown.asked)]);
+  const packets = hands({
+    title: 'Packets of the burst',
+    asked,
+    sheet: () => chart.sheet(),
+    drawing: () => chart.element,
+  });
   const element = panel(
     'Who filled the queue',
-    { class: 'wide burst', aside: h('span', { class: 'bar' }, watch, closing) },
+    {
+      class: 'wide burst',
+      aside: h('span', { class: 'bar' }, watch, closing),
+      hands: hands({
+        title: 'Who filled the queue',
+        asked,
+        sheet: () => (shown?.burst ? burstSheet(shown.burst, flows, changes) : null),
+        drawing: () => flows.element,
+      }),
+    },
     title,
     answer,
     facts,
+    h('div', { class: 'chart-hands' }, packets),
     chart.element,
     flows.element,
     changes.element,
@@ -63,6 +85,9 @@ export function burstPanel(close: () => void): BurstPanel {
   function fill(burst: Burst): void {
     setText(answer, verdict(burst) || withoutReports(burst));
     setText(facts, factsText(burst));
+    if (shown) shown.burst = burst;
+    facts.title = burst.peak === null ? '' : bothTimes(burst.peak);
+    show(packets, burst.peak !== null);
     show(chart.element, burst.peak !== null);
     show(flows.element, burst.flows.length > 0);
     show(changes.element, burst.changes.length > 0);
@@ -82,8 +107,10 @@ export function burstPanel(close: () => void): BurstPanel {
       control?.abort();
       control = new AbortController();
       show(element, true);
+      shown = { asked, burst: null };
       const where = `${names.node(Number(asked.node))}${asked.queue === '' ? '' : ` queue ${asked.queue}`}`;
       setText(title, `${where}, ${dateTime(asked.from * 1e6).slice(0, 19)}`);
+      title.title = bothTimes(asked.from * 1e6);
       watch.setAttribute(
         'href',
         link(
@@ -95,11 +122,10 @@ export function burstPanel(close: () => void): BurstPanel {
       setText(answer, 'Reading …');
       setText(facts, '');
       notes.replaceChildren();
-      for (const part of [chart.element, flows.element, changes.element]) show(part, false);
-      const span = { from: `${BigInt(asked.from) * 1_000_000n}`, to: `${BigInt(asked.to) * 1_000_000n}` };
-      const { node, queue } = asked;
+      for (const part of [chart.element, packets, flows.element, changes.element]) show(part, false);
+      const { path, params } = requestOf(asked);
       const read = (signal: AbortSignal): void => {
-        get<Burst>(`queues/${node}`, { queue, ...span, limit: 50 }, signal)
+        get<Burst>(path, params, signal)
           .then((burst) => {
             if (key !== current) return;
             fill(burst);
@@ -129,6 +155,21 @@ export function burstPanel(close: () => void): BurstPanel {
   };
 }
 
+function requestOf({ node, queue, from, to }: Asked): Request {
+  const time = (ms: number): string => `${BigInt(ms) * 1_000_000n}`;
+  return { path: `queues/${node}`, params: { queue, from: time(from), to: time(to), limit: MOST_FLOWS } };
+}
+
+/** The flows that were in the queue, or those whose latency changed. */
+function burstSheet(burst: Burst, flows: LiveTable<Part>, changes: LiveTable<Change>): Sheet | null {
+  const left = burst.total_flows - burst.flows.length;
+  const said = [
+    left > 0 ? `The first ${burst.flows.length} of ${burst.total_flows} flows.` : '',
+    ...doubts(burst),
+  ];
+  return flows.sheet(said.filter((text) => text !== '').join(' ')) ?? changes.sheet();
+}
+
 function withoutReports(burst: Burst): string {
   const head = 'No reports of this time are stored, so it is not known who filled the queue.';
   if (burst.changes.length === 0) return head;
@@ -153,22 +194,25 @@ function flowTable(): LiveTable<Part> {
     label: 'Flows in the queue',
     empty: 'No flows',
     columns: [
-      { title: 'Flow', class: 'flow', cell: (part) => flowCell(part) },
+      { title: 'Flow', class: 'flow', file: { value: (part) => part.text }, cell: (part) => flowCell(part) },
       {
         title: 'Filled',
         numeric: true,
+        file: { value: (part) => part.rise, unit: 'packets' },
         hint: 'Packets that came while the queue filled',
         cell: (part) => ({ text: count(part.rise) }),
       },
       {
         title: 'In all',
         numeric: true,
+        file: { value: (part) => part.reports, unit: 'packets' },
         hint: 'Packets in the time that is shown',
         cell: (part) => ({ text: count(part.reports) }),
       },
       {
         title: 'Longest wait',
         numeric: true,
+        file: { value: (part) => part.longest, unit: 'ns' },
         hint: 'The longest time of a packet in the node since the queue began to fill',
         cell: (part) => ({ text: duration(part.longest) }),
       },
@@ -193,8 +237,18 @@ function changeTable(): LiveTable<Change> {
         class: 'flow',
         cell: (one) => ({ text: one.flow === null ? 'flow not known' : flowName(one.flow) }),
       },
-      { title: 'Changes', numeric: true, cell: (one) => count(one.changes) },
-      { title: 'Greatest hop latency', numeric: true, cell: (one) => duration(one.latency) },
+      {
+        title: 'Changes',
+        numeric: true,
+        file: { value: (one) => one.changes },
+        cell: (one) => count(one.changes),
+      },
+      {
+        title: 'Greatest hop latency',
+        numeric: true,
+        file: { value: (one) => one.latency, unit: 'ns' },
+        cell: (one) => duration(one.latency),
+      },
     ],
   });
 }

@@ -2,8 +2,10 @@ import { get } from '../api/client';
 import { poll } from '../api/poll';
 import type { Heat } from '../api/types';
 import { HeatMap, heatLegend, type Cell } from '../charts/heat';
+import { digits, hands } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
-import { metricValue, plural } from '../lib/format';
+import { metricUnit, metricValue, plural } from '../lib/format';
+import { heatSql, queryCommand } from '../model/copies';
 import { most, rowKey } from '../model/heat';
 import { between, nanos } from '../model/range';
 import { link, type Page, type Route } from '../router';
@@ -42,6 +44,7 @@ class QueuesPage implements Page {
   private readonly burst = burstPanel(() => this.go({ ...this.selection, at: null }));
   private readonly polled;
   private selection: Selection;
+  private heat: Heat | null = null;
 
   constructor(route: Route) {
     this.selection = readSelection(route);
@@ -62,7 +65,7 @@ class QueuesPage implements Page {
       { class: 'page queues' },
       panel(
         'Queues over time',
-        { class: 'wide', aside: this.legend.element },
+        { class: 'wide', aside: this.legend.element, hands: this.copies() },
         h('div', { class: 'bar' }, this.metric),
         this.map.element,
         this.none,
@@ -108,19 +111,42 @@ class QueuesPage implements Page {
     this.go({ ...this.selection, at });
   }
 
-  private request(signal: AbortSignal): Promise<Heat> {
+  private copies(): HTMLElement {
+    const sql = (): string | null => {
+      const { heat } = this;
+      return heat && heatSql({ from: digits(heat.from), to: digits(heat.to) }, { ...heat, rows: ROWS });
+    };
+    return hands({
+      title: 'Queues over time',
+      asked: () => [{ path: 'queues', params: this.params() }],
+      sql,
+      command: () => {
+        const text = sql();
+        return text === null ? null : queryCommand(text);
+      },
+      sheet: () => this.map.sheet(),
+    });
+  }
+
+  private params(): Record<string, string | number> {
     const { from, to } = times.limits();
     const width = this.map.element.clientWidth || 1000;
     const columns = Math.max(20, Math.min(240, Math.floor((width * 0.82) / COLUMN)));
     const { metric } = this.selection;
-    return get<Heat>('queues', { metric, from: nanos(from), to: nanos(to), columns, limit: ROWS }, signal);
+    return { metric, from: nanos(from), to: nanos(to), columns, limit: ROWS };
+  }
+
+  private request(signal: AbortSignal): Promise<Heat> {
+    return get<Heat>('queues', this.params(), signal);
   }
 
   private show(heat: Heat): void {
     const { at } = this.selection;
+    this.heat = heat;
     this.map.update(heat, at === null ? null : { key: at.key, from: at.from * 1e6 });
     const greatest = most(heat);
-    this.legend.set(metricValue(heat.metric, greatest));
+    const unit = heat.metric.startsWith('queue_') ? metricUnit(heat.metric) : '';
+    this.legend.set(metricValue(heat.metric, greatest), unit);
     show(this.none, heat.rows.length === 0);
     show(this.map.element, heat.rows.length > 0);
     const left = heat.total - heat.rows.length;

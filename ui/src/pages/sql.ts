@@ -1,12 +1,15 @@
 import { ApiError, postExact, Unreachable } from '../api/client';
 import type { Cell, QueryResult } from '../api/types';
 import { LineChart } from '../charts/line';
-import { download, toCsv } from '../lib/csv';
+import { hands, saveCsv } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
-import { count, dateTime, exact } from '../lib/format';
+import { count, dateTime, exact, utc } from '../lib/format';
+import type { Sheet } from '../lib/sheet';
 import { live } from '../live';
+import { queryCommand } from '../model/copies';
 import { plotColumns, timeColumn } from '../model/result';
 import type { Page, Route } from '../router';
+import { session } from '../session';
 import { Settings } from '../settings';
 import { EXAMPLES, SCHEMA } from './sql-help';
 
@@ -44,7 +47,7 @@ class SqlPage implements Page {
       void this.execute();
     });
     this.csv.addEventListener('click', () => {
-      if (this.result) download('hopwise.csv', 'text/csv', toCsv(this.result.columns, this.result.rows));
+      saveCsv(this.sheet(), 'Result');
     });
     this.limit.addEventListener('change', () => this.settings.set({ limit: this.limit.value }));
     this.element = this.build();
@@ -75,8 +78,31 @@ class SqlPage implements Page {
       { class: 'page sql' },
       panel('Query', { class: 'query' }, this.text, this.error, bar),
       panel('Examples and tables', { class: 'help' }, examples),
-      panel('Result', { class: 'result' }, this.output),
+      panel('Result', { class: 'result', hands: this.copies() }, this.output),
     );
+  }
+
+  private copies(): HTMLElement {
+    const sql = (): string => this.settings.get('sql');
+    const limit = (): number => Number(this.limit.value);
+    return hands({
+      title: 'Result',
+      asked: () => (sql() === '' ? [] : [{ path: 'query', body: { sql: sql(), limit: limit() } }]),
+      sql: () => sql() || null,
+      command: () => (sql() === '' || session.console ? null : queryCommand(sql(), limit())),
+      sheet: () => this.sheet(),
+    });
+  }
+
+  private sheet(): Sheet | null {
+    const { result } = this;
+    if (!result || result.rows.length === 0) return null;
+    const cut = result.truncated ? [`The first ${result.rows.length} rows; there are more.`] : [];
+    return {
+      columns: result.columns.map((name) => (timeColumn(name) ? { name, time: true } : { name })),
+      rows: result.rows,
+      cut: [...cut, ...(result.notes ?? [])].join(' '),
+    };
   }
 
   /** Shows the query of the address, and its result. */
@@ -221,6 +247,7 @@ function isNumeric(cell: Cell): boolean {
 function resultCell(cell: Cell, time: boolean, numeric: boolean): HTMLElement {
   if (cell === null) return h('td', { class: `null ${numeric ? 'num' : ''}` }, 'null');
   const instant = time && Number(cell) > 1e17;
-  if (instant) return h('td', { class: 'mono', title: String(cell) }, dateTime(Number(cell)));
+  if (instant)
+    return h('td', { class: 'mono', title: `${cell} ns, ${utc(Number(cell))}` }, dateTime(Number(cell)));
   return h('td', { class: numeric ? 'num' : '' }, String(cell));
 }

@@ -1,9 +1,12 @@
 import { ApiError, get, postExact } from '../api/client';
 import type { Memory, Snapshot, Store } from '../api/dta';
 import { poll, type Poll } from '../api/poll';
+import { apiOption, hands } from '../hands';
 import { code, empty, h, panel, setText } from '../lib/dom';
-import { bytes, count, dateTime, exact, NONE, percent, plural, span } from '../lib/format';
+import { bothTimes, bytes, count, dateTime, exact, NONE, percent, plural, span } from '../lib/format';
+import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
+import { hopwise } from '../model/copies';
 import { expectedText, shapeText } from '../model/stores';
 import { link, type Page, type Route } from '../router';
 import { goTo } from '../times';
@@ -50,10 +53,28 @@ class StoresPage implements Page {
       'div',
       { class: 'page stores' },
       panel('Memory', { class: 'memory' }, this.facts),
-      panel('Translators', { class: 'translators' }, this.links.element),
+      panel(
+        'Translators',
+        { class: 'translators', hands: tableHands('Translators', 'dta', this.links) },
+        this.links.element,
+      ),
       this.query.element,
-      panel('Stores', { class: 'wide' }, this.stores.element),
-      panel('Snapshots', { class: 'wide', aside: button }, this.snapshots.element, this.note),
+      panel(
+        'Stores',
+        {
+          class: 'wide',
+          hands: tableHands('Stores', 'dta/stores', this.stores, () =>
+            hopwise('stores', { api: apiOption() }),
+          ),
+        },
+        this.stores.element,
+      ),
+      panel(
+        'Snapshots',
+        { class: 'wide', aside: button, hands: tableHands('Snapshots', 'dta/snapshots', this.snapshots) },
+        this.snapshots.element,
+        this.note,
+      ),
     );
     this.element = h('div', {}, page);
     const failed = (error: unknown): void => {
@@ -112,6 +133,21 @@ class StoresPage implements Page {
   }
 }
 
+/** A table whose rows one request has. */
+function tableHands(
+  title: string,
+  path: string,
+  table: { sheet(): Sheet | null },
+  command?: () => string[],
+): HTMLElement {
+  return hands({
+    title,
+    asked: () => [{ path }],
+    sheet: () => table.sheet(),
+    ...(command ? { command } : {}),
+  });
+}
+
 function storeTable(selected: (store: Store) => boolean, select: (store: Store) => void): LiveTable<Store> {
   return new LiveTable<Store>({
     label: 'Stores',
@@ -127,7 +163,12 @@ function storeTable(selected: (store: Store) => boolean, select: (store: Store) 
         class: 'grow',
         cell: (store) => ({ text: shapeText(store), title: store.fields ?? '' }),
       },
-      { title: 'Memory', numeric: true, cell: (store) => bytes(store.bytes) },
+      {
+        title: 'Memory',
+        numeric: true,
+        file: { value: (store) => store.bytes, unit: 'bytes' },
+        cell: (store) => bytes(store.bytes),
+      },
       {
         title: 'Pages',
         hint: 'huge: reserved 2 MiB pages; transparent: huge pages requested with madvise',
@@ -137,6 +178,7 @@ function storeTable(selected: (store: Store) => boolean, select: (store: Store) 
         title: 'Filled',
         hint: 'Share of slots in use, from a sample',
         numeric: true,
+        file: { value: (store) => store.occupied, unit: 'fraction' },
         cell: (store) =>
           store.occupied === null ? NONE : { text: percent(store.occupied), bar: store.occupied },
       },
@@ -160,7 +202,12 @@ function linkTable(): LiveTable<Memory['links'][number]> {
         cell: (row) => ({ text: row.from, title: `${row.instance}, link ${row.link}` }),
       },
       { title: 'State', cell: (row) => ({ text: row.up ? 'up' : 'down', class: row.up ? 'good' : 'bad' }) },
-      { title: 'Since', numeric: true, cell: (row) => span(row.since_s) },
+      {
+        title: 'Since',
+        numeric: true,
+        file: { value: (row) => row.since_s, unit: 's' },
+        cell: (row) => span(row.since_s),
+      },
       { title: 'Queue pairs', cell: (row) => `${row.unreliable} / ${row.reliable}` },
     ],
   });
@@ -172,8 +219,17 @@ function snapshotTable(): LiveTable<Snapshot> {
     empty: 'None yet.',
     columns: [
       { title: 'Store', cell: (row) => row.store },
-      { title: 'Taken', cell: (row) => dateTime(row.ts) },
-      { title: 'Size', numeric: true, cell: (row) => bytes(row.bytes) },
+      {
+        title: 'Taken',
+        file: { value: (row) => row.ts, time: true },
+        cell: (row) => ({ text: dateTime(row.ts), title: bothTimes(row.ts) }),
+      },
+      {
+        title: 'Size',
+        numeric: true,
+        file: { value: (row) => row.bytes, unit: 'bytes' },
+        cell: (row) => bytes(row.bytes),
+      },
       { title: 'File', class: 'grow', cell: (row) => row.file },
     ],
   });

@@ -87,7 +87,8 @@ export class TopologyCanvas {
       over: (at) => this.over(at),
     });
     this.observer.observe(this.element);
-    this.endTheme = onTheme(() => this.redraw());
+    // At once: what is drawn may be saved before the next frame.
+    this.endTheme = onTheme(() => this.resized());
   }
 
   /**

@@ -1,11 +1,14 @@
-import { get } from '../api/client';
+import { get, type Params } from '../api/client';
 import { poll, type Poll } from '../api/poll';
 import type { Flow, Heat, Node, Rollup } from '../api/types';
 import { LineChart } from '../charts/line';
+import { hands } from '../hands';
 import { empty, h, setText } from '../lib/dom';
 import { ago, count, duration, exact, flowName, pathText, percent } from '../lib/format';
 import { live } from '../live';
+import { queryCommand, rollupsSql, type Asked } from '../model/copies';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
+import { nanos } from '../model/range';
 import type { Fabric } from '../model/fabric';
 import { hostNames, type Hosts } from '../model/hosts';
 import { edgeId, isBad, type Graph, type MapMetric, type Scale } from '../model/topology';
@@ -236,11 +239,13 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
     {
       label: `Hop latency of node ${node}`,
       format: duration,
+      unit: 'ns',
+      unitInFormat: true,
       now: () => live.now(),
       height: 120,
     },
   );
-  box.replaceChildren(chart.element);
+  box.replaceChildren(h('div', { class: 'chart-hands' }, nodeHands(node, chart)), chart.element);
   const from = (): string => BigInt(Math.round(live.now() - WINDOW_SECONDS * 1e9)).toString();
   const answers = times.isLive() ? stored(node, chart, from) : greatest(node, chart);
   return {
@@ -250,6 +255,29 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
       chart.destroy();
     },
   };
+}
+
+function nodeHands(node: number, chart: LineChart): HTMLElement {
+  const limits = (): { from: string; to: string } => {
+    const { from, to } = times.limits();
+    return { from: nanos(from), to: nanos(to) };
+  };
+  const rollups = () => ({ metric: 'hop_latency', node, interval: 1, from: limits().from, limit: 10_000 });
+  const asked = (): Asked[] =>
+    times.isLive() ? [{ path: 'rollups', params: rollups() }] : [greatestOf(node, limits())];
+  return hands({
+    title: `Hop latency of ${names.node(node)}`,
+    asked,
+    sql: () => (times.isLive() ? rollupsSql(rollups()) : null),
+    command: () => (times.isLive() ? queryCommand(rollupsSql(rollups()), 10_000) : null),
+    sheet: () => chart.sheet(),
+    drawing: () => chart.element,
+  });
+}
+
+/** The greatest hop latency of a node in each part of a time. */
+function greatestOf(node: number, time: Record<string, string>): Asked & { params: Params } {
+  return { path: 'queues', params: { ...time, metric: 'hop_latency', node, columns: 200, limit: 1 } };
 }
 
 function stored(node: number, chart: LineChart, from: () => string): Poll {
@@ -275,8 +303,10 @@ function stored(node: number, chart: LineChart, from: () => string): Poll {
 function greatest(node: number, chart: LineChart): Poll {
   return poll<Heat>({
     intervalMs: () => times.intervalMs(10_000),
-    request: (signal) =>
-      get<Heat>('queues', { ...times.query(), metric: 'hop_latency', node, columns: 200, limit: 1 }, signal),
+    request(signal) {
+      const { path, params } = greatestOf(node, times.query());
+      return get<Heat>(path, params, signal);
+    },
     show(heat) {
       const { axis, values } = heatColumns(heat, String);
       chart.update([axis, values[0] ?? axis.map(() => null)]);

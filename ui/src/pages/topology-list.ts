@@ -35,11 +35,17 @@ export function rankingList(options: {
           class: bad > 0 ? 'bad' : 'zero',
         }),
       },
-      { title: 'Worst', numeric: true, cell: ({ value }) => metricText(options.metric(), value) },
+      {
+        title: 'Worst',
+        numeric: true,
+        file: { value: ({ value }) => value },
+        cell: ({ value }) => metricText(options.metric(), value),
+      },
     ],
   });
   return {
     element: h('div', { class: 'ranking' }, table.element, note),
+    sheet: () => table.sheet(note.textContent ?? ''),
     update(rows: readonly Ranked[]): void {
       table.update(rows.slice(0, SHOWN));
       setText(note, rows.length > SHOWN ? `the first ${SHOWN} of ${plural(rows.length, 'row')}` : '');

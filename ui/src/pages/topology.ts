@@ -2,18 +2,20 @@ import { ApiError, get, Unreachable } from '../api/client';
 import type { Devices } from '../api/manager';
 import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, Node, PathUse, Range } from '../api/types';
+import { apiOption, hands } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural } from '../lib/format';
 import { names } from '../lib/names';
+import { hopwise } from '../model/copies';
 import { MOST_PLAIN } from '../model/fabric';
 import { hostsOf, type Hosts } from '../model/hosts';
 import { NO_PLACES, placesOf, samePlaces, type Places } from '../model/places';
 import { ranking } from '../model/ranking';
 import { search } from '../model/search';
-import { buildGraph, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
+import { buildGraph, linkSheet, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
-import { partText } from '../model/range';
+import { nanos, partText } from '../model/range';
 import { times } from '../times';
 import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
@@ -50,6 +52,13 @@ export function topologyPage(route: Route): Page {
   return new TopologyPage(route);
 }
 
+/** The time of the page, with as many rows as the server gives at once. */
+function wholeTime(): Record<string, string | number> {
+  if (times.isLive()) return { limit: MOST_ROWS };
+  const { from, to } = times.limits();
+  return { from: nanos(from), to: nanos(to), limit: MOST_ROWS };
+}
+
 class TopologyPage implements Page {
   readonly element: HTMLElement;
   private readonly settings: Settings<typeof DEFAULTS>;
@@ -67,6 +76,8 @@ class TopologyPage implements Page {
   private flow: Flow | null = null;
   private flowPoll: Poll | undefined;
   private stopped = false;
+  /** Says that not all is on the map. */
+  private part = '';
   private readonly legend = legendView();
   private readonly detail = detailView({
     toggle: (group) => this.toggle(group),
@@ -170,14 +181,34 @@ class TopologyPage implements Page {
     );
     const map = h('div', { class: 'map' }, this.canvas.element, this.nothing);
     const details = panel('Details', {}, this.detail.element);
-    const ranks = panel('Worst first', { class: 'ranks' }, this.ranks.element);
-    const flows = panel('Follow a flow', { class: 'follow' }, this.list.element);
+    const ranks = panel('Worst first', { class: 'ranks', hands: this.ranksHands() }, this.ranks.element);
+    const flows = panel('Follow a flow', { class: 'follow', hands: this.list.hands }, this.list.element);
     return h(
       'div',
       { class: 'page topology' },
-      panel('Topology', { class: 'map-panel', aside }, map, this.legend.element),
+      panel('Topology', { class: 'map-panel', aside, hands: this.mapHands() }, map, this.legend.element),
       h('div', { class: 'side' }, details, ranks, flows),
     );
+  }
+
+  private mapHands(): HTMLElement {
+    return hands({
+      title: 'Topology',
+      now: () => times.isLive(),
+      asked: () => ['nodes', 'links', 'paths'].map((path) => ({ path, params: wholeTime() })),
+      command: () => (times.isLive() ? hopwise('top', { view: 'links', api: apiOption() }) : null),
+      sheet: () => linkSheet(this.graph, this.part),
+    });
+  }
+
+  private ranksHands(): HTMLElement {
+    return hands({
+      title: 'Worst first',
+      now: () => times.isLive(),
+      asked: () => [{ path: 'nodes', params: wholeTime() }],
+      command: () => (times.isLive() ? hopwise('top', { view: 'nodes', api: apiOption() }) : null),
+      sheet: () => this.ranks.sheet(),
+    });
   }
 
   /** Paths only say where nodes stand: those of a large network are asked for less often. */
@@ -195,6 +226,7 @@ class TopologyPage implements Page {
   }
 
   private take(answer: Answer): void {
+    this.part = answer.part;
     this.graph = buildGraph(answer.nodes, answer.links);
     const { nodes, edges } = this.graph;
     show(this.nothing, nodes.length === 0);

@@ -1,0 +1,239 @@
+// What is on screen, taken away: as curl, SQL or a command of hopwise, as CSV and PNG, and on paper.
+import assert from 'node:assert/strict';
+import { execFile, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { open, Skipped, until, WAIT } from './checks.mjs';
+
+/** Pages with what must be there before they are complete. */
+const PAGES = [
+  ['overview', '.panel[aria-label="Slowest flows"] tbody tr'],
+  ['topology', '.follow tbody tr'],
+  ['queues', '.heat canvas'],
+  ['flow', '.panel[aria-label="Hops"] tbody tr'],
+  ['events', '.event-list .sentence'],
+  ['intents', '.domain-map svg circle'],
+  ['devices', '.panel[aria-label="Devices"] tbody tr'],
+  ['stores', '.panel[aria-label="Stores"] tbody tr'],
+  ['lists', '.entries tbody tr'],
+];
+
+/** Opens the nth menu of the page. Returns its label and what it offers. */
+async function openMenu(page, at) {
+  const box = page.locator('main .hands').nth(at);
+  const button = box.locator('.menu-button');
+  await button.click();
+  const items = await box.locator('[role="menuitem"]').allTextContents();
+  return { box, label: await button.getAttribute('aria-label'), items };
+}
+
+async function choose({ box }, item) {
+  await box.getByRole('menuitem', { name: item, exact: true }).click();
+}
+
+/** The text that an item copies. */
+async function copied(page, menu, item) {
+  await page.evaluate(() => navigator.clipboard.writeText(''));
+  await choose(menu, item);
+  await until(page, '.menu-said:not(:empty)', (text) => text === `${item} copied`, `${menu.label}: ${item}`);
+  return page.evaluate(() => navigator.clipboard.readText());
+}
+
+/** The file that an item saves. */
+async function saved(page, menu, item) {
+  const [file] = await Promise.all([page.waitForEvent('download', WAIT), choose(menu, item)]);
+  return { name: file.suggestedFilename(), bytes: readFileSync(await file.path()) };
+}
+
+/** The mock is in this process, which must not wait. */
+function shell(line) {
+  const options = { encoding: 'utf8', maxBuffer: 1 << 28, timeout: WAIT.timeout };
+  return new Promise((resolve) =>
+    execFile('sh', ['-c', line], options, (error, stdout, stderr) =>
+      resolve({ status: error === null ? 0 : (error.code ?? 1), stdout, stderr }),
+    ),
+  );
+}
+
+/** Each line of a copied curl answers what it asks. */
+async function checkCurl(label, text) {
+  for (const line of text.split('\n')) {
+    const { status, stdout, stderr } = await shell(line);
+    assert.equal(status, 0, `${label}: ${line}: ${stderr}`);
+    assert.equal(JSON.parse(stdout).error, undefined, `${label}: ${line}`);
+  }
+}
+
+async function checkCommand(label, line) {
+  assert.match(line, /^hopwise [a-z]/, label);
+  const program = process.env.HOPWISE_PROGRAM;
+  if (!program || /^hopwise query/.test(line)) return;
+  const once = line.replace(/^hopwise top/, 'hopwise top --once');
+  const { status, stderr } = await shell(once.replace(/^hopwise/, program));
+  assert.equal(status, 0, `${label}: ${line}: ${stderr}`);
+}
+
+/** A picture on white with something on it. */
+async function checkPng(page, label, bytes) {
+  const found = await page.evaluate(async (base64) => {
+    const data = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const image = await createImageBitmap(new Blob([data], { type: 'image/png' }));
+    const canvas = new OffscreenCanvas(image.width, image.height);
+    const context = canvas.getContext('2d', { willReadFrequently: true });
+    context.drawImage(image, 0, 0);
+    const pixels = context.getImageData(0, 0, image.width, image.height).data;
+    const seen = new Set();
+    let light = 0;
+    for (let i = 0; i < pixels.length; i += 4) {
+      seen.add((pixels[i] << 16) | (pixels[i + 1] << 8) | pixels[i + 2]);
+      if (pixels[i] + pixels[i + 1] + pixels[i + 2] > 600) light += 1;
+    }
+    return { corner: [...pixels.slice(0, 3)], colours: seen.size, light: (light * 4) / pixels.length };
+  }, bytes.toString('base64'));
+  assert.deepEqual(found.corner, [255, 255, 255], `${label}: the background`);
+  assert.ok(found.light > 0.5, `${label}: ${Math.round(found.light * 100)} % of the picture is light`);
+  assert.ok(found.colours > 4, `${label}: ${found.colours} colours`);
+}
+
+/** Every menu of every page: each thing that it offers works. */
+export async function menus(page, base) {
+  const hasCurl = spawnSync('curl', ['--version']).status === 0;
+  let seen = 0;
+  for (const [name, ready] of PAGES) {
+    await open(page, base, name);
+    const there = page.locator(`${ready}:visible`).first();
+    await page.locator(`${ready}:visible, main > div > .empty:visible`).first().waitFor(WAIT);
+    // A program without a manager, or without memory.
+    if ((await there.count()) === 0) continue;
+    const count = await page.locator('main .hands').count();
+    assert.ok(count > 0, `${name} has no menu`);
+    for (let at = 0; at < count; at += 1) {
+      if (!(await page.locator('main .hands').nth(at).isVisible())) continue;
+      seen += 1;
+      await checkMenu(page, name, at, hasCurl);
+    }
+  }
+  console.log(`      ${seen} menus`);
+}
+
+async function checkMenu(page, name, at, hasCurl) {
+  const { items, label } = await openMenu(page, at);
+  const again = async () => openMenu(page, at);
+  assert.ok(items.includes('link') && items.includes('curl') && items.includes('PNG'), `${label}: ${items}`);
+  await page.keyboard.press('Escape');
+  const text = await copied(page, await again(), 'curl');
+  if (hasCurl) await checkCurl(label, text);
+  assert.equal(await copied(page, await again(), 'link'), page.url());
+  if (items.includes('hopwise command'))
+    await checkCommand(label, await copied(page, await again(), 'hopwise command'));
+  // A table without rows has no file.
+  const menu = await again();
+  const file = await Promise.race([
+    saved(page, menu, 'CSV'),
+    page
+      .locator('.menu-said', { hasText: 'nothing to save' })
+      .first()
+      .waitFor(WAIT)
+      .then(() => null),
+  ]);
+  if (file === null) return;
+  assert.match(file.name, new RegExp(`^hopwise_${name}(_[a-z0-9-]+)?(_\\d{8}T\\d{6}Z)+\\.csv$`), label);
+  const lines = file.bytes.toString().split('\r\n');
+  assert.ok(lines.length > 2, `${label}: ${lines.length} lines`);
+  const picture = await saved(page, await again(), 'PNG');
+  assert.match(picture.name, /\.png$/);
+  await checkPng(page, `${name}: ${label}`, picture.bytes);
+}
+
+const nanos = (ms) => `${BigInt(Math.round(ms)) * 1_000_000n}`;
+
+/** The statement that a panel copies gives the rows of its request. */
+export async function statements(page, base) {
+  const probe = await page.request.get(`${base}api/v1/filter`).catch(() => null);
+  if (!probe?.ok()) throw new Skipped('the mock has no store');
+  const { now, uptime_s } = await (await page.request.get(`${base}api/v1/status`)).json();
+  const to = Math.floor((now / 1e6 - 75_000) / 60_000) * 60_000;
+  const from = Math.max(to - 600_000, Math.ceil((now / 1e6 - uptime_s * 1000) / 60_000) * 60_000);
+  if (from >= to) throw new Skipped('the program is too young: it has no whole minute of the past');
+  const iso = (ms) => new Date(ms).toISOString().replace('.000', '');
+  const range = `from=${iso(from)}&to=${iso(to)}`;
+  const api = async (path, query) =>
+    (await page.request.get(`${base}api/v1/${path}?from=${nanos(from)}&to=${nanos(to)}&${query}`)).json();
+  const query = async (sql) => {
+    const answer = await page.request.post(`${base}api/v1/query`, { data: { sql, limit: 10_000 } });
+    // Times have more digits than a number.
+    const { columns, rows, error } = JSON.parse(
+      (await answer.text()).replace(/(?<=[[,])(\d{16,})(?=[\],])/g, '"$1"'),
+    );
+    assert.equal(error, undefined, sql);
+    return rows.map((row) => Object.fromEntries(row.map((cell, i) => [columns[i], cell])));
+  };
+  const statement = async (panel) => {
+    const box = page.locator(`.panel[aria-label="${panel}"] > .panel-head .hands`);
+    await box.locator('.menu-button').click();
+    return copied(page, { box, label: panel }, 'SQL');
+  };
+  await open(page, base, `overview?${range}`);
+  await until(page, '.panel[aria-label="Events by kind"] tbody tr', (text) => /\d/.test(text), 'kinds');
+  await until(page, '.panel[aria-label="Slowest flows"] tbody tr', (text) => /→/.test(text), 'flows');
+  const activity = await api('activity', 'columns=300');
+  const kinds = await query(await statement('Events by kind'));
+  assert.deepEqual(Object.fromEntries(kinds.map(({ kind, events }) => [kind, events])), activity.kinds);
+  const rates = await query(await statement('Events per second'));
+  assert.deepEqual(
+    rates.map(({ ts, events }) => [Number(ts), events]),
+    activity.points.filter(({ events }) => events > 0).map(({ ts, events }) => [ts, events]),
+  );
+  const { flows } = await api('flows', 'sort=latency&limit=10');
+  assert.ok(flows.length > 3, 'flows of that time');
+  const slowest = await query(await statement('Slowest flows'));
+  // Equal values may stand in another order.
+  const sorted = (rows) => rows.map((row) => JSON.stringify(row)).sort();
+  assert.deepEqual(
+    slowest.map(({ flow_latency }) => flow_latency),
+    flows.map(({ flow_latency }) => flow_latency),
+  );
+  const last = flows[flows.length - 1].flow_latency;
+  assert.deepEqual(
+    sorted(slowest.filter(({ flow_latency }) => flow_latency > last)),
+    sorted(
+      flows
+        .filter(({ flow_latency }) => flow_latency > last)
+        .map(({ text, flow_latency, reports }) => ({ flow: text, flow_latency, reports })),
+    ),
+  );
+
+  await open(page, base, `queues?${range}`);
+  await page.locator('.heat canvas').waitFor(WAIT);
+  const asked = page.waitForResponse((response) => response.url().includes('/queues?'), WAIT);
+  await page.reload();
+  const heat = await (await asked).json();
+  await page.locator('.heat canvas').waitFor(WAIT);
+  await page.waitForTimeout(500);
+  const cells = heat.rows.flatMap(({ node, interface: port, queue, values }) =>
+    values.flatMap((value, i) =>
+      value === null ? [] : [{ ts: heat.from + i * heat.column, node, interface: port, queue, value }],
+    ),
+  );
+  assert.ok(cells.length > 10, 'cells of the heat map');
+  const found = await query(await statement('Queues over time'));
+  assert.deepEqual(sorted(found.map((row) => ({ ...row, ts: Number(row.ts) }))), sorted(cells));
+
+  await open(page, base, `events?kind=drop,path_change&${range}`);
+  await until(page, '.event-list .sentence', (text) => text.length > 8, 'events of that time');
+  await page.waitForTimeout(1500);
+  const listed = await page.locator('.event-list .event-line').count();
+  const events = await query(await statement('Events'));
+  const both = await Promise.all(
+    ['drop', 'path_change'].map((kind) => api('events', `kind=${kind}&limit=1000`)),
+  );
+  const newest = both.flatMap((answer) => answer.events).sort((a, b) => b.ts - a.ts);
+  assert.equal(events.length, listed);
+  // JSON numbers lose the last digits of a time.
+  assert.deepEqual(
+    events.map(({ id }) => id).sort(),
+    newest
+      .slice(0, listed)
+      .map(({ id }) => id)
+      .sort(),
+  );
+}
