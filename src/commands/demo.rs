@@ -3,6 +3,8 @@
 mod devices;
 mod dta;
 mod network;
+mod past;
+mod streams;
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -19,7 +21,8 @@ use dataplane::fabric::Kind;
 use detect::Metric;
 
 use self::dta::{Done, Reported};
-use self::network::{Network, Sent};
+use self::network::Network;
+use self::streams::Sent;
 use super::client::Client;
 use super::remote::fetch;
 use crate::api::pages;
@@ -47,6 +50,7 @@ use terminal::{Align, Table, Terminal, units};
 #[command(after_help = "Examples:
   hopwise demo                          then open the address that it prints
   hopwise demo --seed 7 --for 90        a different random seed, for 90 seconds
+  hopwise demo --past 30                with half an hour of the past to look at; takes a minute or two to begin
   hopwise demo --store /tmp/demo        keep the store, for `hopwise query --dir /tmp/demo`")]
 pub(crate) struct Args {
     /// Seed of the simulation
@@ -69,6 +73,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
     pub(crate) store: Option<PathBuf>,
 
+    /// Begin with this many minutes of the past in the store, simulated as fast as this machine can
+    #[arg(long, value_name = "MINUTES", conflicts_with = "no_store", value_parser = clap::value_parser!(u64).range(1..=1_320))]
+    pub(crate) past: Option<u64>,
+
     /// Store nothing on disk, except the collector's memory (under 1 MiB) if there is no /dev/shm
     #[arg(long)]
     pub(crate) no_store: bool,
@@ -80,12 +88,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let scratch = scratch.transpose()?;
     let dir = args.store.as_deref().or(scratch.as_ref().map(|scratch| scratch.0.as_path()));
     let memory = Scratch::in_memory()?;
-    let (mut network, names) = Network::new(args.seed)?;
+    let past = Duration::from_secs(60 * args.past.unwrap_or(0));
+    let (mut network, names) = Network::new(args.seed, past)?;
     let (listen, moved) = free(args.listen);
     let (mut settings, reporters) = settings(listen, dir, names)?;
     dta::complete(&mut settings, &memory.0, network.listen()?);
     settings.is_guarded().map_err(CliError::new)?;
     devices::manage(&mut settings, network.fabric())?;
+    if let (Some(dir), Some(_)) = (dir, args.past)
+        && !past::simulate(&mut network, &settings, dir, past)?
+    {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut server =
         Server::new(settings, None, Log::start(Level::Warn, LogFormat::Text)).with_devices(network.manage()?);
     let addresses = server.start()?;

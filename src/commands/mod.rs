@@ -29,5 +29,6 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod sql_helper;
+mod store_writer;
 mod stored;
 pub(crate) mod top;

@@ -6,16 +6,16 @@ mod summary;
 mod text;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use collector::{Batch, Collector, Datagram};
-use store::{Policy, Store};
+use collector::{Collector, Datagram};
 
-use self::findings::{Findings, Outlet, StoreWriter};
+use self::findings::{Findings, Outlet};
 use super::capture::{self, Account};
+use super::store_writer::StoreWriter;
 use crate::config::{Settings, build};
 use crate::datagram::{AggregatePorts, Contents, octets};
 use crate::view::Names;
@@ -105,14 +105,12 @@ fn speed(text: &str) -> Result<Speed, String> {
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
 const SECOND: u64 = 1_000_000_000;
-/// Records in a batch for the store. It is submitted long before it is full, because a path may have 256 nodes.
-const BATCH: usize = 65_536;
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let config = configure(&args, &settings)?;
-    let store_writer = args.store.as_ref().map(|dir| open(dir, &settings)).transpose()?;
+    let store_writer = args.store.as_ref().map(|dir| StoreWriter::open(dir, &settings)).transpose()?;
     let findings = Findings::new(&config, args.explain_loss);
     let mut replay = Replay::new(config, Outlet { findings, store_writer }, args.speed);
     replay.aggregate_ports = AggregatePorts(args.aggregate_ports.as_slice().into());
@@ -165,22 +163,8 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
     Ok(config)
 }
 
-fn open(dir: &Path, settings: &Settings) -> Result<StoreWriter, CliError> {
-    // The input can wait, so nothing is shed. Replayed records may be old: retention would delete them at once.
-    let config = store::Config {
-        dir: dir.to_path_buf(),
-        policy: Policy::Block,
-        max_age: None,
-        max_bytes: None,
-        ..build::store(settings)
-    };
-    let store = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
-    store.set_rules(settings.rules.iter().map(|rule| rule.name.clone()).collect());
-    Ok(StoreWriter { store, batch: Batch::with_capacity(BATCH) })
-}
-
 /// Replays one file at full speed and returns the number of its reports: the work that the benchmark measures.
-pub(super) fn once(file: &Path, config: collector::Config) -> Result<u64, CliError> {
+pub(super) fn once(file: &std::path::Path, config: collector::Config) -> Result<u64, CliError> {
     let findings = Findings::new(&config, false);
     let mut replay = Replay::new(config, Outlet { findings, store_writer: None }, Speed::Max);
     let mut progress = Progress::new("", "frames", None).silenced(true);

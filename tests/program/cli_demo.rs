@@ -357,3 +357,21 @@ fn without_a_running_hopwise_the_message_says_how_to_start_one() {
     assert_eq!(hopwise(["events", "--kind", "drops"]).code, Some(2));
     assert_eq!(hopwise(["demo", "--listen", "0.0.0.0:0", "--no-store"]).code, Some(2));
 }
+
+#[test]
+fn a_demo_may_begin_with_a_past() {
+    let dir = support::TempDir::new();
+    let store = dir.join("store");
+    let demo = Demo::start(&["--past", "1", "--store", support::text(&store), "--seed", "5"]);
+    let now = demo.get("/api/v1/status")["now"].as_u64().unwrap();
+    let (code, rest) = demo.interrupt();
+    assert_eq!(code, Some(0), "{rest}");
+    // The collector began while datagrams were in flight, and lost none of them.
+    assert!(rest.contains("every one is accounted for."), "{rest}");
+    let statement = "SELECT min(ts), max(ts), count(*) FROM events WHERE kind = 'path_change'";
+    let asked = hopwise(["query", "--format", "json", "--dir", support::text(&store), statement]).json().remove(0);
+    let [first, last, count] = ["min(ts)", "max(ts)", "count(*)"].map(|name| asked[name].as_u64().unwrap());
+    // A link fails in second 30 of each simulated minute and is restored in second 38.
+    assert!(first > now - 100_000_000_000 && last < now && count > 10, "{first} {last} {now} {count}");
+    assert!(last - first > 7_000_000_000, "{first} {last}");
+}

@@ -8,11 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::demo::{self, Line};
-use dataplane::fabric::{Action, DatagramOutcome, Fabric, FabricSink, GroundTruth, Reporter};
+use dataplane::fabric::{Action, Fabric, FabricSink, GroundTruth, Reporter};
 use nic::udp::Sender;
 use wire::FlowKey;
 
 use super::dta::{ControlSockets, Reported, Reporters};
+use super::streams::{Sent, Streams};
 use super::{devices::Devices, is_switch};
 use crate::config::dta::DtaSettings;
 use crate::manager_role::Local;
@@ -31,36 +32,43 @@ pub(super) struct Network {
     fabric: Fabric,
     script: Vec<Line>,
     start: u64,
+    /// The datagrams of the simulated past.
+    streams: Streams,
     sockets: Option<ControlSockets>,
     reporters: Reporters,
     devices: Option<Devices>,
 }
 
-/// Counts of the sent datagrams, and of those that the simulated network lost or duplicated.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Sent {
-    /// Datagrams that the switches sent.
-    pub(super) sent: u64,
-    /// Of these, datagrams that the simulated network lost: they were not passed to the socket.
-    pub(super) lost: u64,
-    /// Of the lost ones, the first or last of a stream: they leave no gap in the sequence numbers.
-    pub(super) unseen: u64,
-    /// Datagrams passed to the socket twice.
-    pub(super) duplicated: u64,
-    /// How long it ran.
-    pub(super) span: Duration,
-}
-
 impl Network {
-    /// A network that starts now, and the names of its switches.
-    pub(super) fn new(seed: u64) -> Result<(Self, Vec<(u32, String)>), CliError> {
-        let start = nic::time::now();
+    /// A network that started `past` ago, and the names of its switches.
+    pub(super) fn new(seed: u64, past: Duration) -> Result<(Self, Vec<(u32, String)>), CliError> {
+        let start = nic::time::now() - past.as_nanos() as u64;
         let (fabric, script) = demo::scenario_at(seed, start)
             .map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
         let switches = fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
         let names = switches.map(|node| (node.id, node.name.clone())).collect();
         let (sockets, reporters) = (None, Reporters::default());
-        Ok((Self { fabric, script, start, sockets, reporters, devices: None }, names))
+        let streams = Streams::default();
+        Ok((Self { fabric, script, start, streams, sockets, reporters, devices: None }, names))
+    }
+
+    /// When it started, ns since the epoch.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Simulates until `until`.
+    pub(super) fn run_until(&mut self, until: u64, sink: &mut impl FabricSink) {
+        self.fabric.run_until(until, sink);
+    }
+
+    /// Runs on in real time from the time reached; `streams` are the datagrams in flight.
+    pub(super) fn continue_from(&mut self, streams: Streams) {
+        let past = self.fabric.now() - self.start;
+        self.start = self.fabric.now();
+        self.streams = streams;
+        self.script.retain(|line| line.at >= past);
+        self.script.iter_mut().for_each(|line| line.at -= past);
     }
 
     /// Leaves the configuration of the switches to a manager: where it sends its commands.
@@ -133,7 +141,7 @@ impl Network {
         stop: &AtomicBool,
     ) -> Result<(Sent, Reported), CliError> {
         let begin = Instant::now();
-        let mut wire = Outbox::new(to);
+        let mut wire = Outbox::new(to, std::mem::take(&mut self.streams));
         let mut script = std::mem::take(&mut self.script).into_iter().peekable();
         let mut warned = false;
         // Relaxed: no other data depends on the flag.
@@ -154,7 +162,7 @@ impl Network {
             thread::sleep(STEP.saturating_sub(late));
         }
         self.drain(&mut wire)?;
-        Ok((wire.account(begin.elapsed()), self.reporters.account(&self.fabric)))
+        Ok((wire.streams.account(begin.elapsed()), self.reporters.account(&self.fabric)))
     }
 
     /// Simulates until `until`, in steps, and sends the reports: a switch queues DTA reports only until its buffer is full.
@@ -212,41 +220,7 @@ struct Outbox {
     /// The sender, and the end of its payload in `bytes`.
     waiting: Vec<(u32, usize)>,
     bytes: Vec<u8>,
-    /// The outcomes of the datagrams of each stream.
-    streams: BTreeMap<(u32, u8), Stream>,
-}
-
-/// The datagrams of one switch's subsystem. Losses are visible as gaps between sequence numbers, from that of the first datagram that
-/// arrives; it is not always the lowest, because datagrams are reordered.
-#[derive(Default, Debug)]
-struct Stream {
-    sent: u64,
-    duplicated: u64,
-    /// Sequence numbers of the lost datagrams.
-    lost: Vec<u32>,
-    /// Sequence number of the first datagram that arrived, and the highest one.
-    arrived: Option<(u32, u32)>,
-}
-
-impl Stream {
-    fn send(&mut self, seq: u32, outcome: DatagramOutcome) {
-        self.sent += 1;
-        self.duplicated += u64::from(outcome == DatagramOutcome::Duplicated);
-        if outcome == DatagramOutcome::Lost {
-            self.lost.push(seq);
-        }
-    }
-
-    fn arrive(&mut self, seq: u32) {
-        let (_, highest) = self.arrived.get_or_insert((seq, seq));
-        *highest = seq.max(*highest);
-    }
-
-    /// Losses without a gap.
-    fn unseen(&self) -> u64 {
-        let shown = |seq: &&u32| self.arrived.is_some_and(|(first, highest)| (first..highest).contains(*seq));
-        (self.lost.len() - self.lost.iter().filter(shown).count()) as u64
-    }
+    streams: Streams,
 }
 
 impl FabricSink for Outbox {
@@ -256,34 +230,14 @@ impl FabricSink for Outbox {
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
-        match truth {
-            GroundTruth::Datagram(sent) => {
-                self.streams.entry((sent.node, sent.hw_id)).or_default().send(sent.seq, sent.outcome);
-            }
-            GroundTruth::Arrival(arrival) => {
-                self.streams.entry((arrival.node, arrival.hw_id)).or_default().arrive(arrival.seq);
-            }
-            _ => {}
-        }
+        self.streams.ground_truth(truth);
     }
 }
 
 impl Outbox {
-    fn new(to: SocketAddr) -> Self {
+    fn new(to: SocketAddr, streams: Streams) -> Self {
         let (waiting, bytes) = (Vec::new(), Vec::new());
-        Self { to, senders: BTreeMap::new(), waiting, bytes, streams: BTreeMap::new() }
-    }
-
-    /// The outcomes of all datagrams.
-    fn account(&self, span: Duration) -> Sent {
-        let mut sent = Sent { span, ..Sent::default() };
-        for stream in self.streams.values() {
-            sent.sent += stream.sent;
-            sent.lost += stream.lost.len() as u64;
-            sent.unseen += stream.unseen();
-            sent.duplicated += stream.duplicated;
-        }
-        sent
+        Self { to, senders: BTreeMap::new(), waiting, bytes, streams }
     }
 
     /// Sends all queued reports, in order. Consecutive reports of one switch share a system call.
@@ -335,7 +289,7 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let to = socket.local_addr().unwrap();
-        let mut wire = Outbox::new(to);
+        let mut wire = Outbox::new(to, Streams::default());
         for (node, payload) in [(101, "a"), (101, "bc"), (102, "d"), (101, "e")] {
             let from = Reporter { node, address: Ipv4Addr::LOCALHOST.into(), port: 1 };
             wire.report(0, &from, payload.as_bytes());
@@ -353,26 +307,8 @@ mod tests {
     }
 
     #[test]
-    fn losses_that_no_gap_shows_are_counted_apart() {
-        let mut wire = Outbox::new("127.0.0.1:1".parse().unwrap());
-        let stream = wire.streams.entry((101, 0)).or_default();
-        use DatagramOutcome::{Delayed, Delivered, Duplicated, Lost};
-        let outcomes = [Lost, Delivered, Lost, Lost, Duplicated, Delayed, Lost];
-        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
-        [1, 4, 4, 5].into_iter().for_each(|seq| stream.arrive(seq));
-        let span = Duration::from_secs(1);
-        assert_eq!(wire.account(span), Sent { sent: 7, lost: 4, unseen: 2, duplicated: 1, span });
-        // The first datagram arrives after the third: counting begins with that one.
-        let stream = wire.streams.entry((102, 0)).or_default();
-        let outcomes = [Delayed, Lost, Delivered];
-        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
-        [2, 0].into_iter().for_each(|seq| stream.arrive(seq));
-        assert_eq!(stream.unseen(), 1);
-    }
-
-    #[test]
     fn the_script_is_explained() {
-        let (network, names) = Network::new(1).unwrap();
+        let (network, names) = Network::new(1, Duration::ZERO).unwrap();
         assert_eq!(network.describe(), "6 switches, 8 hosts, 60 flows");
         assert_eq!(names.len(), 6);
         assert!(network.script().iter().take(5).any(|line| look_at(&line.text).contains("path_change")));

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use collector::event::SequenceEvent;
-use collector::{Batch, Collector, Config, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
+use collector::{Collector, Config, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
 use detect::Metric;
-use store::Store;
 use wire::FlowKey;
+
+use crate::commands::store_writer::StoreWriter;
 
 /// Maximum number of flows.
 const MAX_FLOWS: usize = 2_000_000;
@@ -220,36 +221,6 @@ impl Flow {
     }
 }
 
-/// Writes the results to a store, too.
-#[derive(Debug)]
-pub(super) struct StoreWriter {
-    pub(super) store: Store,
-    pub(super) batch: Batch,
-}
-
-impl StoreWriter {
-    /// Submits the batch when enough is in it; waits while the store's queue is full.
-    fn submit_if_full(&mut self) {
-        if self.batch.len() >= self.batch.capacity() / 32 {
-            self.submit();
-        }
-    }
-
-    fn submit(&mut self) {
-        let full = std::mem::take(&mut self.batch);
-        self.batch = self.store.submit(full).unwrap_or_else(|mut shed| {
-            shed.clear();
-            shed
-        });
-    }
-
-    /// Closes the store; then everything is on disk.
-    pub(super) fn close(mut self) -> store::Stats {
-        self.submit();
-        self.store.finish()
-    }
-}
-
 /// The output of a replayed collector.
 #[derive(Debug)]
 pub(super) struct Outlet {
@@ -258,36 +229,35 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    fn keep(&mut self, give: impl FnOnce(&mut Batch)) {
+    fn keep(&mut self, give: impl FnOnce(&mut StoreWriter)) {
         if let Some(store_writer) = &mut self.store_writer {
-            give(&mut store_writer.batch);
-            store_writer.submit_if_full();
+            give(store_writer);
         }
     }
 }
 
 impl Output for Outlet {
     fn event(&mut self, event: &Event, path: &[u32]) {
-        self.keep(|batch| batch.event(event, path));
+        self.keep(|writer| writer.event(event, path));
     }
 
     fn rollup(&mut self, rollup: &Rollup) {
         self.findings.rollup(rollup);
-        self.keep(|batch| batch.rollup(rollup));
+        self.keep(|writer| writer.rollup(rollup));
     }
 
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
         self.findings.flow(row, path);
-        self.keep(|batch| batch.flow(row, path));
+        self.keep(|writer| writer.flow(row, path));
     }
 
     fn drop_report(&mut self, drop: &Drop) {
         self.findings.drop_report(drop);
-        self.keep(|batch| batch.drop_report(drop));
+        self.keep(|writer| writer.drop_report(drop));
     }
 
     fn loss(&mut self, loss: &Loss) {
-        self.keep(|batch| batch.loss(loss));
+        self.keep(|writer| writer.loss(loss));
     }
 
     fn sequence(&mut self, note: &SequenceEvent) {

@@ -1,0 +1,103 @@
+//! The demo's past: the network runs in simulated time, as fast as the machine can, into the store that the demo then continues.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use collector::{Collector, Datagram};
+use dataplane::fabric::{FabricSink, GroundTruth, Reporter};
+use terminal::CliError;
+use terminal::progress::Progress;
+
+use super::network::Network;
+use super::streams::Streams;
+use crate::commands::store_writer::StoreWriter;
+use crate::config::{Settings, build};
+use crate::datagram::octets;
+
+/// Simulated time between two ticks, ns: as often as a running collector ticks.
+const TICK: u64 = 20_000_000;
+
+/// Simulates the network for `past` and stores what a collector finds. Returns whether it came to the end: Ctrl-C stops it.
+pub(super) fn simulate(
+    network: &mut Network,
+    settings: &Settings,
+    dir: &Path,
+    past: Duration,
+) -> Result<bool, CliError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.map_err(|error| CliError::io("cannot listen for Ctrl-C", error, "try again"))?;
+    let mut collected = Collected::open(settings, dir)?;
+    let (done, waiting) = tokio::sync::oneshot::channel::<()>();
+    thread::scope(|scope| {
+        let simulation = scope.spawn(|| {
+            // Dropped at the end, also of a panic, so that the thread that waits for Ctrl-C ends too.
+            let _done = done;
+            collected.run(network, past, &stop);
+        });
+        runtime.block_on(async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => stop.store(true, Ordering::Relaxed),
+                _ = waiting => {}
+            }
+        });
+        simulation.join().map_err(|_| CliError::new("the simulation panicked"))
+    })?;
+    let Collected { streams, store_writer, .. } = collected;
+    network.continue_from(streams.handed_over());
+    store_writer.close();
+    // Relaxed: no other data depends on the flag.
+    Ok(!stop.load(Ordering::Relaxed))
+}
+
+/// A collector that receives what the simulated switches send.
+struct Collected {
+    collector: Collector,
+    store_writer: StoreWriter,
+    streams: Streams,
+    datagrams: u64,
+}
+
+impl Collected {
+    fn open(settings: &Settings, dir: &Path) -> Result<Self, CliError> {
+        let config = build::collector(settings, 1, 0).map_err(CliError::new)?;
+        let store_writer = StoreWriter::open(dir, settings)?;
+        Ok(Self {
+            collector: Collector::new(config),
+            store_writer,
+            streams: Streams::default(),
+            datagrams: 0,
+        })
+    }
+
+    fn run(&mut self, network: &mut Network, past: Duration, stop: &AtomicBool) {
+        let (start, past) = (network.start(), past.as_nanos() as u64);
+        let mut progress = Progress::new("simulating the past", "datagrams", Some(past));
+        let mut now = start;
+        // Time passes meanwhile: it ends at the present, so that there is no gap, or after twice the time on a machine that is slower than that.
+        while now < nic::time::now().min(start + 2 * past) && !stop.load(Ordering::Relaxed) {
+            now += TICK;
+            network.run_until(now, self);
+            self.collector.tick(now, &mut self.store_writer);
+            progress.at(now - start, self.datagrams);
+        }
+        self.collector.finish(now, &mut self.store_writer);
+        progress.finish();
+    }
+}
+
+impl FabricSink for Collected {
+    fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
+        let source = octets(from.address);
+        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
+        self.collector.handle(&[datagram], &mut self.store_writer);
+        self.datagrams += 1;
+    }
+
+    fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        self.streams.ground_truth(truth);
+    }
+}

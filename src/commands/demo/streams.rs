@@ -1,0 +1,149 @@
+//! Account of the datagrams that the simulated switches send.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dataplane::fabric::{DatagramOutcome, GroundTruth};
+
+/// Counts of the sent datagrams, and of those that the simulated network lost or duplicated.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Sent {
+    /// Datagrams that the switches sent.
+    pub(super) sent: u64,
+    /// Of these, datagrams that the simulated network lost: they were not passed to the socket.
+    pub(super) lost: u64,
+    /// Of the lost ones, the first or last of a stream: they leave no gap in the sequence numbers.
+    pub(super) unseen: u64,
+    /// Datagrams passed to the socket twice.
+    pub(super) duplicated: u64,
+    /// How long it ran.
+    pub(super) span: Duration,
+}
+
+/// The datagrams of all switches, by node and subsystem.
+#[derive(Default, Debug)]
+pub(super) struct Streams(BTreeMap<(u32, u8), Stream>);
+
+/// The datagrams of one switch's subsystem. Losses are visible as gaps between sequence numbers, from that of the first datagram that
+/// arrives; it is not always the lowest, because datagrams are reordered.
+#[derive(Default, Debug)]
+struct Stream {
+    sent: u64,
+    duplicated: u64,
+    /// Sequence numbers of the lost datagrams.
+    lost: Vec<u32>,
+    /// Sequence number of the first datagram that arrived, and the highest one.
+    arrived: Option<(u32, u32)>,
+    /// Copies that have not arrived yet, by sequence number.
+    in_flight: BTreeMap<u32, u8>,
+}
+
+impl Stream {
+    fn send(&mut self, seq: u32, outcome: DatagramOutcome) {
+        self.sent += 1;
+        self.duplicated += u64::from(outcome == DatagramOutcome::Duplicated);
+        match outcome {
+            DatagramOutcome::Lost => self.lost.push(seq),
+            DatagramOutcome::Duplicated => *self.in_flight.entry(seq).or_default() += 2,
+            _ => *self.in_flight.entry(seq).or_default() += 1,
+        }
+    }
+
+    fn arrive(&mut self, seq: u32) {
+        let (_, highest) = self.arrived.get_or_insert((seq, seq));
+        *highest = seq.max(*highest);
+        if let Some(copies) = self.in_flight.get_mut(&seq) {
+            *copies -= 1;
+            if *copies == 0 {
+                self.in_flight.remove(&seq);
+            }
+        }
+    }
+
+    /// Losses without a gap.
+    fn unseen(&self) -> u64 {
+        let shown = |seq: &&u32| self.arrived.is_some_and(|(first, highest)| (first..highest).contains(*seq));
+        (self.lost.len() - self.lost.iter().filter(shown).count()) as u64
+    }
+
+    /// What another collector, which begins now, has of this stream: datagrams in flight, and losses after the first of them.
+    fn handed_over(self) -> Self {
+        let first = self.in_flight.first_key_value().map_or(u32::MAX, |(first, _)| *first);
+        let lost: Vec<u32> = self.lost.into_iter().filter(|seq| *seq > first).collect();
+        let copies: u64 = self.in_flight.values().map(|copies| u64::from(*copies)).sum();
+        let sent = (self.in_flight.len() + lost.len()) as u64;
+        let duplicated = copies - self.in_flight.len() as u64;
+        Self { sent, duplicated, lost, arrived: None, in_flight: self.in_flight }
+    }
+}
+
+impl Streams {
+    /// Records what the fabric tells about datagrams.
+    pub(super) fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
+        match truth {
+            GroundTruth::Datagram(sent) => {
+                self.0.entry((sent.node, sent.hw_id)).or_default().send(sent.seq, sent.outcome);
+            }
+            GroundTruth::Arrival(arrival) => {
+                self.0.entry((arrival.node, arrival.hw_id)).or_default().arrive(arrival.seq);
+            }
+            _ => {}
+        }
+    }
+
+    /// The outcomes of all datagrams.
+    pub(super) fn account(&self, span: Duration) -> Sent {
+        let mut sent = Sent { span, ..Sent::default() };
+        for stream in self.0.values() {
+            sent.sent += stream.sent;
+            sent.lost += stream.lost.len() as u64;
+            sent.unseen += stream.unseen();
+            sent.duplicated += stream.duplicated;
+        }
+        sent
+    }
+
+    /// The account of a collector that begins now: it receives what is in flight.
+    pub(super) fn handed_over(self) -> Self {
+        Self(self.0.into_iter().map(|(key, stream)| (key, stream.handed_over())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DatagramOutcome::{Delayed, Delivered, Duplicated, Lost};
+
+    #[test]
+    fn losses_that_no_gap_shows_are_counted_apart() {
+        let mut streams = Streams::default();
+        let stream = streams.0.entry((101, 0)).or_default();
+        let outcomes = [Lost, Delivered, Lost, Lost, Duplicated, Delayed, Lost];
+        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        [1, 4, 4, 5].into_iter().for_each(|seq| stream.arrive(seq));
+        let span = Duration::from_secs(1);
+        assert_eq!(streams.account(span), Sent { sent: 7, lost: 4, unseen: 2, duplicated: 1, span });
+        // The first datagram arrives after the third: counting begins with that one.
+        let stream = streams.0.entry((102, 0)).or_default();
+        let outcomes = [Delayed, Lost, Delivered];
+        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        [2, 0].into_iter().for_each(|seq| stream.arrive(seq));
+        assert_eq!(stream.unseen(), 1);
+    }
+
+    #[test]
+    fn a_collector_that_begins_later_gets_what_is_in_flight() {
+        let mut streams = Streams::default();
+        let stream = streams.0.entry((101, 0)).or_default();
+        let outcomes = [Lost, Delivered, Delayed, Lost, Duplicated, Delivered];
+        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        [1, 5, 4].into_iter().for_each(|seq| stream.arrive(seq));
+        let mut streams = streams.handed_over();
+        let span = Duration::ZERO;
+        // 2, 4 again, and the loss of 3 between them; nothing shows it yet.
+        assert_eq!(streams.account(span), Sent { sent: 3, lost: 1, unseen: 1, duplicated: 0, span });
+        let stream = streams.0.entry((101, 0)).or_default();
+        [2, 4].into_iter().for_each(|seq| stream.arrive(seq));
+        assert_eq!(streams.account(span), Sent { sent: 3, lost: 1, unseen: 0, duplicated: 0, span });
+    }
+}
