@@ -237,3 +237,75 @@ export async function statements(page, base) {
       .sort(),
   );
 }
+
+/** On paper: no controls, light colours, charts as wide as the paper, range and time of printing; and then the screen as before. */
+export async function paper(page, base) {
+  for (const [name, ready] of PAGES) {
+    await open(page, base, name);
+    await page.locator(`${ready}:visible, main > div > .empty:visible`).first().waitFor(WAIT);
+    await page.evaluate(() => {
+      // What the printer sees is measured while it prints.
+      const measure = () => {
+        const frame = document.querySelector('.frame').getBoundingClientRect();
+        const box = (element) => element.getBoundingClientRect();
+        const shown = (selector) =>
+          [...document.querySelectorAll(selector)].filter((element) => box(element).height > 0).length;
+        window.measured = {
+          theme: document.documentElement.dataset.theme,
+          head: document.querySelector('.print-head').innerText,
+          controls: shown('nav, .time-bar, .hands, main input[type="search"].find'),
+          wide: [...document.querySelectorAll('main canvas')].filter(
+            (canvas) => box(canvas).right > frame.right + 1,
+          ).length,
+          narrow: [...document.querySelectorAll('main .chart')].filter(
+            (chart) =>
+              box(chart).width > 0 &&
+              Math.abs(box(chart).width - box(chart.querySelector('canvas') ?? chart).width) > 2,
+          ).length,
+        };
+      };
+      window.addEventListener('beforeprint', () => queueMicrotask(measure), { once: true });
+    });
+    const before = await page.evaluate(() => document.documentElement.dataset.theme ?? '');
+    const pdf = await page.pdf({ preferCSSPageSize: true, printBackground: true });
+    assert.ok(pdf.length > 5_000, `${name}: ${pdf.length} bytes`);
+    const { head, ...measured } = await page.evaluate(() => window.measured);
+    assert.deepEqual(measured, { theme: 'light', controls: 0, wide: 0, narrow: 0 }, name);
+    assert.match(head, /hopwise[^]*UTC[^]*printed \d{4}-\d\d-\d\d/, name);
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme ?? ''), before, name);
+    assert.ok(await page.locator('nav').isVisible(), 'the screen as before');
+  }
+}
+
+/** Local times have UTC beside them, and every axis says its unit. */
+export async function timesAndUnits(page, base) {
+  await open(page, base, 'overview');
+  for (const [panel, unit] of [
+    ['Reports per second', 'reports/s'],
+    ['Events per second', 'events/s'],
+  ]) {
+    const over = page.locator(`.panel[aria-label="${panel}"] .u-over`);
+    await over.waitFor(WAIT);
+    await over.hover();
+    await until(
+      page,
+      `.panel[aria-label="${panel}"] .chart-tip`,
+      (text) => /UTC/.test(text) && text.includes(unit),
+      panel,
+    );
+  }
+  await open(page, base, 'queues');
+  await until(
+    page,
+    '.queues .panel-head .legend',
+    (text) => /device units/.test(text),
+    'the unit of the heat map',
+  );
+  await page.locator('.heat canvas').focus();
+  await page.keyboard.press('ArrowLeft');
+  await page.keyboard.press('ArrowRight');
+  await until(page, '.heat .chart-tip', (text) => /UTC/.test(text), 'the time of a cell');
+  await open(page, base, 'events');
+  await page.locator('.event-line time').first().waitFor(WAIT);
+  assert.match((await page.locator('.event-line time').first().getAttribute('title')) ?? '', /UTC$/);
+}

@@ -5,6 +5,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { start } from '../mock/server.mjs';
 import { findChromium, launch } from './browser.mjs';
+import { accessible } from './accessible.mjs';
 import * as checks from './checks.mjs';
 import * as hands from './hands.mjs';
 import * as ranges from './ranges.mjs';
@@ -86,10 +87,17 @@ async function pagesOf(base, token) {
     await check('keys, and names on a phone', () => checks.hands(page, base));
     await check('menus that copy and save', () => hands.menus(page, base));
     await check('statements give the rows of requests', () => hands.statements(page, base));
+    await check('pages on paper', () => hands.paper(page, base));
+    await check('UTC beside local times, units on axes', () => hands.timesAndUnits(page, base));
     await check('watch this from a queue, a link and an event', () => checks.watchThis(page, base));
     await check('intents by keyboard only, on a narrow screen', async () => {
       await page.setViewportSize(PHONE);
       await checks.intentsByKeyboard(page, base);
+      await page.setViewportSize(WIDE);
+    });
+    await check('WCAG 2.2 AA, dark and light, wide and on a phone', async () => {
+      await accessible(page, base, [...PAGES, 'overview?last=1h', 'topology/101', 'exports']);
+      await page.emulateMedia({ colorScheme: 'dark' });
       await page.setViewportSize(WIDE);
     });
     await check('a token that may only read', () => checks.readOnly(page, base));

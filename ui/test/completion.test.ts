@@ -18,7 +18,7 @@ test('a fault is marked where it is, and at the end as a blank', () => {
   assert.deepEqual(marked('src ==', fault(6, 0)), ['src ==', ' ', '']);
 });
 
-test('who is still writing is not told that the end is missing', () => {
+test('a missing end is no fault while the cursor is there', () => {
   const fault = (position: number, length: number) => ({ position, length, message: '' });
   assert.equal(isUnfinished('src == ', 7, fault(6, 0)), true);
   assert.equal(isUnfinished('src == 10.0.0.300', 17, fault(7, 10)), true);

@@ -212,7 +212,7 @@ export class HeatMap {
       const cell = (width - this.labels) / row.values.length;
       context.fillStyle = text;
       context.textBaseline = 'middle';
-      context.fillText(fitted(context, rowName(row), this.labels - 10), 0, y + ROW / 2);
+      context.fillText(labelText(context, rowName(row), this.labels - 10), 0, y + ROW / 2);
       context.fillStyle = line;
       context.fillRect(this.labels, y + ROW - 1, width - this.labels, 1);
       row.values.forEach((value, column) => {
@@ -283,6 +283,12 @@ function worstColumn(row: HeatRow | undefined): number {
 
 function clamp(value: number, length: number): number {
   return Math.min(Math.max(0, value), Math.max(0, length - 1));
+}
+
+/** On a narrow screen, the number of a queue is worth more than the word. */
+function labelText(context: CanvasRenderingContext2D, name: string, width: number): string {
+  if (context.measureText(name).width <= width) return name;
+  return fitted(context, name.replace(' queue ', ' q'), width);
 }
 
 function fitted(context: CanvasRenderingContext2D, text: string, width: number): string {

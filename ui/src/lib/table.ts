@@ -63,7 +63,7 @@ export class LiveTable<T> {
       h('thead', {}, h('tr', {}, ...heads)),
       this.body,
     );
-    this.element = h('div', { class: 'table-box' }, table, this.note);
+    this.element = scrollBox('table-box', options.label, table, this.note);
   }
 
   update(rows: readonly T[]): void {
@@ -154,6 +154,24 @@ function fileColumn<T>(column: Column<T>): FileColumn<T> & { text(row: T): strin
   };
   const shown = (row: T): Cell => (text(row) === NONE ? null : text(row));
   return { value: shown, ...file, name: file?.name ?? title, text };
+}
+
+/** Boxes that may be too small for what is in them: then the keyboard has to reach them, to scroll. */
+const boxes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const box = target.classList.contains('scroll-box') ? target : target.parentElement;
+    if (!(box instanceof HTMLElement)) continue;
+    const scrolls = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
+    if (scrolls) box.tabIndex = 0;
+    else box.removeAttribute('tabindex');
+  }
+});
+
+/** A box that scrolls when it has to. */
+export function scrollBox(name: string, label: string, ...content: HTMLElement[]): HTMLElement {
+  const box = h('div', { class: `${name} scroll-box`, role: 'group', aria: { label } }, ...content);
+  for (const element of [box, ...content]) boxes.observe(element);
+  return box;
 }
 
 function cellClass(column: { numeric?: boolean; class?: string }): string {

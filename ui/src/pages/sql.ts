@@ -4,6 +4,7 @@ import { LineChart } from '../charts/line';
 import { hands, saveCsv } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, exact, utc } from '../lib/format';
+import { scrollBox } from '../lib/table';
 import type { Sheet } from '../lib/sheet';
 import { live } from '../live';
 import { queryCommand } from '../model/copies';
@@ -237,7 +238,7 @@ function resultTable(result: QueryResult): HTMLElement {
     h('thead', {}, h('tr', {}, ...heads)),
     h('tbody', {}, ...rows),
   );
-  return h('div', { class: 'table-box scroll' }, table);
+  return scrollBox('table-box scroll', 'Query result', table);
 }
 
 function isNumeric(cell: Cell): boolean {

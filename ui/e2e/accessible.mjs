@@ -1,0 +1,41 @@
+// Each page without a violation of WCAG 2.2 AA by axe, in both themes, wide and on a phone.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { open } from './checks.mjs';
+
+const AXE = readFileSync(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22a', 'wcag22aa'];
+const SIZES = { wide: { width: 1400, height: 900 }, phone: { width: 390, height: 844 } };
+
+/** What axe finds on the page as it is. */
+export async function violations(page) {
+  await page.evaluate(AXE);
+  return page.evaluate(async (tags) => {
+    const { violations } = await window.axe.run(document, { runOnly: { type: 'tag', values: tags } });
+    return violations.flatMap(({ id, nodes }) =>
+      nodes.map(({ target, failureSummary }) => `${id}: ${target.join(' ')}: ${failureSummary ?? ''}`),
+    );
+  }, TAGS);
+}
+
+/** Also: no page is wider than the screen. */
+export async function accessible(page, base, pages) {
+  const found = [];
+  for (const theme of ['dark', 'light']) {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const [size, viewport] of Object.entries(SIZES)) {
+      await page.setViewportSize(viewport);
+      for (const name of pages) {
+        await open(page, base, name);
+        await page.waitForTimeout(600);
+        const place = `${name}, ${theme}, ${size}`;
+        found.push(...(await violations(page)).map((text) => `${place}: ${text}`));
+        const wider = await page.evaluate(
+          () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+        );
+        if (wider > 0) found.push(`${place}: ${wider} px wider than the screen`);
+      }
+    }
+  }
+  assert.deepEqual(found, []);
+}
