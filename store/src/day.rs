@@ -11,6 +11,7 @@ use wire::FlowKey;
 
 use crate::bench::{QueryTiming, ROUNDS};
 use crate::config::{Config, Error, Policy};
+use crate::path_use::FlowsOf;
 use crate::query::{QueryError, QueryErrorKind};
 use crate::queues::HeatFilter;
 use crate::reader::Reader;
@@ -189,7 +190,7 @@ pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryEr
 type Question = fn(&Reader, Span) -> Result<usize, QueryError>;
 
 /// Questions of the pages, by their names.
-const QUESTIONS: [(&str, Question); 7] = [
+const QUESTIONS: [(&str, Question); 9] = [
     ("flows, slowest 100", |reader, span| {
         let order = FlowOrder::Latency;
         let filter = FlowFilter { span, order, text: None, id: None, after: None, limit: 100 };
@@ -202,6 +203,13 @@ const QUESTIONS: [(&str, Question); 7] = [
     }),
     ("nodes", |reader, span| reader.node_spans(span).map(|nodes| nodes.series.len())),
     ("paths", |reader, span| reader.path_spans(span).map(|(paths, _)| paths.len())),
+    ("path changes", |reader, span| {
+        reader.path_changes(span, &FlowsOf::default(), 100).map(|changes| changes.groups.len())
+    }),
+    ("paths of two hosts", |reader, span| {
+        let of = FlowsOf { src: Some(flow(77).src().to_string()), ..FlowsOf::default() };
+        reader.path_uses(span, &of, 100).map(|uses| uses.uses.len())
+    }),
     ("rates", |reader, span| {
         let column = if span.length() <= 30 * MINUTE { 5 * SECOND } else { 8 * MINUTE };
         reader.rate_span(span, column).map(|rates| rates.points.len())
@@ -261,7 +269,7 @@ mod tests {
         let dir = Dir::new("day");
         assert_eq!(insert(dir.path(), 3).unwrap(), 180 * EVENTS_PER_SECOND);
         let asked = run_queries(dir.path(), 3).unwrap();
-        assert_eq!(asked.len(), 28);
+        assert_eq!(asked.len(), 36);
         let empty: Vec<&str> =
             asked.iter().filter(|asked| asked.rows == 0).map(|asked| asked.name.as_str()).collect();
         assert_eq!(empty, [] as [&str; 0]);

@@ -14,6 +14,7 @@ use crate::config::Error;
 use crate::files::{self, StoreFile};
 use crate::guard::{self, Deadline};
 use crate::join::{self, Identity, Joined};
+use crate::keys::KnownKeys;
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 use crate::schema::Features;
 
@@ -47,6 +48,7 @@ struct Shared {
     most_files: usize,
     idle: Mutex<Vec<Joined>>,
     known: Mutex<HashMap<Identity, FileFacts>>,
+    keys: KnownKeys,
 }
 
 /// Cached facts about a file.
@@ -79,8 +81,8 @@ impl Reader {
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
         let dir = dir.into();
         files::list(&dir).map_err(|error| Error::io(&dir, error))?;
-        let (idle, known) = (Mutex::default(), Mutex::default());
-        let shared = Shared { dir, most_files: join::most_files(), idle, known };
+        let (idle, known, keys) = Default::default();
+        let shared = Shared { dir, most_files: join::most_files(), idle, known, keys };
         Ok(Self { shared: Arc::new(shared), stop: None })
     }
 
@@ -125,6 +127,7 @@ impl Reader {
         lock(&self.shared.idle).clear();
         let present = |file: &Identity| Identity::of(&file.path).as_ref() == Some(file);
         lock(&self.shared.known).retain(|file, _| present(file));
+        self.shared.keys.retain(present);
     }
 
     /// Runs `sql` over the newest `most` files of a time range and gives each row to `take`. Returns whether there was
@@ -162,6 +165,7 @@ impl Reader {
             Err(error) if error.kind == QueryErrorKind::Storage => {
                 lock(&self.shared.idle).clear();
                 lock(&self.shared.known).clear();
+                self.shared.keys.clear();
                 ask()
             }
             answer => answer,
@@ -206,6 +210,11 @@ impl Reader {
         let answer = ask(&joined.conn, features).map_err(|error| guard::explain(&error, timeout));
         self.keep(joined);
         answer
+    }
+
+    /// The flows of files by their numbers.
+    pub(crate) fn keys(&self) -> &KnownKeys {
+        &self.shared.keys
     }
 
     /// The deadline of a question that is asked now.

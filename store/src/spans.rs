@@ -10,12 +10,13 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
-use crate::intern::{parse_flow, parse_path};
+use crate::intern::parse_flow;
 use crate::join::Identity;
+use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::summary::{LONGER, NOTHING};
-use crate::taken::{Takings, int, unsigned};
+use crate::taken::{Paths, Takings, int, unsigned};
 
 /// A span of whole minutes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,7 +124,7 @@ pub struct PathSpan {
 
 /// A part of a span that rollups of one length cover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Piece {
+pub(crate) struct Piece {
     interval: u32,
     from: Nanos,
     to: Nanos,
@@ -153,7 +154,7 @@ impl Span {
     }
 
     /// The fewest rollups that cover it: hours in its middle, ten minutes around them, minutes at its ends.
-    fn pieces(self) -> Vec<Piece> {
+    pub(crate) fn pieces(self) -> Vec<Piece> {
         let mut ends = Vec::new();
         let (mut from, mut to, mut interval) = (self.from, self.to, 60);
         for longer in LONGER {
@@ -169,6 +170,18 @@ impl Span {
         ends.push(Piece { interval, from, to });
         ends.retain(|piece| piece.from < piece.to);
         ends
+    }
+}
+
+impl Piece {
+    /// Minute by minute.
+    pub(crate) fn minutes(span: Span) -> Self {
+        Self { interval: 60, from: span.from, to: span.to }
+    }
+
+    /// The length of its rollups, ns.
+    pub(crate) fn length(self) -> Nanos {
+        u64::from(self.interval) * SECOND
     }
 }
 
@@ -210,10 +223,10 @@ struct Found {
 }
 
 impl Found {
-    /// As it is shown. `texts`: of all paths.
-    fn span(&self, flow: FlowKey, texts: &[String]) -> FlowSpan {
-        let last = self.paths.last().and_then(|(_, path)| texts.get(*path));
-        let path = last.map_or_else(Vec::new, |text| parse_path(text));
+    /// As it is shown. `paths`: all of them.
+    fn span(&self, flow: FlowKey, paths: &[Vec<u32>]) -> FlowSpan {
+        let last = self.paths.last().and_then(|(_, path)| paths.get(*path));
+        let path = last.cloned().unwrap_or_default();
         FlowSpan { flow, sum: self.sum, path, basis: self.basis }
     }
 }
@@ -277,11 +290,11 @@ impl Reader {
                 Some(id) => self.flow_of(filter.span, (id, filter.text.as_deref()), &deadline)?,
                 None => self.flows_of(filter.span, filter.text.as_deref(), &deadline)?,
             };
-            let mut texts = match by_path {
+            let mut paths = match by_path {
                 true => self.add_paths(&mut flows, filter.span, &deadline)?,
                 false => Vec::new(),
             };
-            flows.found.retain(|flow, found| is_wanted(&found.span(*flow, &texts)));
+            flows.found.retain(|flow, found| is_wanted(&found.span(*flow, &paths)));
             deadline.check()?;
             let total = flows.found.len() as u64;
             let mut ranks: Vec<(FlowRank, FlowKey)> =
@@ -293,10 +306,10 @@ impl Reader {
             if !by_path {
                 let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
                 flows.found.retain(|flow, _| shown.contains(flow));
-                texts = self.add_paths(&mut flows, filter.span, &deadline)?;
+                paths = self.add_paths(&mut flows, filter.span, &deadline)?;
             }
             let row =
-                |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &texts)));
+                |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &paths)));
             let rows = ranks.into_iter().filter_map(row).collect();
             Ok(FlowSpans { flows: rows, more, total, truncated: flows.truncated })
         })
@@ -310,9 +323,9 @@ impl Reader {
         self.with_retry(|| {
             let deadline = self.deadline();
             let mut flows = self.flows_of(span, None, &deadline)?;
-            let texts = self.add_paths(&mut flows, span, &deadline)?;
-            let blank = |text: &String| PathSpan { path: parse_path(text), flows: 0, reports: 0, last: 0 };
-            let mut paths: Vec<PathSpan> = texts.iter().map(blank).collect();
+            let nodes = self.add_paths(&mut flows, span, &deadline)?;
+            let blank = |path| PathSpan { path, flows: 0, reports: 0, last: 0 };
+            let mut paths: Vec<PathSpan> = nodes.into_iter().map(blank).collect();
             for found in flows.found.values() {
                 let taken = found.taken(span);
                 for (path, last) in &taken {
@@ -366,14 +379,14 @@ impl Reader {
                 let Some((number, flow)) = number_of(conn, id, known)? else { return Ok(()) };
                 known = Some(flow);
                 let mut sums: HashMap<i64, SpanSum> = HashMap::new();
-                let all = [Piece { interval: 60, from: span.from, to: span.to }];
+                let all = [Piece::minutes(span)];
                 let pieces = if features.spans { span.pieces() } else { all.to_vec() };
                 for piece in pieces {
                     read_flow(conn, piece, number, &mut |sum| {
                         sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
                     })?;
                 }
-                flows.add_file(conn, (at, sums), None)
+                flows.add_file((conn, &Keys::Each), (at, sums), None)
             })?;
         }
         Ok(flows)
@@ -402,41 +415,28 @@ impl Reader {
                         }
                     }
                     false => {
-                        let all = Piece { interval: 60, from: span.from, to: span.to };
-                        whole &= read_flows(conn, all, &mut add)?;
+                        whole &= read_flows(conn, Piece::minutes(span), &mut add)?;
                     }
                 }
                 flows.truncated |= !whole;
-                flows.add_file(conn, (at, sums), text)
+                let keys = self.keys().of(conn, &file, sums.len())?;
+                flows.add_file((conn, &keys), (at, sums), text)
             })?;
         }
         Ok(flows)
     }
 
-    /// Adds the paths that flows took. Returns the texts of all.
+    /// Adds the paths that flows took. Returns all of them.
     fn add_paths(
         &self,
         flows: &mut Flows,
         span: Span,
         deadline: &Deadline,
-    ) -> Result<Vec<String>, QueryError> {
-        let (mut texts, mut known): (Vec<String>, HashMap<String, usize>) = Default::default();
+    ) -> Result<Vec<Vec<u32>>, QueryError> {
+        let mut paths = Paths::default();
         for (at, file) in flows.files.clone().iter().enumerate() {
             self.ask_file(file, deadline, |conn, features| {
-                let mut numbers: HashMap<i64, usize> = HashMap::new();
-                let mut path_of = |conn: &Connection, number: i64| -> rusqlite::Result<usize> {
-                    if let Some(place) = numbers.get(&number) {
-                        return Ok(*place);
-                    }
-                    let mut select = conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
-                    let text: String = select.query_row([number], |row| row.get(0))?;
-                    let place = *known.entry(text.clone()).or_insert_with(|| {
-                        texts.push(text);
-                        texts.len() - 1
-                    });
-                    numbers.insert(number, place);
-                    Ok(place)
-                };
+                paths.next_file();
                 let places = flows.found.values().flat_map(|found| &found.places);
                 let wanted = places.filter(|(place, _)| *place == at).map(|(_, number)| *number).collect();
                 let mut takings = Takings::of(conn, features, (span.from, span.to), &wanted)?;
@@ -448,14 +448,14 @@ impl Reader {
                         }
                         found.basis = takings.basis(conn, number)?.unwrap_or(found.basis);
                         for (ts, path) in takings.taken(conn, number, (span.from, span.to))? {
-                            found.paths.insert((ts, path_of(conn, path)?));
+                            found.paths.insert((ts, paths.place(conn, path)?));
                         }
                     }
                 }
                 Ok(())
             })?;
         }
-        Ok(texts)
+        Ok(paths.into_nodes())
     }
 }
 
@@ -463,24 +463,15 @@ impl Flows {
     /// Adds the sums of a file, by the numbers that flows have there.
     fn add_file(
         &mut self,
-        conn: &Connection,
+        (conn, keys): (&Connection, &Keys),
         (file, sums): (usize, HashMap<i64, SpanSum>),
         text: Option<&str>,
     ) -> rusqlite::Result<()> {
-        let mut select =
-            conn.prepare_cached("SELECT src, dst, sport, dport, proto, flow FROM f0.flow_key WHERE id = ?1")?;
         for (number, sum) in sums {
-            let flow = select
-                .query_row([number], |row| {
-                    let matches = match text {
-                        Some(text) => row.get_ref(5)?.as_str()?.contains(text),
-                        None => true,
-                    };
-                    Ok(parse_flow(row)?.filter(|_| matches))
-                })
-                .optional()?
-                .flatten();
-            let Some(flow) = flow else { continue };
+            let Some(flow) = keys.get(conn, number)? else { continue };
+            if text.is_some_and(|text| !flow.to_string().contains(text)) {
+                continue;
+            }
             let is_full = self.found.len() >= MOST_FLOWS;
             match self.found.entry(flow) {
                 Entry::Occupied(mut known) => {
@@ -562,7 +553,7 @@ impl NodeSpans {
 }
 
 /// Reads what `add` takes of the rollups of flows. Returns whether it took all.
-fn read_flows(
+pub(crate) fn read_flows(
     conn: &Connection,
     piece: Piece,
     add: &mut dyn FnMut(i64, SpanSum) -> bool,
@@ -596,7 +587,11 @@ fn read_flows(
 }
 
 /// The number of a flow in a file. Its id alone is in no index.
-fn number_of(conn: &Connection, id: u64, flow: Option<FlowKey>) -> rusqlite::Result<Option<(i64, FlowKey)>> {
+pub(crate) fn number_of(
+    conn: &Connection,
+    id: u64,
+    flow: Option<FlowKey>,
+) -> rusqlite::Result<Option<(i64, FlowKey)>> {
     if let Some(flow) = flow {
         let mut select = conn.prepare_cached("SELECT id FROM f0.flow_key WHERE flow = ?1")?;
         let number = select.query_row([flow.to_string()], |row| row.get(0)).optional()?;
@@ -613,7 +608,7 @@ fn number_of(conn: &Connection, id: u64, flow: Option<FlowKey>) -> rusqlite::Res
 }
 
 /// Reads the rollups of one flow.
-fn read_flow(
+pub(crate) fn read_flow(
     conn: &Connection,
     piece: Piece,
     flow: i64,

@@ -6,7 +6,45 @@ use collector::event::{Basis, Nanos};
 use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use crate::intern::parse_path;
 use crate::schema::Features;
+
+/// The paths of several files, each once.
+#[derive(Default)]
+pub(crate) struct Paths {
+    nodes: Vec<Vec<u32>>,
+    places: HashMap<String, usize>,
+    /// By their numbers in the present file.
+    numbers: HashMap<i64, usize>,
+}
+
+impl Paths {
+    /// Another file is read.
+    pub(crate) fn next_file(&mut self) {
+        self.numbers.clear();
+    }
+
+    /// The place of the path with this number in the file.
+    pub(crate) fn place(&mut self, conn: &Connection, number: i64) -> rusqlite::Result<usize> {
+        if let Some(place) = self.numbers.get(&number) {
+            return Ok(*place);
+        }
+        let mut select = conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
+        let text: String = select.query_row([number], |row| row.get(0))?;
+        let next = self.nodes.len();
+        let place = *self.places.entry(text).or_insert_with_key(|text| {
+            self.nodes.push(parse_path(text));
+            next
+        });
+        self.numbers.insert(number, place);
+        Ok(place)
+    }
+
+    /// The nodes of each, by its place.
+    pub(crate) fn into_nodes(self) -> Vec<Vec<u32>> {
+        self.nodes
+    }
+}
 
 /// How the paths of flows, and how their latencies were obtained, are found in a file: one by one, or those of all flows in one pass.
 pub(crate) enum Takings {
@@ -96,14 +134,8 @@ fn all_taken(
     wanted: &HashSet<i64>,
 ) -> rusqlite::Result<HashMap<i64, Vec<(Nanos, i64)>>> {
     let mut taken: HashMap<i64, Vec<(Nanos, i64)>> = HashMap::new();
-    let mut select = match features.spans {
-        true => conn.prepare_cached("SELECT flow, ts, path FROM f0.taken_data ORDER BY flow, ts")?,
-        false => conn.prepare_cached(&format!(
-            "SELECT flow, ts, path FROM f0.event_data WHERE {} ORDER BY flow, ts, seq",
-            is_taken("kind")
-        ))?,
-    };
-    let mut rows = select.query([])?;
+    let mut select = conn.prepare_cached(&taken_sql(features, false))?;
+    let mut rows = select.query([i64::MAX])?;
     while let Some(row) = rows.next()? {
         let (flow, ts) = (row.get(0)?, unsigned(row, 1)?);
         if !wanted.contains(&flow) {
@@ -162,6 +194,22 @@ fn from_events() -> String {
     )
 }
 
+/// From when on flows took paths: flow, time and path, before the time `?1`; `is_one`: of the flow `?2`.
+pub(crate) fn taken_sql(features: Features, is_one: bool) -> String {
+    let one = if is_one { " AND flow = ?2" } else { "" };
+    match features.spans {
+        true => format!("SELECT flow, ts, path FROM f0.taken_data WHERE ts < ?1{one} ORDER BY flow, ts"),
+        false => {
+            // `+` hides the kind where the index on flows is the one to use.
+            let kind = if is_one { "+kind" } else { "kind" };
+            format!(
+                "SELECT flow, ts, path FROM f0.event_data WHERE ts < ?1{one} AND {} ORDER BY flow, ts, seq",
+                is_taken(kind)
+            )
+        }
+    }
+}
+
 /// As [`crate::summary::is_taken`].
 fn is_taken(kind: &str) -> String {
     format!(
@@ -184,7 +232,7 @@ pub(crate) fn int(value: u64) -> i64 {
 const TAKEN: &str =
     "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
 
-/// Paths of a flow that are considered: the latest.
-const MOST_TAKEN: usize = 100;
+/// Paths of a flow in a file that are considered: the latest.
+pub(crate) const MOST_TAKEN: usize = 100;
 /// From so many flows on, a file may be read as a whole.
 const MANY_FLOWS: usize = 1_000;

@@ -4,6 +4,8 @@ mod crash;
 mod first_values;
 mod follower;
 mod keeping;
+mod losses;
+mod path_use;
 mod queues;
 mod retention;
 mod round_trip;

@@ -1,0 +1,493 @@
+//! How flows used their paths in a span of time: when they changed, which paths were taken for how long, and how often.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
+
+use collector::event::Nanos;
+use rusqlite::{Connection, OptionalExtension as _};
+use wire::FlowKey;
+
+use crate::guard::Deadline;
+use crate::query::QueryError;
+use crate::reader::Reader;
+use crate::schema::Features;
+use crate::spans::{MINUTE, Piece, Span, number_of, read_flow, read_flows};
+use crate::taken::{MOST_TAKEN, Paths, Takings, taken_sql, unsigned};
+
+/// Which flows: those that all of these match; without any, all.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FlowsOf {
+    /// This one.
+    pub flow: Option<FlowKey>,
+    /// From this address.
+    pub src: Option<String>,
+    /// To this address.
+    pub dst: Option<String>,
+}
+
+/// A change of a flow's path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathChange {
+    /// When the new path was seen first.
+    pub ts: Nanos,
+    /// The flow.
+    pub flow: FlowKey,
+    /// Its nodes before; `u32::MAX` = unavailable.
+    pub before: Vec<u32>,
+    /// Its nodes after.
+    pub after: Vec<u32>,
+}
+
+/// The same change of the paths of several flows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChangeGroup {
+    /// The nodes before.
+    pub before: Vec<u32>,
+    /// The nodes after.
+    pub after: Vec<u32>,
+    /// Number of flows.
+    pub flows: u64,
+    /// Number of changes: a flow may have changed back and forth.
+    pub changes: u64,
+    /// The first of them.
+    pub first: Nanos,
+    /// The last of them.
+    pub last: Nanos,
+}
+
+/// The changes of paths in a span of time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct PathChanges {
+    /// The latest, newest first.
+    pub changes: Vec<PathChange>,
+    /// All of them, equal ones together; those of most flows first.
+    pub groups: Vec<ChangeGroup>,
+    /// Number of changes.
+    pub total: u64,
+    /// Whether there are more than are considered: the oldest are missing.
+    pub truncated: bool,
+}
+
+/// How a path was used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathUse {
+    /// Its nodes; empty: it is not stored which path was taken.
+    pub path: Vec<u32>,
+    /// Flows that took it.
+    pub flows: u64,
+    /// Reports of those flows in that time.
+    pub reports: u64,
+    /// For how long they took it, added up.
+    pub time: Nanos,
+    /// From when on it was taken in the span.
+    pub first: Nanos,
+    /// Until when.
+    pub last: Nanos,
+}
+
+/// The paths that some flows used.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct PathUses {
+    /// The paths, the one that was taken the longest first.
+    pub uses: Vec<PathUse>,
+    /// Number of flows.
+    pub flows: u64,
+    /// Reports are known for each part of time of this length, ns, and were spread over it.
+    pub spread: Nanos,
+    /// Whether there are more flows, or more changes of their paths, than are considered.
+    pub truncated: bool,
+}
+
+/// Reports of a flow in a part of time.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    from: Nanos,
+    to: Nanos,
+    reports: u64,
+}
+
+/// A flow of which the paths are wanted.
+#[derive(Default, Debug)]
+struct Used {
+    counted: Vec<Counted>,
+    /// When, and which of the paths.
+    taken: BTreeSet<(Nanos, usize)>,
+}
+
+/// What is found of some flows.
+#[derive(Default)]
+struct Uses {
+    flows: HashMap<FlowKey, Used>,
+    paths: Paths,
+    spread: Nanos,
+    truncated: bool,
+}
+
+/// Changes while they are collected.
+#[derive(Default)]
+struct Changes {
+    paths: Paths,
+    /// The path that each flow has now.
+    now: HashMap<FlowKey, usize>,
+    /// When, whose, and from which path to which.
+    found: Vec<(Nanos, FlowKey, usize, usize)>,
+    truncated: bool,
+}
+
+impl FlowsOf {
+    fn matches(&self, flow: &FlowKey) -> bool {
+        let is = |wanted: &Option<String>, address: std::net::IpAddr| {
+            wanted.as_ref().is_none_or(|wanted| *wanted == address.to_string())
+        };
+        self.flow.is_none_or(|wanted| wanted == *flow)
+            && (self.src.is_none() || (flow.known_id().is_none() && is(&self.src, flow.src())))
+            && (self.dst.is_none() || (flow.known_id().is_none() && is(&self.dst, flow.dst())))
+    }
+}
+
+impl Reader {
+    /// The changes of paths in a span of time; `limit`: so many of the latest one by one, and as many groups.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn path_changes(&self, span: Span, of: &FlowsOf, limit: usize) -> Result<PathChanges, QueryError> {
+        self.with_retry(|| {
+            let (mut changes, deadline) = (Changes::default(), self.deadline());
+            for file in self.files_of(span.from(), span.to())? {
+                self.ask_file(&file, &deadline, |conn, features| {
+                    changes.paths.next_file();
+                    let only = match of.flow {
+                        Some(flow) => match number_of(conn, flow.id(), Some(flow))? {
+                            Some((number, _)) => Some(number),
+                            None => return Ok(()),
+                        },
+                        None => None,
+                    };
+                    let keys = self.keys().of(conn, &file, usize::MAX / 16)?;
+                    let (mut number, mut flow) = (0, None);
+                    each_taken(conn, features, (only, span.to()), |row, ts, path| {
+                        if row != number {
+                            (number, flow) = (row, keys.get(conn, row)?.filter(|flow| of.matches(flow)));
+                        }
+                        let Some(flow) = flow else { return Ok(()) };
+                        let path = changes.paths.place(conn, path)?;
+                        changes.take((ts, flow, path), span);
+                        Ok(())
+                    })
+                })?;
+            }
+            deadline.check()?;
+            Ok(changes.finish(limit))
+        })
+    }
+
+    /// Which paths flows used in a span of time; `limit`: at most so many paths.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn path_uses(&self, span: Span, of: &FlowsOf, limit: usize) -> Result<PathUses, QueryError> {
+        self.with_retry(|| {
+            let (mut uses, deadline) = (Uses::default(), self.deadline());
+            for file in self.files_of(span.from(), span.to())? {
+                self.ask_file(&file, &deadline, |conn, features| {
+                    let (numbers, more) = wanted(conn, of)?;
+                    uses.truncated |= more;
+                    uses.add_file(conn, features, (span, numbers))
+                })?;
+            }
+            uses.finish(span, limit, &deadline)
+        })
+    }
+}
+
+impl Changes {
+    fn take(&mut self, (ts, flow, path): (Nanos, FlowKey, usize), span: Span) {
+        let is_full = self.now.len() >= MOST_FLOWS;
+        let before = match self.now.entry(flow) {
+            Entry::Occupied(mut known) => known.insert(path),
+            Entry::Vacant(_) if is_full => {
+                self.truncated = true;
+                return;
+            }
+            Entry::Vacant(free) => {
+                free.insert(path);
+                return;
+            }
+        };
+        if before == path || ts < span.from() {
+            return;
+        }
+        self.found.push((ts, flow, before, path));
+        if self.found.len() >= 2 * MOST_CHANGES {
+            self.keep_latest(MOST_CHANGES);
+            self.truncated = true;
+        }
+    }
+
+    fn keep_latest(&mut self, most: usize) {
+        self.found.sort_unstable_by_key(|change| Reverse((change.0, change.1)));
+        self.found.truncate(most);
+    }
+
+    fn finish(mut self, limit: usize) -> PathChanges {
+        let truncated = self.truncated || self.found.len() > MOST_CHANGES;
+        self.keep_latest(MOST_CHANGES);
+        let nodes = self.paths.into_nodes();
+        let path = |place: usize| nodes.get(place).cloned().unwrap_or_default();
+        let latest = self.found.iter().take(limit);
+        let changes = latest
+            .map(|(ts, flow, before, after)| PathChange {
+                ts: *ts,
+                flow: *flow,
+                before: path(*before),
+                after: path(*after),
+            })
+            .collect();
+        let mut same: BTreeMap<(usize, usize), ChangeGroup> = BTreeMap::new();
+        let mut seen: HashSet<(usize, usize, FlowKey)> = HashSet::new();
+        for (ts, flow, before, after) in &self.found {
+            let group = same.entry((*before, *after)).or_insert_with(|| ChangeGroup {
+                before: path(*before),
+                after: path(*after),
+                flows: 0,
+                changes: 0,
+                first: *ts,
+                last: *ts,
+            });
+            group.flows += u64::from(seen.insert((*before, *after, *flow)));
+            group.changes += 1;
+            (group.first, group.last) = (group.first.min(*ts), group.last.max(*ts));
+        }
+        let mut groups: Vec<ChangeGroup> = same.into_values().collect();
+        groups.sort_by(|one, other| {
+            (other.flows, other.changes, &one.before).cmp(&(one.flows, one.changes, &other.before))
+        });
+        groups.truncate(limit);
+        PathChanges { changes, groups, total: self.found.len() as u64, truncated }
+    }
+}
+
+impl Uses {
+    /// Adds what a file has of the flows with these numbers.
+    fn add_file(
+        &mut self,
+        conn: &Connection,
+        features: Features,
+        (span, numbers): (Span, BTreeMap<i64, FlowKey>),
+    ) -> rusqlite::Result<()> {
+        self.paths.next_file();
+        let mut counted = self.counted(conn, features, (span, &numbers))?;
+        let wanted: HashSet<i64> = counted.keys().copied().collect();
+        let mut takings = Takings::of(conn, features, (span.from(), span.to()), &wanted)?;
+        for (number, flow) in numbers {
+            let Some(parts) = counted.remove(&number) else { continue };
+            let is_full = self.flows.len() >= MOST_USED;
+            let used = match self.flows.entry(flow) {
+                Entry::Vacant(_) if is_full => {
+                    self.truncated = true;
+                    continue;
+                }
+                entry => entry.or_default(),
+            };
+            used.counted.extend(parts);
+            let taken = takings.taken(conn, number, (span.from(), span.to()))?;
+            self.truncated |= taken.len() >= MOST_TAKEN;
+            for (ts, path) in taken {
+                used.taken.insert((ts, self.paths.place(conn, path)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// The reports of flows, by the numbers that those have in the file. Of few flows, each minute is read; of many, what is added up.
+    fn counted(
+        &mut self,
+        conn: &Connection,
+        features: Features,
+        (span, numbers): (Span, &BTreeMap<i64, FlowKey>),
+    ) -> rusqlite::Result<HashMap<i64, Vec<Counted>>> {
+        let mut counted: HashMap<i64, Vec<Counted>> = HashMap::new();
+        let all = Piece::minutes(span);
+        if numbers.len() <= FEW_FLOWS {
+            self.spread = self.spread.max(MINUTE);
+            for number in numbers.keys() {
+                read_flow(conn, all, *number, &mut |sum| {
+                    let part = Counted { from: sum.first, to: sum.last, reports: sum.count };
+                    counted.entry(*number).or_default().push(part);
+                })?;
+            }
+        } else {
+            let pieces = if features.spans { span.pieces() } else { vec![all] };
+            for piece in pieces {
+                self.spread = self.spread.max(piece.length());
+                read_flows(conn, piece, &mut |number, sum| {
+                    if numbers.contains_key(&number) {
+                        let part = Counted { from: sum.first, to: sum.last, reports: sum.count };
+                        counted.entry(number).or_default().push(part);
+                    }
+                    true
+                })?;
+            }
+        }
+        for number in numbers.keys() {
+            limit_to_life(conn, *number, span, &mut counted)?;
+        }
+        Ok(counted)
+    }
+
+    fn finish(self, span: Span, limit: usize, deadline: &Deadline) -> Result<PathUses, QueryError> {
+        let nodes = self.paths.into_nodes();
+        // `None`: not stored.
+        let mut uses: BTreeMap<Option<usize>, PathUse> = BTreeMap::new();
+        let blank = |place: Option<usize>| PathUse {
+            path: place.and_then(|place| nodes.get(place).cloned()).unwrap_or_default(),
+            flows: 0,
+            reports: 0,
+            time: 0,
+            first: Nanos::MAX,
+            last: 0,
+        };
+        let mut flows = 0;
+        for used in self.flows.values() {
+            deadline.check()?;
+            let parts = used.by_path(span);
+            flows += u64::from(!parts.is_empty());
+            for (place, part) in parts {
+                let one = uses.entry(place).or_insert_with(|| blank(place));
+                one.flows += 1;
+                one.reports = one.reports.saturating_add(part.reports);
+                one.time = one.time.saturating_add(part.time);
+                (one.first, one.last) = (one.first.min(part.first), one.last.max(part.last));
+            }
+        }
+        let mut uses: Vec<PathUse> = uses.into_values().collect();
+        uses.sort_by(|one, other| {
+            (other.time, other.reports, &one.path).cmp(&(one.time, one.reports, &other.path))
+        });
+        let truncated = self.truncated || uses.len() > limit;
+        uses.truncate(limit);
+        Ok(PathUses { uses, flows, spread: self.spread, truncated })
+    }
+}
+
+/// A flow's use of one path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Part {
+    reports: u64,
+    time: Nanos,
+    first: Nanos,
+    last: Nanos,
+}
+
+impl Used {
+    /// The reports and the time of each path: those of a part of time are divided among its paths by the time that they were taken.
+    fn by_path(&self, span: Span) -> BTreeMap<Option<usize>, Part> {
+        let mut parts: BTreeMap<Option<usize>, Part> = BTreeMap::new();
+        for counted in &self.counted {
+            let (from, to) = (counted.from.max(span.from()), counted.to.min(span.to()));
+            let length = to.saturating_sub(from);
+            let (mut rest, mut at) = (counted.reports, from);
+            while at < to {
+                let (path, until) = self.path_at(at);
+                let until = until.min(to);
+                let share = u128::from(counted.reports) * u128::from(until - at) / u128::from(length);
+                // The last one gets what rounding has left.
+                let share = if until == to { rest } else { u64::try_from(share).unwrap_or(rest).min(rest) };
+                rest -= share;
+                let blank = Part { reports: 0, time: 0, first: at, last: until };
+                let part = parts.entry(path).or_insert(blank);
+                part.reports = part.reports.saturating_add(share);
+                part.time += until - at;
+                (part.first, part.last) = (part.first.min(at), part.last.max(until));
+                at = until;
+            }
+        }
+        parts
+    }
+
+    /// The path at a time, and when the next one is taken.
+    fn path_at(&self, ts: Nanos) -> (Option<usize>, Nanos) {
+        let path = self.taken.range(..=(ts, usize::MAX)).next_back().map(|(_, path)| *path);
+        let next = self.taken.range((ts + 1, 0)..).next().map_or(Nanos::MAX, |(ts, _)| *ts);
+        (path, next)
+    }
+}
+
+/// The flows of a file that are wanted, by their numbers, and whether there are more than are considered.
+fn wanted(conn: &Connection, of: &FlowsOf) -> rusqlite::Result<(BTreeMap<i64, FlowKey>, bool)> {
+    if let Some(flow) = of.flow {
+        let found = number_of(conn, flow.id(), Some(flow))?.filter(|(_, flow)| of.matches(flow));
+        return Ok((found.into_iter().collect(), false));
+    }
+    let sql = "SELECT src, dst, sport, dport, proto, id FROM f0.flow_key
+               WHERE (?1 IS NULL OR src = ?1) AND (?2 IS NULL OR dst = ?2)";
+    let mut select = conn.prepare_cached(sql)?;
+    let mut rows = select.query([&of.src, &of.dst])?;
+    let mut found = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        if found.len() >= MOST_WANTED {
+            return Ok((found, true));
+        }
+        if let Some(flow) = crate::intern::parse_flow(row)?.filter(|flow| of.matches(flow)) {
+            found.insert(row.get(5)?, flow);
+        }
+    }
+    Ok((found, false))
+}
+
+/// Parts of time end where the flow began or was seen last. After the last minute that has ended, a flow that was seen since then went on.
+fn limit_to_life(
+    conn: &Connection,
+    number: i64,
+    span: Span,
+    counted: &mut HashMap<i64, Vec<Counted>>,
+) -> rusqlite::Result<()> {
+    let mut select = conn.prepare_cached("SELECT first_seen, last_seen FROM f0.flow_data WHERE flow = ?1")?;
+    let life = select.query_row([number], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?))).optional()?;
+    let Some((first, last)) = life else { return Ok(()) };
+    let end = counted.get(&number).and_then(|parts| parts.iter().map(|part| part.to).max());
+    for part in counted.get_mut(&number).into_iter().flatten() {
+        part.from = part.from.max(first.min(part.to));
+        // Its state is stored now and then: what was counted later, it sent later.
+        if part.to > last && part.to - part.from > MINUTE {
+            part.to = last.max(part.from);
+        }
+    }
+    let from = end.unwrap_or(first).max(first);
+    if last > from && last - from <= LATEST_UNCOUNTED && last > span.from() && from < span.to() {
+        counted.entry(number).or_default().push(Counted { from, to: last, reports: 0 });
+    }
+    Ok(())
+}
+
+/// From when on flows took paths, before a time; those of each flow together, in the order of time.
+fn each_taken(
+    conn: &Connection,
+    features: Features,
+    (flow, before): (Option<i64>, Nanos),
+    mut take: impl FnMut(i64, Nanos, i64) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut select = conn.prepare_cached(&taken_sql(features, flow.is_some()))?;
+    let before = i64::try_from(before).unwrap_or(i64::MAX);
+    let mut rows = match flow {
+        Some(flow) => select.query([before, flow])?,
+        None => select.query([before])?,
+    };
+    while let Some(row) = rows.next()? {
+        take(row.get(0)?, unsigned(row, 1)?, row.get(2)?)?;
+    }
+    Ok(())
+}
+
+/// Flows whose present path is known while changes are looked for: some 20 MB.
+const MOST_FLOWS: usize = 200_000;
+/// Changes that are considered: the latest.
+const MOST_CHANGES: usize = 100_000;
+/// Flows of a file that are looked at for their paths.
+const MOST_WANTED: usize = 20_000;
+/// Flows whose paths are added up.
+const MOST_USED: usize = 20_000;
+/// Up to so many flows, their minutes are read one by one.
+const FEW_FLOWS: usize = 50;
+/// Minutes are stored up to two minutes late.
+const LATEST_UNCOUNTED: Nanos = 3 * MINUTE;

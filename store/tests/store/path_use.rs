@@ -1,0 +1,168 @@
+//! Paths in a span of time: changes, and how each path was used, of flows whose truth is known.
+#![allow(clippy::unwrap_used, reason = "a failed test says where")]
+
+use collector::event::Basis;
+use collector::{Batch, Event, FlowRow, Kind, Output as _, Rollup};
+use detect::Metric;
+use store::{ChangeGroup, Config, FlowsOf, PathChange, PathUse, PathUses, Reader, Span, Store};
+use testkit::records::{Dir, SECOND, START, bare, flow};
+
+const MINUTE: u64 = 60 * SECOND;
+
+/// The start of a minute after two o'clock in the afternoon.
+fn at(minute: u64) -> u64 {
+    START + minute * MINUTE
+}
+
+fn minute(number: u32, at: u64, count: u64) -> Rollup {
+    Rollup {
+        ts: at,
+        interval: 60,
+        metric: Metric::FlowLatency,
+        flow: Some(flow(number)),
+        node: None,
+        interface: None,
+        queue: None,
+        count,
+        min: 1,
+        max: 9,
+        sum: count * 5,
+        p50: None,
+        p99: None,
+    }
+}
+
+fn path(number: u32, ts: u64, kind: Kind) -> Event {
+    Event { kind, metric: Some(Metric::FlowPath), flow: Some(flow(number)), value: Some(2), ..bare(ts) }
+}
+
+/// Ten minutes of two flows between different hosts. The first one is on `1>2>4`, but from 03:15 to 03:45 and from 06:00 on it is on `1>3>4`;
+/// the second one changes with it once and stays.
+fn ten_minutes() -> Batch {
+    let mut batch = Batch::with_capacity(256);
+    for number in [1, 2] {
+        batch.event(&path(number, at(0) + 1, Kind::New), &[1, 2, 4]);
+        batch.event(&path(number, at(3) + 15 * SECOND, Kind::PathChange), &[1, 3, 4]);
+    }
+    batch.event(&path(1, at(3) + 45 * SECOND, Kind::PathChange), &[1, 2, 4]);
+    batch.event(&path(1, at(6), Kind::PathChange), &[1, 3, 4]);
+    for at_minute in 0..10 {
+        batch.rollup(&minute(1, at(at_minute), 120));
+        batch.rollup(&minute(2, at(at_minute), 40));
+    }
+    for number in [1, 2] {
+        let (flow, last_seen) = (flow(number), at(10));
+        let basis = Basis::Measured;
+        batch.flow(
+            &FlowRow { flow, flow_latency: Some(9), basis, first_seen: at(0), last_seen, reports: 1 },
+            &[1, 3, 4],
+        );
+    }
+    batch
+}
+
+fn stored(batch: Batch) -> (Dir, Reader) {
+    let dir = Dir::new("path-use");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    store.submit(batch).unwrap();
+    store.close();
+    let reader = Reader::open(dir.path()).unwrap();
+    (dir, reader)
+}
+
+fn one(number: u32) -> FlowsOf {
+    FlowsOf { flow: Some(flow(number)), ..FlowsOf::default() }
+}
+
+fn change(number: u32, ts: u64, before: u32, after: u32) -> PathChange {
+    PathChange { ts, flow: flow(number), before: vec![1, before, 4], after: vec![1, after, 4] }
+}
+
+#[test]
+fn changes_of_a_span_say_the_path_before_and_the_path_after() {
+    let (_dir, reader) = stored(ten_minutes());
+    let all = reader.path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 10).unwrap();
+    let [first, second, third] = [at(3) + 15 * SECOND, at(3) + 45 * SECOND, at(6)];
+    let mut latest = vec![change(1, third, 2, 3), change(1, second, 3, 2), change(1, first, 2, 3)];
+    latest.push(change(2, first, 2, 3));
+    let mut found = all.changes.clone();
+    found.sort_by_key(|change| (std::cmp::Reverse(change.ts), change.flow));
+    assert_eq!(found, latest);
+    let group = |before: u32, after: u32, (flows, changes), (first, last)| ChangeGroup {
+        before: vec![1, before, 4],
+        after: vec![1, after, 4],
+        flows,
+        changes,
+        first,
+        last,
+    };
+    assert_eq!(all.groups, [group(2, 3, (2, 3), (first, third)), group(3, 2, (1, 1), (second, second))]);
+    assert_eq!((all.total, all.truncated), (4, false));
+    // The path before a change may have been taken long before the span.
+    let later = reader.path_changes(Span::of(at(5), at(10)), &FlowsOf::default(), 10).unwrap();
+    assert_eq!(later.changes, [change(1, third, 2, 3)]);
+    let two = reader.path_changes(Span::of(at(0), at(10)), &one(2), 10).unwrap();
+    assert_eq!(two.changes, [change(2, first, 2, 3)]);
+    let few = reader.path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 1).unwrap();
+    assert_eq!((few.changes.len(), few.groups.len(), few.total), (1, 1, 4));
+    let none = reader.path_changes(Span::of(at(0), at(10)), &one(9), 10).unwrap();
+    assert_eq!((none.changes.len(), none.total), (0, 0));
+}
+
+fn used(path: &[u32], (flows, reports): (u64, u64), time: u64, (first, last): (u64, u64)) -> PathUse {
+    PathUse { path: path.to_vec(), flows, reports, time, first, last }
+}
+
+#[test]
+fn each_path_has_the_time_and_the_reports_of_when_it_was_taken() {
+    let (_dir, reader) = stored(ten_minutes());
+    let uses = reader.path_uses(Span::of(at(0), at(10)), &one(1), 10).unwrap();
+    // Of the fourth minute, half: from 03:15 to 03:45.
+    let upper = used(&[1, 2, 4], (1, 5 * 120 + 60), 5 * MINUTE + 30 * SECOND, (at(0) + 1, at(6)));
+    let lower = used(&[1, 3, 4], (1, 4 * 120 + 60), 4 * MINUTE + 30 * SECOND, (at(3) + 15 * SECOND, at(10)));
+    let near = |found: &PathUse, wanted: &PathUse| {
+        let same = (&found.path, found.flows, found.first, found.last)
+            == (&wanted.path, wanted.flows, wanted.first, wanted.last);
+        assert!(same && found.time.abs_diff(wanted.time) <= 1, "{found:?} {wanted:?}");
+        assert!(found.reports.abs_diff(wanted.reports) <= 1, "{found:?} {wanted:?}");
+    };
+    let known: Vec<&PathUse> = uses.uses.iter().filter(|found| !found.path.is_empty()).collect();
+    assert_eq!(known.len(), 2, "{uses:?}");
+    near(known[0], &upper);
+    near(known[1], &lower);
+    let PathUses { flows, spread, truncated, .. } = uses;
+    assert_eq!((flows, spread, truncated), (1, MINUTE, false));
+    assert_eq!(uses.uses.iter().map(|found| found.reports).sum::<u64>(), 1_200);
+    // By the hosts at its ends, and by a host that nobody knows.
+    let pair = FlowsOf {
+        src: Some(flow(1).src().to_string()),
+        dst: Some(flow(1).dst().to_string()),
+        ..FlowsOf::default()
+    };
+    assert_eq!(reader.path_uses(Span::of(at(0), at(10)), &pair, 10).unwrap().uses, uses.uses);
+    let nobody = FlowsOf { src: Some("nobody".to_owned()), ..FlowsOf::default() };
+    assert_eq!(reader.path_uses(Span::of(at(0), at(10)), &nobody, 10).unwrap().uses, []);
+    let all = reader.path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 10).unwrap();
+    assert_eq!((all.flows, all.uses.iter().map(|found| found.reports).sum::<u64>()), (2, 1_600));
+    let cut = reader.path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 1).unwrap();
+    assert_eq!((cut.uses.len(), cut.truncated), (1, true));
+}
+
+#[test]
+fn a_flow_that_was_just_seen_has_a_time_before_its_minute_has_ended() {
+    let mut batch = Batch::with_capacity(16);
+    batch.event(&path(1, at(0) + 10 * SECOND, Kind::New), &[1, 2, 4]);
+    let row = FlowRow {
+        flow: flow(1),
+        flow_latency: Some(9),
+        basis: Basis::Measured,
+        first_seen: at(0) + 10 * SECOND,
+        last_seen: at(0) + 40 * SECOND,
+        reports: 30,
+    };
+    batch.flow(&row, &[1, 2, 4]);
+    let (_dir, reader) = stored(batch);
+    let uses = reader.path_uses(Span::of(at(0), at(1)), &one(1), 10).unwrap();
+    let expected = used(&[1, 2, 4], (1, 0), 30 * SECOND, (at(0) + 10 * SECOND, at(0) + 40 * SECOND));
+    assert_eq!(uses.uses, [expected]);
+}
