@@ -26,6 +26,15 @@ pub enum Action {
         /// The other end's id.
         b: u32,
     },
+    /// The link loses packets on the way from `from` to `to`, unseen by both.
+    LoseOnLink {
+        /// The sending end's id.
+        from: u32,
+        /// The receiving end's id.
+        to: u32,
+        /// Packets lost, per million; 0: none.
+        loss: u32,
+    },
     /// A flow sends `packets` more packets, `gap` ns apart (0: at the rate of its host's link).
     Burst {
         /// The flow.

@@ -364,6 +364,9 @@ impl Fabric {
             Action::CutLink { a, b } | Action::MendLink { a, b } => {
                 self.link(*a, *b)?;
             }
+            Action::LoseOnLink { from, to, .. } => {
+                self.link(*from, *to)?;
+            }
             Action::Burst { flow, .. } | Action::StopFlow(flow) => {
                 self.flows.get(flow.0 as usize).ok_or(FabricError::NoFlow(*flow))?;
             }
@@ -518,6 +521,11 @@ impl Fabric {
                     self.restore(link, sink);
                 }
             }
+            Action::LoseOnLink { from, to, loss } => {
+                if let Some(port) = self.port_towards(from, to) {
+                    self.ports[port].loss = loss;
+                }
+            }
             Action::Burst { flow, packets, gap } => {
                 if packets > 0 {
                     self.at(self.now, EventKind::Burst { flow: flow.0, left: packets - 1, gap });
@@ -541,9 +549,15 @@ impl Fabric {
             return;
         };
         self.diversions.retain(|&(at, host, _)| (at, host) != (node_index, to));
-        let Some(Ok(link)) = via.map(|via| self.link(node, via)) else { return };
-        let side = usize::from(self.ports[link * 2].node != node_index);
-        self.diversions.push((node_index, to, (link * 2 + side) as u32));
+        let Some(port) = via.and_then(|via| self.port_towards(node, via)) else { return };
+        self.diversions.push((node_index, to, port as u32));
+    }
+
+    /// The port of a node at its link to another one.
+    fn port_towards(&self, node: u32, to: u32) -> Option<usize> {
+        let link = self.link(node, to).ok()?;
+        let side = usize::from(self.ports[link * 2].node != self.topology.index(node)?);
+        Some(link * 2 + side)
     }
 
     fn at(&mut self, at: u64, what: EventKind) {

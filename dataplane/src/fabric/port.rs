@@ -19,6 +19,8 @@ pub(crate) struct Port {
     pub(crate) up: bool,
     /// Rate, delay and depth.
     pub(crate) wire: Wire,
+    /// Frames that the link loses in this direction, per million.
+    pub(crate) loss: u32,
     /// Number of times the link was cut; distinguishes transmissions before and after a cut.
     pub(crate) epoch: u32,
     /// A frame is being transmitted.
@@ -48,6 +50,7 @@ impl Port {
             sink: edge,
             up: true,
             wire,
+            loss: 0,
             epoch: 0,
             busy: false,
             meter,

@@ -136,14 +136,14 @@ impl Fabric {
             out.busy = true;
             out.meter.count(now, packet.bytes.len());
             let sent = now.saturating_add(out.duration(packet.bytes.len()));
-            let (epoch, delay) = (out.epoch, out.wire.delay);
+            let (epoch, delay, loss) = (out.epoch, out.wire.delay, out.loss);
             if self.config.frames == Frames::Sent {
                 sink.frame(now, self.topology.nodes[out.node].id, out.number, &packet.bytes);
             }
             let from = out.node;
             self.at(sent, EventKind::Sent { port, epoch });
             let links = self.config.links;
-            if self.fortune.chance(links.loss) {
+            if self.fortune.chance(links.loss.max(loss)) {
                 let end = End { node: from, at: sent, reason: DropReason::LostOnLink, reported: false };
                 return self.lose(slot, end, sink);
             }
