@@ -35,6 +35,7 @@ pub(crate) use self::harness::{load, machine};
 use crate::page;
 use crate::program::Program;
 use terminal::CliError;
+use terminal::progress::Waiting;
 use terminal::units;
 
 /// Measure the published figures on this machine
@@ -411,9 +412,13 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     if let Some((PEERS, paths)) = args.names.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         peers::run(paths, args.port, &plan, &mut show)?;
     } else {
-        for case in if args.all { CASES.iter().collect() } else { chosen(&args.names)? } {
+        let cases: Vec<&Case> = if args.all { CASES.iter().collect() } else { chosen(&args.names)? };
+        for (done, case) in cases.iter().enumerate() {
+            let waiting = Waiting::part(case.name, done as u64, cases.len() as u64);
             let load = LoadMeter::start();
-            show(case.name, (case.run)(case.name, &plan).map(|outcome| outcome.under(&load)))?;
+            let outcome = (case.run)(case.name, &plan).map(|outcome| outcome.under(&load));
+            drop(waiting);
+            show(case.name, outcome)?;
         }
     }
     if skipped > 0 {

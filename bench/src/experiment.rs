@@ -34,6 +34,7 @@ pub(crate) use self::settings::Scale;
 use self::settings::{Given, Parameter, Settings};
 use crate::cases::{load, machine};
 use terminal::CliError;
+use terminal::progress::Waiting;
 
 /// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the figures of the paper and of hopwise
 ///
@@ -303,9 +304,12 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = chosen.iter().map(with).collect::<Result<Vec<_>, _>>()?;
     convert::check(&args.format)?;
     let load = load();
-    for (experiment, settings) in chosen.iter().zip(&settings) {
+    for (done, (experiment, settings)) in chosen.iter().zip(&settings).enumerate() {
         let begun = Instant::now();
-        let findings = (experiment.run)(settings)?;
+        let waiting = Waiting::part(experiment.name, done as u64, chosen.len() as u64);
+        let findings = (experiment.run)(settings);
+        drop(waiting);
+        let findings = findings?;
         let page = write((&args.out, &args.format), experiment, findings, settings, load)?;
         eprintln!("hopwise: {}: {:.0} s", experiment.name, begun.elapsed().as_secs_f64());
         println!("{}", page.display());

@@ -1,6 +1,7 @@
 //! Event filters of commands, for a running hopwise and for a store.
 
 use super::client::escape;
+use super::question::time;
 use crate::view::EventView;
 use terminal::CliError;
 
@@ -27,6 +28,14 @@ pub(crate) struct Filter {
     /// Only events that this matches, for example "kind == drop and src in 10.0.1.0/24 and not path ~ 101>*>103"
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Option<String>,
+
+    /// Only events at or after this time: ns since the Unix epoch, or an age (30s, 15m, 2h, 7d)
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "follow")]
+    pub(crate) from: Option<u64>,
+
+    /// Only events at or before this time, likewise
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "follow")]
+    pub(crate) to: Option<u64>,
 }
 
 /// The kind of event that repeats a known value.
@@ -37,12 +46,15 @@ impl Filter {
     pub(super) fn query(&self, mut separator: char) -> String {
         let mut out = String::new();
         let node = self.node.map(|node| node.to_string());
+        let [from, to] = [self.from, self.to].map(|time| time.map(|time| time.to_string()));
         let fields = [
             ("kind", &self.kind),
             ("node", &node),
             ("metric", &self.metric),
             ("flow", &self.flow),
             ("filter", &self.filter),
+            ("from", &from),
+            ("to", &to),
         ];
         for (name, value) in fields {
             if let Some(value) = value {
@@ -65,6 +77,8 @@ impl Filter {
         kind && same(&self.metric, event.metric.as_deref())
             && same(&self.flow, event.text.as_deref())
             && self.node.is_none_or(|node| event.node == Some(node))
+            && self.from.is_none_or(|from| event.ts >= from)
+            && self.to.is_none_or(|to| event.ts <= to)
     }
 
     /// Whether the condition is about periodic values, which are not listed by default.

@@ -22,6 +22,7 @@ use terminal::{Terminal, units};
   hopwise events                              the last 50
   hopwise events --follow --kind drop         drops as they happen
   hopwise events --node 102 --metric queue_occupancy --limit 500
+  hopwise events --from 2h --to 1h            of the hour before the last
   hopwise events --dir hopwise-data --flow '10.0.0.1:5000>10.0.0.2:80/17' --json")]
 pub(crate) struct Args {
     /// Continue with new events
@@ -371,13 +372,16 @@ mod tests {
             kind: Some("drop".into()),
             node: Some(7),
             flow: Some("a>b/6".into()),
+            to: Some(5),
             ..Filter::default()
         };
-        assert_eq!(filter.query('?'), "?kind=drop&node=7&flow=a%3Eb%2F6");
+        assert_eq!(filter.query('?'), "?kind=drop&node=7&flow=a%3Eb%2F6&to=5");
         let event = |node: u32| {
             serde_json::from_value(json!({"ts": 0, "kind": "drop", "node": node, "text": "a>b/6"})).unwrap()
         };
         assert_eq!([filter.passes(&event(7)), filter.passes(&event(8))], [true, false]);
+        let times = Filter { from: Some(1), ..filter.clone() };
+        assert!(!times.passes(&event(7)), "before the first time");
         let latest = serde_json::from_value(json!({"ts": 0, "kind": "latest"})).unwrap();
         let wanted = Filter { kind: Some("latest".into()), ..Filter::default() };
         assert_eq!([Filter::default().passes(&latest), wanted.passes(&latest)], [false, true]);

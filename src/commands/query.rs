@@ -1,7 +1,7 @@
 //! `hopwise query`: SQL over the files of a store.
 
 use std::io::{self, IsTerminal as _, Read as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
 use crate::view::{Names, NamesView};
 use terminal::CliError;
 use terminal::json::{self, Object};
+use terminal::progress::Waiting;
 use terminal::{Align, Table, table, units};
 
 /// Query the store in SQL; without a query, in a shell
@@ -94,17 +95,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         limit: args.limit,
         timeout: Duration::from_secs_f64(args.timeout),
     };
+    let helper = Asker::new(&question.dir)?;
     let sql = match args.sql {
         Some(sql) => sql,
         None if io::stdin().is_terminal() => {
-            let columns =
-                |view: &str| Ok(ask(&question.about(format!("SELECT * FROM {view} LIMIT 0")))?.columns);
-            super::query_shell::run(question.clone(), &|asked| printed(asked, &names), &columns)?;
+            let columns = |view: &str| {
+                Ok(helper.ask(&question.about(format!("SELECT * FROM {view} LIMIT 0")))?.columns)
+            };
+            super::query_shell::run(question.clone(), &|asked| helper.printed(asked, &names), &columns)?;
             return Ok(ExitCode::SUCCESS);
         }
         None => read_query()?,
     };
-    let printed = printed(&question.about(sql), &names)?;
+    let printed = helper.printed(&question.about(sql), &names)?;
     io::stdout().write_all(printed.text.as_bytes()).map_err(CliError::output)?;
     printed.remarks.iter().for_each(|remark| eprintln!("hopwise: {remark}"));
     Ok(ExitCode::SUCCESS)
@@ -124,38 +127,54 @@ fn read_query() -> Result<String, CliError> {
 /// Bytes of a query from standard input.
 const MAX_QUERY: u64 = 256 << 10;
 
-fn printed(question: &Question, names: &Names) -> Result<Printed, CliError> {
-    let mut answer = ask(question)?;
-    let text = match question.format {
-        Format::Table => as_table(&answer, names),
-        Format::Json => as_json(&answer),
-        Format::Csv => as_csv(&answer),
-    };
-    let mut remarks = std::mem::take(&mut answer.notes);
-    if answer.truncated {
-        let rows = units::counted(answer.rows.len() as u64, "row");
-        let remedy = if answer.rows.len() < question.limit {
-            format!("a result has at most {} MiB; select fewer columns, or ask in parts", MAX_BYTES >> 20)
-        } else {
-            "narrow the query or raise --limit".to_owned()
-        };
-        remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
-    }
-    Ok(Printed { text, remarks })
+/// Runs queries in a process of their own, as the API does: the same one for all of a shell.
+struct Asker {
+    runtime: runtime::Runtime,
+    pool: Pool,
 }
 
-/// Runs the query in a process of its own, as the API does.
-fn ask(question: &Question) -> Result<Rows, CliError> {
-    let Question { sql, from, to, limit, timeout, .. } = question.clone();
-    let request = Request { sql, from, to, max_rows: limit, timeout };
-    let failed = |error: io::Error| CliError::io("cannot run the query", error, "is the machine full?");
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let pool = Pool::new(question.dir.clone(), "--timeout");
-    match runtime.block_on(pool.query(&request)) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
-        Err(Failure::Query(failure)) => Err(explain(&request.sql, &failure)),
-        Err(Failure::Unavailable(message)) => Err(CliError::new(message)),
+impl Asker {
+    fn new(dir: &Path) -> Result<Self, CliError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        Ok(Self { runtime, pool: Pool::new(dir.to_owned(), "--timeout") })
     }
+
+    fn printed(&self, question: &Question, names: &Names) -> Result<Printed, CliError> {
+        let mut answer = self.ask(question)?;
+        let text = match question.format {
+            Format::Table => as_table(&answer, names),
+            Format::Json => as_json(&answer),
+            Format::Csv => as_csv(&answer),
+        };
+        let mut remarks = std::mem::take(&mut answer.notes);
+        if answer.truncated {
+            let rows = units::counted(answer.rows.len() as u64, "row");
+            let remedy = if answer.rows.len() < question.limit {
+                format!("a result has at most {} MiB; select fewer columns, or ask in parts", MAX_BYTES >> 20)
+            } else {
+                "narrow the query or raise --limit".to_owned()
+            };
+            remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
+        }
+        Ok(Printed { text, remarks })
+    }
+
+    fn ask(&self, question: &Question) -> Result<Rows, CliError> {
+        let Question { sql, from, to, limit, timeout, .. } = question.clone();
+        let request = Request { sql, from, to, max_rows: limit, timeout };
+        let waiting = Waiting::on(format!("querying, at most {}", units::clock(timeout)));
+        let answer = self.runtime.block_on(self.pool.query(&request));
+        drop(waiting);
+        match answer {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
+            Err(Failure::Query(failure)) => Err(explain(&request.sql, &failure)),
+            Err(Failure::Unavailable(message)) => Err(CliError::new(message)),
+        }
+    }
+}
+
+fn failed(error: io::Error) -> CliError {
+    CliError::io("cannot run the query", error, "is the machine full?")
 }
 
 /// The error message, with a caret below its position if that is known.

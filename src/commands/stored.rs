@@ -45,6 +45,8 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     wanted.equal("metric", filter.metric.clone().map(Value::Text));
     wanted.equal("flow", filter.flow.clone().map(Value::Text));
     wanted.equal("node", filter.node.map(|node| Value::Int(node.into())));
+    wanted.terms.extend(filter.from.map(|from| format!("ts >= {from}")));
+    wanted.terms.extend(filter.to.map(|to| format!("ts <= {to}")));
     let sql = format!(
         "SELECT ts, id, kind, metric, flow, src, dst, sport, dport, proto, node, interface, queue, value, previous, \
          threshold, rule, reason, basis, path, flow_latency, latency_basis, hop_latencies FROM events {} ORDER BY ts DESC LIMIT {limit}",
@@ -74,13 +76,14 @@ fn matching(
         node: filter.node,
         metric: filter.metric.as_deref().and_then(Metric::from_name),
         flow,
+        from: filter.from,
         ..EventFilter::default()
     };
     let with_unchanged = filter.kind.is_some() || filter.names_unchanged();
     let is_wanted = |row: &EventRow| {
         (with_unchanged || row.event.kind != Kind::Latest) && condition.matches(&facts::of_row(row))
     };
-    let (mut found, mut before) = (Vec::new(), None);
+    let (mut found, mut before) = (Vec::new(), filter.to.map(|to| to.saturating_add(1)));
     loop {
         let question = EventFilter { before, limit: limit - found.len(), ..wanted };
         let (rows, stopped) =

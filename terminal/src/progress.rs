@@ -1,6 +1,8 @@
-//! Progress of long operations: one line that is rewritten on a terminal, otherwise a line every few seconds.
+//! Progress of long operations: one line that is rewritten on a terminal, otherwise nothing.
 
 use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::{Terminal, plot, units};
@@ -68,25 +70,109 @@ impl Progress {
     /// Updates the position; prints only when the interval has passed. Call it every few thousand items: it reads the clock.
     pub fn at(&mut self, done: u64, items: u64) {
         let now = Instant::now();
-        let interval = Duration::from_millis(if self.terminal.interactive { 100 } else { 5_000 });
         // The first line comes one interval after the start: short work stays silent.
-        if self.silent || now.duration_since(self.shown.unwrap_or(self.started)) < interval {
+        let is_soon = now.duration_since(self.shown.unwrap_or(self.started)) < INTERVAL;
+        if self.silent || !self.terminal.interactive || is_soon {
             return;
         }
         self.shown = Some(now);
         let line = line(self, now.duration_since(self.started), done, items);
-        let end = if self.terminal.interactive { "\x1b[K\r" } else { "\n" };
         // Nothing to do if standard error is closed.
-        let _ = write!(std::io::stderr(), "{line}{end}");
+        let _ = write!(std::io::stderr(), "{line}{REWRITE}");
     }
 
     /// Removes the progress line.
     pub fn finish(&mut self) {
         if self.terminal.interactive && self.shown.take().is_some() {
-            let _ = write!(std::io::stderr(), "\x1b[K");
+            let _ = write!(std::io::stderr(), "{ERASE}");
         }
     }
 }
+
+/// Work whose end nobody knows, or that has a known number of parts: on a terminal, a line with the time that it takes, from the second
+/// second on until this is dropped.
+///
+/// ```
+/// use terminal::progress::Waiting;
+///
+/// for (number, case) in ["one", "two"].iter().enumerate() {
+///     let waiting = Waiting::part(*case, number as u64, 2);
+///     // … the work …
+///     drop(waiting); // before anything is printed
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Waiting {
+    thread: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Waiting {
+    /// For work called `label`.
+    pub fn on(label: impl Into<String>) -> Self {
+        Self::start(label.into(), None)
+    }
+
+    /// For the part `label`, before which `done` of `total` parts were done.
+    pub fn part(label: impl Into<String>, done: u64, total: u64) -> Self {
+        Self::start(label.into(), Some((done, total)))
+    }
+
+    fn start(label: String, part: Option<(u64, u64)>) -> Self {
+        let begun = Instant::now();
+        let (sender, ended) = channel();
+        let thread = std::io::IsTerminal::is_terminal(&std::io::stderr()).then(|| {
+            let show = move || {
+                let mut wait = PATIENCE;
+                let mut terminal = None;
+                while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                    wait = INTERVAL * 5;
+                    // Its size costs a process, which short work does not start.
+                    let terminal = terminal.get_or_insert_with(Terminal::stderr);
+                    if terminal.interactive {
+                        let line = waiting_line(&label, part, begun.elapsed());
+                        let _ = write!(std::io::stderr(), "{}{REWRITE}", cut(&line, terminal.width));
+                    }
+                }
+                if terminal.is_some_and(|terminal: Terminal| terminal.interactive) {
+                    let _ = write!(std::io::stderr(), "{ERASE}");
+                }
+            };
+            (sender, thread::spawn(show))
+        });
+        Self { thread }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.thread.take() {
+            drop(sender);
+            // What follows is printed on an empty line.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn waiting_line(label: &str, part: Option<(u64, u64)>, elapsed: Duration) -> String {
+    let time = units::clock(elapsed);
+    let Some((done, total)) = part.filter(|(_, total)| *total > 1) else {
+        return format!("{label}  {time}");
+    };
+    let filled = plot::bar(done as f64, total as f64, 20);
+    format!("{label}  {filled:<20} {} of {total}  {time}", done + 1)
+}
+
+/// A line that wrapped could not be rewritten.
+fn cut(line: &str, width: usize) -> String {
+    line.chars().take(width.saturating_sub(1)).collect()
+}
+
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Before work is called long.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// After a line: what it leaves of the one before, and back to its beginning.
+const REWRITE: &str = "\x1b[K\r";
+const ERASE: &str = "\x1b[K";
 
 fn line(progress: &Progress, elapsed: Duration, done: u64, items: u64) -> String {
     let seconds = elapsed.as_secs_f64().max(1e-9);
@@ -105,6 +191,15 @@ fn line(progress: &Progress, elapsed: Duration, done: u64, items: u64) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_shows_the_part_and_the_time() {
+        let shown = |part| waiting_line("fastpath", part, Duration::from_secs(75));
+        assert_eq!(shown(None), "fastpath  1:15");
+        assert_eq!(shown(Some((0, 1))), "fastpath  1:15");
+        assert_eq!(shown(Some((5, 20))), "fastpath  █████                6 of 20  1:15");
+        assert_eq!(cut("abcdef", 4), "abc");
+    }
 
     #[test]
     fn a_line_shows_share_rate_and_time_left() {

@@ -2,7 +2,9 @@
 
 use std::{
     io::Write as _,
+    path::Path,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -215,6 +217,17 @@ fn stored_events_are_filtered_by_a_condition() {
         );
     }
     assert!(count(&format!("SELECT count(*) AS n FROM events WHERE {changes}")) > 0);
+    let time = |offset| count(&format!("SELECT ts AS n FROM events ORDER BY ts LIMIT 1 OFFSET {offset}"));
+    let (from, to) = (time(100).to_string(), time(300).to_string());
+    for filter in [&[][..], &["--filter", "node in (101, 102, 103) or not node in (101, 102, 103)"]] {
+        let all =
+            ["events", "--dir", text(&store), "--json", "--limit", "100000", "--from", &from, "--to", &to];
+        let listed = hopwise(all.iter().chain(filter)).json().len() as u64;
+        let node = if filter.is_empty() { "1" } else { "node IS NOT NULL" };
+        let sql = format!("ts >= {from} AND ts <= {to} AND kind <> 'latest' AND {node}");
+        assert_eq!(listed, count(&format!("SELECT count(*) AS n FROM events WHERE {sql}")), "{filter:?}");
+        assert!(listed > 50, "{listed} events");
+    }
     let wrong = hopwise(["events", "--dir", text(&store), "--filter", "kind == drop and src > 10.0.0.1"]);
     let expected =
         "src is compared by == != in\n  kind == drop and src > 10.0.0.1\n                       ^\n";
@@ -254,6 +267,52 @@ fn a_query_without_sql_is_a_shell() {
     }
     let history = std::fs::read_to_string(dir.join("state/hopwise/query_history")).unwrap();
     assert!(history.contains("SELECT reports FROM flows;"), "{history}");
+}
+
+/// The processes that run the queries about this store.
+fn helpers(store: &Path) -> Vec<String> {
+    let wanted = format!("sql-helper\0{}\0", text(store));
+    let is_helper = |pid: &String| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(wanted.as_bytes()))
+    };
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(is_helper).collect()
+}
+
+#[test]
+fn a_shell_asks_one_process() {
+    let dir = TempDir::new();
+    let (store, shown) = (dir.join("store"), dir.join("shown"));
+    replay(&["--store", text(&store), text(&dir.capture("few.pcap", &[1, 2].map(report)))]);
+    if Command::new("script").arg("--version").output().is_err() {
+        return support::skipped("the process of a shell: script is not installed (bsdutils)");
+    }
+    let shell = format!("{} query --dir {} --format csv", env!("CARGO_BIN_EXE_hopwise"), text(&store));
+    let mut child = Command::new("script")
+        .args(["-qec", &shell, "/dev/null"])
+        .env("XDG_STATE_HOME", dir.join("state"))
+        .env("TERM", "dumb")
+        .stdin(Stdio::piped())
+        .stdout(std::fs::File::create(&shown).unwrap())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut found = Vec::new();
+    for word in ["one", "two"] {
+        writeln!(input, "SELECT '{word}' || '!' AS said;").unwrap();
+        // The line that is echoed has the parts of it only.
+        let said = || std::fs::read_to_string(&shown).unwrap().contains(&format!("{word}!"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !said() {
+            assert!(Instant::now() < deadline, "no answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        found.push(helpers(&store));
+    }
+    writeln!(input, ".quit").unwrap();
+    child.wait().unwrap();
+    assert_eq!(found[0].len(), 1, "{found:?}");
+    assert_eq!(found[0], found[1]);
 }
 
 #[test]

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { open, Skipped, until, WAIT } from './checks.mjs';
+import { known } from './ranges.mjs';
 
 /** Pages with what must be there before they are complete. */
 const PAGES = [
@@ -150,9 +151,8 @@ const nanos = (ms) => `${BigInt(Math.round(ms)) * 1_000_000n}`;
 export async function statements(page, base) {
   const probe = await page.request.get(`${base}api/v1/filter`).catch(() => null);
   if (!probe?.ok()) throw new Skipped('the mock has no store');
-  const { now, uptime_s } = await (await page.request.get(`${base}api/v1/status`)).json();
-  const to = Math.floor((now / 1e6 - 75_000) / 60_000) * 60_000;
-  const from = Math.max(to - 600_000, Math.ceil((now / 1e6 - uptime_s * 1000) / 60_000) * 60_000);
+  const { first, last: to } = await known(page, base);
+  const from = Math.max(first, to - 600_000);
   if (from >= to) throw new Skipped('the program is too young: it has no whole minute of the past');
   const iso = (ms) => new Date(ms).toISOString().replace('.000', '');
   const range = `from=${iso(from)}&to=${iso(to)}`;
@@ -202,11 +202,12 @@ export async function statements(page, base) {
     ),
   );
 
+  const answered = page.waitForResponse(
+    (response) => response.url().includes('metric=queue_occupancy'),
+    WAIT,
+  );
   await open(page, base, `queues?${range}`);
-  await page.locator('.heat canvas').waitFor(WAIT);
-  const asked = page.waitForResponse((response) => response.url().includes('/queues?'), WAIT);
-  await page.reload();
-  const heat = await (await asked).json();
+  const heat = await (await answered).json();
   await page.locator('.heat canvas').waitFor(WAIT);
   await page.waitForTimeout(500);
   const cells = heat.rows.flatMap(({ node, interface: port, queue, values }) =>

@@ -3,7 +3,7 @@ import type { Device, Devices, Intent, Intents, Plan } from '../api/manager';
 import type { Flow, FlowDetail } from '../api/types';
 import { confirmButton } from '../lib/confirm';
 import { code, empty, h, panel, setText, show } from '../lib/dom';
-import { count, dateTime, NONE, plural } from '../lib/format';
+import { bothTimes, count, dateTime, NONE, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { apiOption, hands } from '../hands';
 import { hopwise } from '../model/copies';
@@ -277,10 +277,14 @@ function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(inten
           h('span', { class: `state ${tone}` }, text),
         ),
       );
-      const rows: { name: string; text: string; to?: string }[] = [
+      const rows: { name: string; text: string; to?: string; title?: string }[] = [
         ...intentRows(intent).map(([name, text]) => ({ name, text })),
-        { name: 'Added', text: `${dateTime(intent.added)} by ${intent.by}` },
-        { name: 'Ends', text: intent.end === null ? 'never' : dateTime(intent.end) },
+        { name: 'Added', text: `${dateTime(intent.added)} by ${intent.by}`, title: bothTimes(intent.added) },
+        {
+          name: 'Ends',
+          text: intent.end === null ? 'never' : dateTime(intent.end),
+          title: bothTimes(intent.end),
+        },
         ...drillDownRows(intent, intents),
         ...intent.rules.map((text) => ({ name: 'In force', text })),
         ...intent.notes.map((text) => ({ name: 'Note', text })),
@@ -288,9 +292,13 @@ function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(inten
           ? [{ name: 'Origin', text: 'configuration file: change it there, and reload' }]
           : []),
       ];
-      replace(facts, rows, ({ name, text, to }) => [
+      replace(facts, rows, ({ name, text, to, title = '' }) => [
         h('dt', {}, name),
-        h('dd', {}, to === undefined ? text : h('a', { href: link('intents', to) }, text)),
+        h(
+          'dd',
+          title === '' ? {} : { title },
+          to === undefined ? text : h('a', { href: link('intents', to) }, text),
+        ),
       ]);
     },
   };
