@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
+use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::schema::Features;
@@ -163,7 +164,10 @@ impl Reader {
                         },
                         None => None,
                     };
-                    let keys = self.keys().of(conn, &file, usize::MAX / 16)?;
+                    let keys = match only {
+                        Some(_) => Keys::Each,
+                        None => self.keys().of(conn, &file, usize::MAX)?,
+                    };
                     let (mut number, mut flow) = (0, None);
                     each_taken(conn, features, (only, span.to()), |row, ts, path| {
                         if row != number {
