@@ -8,8 +8,8 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use collector::event::{Drop, Rollup};
 use store::{
-    EventFilter, EventRow, FlowFilter, FlowHistory, FlowSpans, Heat, HeatFilter, NodeSpans, PassageRow,
-    PathSpan, QueueFilter, RateSpan, RecordingRow, RollupFilter, Span,
+    EventFilter, EventRow, FlowFilter, FlowHistory, FlowSpans, FlowsOf, Heat, HeatFilter, Losses, NodeSpans,
+    PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow, RollupFilter, Span,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
@@ -19,6 +19,9 @@ use crate::sql::{Failure, QueryFailure, Request};
 
 /// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
+
+/// A span of time, flows, and a maximum number of rows.
+pub(crate) type PathQuestion = (Span, FlowsOf, usize);
 
 /// An answer that is being made. When it is no longer awaited, the question ends.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
@@ -68,6 +71,24 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
         let (_, _) = (span, place);
         only_of_a_collector("paths of a span of time")
+    }
+
+    /// The changes of paths in a span of time; at most so many one by one, and as many together.
+    fn path_changes(&self, question: PathQuestion, place: Place) -> Answer<'_, PathChanges> {
+        let (_, _) = (question, place);
+        only_of_a_collector("changes of paths")
+    }
+
+    /// Which paths flows used in a span of time; at most so many.
+    fn path_uses(&self, question: PathQuestion, place: Place) -> Answer<'_, PathUses> {
+        let (_, _) = (question, place);
+        only_of_a_collector("paths that flows used")
+    }
+
+    /// What was lost in a span of time. With `true`, the store has each report.
+    fn losses(&self, question: (Span, bool), place: Place) -> Answer<'_, Losses> {
+        let (_, _) = (question, place);
+        only_of_a_collector("losses of a span of time")
     }
 
     /// Counts over time, in parts of so many ns.

@@ -6,10 +6,12 @@
 
 mod fill;
 mod filters;
+mod losses;
 mod name;
 mod names;
 mod network;
 mod past;
+mod paths;
 mod queues;
 #[cfg(test)]
 pub(crate) mod schema;
@@ -23,6 +25,7 @@ use wire::FlowKey;
 
 pub(crate) use fill::fill;
 pub(crate) use filters::{CompletionView, FaultView, FieldView, FilterHelp};
+pub(crate) use losses::{DropsView, LinkLoss, LossMap, ReporterView};
 pub(crate) use name::{Name, NamedCounts};
 pub(crate) use names::{Names, NamesView};
 pub(crate) use network::{
@@ -30,6 +33,10 @@ pub(crate) use network::{
     PathSince, PathView, Paths, PointView, QueueView, Spread,
 };
 pub(crate) use past::{Activity, ActivityPoint, Latencies, RangeView};
+pub(crate) use paths::{
+    ChangeGroupView, DirectionView, HopLatencies, LatencySpread, PathChangeView, PathChanges, PathUses,
+    UsedPath,
+};
 pub(crate) use queues::{
     BurstView, ChangeView, DropCount, HeatRowView, HeatView, PartView, PassageView, RecorderView,
     RecordingView, Recordings,

@@ -8,13 +8,16 @@ mod exports;
 mod filters;
 mod flows;
 mod guard;
+mod hops;
 mod intents;
+mod losses;
 mod names;
 mod openapi;
 mod page;
 pub(crate) mod pages;
 mod params;
 mod past;
+mod paths;
 mod question;
 mod queues;
 mod refusal;
@@ -112,7 +115,11 @@ routes! {
     get "/api/v1/flows" => flows::flows,
     get "/api/v1/flows/{id}" => flows::flow,
     get "/api/v1/flows/{id}/history" => stored::history,
+    get "/api/v1/flows/{id}/latencies" => paths::latencies,
     get "/api/v1/paths" => state::paths,
+    get "/api/v1/paths/changes" => paths::changes,
+    get "/api/v1/paths/uses" => paths::uses,
+    get "/api/v1/losses" => losses::losses,
     get "/api/v1/activity" => past::activity,
     get "/api/v1/names" => names::names,
     get "/api/v1/filter" => filters::help,

@@ -47,13 +47,18 @@ pub(super) fn span(params: &Params) -> Result<Option<Span>, Refusal> {
     Ok(Some(whole(from, to)))
 }
 
+/// The same, and the last 15 minutes for now.
+pub(super) fn span_or_usual(params: &Params) -> Result<Span, Refusal> {
+    Ok(whole(params.number("from")?, params.number("to")?))
+}
+
 /// Without an end it lasts until now, without a beginning 15 minutes.
 fn whole(from: Option<u64>, to: Option<u64>) -> Span {
     let to = to.unwrap_or_else(nic::time::now);
     Span::of(from.unwrap_or_else(|| to.saturating_sub(USUAL)), to)
 }
 
-fn range(span: Span, truncated: bool) -> Option<RangeView> {
+pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {
     Some(RangeView { from: span.from(), to: span.to(), truncated })
 }
 
@@ -63,7 +68,7 @@ pub(crate) async fn activity(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(ACTIVITY)?;
-    let span = whole(params.number("from")?, params.number("to")?);
+    let span = span_or_usual(&params)?;
     let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
     let column = column(span.length(), columns);
     let place = place(&context).await?;
@@ -247,7 +252,7 @@ pub(super) async fn links(
     .await
 }
 
-fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
+pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
     let mut links: BTreeMap<(u32, u32), LinkView> = BTreeMap::new();
     for path in paths {
         let pairs = path.path.windows(2).filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)));

@@ -126,15 +126,7 @@ pub(crate) async fn history(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(HISTORY)?;
     let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit()?);
-    let flow = match id.parse::<FlowKey>() {
-        Ok(flow) => flow,
-        Err(_) if context.active_config.settings().console.is_some() => {
-            return Err(Refusal::bad(format!(
-                "{id:?} is not a flow; a console knows flows by their texts, such as 10.0.0.1:5000>10.0.0.2:80/17"
-            )));
-        }
-        Err(_) => flows::flow_by_id(&context, &id).await?.0,
-    };
+    let flow = flow_named(&context, &id).await?;
     let push = context.active_config.settings().collector.push_interval;
     let place = place(&context).await?;
     let question = FlowQuestion { flow, from, to, limit };
@@ -160,6 +152,17 @@ pub(crate) async fn history(
         HistoryView { series, paths, truncated: history.truncated || more || more_paths }
     })
     .await
+}
+
+/// The flow with this text or, if it is there now, with this id.
+pub(super) async fn flow_named(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
+    match id.parse::<FlowKey>() {
+        Ok(flow) => Ok(flow),
+        Err(_) if context.active_config.settings().console.is_some() => Err(Refusal::bad(format!(
+            "{id:?} is not a flow; a console knows flows by their texts, such as 10.0.0.1:5000>10.0.0.2:80/17"
+        ))),
+        Err(_) => Ok(flows::flow_by_id(context, id).await?.0),
+    }
 }
 
 /// Adds a point without values where the flow sent no reports: its state is stored every `push` while it sends some.

@@ -8,14 +8,15 @@ use std::sync::{
 use collector::{Kind, event::Rollup};
 use detect::Metric;
 use store::{
-    EventFilter, FlowHistory, FlowSpans, Heat, HeatFilter, NodeSpans, PathSpan, QueryError, QueryErrorKind,
-    QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow, RollupFilter, Span,
+    EventFilter, FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges, PathSpan,
+    PathUses, QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow,
+    RollupFilter, Span,
 };
 use tokio::task;
 
 use super::{
-    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, Place, QueueQuestion,
-    QueueRecords, RecordingQuestion,
+    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, PathQuestion, Place,
+    QueueQuestion, QueueRecords, RecordingQuestion,
 };
 use crate::facts;
 use crate::sql::{Failure, Pool, QueryFailure, Request};
@@ -113,6 +114,18 @@ impl History for Local {
 
     fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
         self.ask(place, move |reader| reader.path_spans(span))
+    }
+
+    fn path_changes(&self, (span, of, limit): PathQuestion, place: Place) -> Answer<'_, PathChanges> {
+        self.ask(place, move |reader| reader.path_changes(span, &of, limit))
+    }
+
+    fn path_uses(&self, (span, of, limit): PathQuestion, place: Place) -> Answer<'_, PathUses> {
+        self.ask(place, move |reader| reader.path_uses(span, &of, limit))
+    }
+
+    fn losses(&self, (span, count): (Span, bool), place: Place) -> Answer<'_, Losses> {
+        self.ask(place, move |reader| reader.losses_of(span, count))
     }
 
     fn rates(&self, (span, column): (Span, u64), place: Place) -> Answer<'_, RateSpan> {

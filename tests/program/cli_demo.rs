@@ -369,7 +369,8 @@ fn a_demo_may_begin_with_a_past() {
     // The collector began while datagrams were in flight, and lost none of them.
     assert!(rest.contains("every one is accounted for."), "{rest}");
     let statement = "SELECT min(ts), max(ts), count(*) FROM events WHERE kind = 'path_change'";
-    let asked = hopwise(["query", "--format", "json", "--dir", support::text(&store), statement]).json().remove(0);
+    let asked =
+        hopwise(["query", "--format", "json", "--dir", support::text(&store), statement]).json().remove(0);
     let [first, last, count] = ["min(ts)", "max(ts)", "count(*)"].map(|name| asked[name].as_u64().unwrap());
     // A link fails in second 30 of each simulated minute and is restored in second 38.
     assert!(first > now - 100_000_000_000 && last < now && count > 10, "{first} {last} {now} {count}");

@@ -226,6 +226,46 @@ fn nodes_links_and_paths_are_those_of_the_time() {
 }
 
 #[test]
+fn a_change_of_a_path_says_the_path_before_and_after_and_how_often_each_was_used() {
+    let server = started();
+    let name = flow(1).to_string().replace('>', "%3E").replace('/', "%2F");
+    let asked = |what: &str| server.json(&format!("/api/v1/{what}{}", between(10, 30)));
+    let changes = asked("paths/changes?");
+    let [change] = &changes["changes"].as_array().unwrap()[..] else { panic!("{changes}") };
+    assert_eq!((&change["text"], &change["ts"]), (&json!(flow(1).to_string()), &json!(at(20))));
+    assert_eq!((&change["before"], &change["after"]), (&json!([1, 2, 3]), &json!([1, 4, 3])));
+    let group = json!({"before": [1, 2, 3], "after": [1, 4, 3], "flows": 1, "changes": 1, "first": at(20), "last": at(20)});
+    assert_eq!((&changes["groups"], &changes["total"]), (&json!([group]), &json!(1)));
+    assert_eq!(asked(&format!("paths/changes?flow={name}&"))["total"], json!(1));
+    assert_eq!(asked("paths/changes?src=10.0.0.2&")["total"], json!(0));
+
+    let uses = asked(&format!("paths/uses?flow={name}&"));
+    let used = |path: [u32; 3], from: u64, to: u64| json!({"path": path, "flows": 1, "reports": 600, "time": 10 * MINUTE, "share": 0.5, "first": at(from), "last": at(to)});
+    assert_eq!(uses["forward"]["paths"], json!([used([1, 2, 3], 10, 20), used([1, 4, 3], 20, 30)]));
+    assert_eq!((&uses["forward"]["unknown"], &uses["reverse"]["paths"]), (&Value::Null, &json!([])));
+    let reversed = "10.0.1.1:80>10.0.0.1:5000/17";
+    assert_eq!(uses["reverse"]["flow"], json!(reversed));
+    assert!(
+        uses["reverse"]["unknown"].as_str().unwrap().starts_with("the opposite direction is not measured")
+    );
+    let hosts = asked("paths/uses?src=10.0.0.1&dst=10.0.1.1&");
+    assert_eq!(hosts["forward"]["paths"], uses["forward"]["paths"]);
+    let all = asked("paths/uses?");
+    assert_eq!((&all["reverse"], &all["forward"]["flows"]), (&Value::Null, &json!(1)));
+
+    // Node 2 was slow for as long as a value holds: states are stored every minute, so half a minute more.
+    let latencies = server.json(&format!("/api/v1/flows/{name}/latencies?columns=2&{}", between(6, 8)));
+    let [hop] = &latencies["hops"].as_array().unwrap()[..] else { panic!("{latencies}") };
+    assert_eq!((&hop["node"], &hop["p50"], &hop["values"]), (&json!(2), &json!(9_000), &json!(1)));
+    assert_eq!((&hop["means"], &hop["time"]), (&json!([9_000, 9_000]), &json!(90 * SECOND)));
+    let losses = asked("losses?");
+    assert_eq!((&losses["drops"], &losses["counted"]), (&json!([]), &json!(false)));
+    let links = losses["links"].as_array().unwrap();
+    assert_eq!(links.len(), 4, "{losses}");
+    assert!(links.iter().all(|link| link["unknown"].as_str().unwrap().contains("[store] reports = true")));
+}
+
+#[test]
 fn activity_has_gaps_where_nothing_was_received() {
     let server = started();
     let answer = server.json(&format!("/api/v1/activity?{}&columns=10", between(20, 40)));
@@ -259,11 +299,25 @@ fn answers_about_a_time_are_as_the_document_says_and_odd_times_are_no_fault() {
     let most = u64::MAX;
     let spans = [between(4, 9), format!("from={most}"), "to=0".to_owned(), format!("from=0&to={most}")];
     for span in spans.iter().chain([&between(9, 4)]) {
-        for name in ["flows", "nodes", "links", "paths", "activity", "events"] {
+        for name in [
+            "flows",
+            "nodes",
+            "links",
+            "paths",
+            "paths/changes",
+            "paths/uses",
+            "losses",
+            "activity",
+            "events",
+        ] {
             check(&format!("/api/v1/{name}"), &format!("/api/v1/{name}?{span}"));
         }
     }
     check("/api/v1/flows/{id}", &format!("/api/v1/flows/10.0.0.1:5000%3E10.0.1.1:80%2F17?{}", between(4, 9)));
+    check(
+        "/api/v1/flows/{id}/latencies",
+        &format!("/api/v1/flows/10.0.0.1:5000%3E10.0.1.1:80%2F17/latencies?{}", between(4, 9)),
+    );
     // Without its end, the span ends with each page's own now.
     for asked in
         ["flows?from=1&after=1-1", "nodes?from=1&after=1", "links?from=1&offset=1", "paths?from=1&offset=1"]

@@ -4,9 +4,9 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::api::{
-    dta, filters, flows,
+    dta, filters, flows, losses,
     params::{Form, Param},
-    past, queues as of_queues, refusal, session, state, stored, stream,
+    past, paths as of_paths, queues as of_queues, refusal, session, state, stored, stream,
 };
 use crate::view::{self, schema};
 
@@ -64,6 +64,7 @@ const fn change(
 /// All operations, in the order of the routes.
 fn operations() -> Vec<Operation> {
     let mut all = network();
+    all.extend(paths());
     all.extend(queues());
     all.extend(roles());
     all.extend(rules());
@@ -129,6 +130,36 @@ fn network() -> Vec<Operation> {
             "Read-only SQL over the views events, rollups, flows, drops, losses, reports, recordings.",
             Some(of::<stored::SqlQuery>),
             of::<crate::sql::Rows>,
+        ),
+    ]
+}
+
+/// Paths, and what was lost on them, over time.
+fn paths() -> Vec<Operation> {
+    vec![
+        get(
+            "/api/v1/flows/{id}/latencies",
+            "How long the packets of a flow took at each hop, as a distribution over time.",
+            of_paths::LATENCIES,
+            of::<view::HopLatencies>,
+        ),
+        get(
+            "/api/v1/paths/changes",
+            "Changes of the paths of flows in a span of time: the path before and the path after.",
+            of_paths::OF_FLOWS,
+            of::<view::PathChanges>,
+        ),
+        get(
+            "/api/v1/paths/uses",
+            "How often flows used each path in a span of time, in both directions.",
+            of_paths::OF_FLOWS,
+            of::<view::PathUses>,
+        ),
+        get(
+            "/api/v1/losses",
+            "Where packets were lost in a span of time, by which evidence; lost reports apart.",
+            losses::LOSSES,
+            of::<view::LossMap>,
         ),
     ]
 }

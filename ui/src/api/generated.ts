@@ -488,6 +488,30 @@ export type DropCount = {
   reason: number | null;
 };
 
+/** Dropped packets of one place and reason. */
+export type Drops = {
+  /** Egress interface. */
+  egress_if: number | null;
+  /** Receive time of the first, nanoseconds since the Unix epoch. */
+  first: number;
+  /** Number of flows. */
+  flows: number;
+  /** Receive time of the last. */
+  last: number;
+  /** The node that dropped them. */
+  node: number | null;
+  /** Drop reports: one per packet, as far as the node reports each. */
+  packets: number;
+  /** Queue id. */
+  queue: number | null;
+  /** Code of the reason. */
+  reason: number | null;
+  /** Its name, from the profile. */
+  reason_name: string | null;
+  /** The node behind this interface, as it is known now. */
+  to: number | null;
+};
+
 /** Which manager may write: the higher one wins, first by term, then by epoch. */
 export type Election = {
   /** Claims within the term. */
@@ -892,6 +916,26 @@ export type HopChange = {
   text: string | null;
 };
 
+/** `/flows/{id}/latencies`: how long the packets of a flow took at each hop. A value holds until the next one is reported. */
+export type HopLatencies = {
+  /** Upper bounds of the classes of latency, nanoseconds; the lowest class begins at 0. */
+  bounds: Array<number>;
+  /** Length of a column, nanoseconds. */
+  column: number;
+  /** The flow's own latency, time on links included. */
+  flow: LatencySpread | null;
+  /** Start of the first column, nanoseconds since the Unix epoch. */
+  from: number;
+  /** Each node that the flow passed, in the order of the latest path. */
+  hops: Array<LatencySpread>;
+  /** Number of nodes left out. */
+  left_out: number;
+  /** End of the last column. */
+  to: number;
+  /** Whether the oldest values are missing: there are too many. */
+  truncated: boolean;
+};
+
 /** Time inside one node. */
 export type HopLatency = {
   /** Time inside the node, nanoseconds. */
@@ -1068,6 +1112,36 @@ export type Latencies = {
   min: number;
 };
 
+/** Latencies over time, weighted by the time for which they held. */
+export type LatencySpread = {
+  /** Of each column, the thousandths of its time in each class; no class where nothing was reported. */
+  classes: Array<Array<number>>;
+  /** Largest. */
+  max: number;
+  /** Mean. */
+  mean: number;
+  /** Mean of each column; null where nothing was reported. */
+  means: Array<number | null>;
+  /** Median of each column. */
+  medians: Array<number | null>;
+  /** Node id; null of a node whose id is unavailable, and of the flow. */
+  node: number | null;
+  /** Median, nanoseconds. */
+  p50: number;
+  /** 90th percentile. */
+  p90: number;
+  /** 90th percentile of each column. */
+  p90s: Array<number | null>;
+  /** 99th percentile. */
+  p99: number;
+  /** 99th percentile of each column. */
+  p99s: Array<number | null>;
+  /** For how long values are known, nanoseconds. */
+  time: number;
+  /** Number of stored values: changes that were larger than the threshold, and repeated ones. */
+  values: number;
+};
+
 /** A link, learned from paths. */
 export type Link = {
   /** Egress interface of the sending node; in a span of time, as it is known now. */
@@ -1088,6 +1162,24 @@ export type Link = {
   to: number;
   /** Utilization as a fraction of 1; of a span of time, the largest, if the egress interface is known. */
   utilization: number | null;
+};
+
+/** What a link lost. */
+export type LinkLoss = {
+  /** Packets that the sending node reported as dropped on the way to this link: before it, not on it. */
+  dropped: number;
+  /** Sending node. */
+  from: number;
+  /** Packets of those that were lost on it, at least: the difference of both ends, less what reports that were lost or repeated can explain. */
+  lost: number | null;
+  /** At most. */
+  lost_most: number | null;
+  /** Packets that the sending node reported as forwarded to it; null: not counted. */
+  sent: number | null;
+  /** Receiving node. */
+  to: number;
+  /** Why it is not known what was lost on it. */
+  unknown: string | null;
 };
 
 /** `/links`. */
@@ -1146,6 +1238,28 @@ export type ListTail = {
 export type Lists = {
   /** All lists. */
   lists: Array<List>;
+};
+
+/** `/losses`. Lost packets and lost reports are never added up: a report that did not arrive says nothing about its packet. */
+export type LossMap = {
+  /** Whether the packets of flows were counted at both ends of links. Otherwise `uncounted` says why not. */
+  counted: boolean;
+  /** Reports received after this time were not counted: there are too many. */
+  counted_until: number | null;
+  /** Dropped packets as nodes reported them, the most first. */
+  drops: Array<Drops>;
+  /** Flows that were left out of these counts, because their path changed in the span or is not known. */
+  left_out: number;
+  /** The links of the span, those that lost the most first. */
+  links: Array<LinkLoss>;
+  /** Drops and links beyond the limit. */
+  more: number;
+  /** The span of time. */
+  range: Range | null;
+  /** Reports that never arrived, by the node that sent them. Not packets. */
+  reporters: Array<ReporterLoss>;
+  /** What is needed to count packets at both ends of links. */
+  uncounted: string | null;
 };
 
 /** What changed at the manager. The name of the event is its kind. */
@@ -1444,6 +1558,50 @@ export type Nodes = {
   range?: Range | null;
 };
 
+/** A change of a flow's path. */
+export type PathChange = {
+  /** Those of the path after. */
+  after: Array<number | null>;
+  /** Node ids of the path before, in forwarding order; null where a node id is unavailable. */
+  before: Array<number | null>;
+  /** The 5-tuple. */
+  flow: Flow;
+  /** Id of the flow: 16 hexadecimal digits. */
+  id: string;
+  /** The 5-tuple as text. */
+  text: string;
+  /** Receive time of the first report of the new path, nanoseconds since the Unix epoch. */
+  ts: number;
+};
+
+/** The same change of the paths of several flows. */
+export type PathChangeGroup = {
+  /** Those of the path after. */
+  after: Array<number | null>;
+  /** Node ids of the path before, in forwarding order; null where a node id is unavailable. */
+  before: Array<number | null>;
+  /** Number of changes: a flow may have changed back and forth. */
+  changes: number;
+  /** Time of the first. */
+  first: number;
+  /** Number of flows. */
+  flows: number;
+  /** Time of the last. */
+  last: number;
+};
+
+/** `/paths/changes`. */
+export type PathChanges = {
+  /** The latest changes, newest first. */
+  changes: Array<PathChange>;
+  /** All changes, equal ones together; those of most flows first. */
+  groups: Array<PathChangeGroup>;
+  /** The span of time; `truncated`: it has more flows or changes than are considered. */
+  range: Range | null;
+  /** Number of changes: `changes` has the latest of them. */
+  total: number;
+};
+
 /** A path and the time of its first report. */
 export type PathSince = {
   /** Node ids in forwarding order; null where a node id is unavailable. */
@@ -1462,6 +1620,16 @@ export type PathUse = {
   reports: number;
 };
 
+/** `/paths/uses`. */
+export type PathUses = {
+  /** The paths of the flows that were asked about. */
+  forward: PathsOfDirection;
+  /** The span of time. */
+  range: Range | null;
+  /** The paths of the opposite direction; null when all flows were asked about. */
+  reverse: PathsOfDirection | null;
+};
+
 /** `/paths`. */
 export type Paths = {
   /** `offset` of the next page; null on the last. */
@@ -1470,6 +1638,26 @@ export type Paths = {
   paths: Array<PathUse>;
   /** The span of time, if one was asked for; otherwise the response is about now. */
   range?: Range | null;
+};
+
+/** The paths of one direction. */
+export type PathsOfDirection = {
+  /** The receiver, if one was asked about. */
+  dst: string | null;
+  /** The flow, if one was asked about: its 5-tuple as text. */
+  flow: string | null;
+  /** Number of flows with reports. */
+  flows: number;
+  /** The paths, the one that was taken the longest first. */
+  paths: Array<UsedPath>;
+  /** Reports are known for each part of time of this length, nanoseconds; they were divided among its paths by time. */
+  spread: number;
+  /** The sender, if one was asked about. */
+  src: string | null;
+  /** Whether there are more flows, paths, or changes of a flow's path than are considered. */
+  truncated: boolean;
+  /** Why nothing is known. */
+  unknown: string | null;
 };
 
 /** Changes that lead from what is to what is wanted. */
@@ -1666,6 +1854,16 @@ export type ReporterCollector = {
   translator_drops: number;
   /** Reports that a NACK requested and that were no longer in the retransmit buffer. */
   unavailable: number;
+};
+
+/** Reports of a node that did not arrive as they were sent. */
+export type ReporterLoss = {
+  /** Reports that arrived twice. */
+  duplicated: number;
+  /** Reports that never arrived, by their sequence numbers. */
+  lost: number;
+  /** Node id; null: not known. */
+  node: number | null;
 };
 
 /** What a requester may do. */
@@ -2599,6 +2797,24 @@ export type Tried = {
   reason: string;
   /** Receive path. */
   rx_path: string;
+};
+
+/** How a path was used. */
+export type UsedPath = {
+  /** From when on it was taken in the span. */
+  first: number;
+  /** Flows that took it. */
+  flows: number;
+  /** Until when. */
+  last: number;
+  /** Node ids in forwarding order; null where a node id is unavailable. Empty: it is not stored which path was taken. */
+  path: Array<number | null>;
+  /** Their reports in that time. Of the minute that has not ended, they are not counted yet. */
+  reports: number;
+  /** The part of the time of all paths, from 0 to 1. */
+  share: number;
+  /** For how long they took it, added up, nanoseconds. */
+  time: number;
 };
 
 /** A worker thread. */

@@ -1,0 +1,179 @@
+//! Where packets were lost in a span of time, and how that is known: from drop reports, and from the reports of both ends of a link. Lost
+//! reports are no evidence of lost packets: they only make what is counted less certain.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use axum::extract::State;
+use store::{DropPlace, DropSum, Losses, ReporterLoss};
+
+use super::{
+    Context,
+    page::{self, Prepared},
+    params::{Param, Params, SINCE, UNTIL},
+    past,
+    question::{history_of, place, respond},
+    refusal::Refusal,
+};
+use crate::{
+    config::build,
+    view::{DropsView, LinkLoss, LossMap, ReporterView},
+};
+
+/// The parameters of `/losses`.
+pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
+
+/// What was lost, and where.
+pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(LOSSES)?;
+    let (span, limit) = (past::span_or_usual(&params)?, params.limit()?);
+    let settings = context.active_config.settings();
+    let reasons = build::drop_reasons(&settings);
+    // The flight recorder stores reports too, but only some: they cannot be counted.
+    let every_report = settings.store.reports;
+    let place = place(&context).await?;
+    let history = history_of(&context)?;
+    let losses = history.losses((span, every_report), Arc::clone(&place)).await?;
+    let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
+    let topology = context.monitor.topology().await?;
+    respond(place, move || {
+        let mut ends = Ends::default();
+        for link in topology.links() {
+            if let Some(interface) = link.egress_if {
+                ends.0.insert((link.from, interface), link.to);
+            }
+        }
+        let links = past::link_views(&paths).into_keys().collect();
+        let (drops, more) = page::fill(drops(&losses, &reasons, &ends).into_iter(), limit);
+        let judged = judge(&losses, links, &ends, every_report);
+        let left = losses.drops.len().saturating_sub(drops.len()) + judged.len().saturating_sub(limit);
+        let (links, more_links) = page::fill(judged.into_iter(), limit);
+        LossMap {
+            more: left.max(usize::from(more || more_links)),
+            drops,
+            links,
+            reporters: reporters(&losses),
+            counted: !losses.links.is_empty(),
+            uncounted: losses.links.is_empty().then(|| needs(every_report).to_owned()),
+            left_out: losses.left_out,
+            counted_until: losses.counted_until,
+            range: past::range(span, truncated || losses.truncated),
+        }
+    })
+    .await
+}
+
+/// Which node is behind an egress interface of a node.
+#[derive(Default, Debug)]
+struct Ends(BTreeMap<(u32, u32), u32>);
+
+impl Ends {
+    fn of(&self, place: &DropPlace) -> Option<u32> {
+        self.0.get(&(place.node?, place.egress_if?)).copied()
+    }
+}
+
+/// Dropped packets, the most first.
+fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends) -> Vec<DropsView> {
+    let view = |(place, sum): (&DropPlace, &DropSum)| DropsView {
+        node: place.node,
+        egress_if: place.egress_if,
+        to: ends.of(place),
+        queue: place.queue,
+        reason: place.reason,
+        reason_name: place.reason.and_then(|code| reasons.get(&code).cloned()),
+        packets: sum.packets,
+        flows: sum.flows,
+        first: sum.first,
+        last: sum.last,
+    };
+    let mut all: Vec<DropsView> = losses.drops.iter().map(view).collect();
+    all.sort_by_key(|drops| std::cmp::Reverse(drops.packets));
+    all
+}
+
+fn reporters(losses: &Losses) -> Vec<ReporterView> {
+    let view =
+        |node, loss: &ReporterLoss| ReporterView { node, lost: loss.lost, duplicated: loss.duplicated };
+    let mut all: Vec<ReporterView> =
+        losses.reporters.iter().map(|(node, loss)| view(Some(*node), loss)).collect();
+    if losses.unknown_reporters != ReporterLoss::default() {
+        all.push(view(None, &losses.unknown_reporters));
+    }
+    all.retain(|reporter| reporter.lost > 0 || reporter.duplicated > 0);
+    all.sort_by_key(|reporter| std::cmp::Reverse(reporter.lost));
+    all
+}
+
+/// What each link lost, by which evidence; those that lost the most first, and what is not known last.
+fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, every_report: bool) -> Vec<LinkLoss> {
+    let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for (place, sum) in &losses.drops {
+        if let Some(link) = place.node.zip(ends.of(place)) {
+            *dropped.entry(link).or_default() += sum.packets;
+        }
+    }
+    links.extend(dropped.keys().chain(losses.links.keys()));
+    let mut all: Vec<LinkLoss> = links
+        .into_iter()
+        .map(|(from, to)| {
+            let link = LinkLoss {
+                from,
+                to,
+                dropped: *dropped.get(&(from, to)).unwrap_or(&0),
+                ..LinkLoss::default()
+            };
+            counted(losses, link, every_report)
+        })
+        .collect();
+    all.sort_by_key(|link| {
+        let lost = link.lost.unwrap_or(0).saturating_add(link.dropped);
+        (std::cmp::Reverse(lost), link.unknown.is_some(), link.from, link.to)
+    });
+    all
+}
+
+/// Adds what the reports of both ends say.
+fn counted(losses: &Losses, link: LinkLoss, every_report: bool) -> LinkLoss {
+    let ends = (link.from, link.to);
+    let Some(count) = losses.links.get(&ends) else {
+        let unknown = match losses.silent.contains(&ends) {
+            true => ONE_END,
+            false => needs(every_report),
+        };
+        return LinkLoss { unknown: Some(unknown.to_owned()), ..link };
+    };
+    let of = |node: u32| losses.reporters.get(&node).copied().unwrap_or_default();
+    let (sender, receiver) = (of(link.from), of(link.to));
+    // A lost report of the receiver looks like a lost packet, and so does a repeated one of the sender; the other way round, they hide one.
+    let explains = receiver.lost.saturating_add(sender.duplicated);
+    let hides = sender.lost.saturating_add(receiver.duplicated);
+    if count.arrived > count.sent.saturating_add(explains).saturating_add(hides) {
+        return LinkLoss { unknown: Some(UNEQUAL.to_owned()), ..link };
+    }
+    let missing = count.sent.saturating_sub(count.arrived);
+    LinkLoss {
+        sent: Some(count.sent),
+        lost: Some(missing.saturating_sub(explains)),
+        lost_most: Some(missing.saturating_add(hides)),
+        ..link
+    }
+}
+
+/// What is missing for counts.
+fn needs(every_report: bool) -> &'static str {
+    match every_report {
+        true => {
+            "needs reports of each node about each packet (postcards): in this time, no node reported the same flow as the node before it"
+        }
+        false => "needs `[store] reports = true`, and reports of each node about each packet (postcards)",
+    }
+}
+
+const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
+const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
+
+#[cfg(test)]
+mod tests;
