@@ -8,6 +8,7 @@ import { findChromium, launch } from './browser.mjs';
 import { accessible } from './accessible.mjs';
 import * as checks from './checks.mjs';
 import * as hands from './hands.mjs';
+import * as paths from './paths.mjs';
 import * as ranges from './ranges.mjs';
 
 const WIDE = { width: 1440, height: 900 };
@@ -18,6 +19,7 @@ const PAGES = [
   'topology',
   'queues',
   'flow',
+  'paths',
   'events',
   'intents',
   'devices',
@@ -79,7 +81,13 @@ async function pagesOf(base, token) {
     await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     const page = await newPage(context, problems);
     if (token) await page.goto(`${base}?token=${token}`);
-    for (const name of PAGES) await check(name, () => checks[name](page, base));
+    const all = { ...checks, paths: paths.paths };
+    for (const name of PAGES) await check(name, () => all[name](page, base));
+    await check('where packets are lost', () => paths.losses(page, base));
+    if (process.env.HOPWISE_URL)
+      await check('each change of paths of the demo: the old path and the new one', () =>
+        paths.changesOfTheDemo(page, base),
+      );
     await check('another time: chosen, kept, zoomed, and back', () => ranges.ranges(page, base));
     await check('a flow that has expired is found in its time', () => ranges.expired(page, base));
     await check('what is set is in the address', () => checks.addresses(page, base));

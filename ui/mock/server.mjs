@@ -9,6 +9,7 @@ import { dta } from './dta.mjs';
 import { Fabric } from './fabric.mjs';
 import { Large, largeAnswer } from './large.mjs';
 import { Manager } from './manager.mjs';
+import * as paths from './paths.mjs';
 import * as queues from './queues.mjs';
 import { answer } from './sql.mjs';
 
@@ -77,12 +78,16 @@ function read({ fabric, empty }, path, query) {
   if (path === 'rates') return { rates: [] };
   if (path === 'activity') return answers.activity(fabric, query);
   if (path === 'names') return { nodes: [], hosts: [] };
+  if (path === 'paths/changes') return paths.changes(query);
+  if (path === 'paths/uses') return paths.uses(query);
+  if (path === 'losses') return paths.losses(query);
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
   if (/^queues\/\d+$/.test(path)) return queues.burst(Number(path.slice('queues/'.length)), query);
   if (path === 'queues') return empty ? { ...queues.heat(query), rows: [], total: 0 } : queues.heat(query);
   // The empty mock has no collector memory.
   if (name === 'dta') return empty ? null : dta(fabric, words, query);
+  if (name === 'flows' && part === 'latencies') return paths.latencies(query);
   if (name === 'flows' && part === 'history') return answers.history(fabric, id);
   if (name === 'flows' && id) return answers.flow(fabric, id, query);
   const list = answers[name];

@@ -8,6 +8,7 @@ export const LETTERS: Readonly<Record<string, string>> = {
   topology: 't',
   queues: 'u',
   flow: 'f',
+  paths: 'p',
   events: 'e',
   intents: 'i',
   devices: 'd',

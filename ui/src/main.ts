@@ -14,6 +14,7 @@ import { flowPage } from './pages/flow';
 import { intentsPage } from './pages/intents';
 import { listsPage } from './pages/lists';
 import { overviewPage } from './pages/overview';
+import { pathsPage } from './pages/paths';
 import { queuesPage } from './pages/queues';
 import { sqlPage } from './pages/sql';
 import { storesPage } from './pages/stores';
@@ -29,6 +30,7 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
   topology: { title: 'Topology', make: topologyPage },
   queues: { title: 'Queues', make: queuesPage },
   flow: { title: 'Flow', make: flowPage },
+  paths: { title: 'Paths', make: pathsPage },
   events: { title: 'Events', make: eventsPage },
   intents: { title: 'Intents', make: intentsPage },
   devices: { title: 'Devices', make: devicesPage },
@@ -42,7 +44,15 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
 const OF_CONSOLE: ReadonlySet<string> = new Set(['events', 'sql']);
 
 /** Those that show a time that can be chosen. */
-const RANGED: ReadonlySet<string> = new Set(['overview', 'topology', 'queues', 'flow', 'events', 'lists']);
+const RANGED: ReadonlySet<string> = new Set([
+  'overview',
+  'topology',
+  'queues',
+  'flow',
+  'paths',
+  'events',
+  'lists',
+]);
 
 let current: { name: string; page: Page; time: string } | undefined;
 

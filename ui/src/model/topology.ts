@@ -1,7 +1,7 @@
 import type { Link, Node, PathUse } from '../api/types';
 import type { Sheet } from '../lib/sheet';
 
-export type MapMetric = 'latency' | 'queue' | 'utilization';
+export type MapMetric = 'latency' | 'queue' | 'utilization' | 'loss';
 
 export interface GraphNode {
   id: number;
@@ -13,8 +13,11 @@ export interface GraphEdge {
   id: string;
   from: number;
   to: number;
-  link: Link;
+  link: MapLink;
 }
+
+/** A link, and the packets that it lost, at least; null or absent: not known. */
+export type MapLink = Link & { lost?: number | null };
 
 export interface Graph {
   nodes: GraphNode[];
@@ -30,7 +33,7 @@ export function edgeId(from: number, to: number): string {
 }
 
 /** Nodes and links as one graph. Parallel links between two nodes are one edge, with the values of the busier one. */
-export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Graph {
+export function buildGraph(nodes: readonly Node[], links: readonly MapLink[]): Graph {
   const byId = new Map<number, GraphNode>();
   for (const node of nodes)
     byId.set(node.node, { id: node.node, name: node.name ?? String(node.node), node });
@@ -55,6 +58,7 @@ export function buildGraph(nodes: readonly Node[], links: readonly Link[]): Grap
  * of a millisecond is visible. Null if the node never reported it.
  */
 export function nodeValues(graph: Graph, metric: MapMetric): Map<number, number | null> {
+  if (metric === 'loss') return new Map(graph.nodes.map(({ id, node }) => [id, node?.drops ?? null]));
   if (metric !== 'utilization')
     return new Map(graph.nodes.map(({ id, node }) => [id, node && ownValue(node, metric)]));
   const busiest = new Map<number, number | null>(graph.nodes.map(({ id }) => [id, null]));
@@ -69,7 +73,8 @@ function ownValue(node: Node, metric: MapMetric): number | null {
   return most(node.queues.map((queue) => queue.max ?? queue.occupancy));
 }
 
-export function edgeValue(link: Link, metric: MapMetric): number | null {
+export function edgeValue(link: MapLink, metric: MapMetric): number | null {
+  if (metric === 'loss') return link.lost ?? null;
   if (metric === 'latency') return link.hop_latency;
   return metric === 'queue' ? link.queue_occupancy : link.utilization;
 }
@@ -159,7 +164,7 @@ export function scaleFor(
   if (metric === 'utilization') return { low: 0, high: 1, log: false };
   const known = values.filter((value): value is number => value !== null && value > 0);
   const highest = known.reduce((a, b) => Math.max(a, b), 0);
-  if (metric === 'queue') {
+  if (metric === 'queue' || metric === 'loss') {
     const high = roundUp(Math.max(10, highest));
     return { low: 0, high: Math.max(high, previous?.high ?? 0), log: false };
   }

@@ -185,13 +185,14 @@ function header() {
   const links = h('a', {}, 'events of this flow');
   const onMap = h('a', {}, 'on the map');
   const watch = h('a', {}, 'watch this');
+  const paths = h('a', {}, 'paths, there and back');
   return {
     element: h(
       'div',
       { class: 'flow-title' },
       name,
       h('p', {}, latency, mark, order, facts),
-      h('p', { class: 'links' }, links, onMap, watch),
+      h('p', { class: 'links' }, links, onMap, paths, watch),
     ),
     update(flow: FlowDetail): void {
       const basis = basisMark(flow.basis);
@@ -210,6 +211,7 @@ function header() {
       facts.title = `${exact(flow.reports)} reports, from ${bothTimes(flow.first_seen)} to ${bothTimes(flow.last_seen)}`;
       links.href = link('events', '', { filter: flow.text });
       onMap.href = link('topology', '', { flow: times.isLive() ? flow.id : flow.text });
+      paths.href = link('paths', flow.text);
       watch.href = link('intents', 'new', watchFlow(flow.flow));
     },
   };

@@ -23,6 +23,12 @@ export const MAP_METRICS: readonly { metric: MapMetric; title: string; legend: s
     legend: 'Link utilization',
     note: `Nodes: busiest link. ${LINKS}`,
   },
+  {
+    metric: 'loss',
+    title: 'Loss',
+    legend: 'Lost packets',
+    note: 'Nodes: dropped packets that they reported. Links: packets dropped before them and lost on them, at least. Grey: not known.',
+  },
 ];
 
 /** Buttons that choose the metric of the colours. */
@@ -46,7 +52,7 @@ export function metricNamed(name: string): MapMetric {
 
 export function metricText(metric: MapMetric, value: number | null): string {
   if (metric === 'latency') return duration(value);
-  return metric === 'queue' ? count(value) : percent(value);
+  return metric === 'utilization' ? percent(value) : count(value);
 }
 
 /** The scale of colours with its units, and the meaning of the widths. */

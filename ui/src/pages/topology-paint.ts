@@ -9,6 +9,7 @@ export interface Drawn {
   lines: number;
   boxes: number;
   labels: number;
+  routes: number;
 }
 
 /** A box on the screen. */
@@ -21,6 +22,8 @@ const FONT = 'system-ui, sans-serif';
 const MOST_BROAD = 1500;
 const MOST_ARROWS = 300;
 const MOST_LABELS = 240;
+/** Width of a path over the map, px. */
+const ROUTE = 4;
 /** Half the distance of the two directions of a link, px. */
 const BESIDE = 2.5;
 
@@ -30,13 +33,14 @@ export function paint(context: CanvasRenderingContext2D, looks: Looks, camera: C
   context.clearRect(0, 0, size.width, size.height);
   brush.outlines();
   brush.lines();
+  brush.routes();
   brush.boxes();
   brush.labels();
   return brush.drawn;
 }
 
 class Painter {
-  readonly drawn: Drawn = { strokes: 0, lines: 0, boxes: 0, labels: 0 };
+  readonly drawn: Drawn = { strokes: 0, lines: 0, boxes: 0, labels: 0, routes: 0 };
   private readonly taken = new Taken();
   private readonly placed: Placed[];
   private readonly beside: { x: number; y: number; text: string }[] = [];
@@ -85,6 +89,36 @@ class Painter {
     this.drawn.lines = count;
   }
 
+  /** Paths, each beside the links by itself, so that both are seen where they share one; the one before is dashed. */
+  routes(): void {
+    const { context, looks } = this;
+    looks.routes.forEach((route, at) => {
+      const aside = (at - (looks.routes.length - 1) / 2) * ROUTE * 2;
+      context.strokeStyle = route.colour;
+      context.lineWidth = ROUTE;
+      context.lineCap = route.look === 'before' ? 'butt' : 'round';
+      context.setLineDash(route.look === 'before' ? [3 * ROUTE, 2 * ROUTE] : []);
+      for (let i = 0; i + 1 < route.items.length; i += 1) this.leg(route.items[i], route.items[i + 1], aside);
+    });
+    context.setLineDash([]);
+    context.lineCap = 'butt';
+    this.drawn.routes = looks.routes.filter(({ items }) => items.length > 1).length;
+  }
+
+  private leg(from: Box | undefined, to: Box | undefined, aside: number): void {
+    if (!from || !to) return;
+    const a = toScreen(this.camera, this.size, from.x, from.y);
+    const b = toScreen(this.camera, this.size, to.x, to.y);
+    const length = Math.max(1, Math.hypot(b.x - a.x, b.y - a.y));
+    // To the same side in both directions of the link.
+    const side = a.x < b.x || (a.x === b.x && a.y < b.y) ? aside : -aside;
+    const [dx, dy] = [((b.y - a.y) / length) * side, ((a.x - b.x) / length) * side];
+    this.context.beginPath();
+    this.context.moveTo(a.x + dx, a.y + dy);
+    this.context.lineTo(b.x + dx, b.y + dy);
+    this.context.stroke();
+  }
+
   boxes(): void {
     const { context, looks, placed } = this;
     const byFill = new Map<string, Placed[]>();
@@ -102,6 +136,14 @@ class Painter {
       placed.filter(({ look }) => look.match && !look.selected),
       looks.theme.accent,
     );
+    for (const only of ['before', 'after'] as const) {
+      context.setLineDash(only === 'before' ? [6, 4] : []);
+      this.rings(
+        placed.filter(({ look }) => look.only === only && !look.selected),
+        looks.theme[only],
+      );
+    }
+    context.setLineDash([]);
     this.rings(
       placed.filter(({ look }) => look.selected),
       looks.theme.text,

@@ -25,8 +25,17 @@ export interface Picture {
   selected: Selection | null;
   /** Nodes that were searched for. */
   matches: ReadonlySet<number>;
+  /** Paths that are drawn over the map, instead of the one that is followed. */
+  overlays?: readonly Overlay[];
   hosts: Hosts;
   hostName(address: string): string;
+}
+
+/** A path over the map. */
+export interface Overlay {
+  path: readonly (number | null)[];
+  /** How it is drawn, and with it the nodes and links that only it has. */
+  look: 'before' | 'after';
 }
 
 /** How an item looks, apart from where and how large it is. */
@@ -42,6 +51,8 @@ export interface ItemLook {
   faded: boolean;
   selected: boolean;
   match: boolean;
+  /** The one overlay that has it. */
+  only: Overlay['look'] | null;
   /** Which labels get room first: the least. */
   order: number;
 }
@@ -61,6 +72,13 @@ export interface Stroke {
   lines: LineLook[];
 }
 
+/** A path that is drawn over the lines, from item to item. */
+export interface Route {
+  look: Overlay['look'];
+  colour: string;
+  items: Item[];
+}
+
 /** A scene in colours. */
 export interface Looks {
   scene: Scene;
@@ -68,6 +86,7 @@ export interface Looks {
   outlines: { outline: Outline; text: string; selected: boolean }[];
   /** In the order in which they are drawn. */
   strokes: Stroke[];
+  routes: Route[];
   theme: Theme;
 }
 
@@ -79,6 +98,8 @@ interface Theme {
   muted: string;
   accent: string;
   grey: string;
+  before: string;
+  after: string;
 }
 
 /** What all parts of a drawing need. */
@@ -125,8 +146,19 @@ export function looksOf(scene: Scene, picture: Picture, scale: Scale, compact: b
       return { outline, text, selected: isSelected(picture.selected, id) };
     }),
     strokes: strokesOf(scene, brush),
+    routes: (picture.overlays ?? []).map((overlay) => routeOf(scene, overlay, theme)),
     theme,
   };
+}
+
+/** An unknown node is passed over: the line goes on to the next one that is known. */
+function routeOf(scene: Scene, { path, look }: Overlay, theme: Theme): Route {
+  const items: Item[] = [];
+  for (const node of path) {
+    const item = node === null ? undefined : scene.itemOf.get(node);
+    if (item && item !== items[items.length - 1]) items.push(item);
+  }
+  return { look, colour: theme[look], items };
 }
 
 function themeNow(): Theme {
@@ -138,6 +170,8 @@ function themeNow(): Theme {
     muted: colour('muted'),
     accent: colour('accent'),
     grey: colour('unknown'),
+    before: colour('before'),
+    after: colour('after'),
   };
 }
 
@@ -177,8 +211,15 @@ function itemLook(item: Item, brush: Brush): ItemLook {
     faded,
     selected: isIt,
     match,
+    only: onlyOne(item, brush.overlays ?? []),
     order: -urgent - (place(brush.scale, value) ?? 0),
   };
+}
+
+function onlyOne(item: Item, overlays: readonly Overlay[]): Overlay['look'] | null {
+  if (overlays.length < 2) return null;
+  const having = overlays.filter(({ path }) => item.members.some((id) => path.includes(id)));
+  return having.length === 1 ? (having[0]?.look ?? null) : null;
 }
 
 function textsOf(item: Item, value: number | null, brush: Brush): string[] {
@@ -203,16 +244,18 @@ function shortName(item: Item, brush: Brush): string {
 }
 
 /** Nodes and links of the followed path; null when none is followed. */
-function pathOf({ path }: Picture): Brush['onPath'] {
-  if (!path || path.length === 0) return null;
+function pathOf({ path, overlays }: Picture): Brush['onPath'] {
+  const paths = overlays?.map((overlay) => overlay.path) ?? (path ? [path] : []);
+  if (paths.every((one) => one.length === 0)) return null;
   const nodes = new Set<number>();
   const edges = new Set<string>();
-  path.forEach((node, i) => {
-    if (node === null) return;
-    nodes.add(node);
-    const next = path[i + 1];
-    if (next !== null && next !== undefined) edges.add(edgeId(node, next));
-  });
+  for (const one of paths)
+    one.forEach((node, i) => {
+      if (node === null) return;
+      nodes.add(node);
+      const next = one[i + 1];
+      if (next !== null && next !== undefined) edges.add(edgeId(node, next));
+    });
   return { nodes, edges };
 }
 
@@ -237,7 +280,10 @@ function strokesOf(scene: Scene, brush: Brush): Stroke[] {
     const order = (selected ? 20 : 0) + (on ? 10 : 0) + opacity + (place(brush.scale, value) ?? -0.1);
     const stroke = found.get(key) ?? { colour: tint, width, opacity, selected, lines: [], order };
     found.set(key, stroke);
-    stroke.lines.push({ line, text: on || selected ? metricText(brush.metric, value) : '' });
+    stroke.lines.push({
+      line,
+      text: (on && !brush.overlays) || selected ? metricText(brush.metric, value) : '',
+    });
   }
   return [...found.values()].sort((a, b) => a.order - b.order);
 }

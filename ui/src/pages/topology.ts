@@ -1,7 +1,7 @@
 import { ApiError, get, Unreachable } from '../api/client';
 import type { Devices } from '../api/manager';
 import { poll, type Poll } from '../api/poll';
-import type { Flow, Link, Node, PathUse, Range } from '../api/types';
+import type { Flow, Link, LossMap, Node, PathUse, Range } from '../api/types';
 import { apiOption, hands } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { plural } from '../lib/format';
@@ -9,6 +9,7 @@ import { names } from '../lib/names';
 import { hopwise } from '../model/copies';
 import { MOST_PLAIN } from '../model/fabric';
 import { hostsOf, type Hosts } from '../model/hosts';
+import { withLosses } from '../model/losses';
 import { NO_PLACES, placesOf, samePlaces, type Places } from '../model/places';
 import { ranking } from '../model/ranking';
 import { search } from '../model/search';
@@ -22,6 +23,7 @@ import { TopologyCanvas } from './topology-canvas';
 import { detailView } from './topology-detail';
 import { legendView, metricNamed, metricPicker } from './topology-legend';
 import { rankingList } from './topology-list';
+import { lossPanel } from './topology-loss';
 import type { Selection } from './topology-style';
 
 /**
@@ -72,6 +74,9 @@ class TopologyPage implements Page {
   private match = -1;
   /** What the address selects is shown once, when the network is known. */
   private revealed = false;
+  private losses: LossMap | null = null;
+  private links: Link[] = [];
+  private nodes: Node[] = [];
   /** The flow whose path is highlighted. */
   private flow: Flow | null = null;
   private flowPoll: Poll | undefined;
@@ -91,6 +96,12 @@ class TopologyPage implements Page {
   private readonly canvas = new TopologyCanvas({
     choose: ({ selected, step }) => this.select(selected, step),
     toggle: (group) => this.toggle(group),
+  });
+  private readonly loss = lossPanel((losses) => {
+    this.losses = losses;
+    this.graph = buildGraph(this.nodes, withLosses(this.links, losses));
+    this.arrange();
+    this.draw();
   });
   private readonly metrics = metricPicker((metric) => {
     this.settings.set({ lens: metric });
@@ -157,6 +168,7 @@ class TopologyPage implements Page {
     this.flowPoll?.stop();
     this.list.stop();
     this.detail.stop();
+    this.loss.stop();
     this.canvas.destroy();
   }
 
@@ -188,6 +200,7 @@ class TopologyPage implements Page {
       { class: 'page topology' },
       panel('Topology', { class: 'map-panel', aside, hands: this.mapHands() }, map, this.legend.element),
       h('div', { class: 'side' }, details, ranks, flows),
+      this.loss.element,
     );
   }
 
@@ -227,7 +240,8 @@ class TopologyPage implements Page {
 
   private take(answer: Answer): void {
     this.part = answer.part;
-    this.graph = buildGraph(answer.nodes, answer.links);
+    [this.nodes, this.links] = [answer.nodes, answer.links];
+    this.graph = buildGraph(answer.nodes, withLosses(answer.links, this.losses));
     const { nodes, edges } = this.graph;
     show(this.nothing, nodes.length === 0);
     const counts = `${plural(nodes.length, 'node')}, ${plural(edges.length, 'link')}`;
@@ -302,6 +316,7 @@ class TopologyPage implements Page {
     const { graph, selected, flow, hosts } = this;
     const metric = metricNamed(this.settings.get('lens'));
     this.metrics.update(metric);
+    this.loss.follow(metric === 'loss');
     const hostName = (address: string): string => names.host(address);
     const found = search(graph.nodes, hosts, this.settings.get('find'), hostName);
     const path = flow?.path ?? null;

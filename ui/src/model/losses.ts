@@ -1,0 +1,67 @@
+import type { DropsOfPlace, LinkLoss, LossMap } from '../api/types';
+import { exact, percent, plural } from '../lib/format';
+import { names } from '../lib/names';
+import type { MapLink } from './topology';
+
+/** Packets that a link lost or that were dropped before it, at least; null: not known. */
+export function lostOf(link: LinkLoss): number | null {
+  return link.lost === null && link.dropped === 0 ? null : (link.lost ?? 0) + link.dropped;
+}
+
+/** The links of the map with what they lost. A link that only the losses name is added. */
+export function withLosses(links: readonly MapLink[], losses: LossMap | null): MapLink[] {
+  if (!losses) return [...links];
+  const lost = new Map(losses.links.map((link) => [`${link.from}>${link.to}`, lostOf(link)] as const));
+  return links.map((link) => ({ ...link, lost: lost.get(`${link.from}>${link.to}`) ?? null }));
+}
+
+/**
+ * How a loss is known: `12 of 3 400 lost on it`, `3 to 12 of 3 400`, `not known, needs …`. `said` is what is needed for all
+ * links, and is said once below.
+ */
+export function verdictOf(link: LinkLoss, said: string | null = null): string {
+  const parts: string[] = [];
+  if (link.dropped > 0) parts.push(`${plural(link.dropped, 'packet')} dropped before it (drop reports)`);
+  if (link.lost !== null && link.lost_most !== null && link.sent !== null) {
+    const of = `of ${exact(link.sent)}`;
+    if (link.lost_most === 0) parts.push(`none ${of} lost on it (reports of both ends)`);
+    else if (link.lost === link.lost_most)
+      parts.push(
+        `${exact(link.lost)} ${of} lost on it, ${percent(link.lost / Math.max(1, link.sent))} (reports of both ends)`,
+      );
+    else
+      parts.push(
+        `${exact(link.lost)} to ${exact(link.lost_most)} ${of} lost on it: lost or repeated reports hide the rest (reports of both ends)`,
+      );
+  } else if (link.unknown !== null)
+    parts.push(link.unknown === said ? 'on it: not known, see below' : `on it: not known, ${link.unknown}`);
+  return parts.join('; ');
+}
+
+/** `leaf1, to spine2, queue 3`. */
+export function placeText({ node, egress_if, to, queue }: DropsOfPlace): string {
+  const parts = [node === null ? 'unknown node' : names.node(node)];
+  if (to !== null) parts.push(`to ${names.node(to)}`);
+  else if (egress_if !== null) parts.push(`interface ${names.interface(node, egress_if)}`);
+  if (queue !== null) parts.push(`queue ${queue}`);
+  return parts.join(', ');
+}
+
+export function reasonText({ reason, reason_name }: DropsOfPlace): string {
+  return reason_name ?? (reason === null ? 'not given' : `code ${reason}`);
+}
+
+/** The sentence above the tables. */
+export function summaryOf(losses: LossMap): string {
+  const [worst] = losses.links;
+  const lost = worst ? lostOf(worst) : null;
+  const dropped = losses.drops.reduce((sum, { packets }) => sum + packets, 0);
+  if (worst && lost !== null && lost > 0) {
+    const link = `${names.node(worst.from)} → ${names.node(worst.to)}`;
+    return `Most packets were lost at the link ${link}: ${exact(lost)} at least.`;
+  }
+  if (dropped > 0) return `${plural(dropped, 'packet')} dropped, at no link that is known.`;
+  return losses.counted
+    ? 'No lost packet was reported or counted in this time.'
+    : 'No dropped packet was reported in this time. What links lose unseen was not counted.';
+}

@@ -1,0 +1,155 @@
+import { ApiError, get } from '../api/client';
+import { poll, type Poll } from '../api/poll';
+import type { DropsOfPlace, LinkLoss, LossMap, LostReports } from '../api/types';
+import { hands } from '../hands';
+import { h, panel, setText, show } from '../lib/dom';
+import { clock, exact, plural } from '../lib/format';
+import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
+import { LiveTable } from '../lib/table';
+import { placeText, reasonText, summaryOf, verdictOf } from '../model/losses';
+import { nanos } from '../model/range';
+import { link } from '../router';
+import { times } from '../times';
+
+const ROWS = 200;
+
+/** Where is it lost? Links, drops with reasons, and lost reports apart, while the map shows losses. */
+export function lossPanel(arrived: (losses: LossMap) => void) {
+  const summary = h('p', { class: 'step-summary', role: 'status' });
+  const note = h('p', { class: 'table-note' });
+  const links = new LiveTable<LinkLoss>({
+    label: 'Losses by link',
+    empty: 'No link is known in this time.',
+    columns: [
+      {
+        title: 'Link',
+        cell: ({ from, to }) => ({
+          text: `${names.node(from)} → ${names.node(to)}`,
+          href: link('topology', `${from}>${to}`, { lens: 'loss' }),
+        }),
+      },
+      { title: 'Dropped before it', numeric: true, cell: ({ dropped }) => exact(dropped) },
+      { title: 'Lost on it', numeric: true, cell: ({ lost }) => (lost === null ? 'not known' : exact(lost)) },
+      {
+        title: 'By which evidence',
+        class: 'grow wraps',
+        cell: (one) => verdictOf(one, answer?.uncounted ?? null),
+      },
+    ],
+  });
+  const drops = new LiveTable<DropsOfPlace>({
+    label: 'Dropped packets, as nodes reported them',
+    empty: 'No drop report in this time. Nodes that send none drop unseen.',
+    columns: [
+      { title: 'Where', class: 'grow', cell: (one) => placeText(one) },
+      { title: 'Reason', cell: (one) => reasonText(one) },
+      { title: 'Packets', numeric: true, cell: ({ packets }) => exact(packets) },
+      { title: 'Flows', numeric: true, cell: ({ flows }) => exact(flows) },
+      {
+        title: 'From – until',
+        cell: ({ first, last }) => `${clock(first).slice(0, 8)} – ${clock(last).slice(0, 8)}`,
+      },
+    ],
+  });
+  const reports = new LiveTable<LostReports>({
+    label: 'Lost reports',
+    empty: 'No report was lost in this time.',
+    columns: [
+      { title: 'Node', class: 'grow', cell: ({ node }) => (node === null ? 'unknown' : names.node(node)) },
+      { title: 'Lost reports', numeric: true, cell: ({ lost }) => exact(lost) },
+      { title: 'Repeated', numeric: true, cell: ({ duplicated }) => exact(duplicated) },
+    ],
+  });
+  const element = panel(
+    'Where is it lost?',
+    {
+      class: 'wide loss',
+      hands: hands({
+        title: 'Where is it lost?',
+        asked: () => [{ path: 'losses', params: span() }],
+        sheet: () => (answer ? lossSheet(answer) : null),
+      }),
+    },
+    summary,
+    links.element,
+    h('h3', {}, 'Dropped packets, as nodes reported them'),
+    drops.element,
+    h('h3', {}, 'Lost reports: not packets'),
+    reports.element,
+    note,
+  );
+  show(element, false);
+  let polled: Poll | null = null;
+  let answer: LossMap | null = null;
+
+  function start(): Poll {
+    return poll<LossMap>({
+      intervalMs: () => times.intervalMs(10_000),
+      request: (signal) => get('losses', span(), signal),
+      show(losses) {
+        answer = losses;
+        setText(summary, summaryOf(losses));
+        links.update(losses.links.slice(0, ROWS));
+        drops.update(losses.drops.slice(0, ROWS));
+        reports.update(losses.reporters);
+        setText(note, noteText(losses));
+        arrived(losses);
+      },
+      failed(error) {
+        if (error instanceof ApiError) setText(summary, error.message);
+      },
+    });
+  }
+
+  return {
+    element,
+    /** Whether the map shows losses. */
+    follow(on: boolean): void {
+      show(element, on);
+      if (on === (polled !== null)) return;
+      polled?.stop();
+      polled = on ? start() : null;
+    },
+    stop: () => polled?.stop(),
+  };
+}
+
+function span(): Record<string, string> {
+  const { from, to } = times.limits();
+  return { from: nanos(from), to: nanos(to) };
+}
+
+/** Links with what they lost, and by which evidence. */
+function lossSheet(losses: LossMap): Sheet {
+  const names = ['from', 'to', 'dropped', 'sent', 'lost', 'lost_most'];
+  return {
+    columns: [...names, 'evidence'].map((name) => ({ name })),
+    rows: losses.links.map((one) => [
+      one.from,
+      one.to,
+      one.dropped,
+      one.sent,
+      one.lost,
+      one.lost_most,
+      verdictOf(one),
+    ]),
+    cut: noteText(losses),
+  };
+}
+
+function noteText(losses: LossMap): string {
+  const parts: string[] = [];
+  if (losses.uncounted !== null) parts.push(`To count what links lose unseen, hopwise ${losses.uncounted}.`);
+  if (losses.left_out > 0)
+    parts.push(
+      `${plural(losses.left_out, 'flow')} not counted: the path changed in this time, or is not known.`,
+    );
+  if (losses.counted_until !== null)
+    parts.push(
+      `Reports after ${clock(losses.counted_until)} were not counted: there are too many; choose a shorter time.`,
+    );
+  if (losses.more > 0) parts.push(`${plural(losses.more, 'row')} more.`);
+  if (losses.range?.truncated === true) parts.push('This time has more flows or places than are considered.');
+  return parts.join(' ');
+}
