@@ -387,8 +387,16 @@ impl Used {
     /// The reports and the time of each path: those of a part of time are divided among its paths by the time that they were taken.
     fn by_path(&self, span: Span) -> BTreeMap<Option<usize>, Part> {
         let mut parts: BTreeMap<Option<usize>, Part> = BTreeMap::new();
+        let began = self.counted.iter().map(|counted| counted.from).min();
+        let first = self.taken.first().map(|(ts, _)| *ts);
         for counted in &self.counted {
-            let (from, to) = (counted.from.max(span.from()), counted.to.min(span.to()));
+            let (mut from, to) = (counted.from.max(span.from()), counted.to.min(span.to()));
+            // Its first minute begins before it: with the report that shows its path.
+            if let Some(first) =
+                first.filter(|first| Some(counted.from) == began && (from..to).contains(first))
+            {
+                from = first;
+            }
             let length = to.saturating_sub(from);
             let (mut rest, mut at) = (counted.reports, from);
             while at < to {
