@@ -11,6 +11,7 @@ const PAGES = [
   ['topology', '.follow tbody tr'],
   ['queues', '.heat canvas'],
   ['flow', '.panel[aria-label="Hops"] tbody tr'],
+  ['paths', '.panel[aria-label="Path changes"] tbody tr'],
   ['events', '.event-list .sentence'],
   ['intents', '.domain-map svg circle'],
   ['devices', '.panel[aria-label="Devices"] tbody tr'],

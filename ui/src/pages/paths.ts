@@ -3,7 +3,7 @@ import { poll, type Poll } from '../api/poll';
 import type { HopLatencies, PathChange, PathChanges, PathUses } from '../api/types';
 import { digits, hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
-import { clock, dateTime, exact, flowName, pathText, plural } from '../lib/format';
+import { bothTimes, clock, exact, flowName, pathText, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import {
   difference,
@@ -194,7 +194,10 @@ class PathsPage implements Page {
       select: (step) => this.choose(step),
       selected: (step) => step.key === this.step()?.key,
       columns: [
-        { title: 'Time', cell: ({ first }) => ({ text: clock(first).slice(0, 10), title: dateTime(first) }) },
+        {
+          title: 'Time',
+          cell: ({ first }) => ({ text: clock(first).slice(0, 10), title: bothTimes(first) }),
+        },
         { title: 'Flows', numeric: true, cell: ({ flows }) => exact(flows.length) },
         {
           title: 'Changed',
@@ -221,7 +224,7 @@ class PathsPage implements Page {
             href: link('paths', change.text, { step: this.step()?.key ?? '' }),
           }),
         },
-        { title: 'Time', numeric: true, cell: ({ ts }) => ({ text: clock(ts), title: dateTime(ts) }) },
+        { title: 'Time', numeric: true, cell: ({ ts }) => ({ text: clock(ts), title: bothTimes(ts) }) },
       ],
     });
   }
