@@ -9,6 +9,7 @@ import { accessible } from './accessible.mjs';
 import * as checks from './checks.mjs';
 import * as hands from './hands.mjs';
 import * as paths from './paths.mjs';
+import { questions } from './questions.mjs';
 import * as ranges from './ranges.mjs';
 
 const WIDE = { width: 1440, height: 900 };
@@ -95,6 +96,7 @@ async function pagesOf(base, token) {
     await check('keys, and names on a phone', () => checks.hands(page, base));
     await check('menus that copy and save', () => hands.menus(page, base));
     await check('statements give the rows of requests', () => hands.statements(page, base));
+    await check('ten questions of an operator', () => questions(page, base));
     await check('pages on paper', () => hands.paper(page, base));
     await check('UTC beside local times, units on axes', () => hands.timesAndUnits(page, base));
     await check('watch this from a queue, a link and an event', () => checks.watchThis(page, base));
