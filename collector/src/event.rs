@@ -150,7 +150,8 @@ pub struct Event {
     pub previous: Option<u64>,
     /// The threshold that was exceeded.
     pub threshold: Option<u64>,
-    /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`).
+    /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`). Metric, value, threshold, node and queue are then those of the
+    /// comparison that decided; a `RuleOff` without a metric is the end of the flow, which no comparison decided.
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,

@@ -37,6 +37,7 @@
 //! the same table can be written into kernel maps or switch registers. The history of a flow is a fixed number of cells
 //! ([`RuleSet::cells`]). The caller that evaluates the rules stores them.
 
+pub mod decisive;
 mod error;
 mod expression;
 pub mod fuzz;
@@ -52,6 +53,7 @@ pub(crate) mod tests;
 
 use std::fmt;
 
+pub use decisive::Decisive;
 pub use error::RuleError;
 pub use history::{CELLS, Cell};
 pub use region::{HopQuantity, Region, ReportSummary, Summary};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup, Stream as Stored};
+use detect::Metric;
 use wire::FlowKey;
 
 use crate::delivery::Keyed;
@@ -224,10 +225,14 @@ fields! {
         10 "alert" Id "The same for a rule and what it is about: as long as it lasts, and whenever it comes back.",
         11 "rule" Text "The name of the rule.",
         12 "flow" Flow "The flow that it is about.",
-        13 "node" Number "The node that it is about.",
+        13 "node" Number "The node that it is about; of a flow, the node that has the value.",
         14 "interface" Number "The interface.",
-        15 "queue" Number "The queue.",
+        15 "queue" Number "The queue, likewise.",
         16 "state" Text "firing: the rule became true; resolved: it became false.",
+        17 "metric" Text "What the comparison that decided compares. resolved: none if the flow has ended.",
+        18 "value" Number "Its value, in the unit of the metric.",
+        19 "threshold" Number "What it was compared with, likewise.",
+        20 "since" Time "When the rule became true. resolved: none if that is stored no longer.",
     ];
     /// One hop of one report.
     const HOP: [
@@ -328,6 +333,14 @@ pub struct Alert {
     pub interface: Option<u32>,
     /// The queue.
     pub queue: Option<u8>,
+    /// What the comparison compares that decided; `None`: none did, as the flow has ended.
+    pub metric: Option<Metric>,
+    /// Its value.
+    pub value: Option<u64>,
+    /// What it was compared with.
+    pub threshold: Option<u64>,
+    /// When the rule became true, if that is known.
+    pub since: Option<u64>,
 }
 
 impl Alert {
@@ -341,8 +354,18 @@ impl Alert {
         // A store that lost the name knows the place of the rule at most.
         let rule = rule.filter(|rule| !rule.is_empty());
         let rule = rule.unwrap_or_else(|| format!("rule {}", event.rule.unwrap_or_default()).into());
-        let Event { ts, id, flow, node, interface, queue, .. } = *event;
-        Some(Self { ts, id, rule, is_firing, flow, node, interface, queue })
+        let Event { ts, id, flow, node, interface, queue, metric, value, threshold, .. } = *event;
+        let since = is_firing.then_some(ts);
+        Some(Self { ts, id, rule, is_firing, flow, node, interface, queue, metric, value, threshold, since })
+    }
+
+    /// The node, interface and queue that it is about. Of the rule of a flow they only say where its value is from: they can be others
+    /// when the rule becomes false.
+    pub fn place(&self) -> [Option<u32>; 3] {
+        match self.flow {
+            Some(_) => [None; 3],
+            None => [self.node, self.interface, self.queue.map(u32::from)],
+        }
     }
 
     /// The same for this rule and what it is about.
@@ -353,8 +376,7 @@ impl Alert {
             .as_bytes()
             .chunks(8)
             .map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-        let place = [self.node, self.interface, self.queue.map(u32::from)];
-        let place = place.map(|part| part.map_or(u64::MAX, u64::from));
+        let place = self.place().map(|part| part.map_or(u64::MAX, u64::from));
         let start = [self.rule.len() as u64, flow_id(self.flow.as_ref())];
         hash(start.into_iter().chain(place).chain(name))
     }
@@ -537,15 +559,7 @@ impl Record {
                     .into_iter()
                     .for_each(|value| next(Value::Number(value)));
             }
-            Self::Alert(one) => {
-                next(Value::Id(one.alert()));
-                next(Value::Text(&one.rule));
-                next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
-                next(small(one.node));
-                next(small(one.interface));
-                next(small(one.queue.map(u32::from)));
-                next(Value::Text(one.state()));
-            }
+            Self::Alert(one) => visit_alert(one, next),
             Self::Hop(one) => visit_hop(one, next),
         }
     }
@@ -557,6 +571,18 @@ fn number<'a>(value: Option<u64>) -> Value<'a> {
 
 fn small<'a>(value: Option<u32>) -> Value<'a> {
     number(value.map(u64::from))
+}
+
+fn visit_alert(one: &Alert, mut next: impl FnMut(Value<'_>)) {
+    next(Value::Id(one.alert()));
+    next(Value::Text(&one.rule));
+    next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
+    next(small(one.node));
+    next(small(one.interface));
+    next(small(one.queue.map(u32::from)));
+    next(Value::Text(one.state()));
+    next(one.metric.map_or(Value::Absent, |metric| Value::Text(metric.name())));
+    [one.value, one.threshold, one.since].into_iter().for_each(|value| next(number(value)));
 }
 
 fn visit_hop(one: &Hop, mut next: impl FnMut(Value<'_>)) {

@@ -14,7 +14,7 @@ use export::{json, protobuf};
 use serde_json::json;
 
 /// Of the alert below. It is a promise, as other ids are.
-const ALERT: &str = "2e41456320e62f27";
+const ALERT: &str = "7e1bdf85583225f5";
 
 fn proto() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto/hopwise/v1/record.proto")
@@ -153,7 +153,8 @@ fn records_are_json_objects_with_the_names_of_the_api() {
         &alert(),
         json!({"alert": ALERT, "rule": "a \"rule\"\n\u{1}é",
         "flow": {"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1234, "dport": 80, "proto": 6},
-        "node": 4_294_967_294_u32, "interface": 0, "queue": 255, "state": "firing"}),
+        "node": 4_294_967_294_u32, "interface": 0, "queue": 255, "state": "firing", "metric": "queue_occupancy",
+        "value": u64::MAX, "threshold": 128, "since": 1_795_269_600_000_000_001_u64}),
     );
 }
 
@@ -229,7 +230,8 @@ fn protoc_reads_the_messages() {
             alert(),
             concat!(
                 r#"alert: ALERT rule: "a \"rule\"\n\001\303\251" flow { src: "\n\000\000\001" dst: "\n\000\000\002" "#,
-                r#"sport: 1234 dport: 80 proto: 6 } node: 4294967294 interface: 0 queue: 255 state: "firing""#
+                r#"sport: 1234 dport: 80 proto: 6 } node: 4294967294 interface: 0 queue: 255 state: "firing" "#,
+                r#"metric: "queue_occupancy" value: 18446744073709551615 threshold: 128 since: 1795269600000000001"#
             ),
         ),
         (hop(), "report: 2748 hop: 1 node: 7 hops: 2 hop_latency: 900 egress_ts: 18446744073709551615"),

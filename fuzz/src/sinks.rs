@@ -37,7 +37,22 @@ fn alert(id: u64) -> Record {
     let flow = Some(wire::FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17));
     let (rule, is_firing) = ("rule".into(), id.is_multiple_of(2));
     let (node, interface, queue) = (None, None, None);
-    Record::Alert(Box::new(Alert { ts: id, id, rule, is_firing, flow, node, interface, queue }))
+    let (metric, value, threshold) = (Some(Metric::HopLatency), Some(id), Some(1));
+    let since = Some(id);
+    Record::Alert(Box::new(Alert {
+        ts: id,
+        id,
+        rule,
+        is_firing,
+        flow,
+        node,
+        interface,
+        queue,
+        metric,
+        value,
+        threshold,
+        since,
+    }))
 }
 
 fn flow() -> Record {

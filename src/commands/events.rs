@@ -236,7 +236,7 @@ fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
         out.push_str("  ");
         out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
     };
-    say(format!("{:<16}", event.metric.as_deref().or(event.rule.as_deref()).unwrap_or("")));
+    say(format!("{:<16}", event.rule.as_deref().or(event.metric.as_deref()).unwrap_or("")));
     if let Some(location) = location(event, names) {
         say(location);
     }

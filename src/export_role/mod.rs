@@ -10,6 +10,7 @@ mod parquet;
 mod reader;
 mod records;
 mod redis;
+mod since;
 mod socket;
 mod spool;
 mod syslog;

@@ -11,7 +11,7 @@ use export::{
 };
 use store::{Chunk, Follower, Place, StoredRecord};
 
-use super::{records, spool::Hops};
+use super::{records, since::Beginnings, spool::Hops};
 
 /// See the module.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub(super) struct Reader {
     collector: Arc<str>,
     /// Ends here.
     only: Option<Place>,
+    beginnings: Beginnings,
     /// Makes requests; `None`: that needs to know more than the records.
     sink: Option<Arc<dyn HttpSink>>,
 }
@@ -79,7 +80,8 @@ impl Reader {
         collector: Arc<str>,
         sink: Option<Arc<dyn HttpSink>>,
     ) -> Self {
-        Self { follower: Follower::new(directory), hops: None, stream, collector, only: None, sink }
+        let (follower, beginnings) = (Follower::new(directory), Beginnings::new(directory.to_owned()));
+        Self { follower, hops: None, stream, collector, only: None, beginnings, sink }
     }
 
     /// Reads these instead of the store.
@@ -117,7 +119,13 @@ impl Reader {
             let bytes = stored.iter().map(StoredRecord::bytes).sum();
             let (read, mut days) = (stored.len(), days.map(Days::new));
             // What of it is in the stream.
-            let of = |stored| records::record(self.stream, stored);
+            let of = |stored| {
+                let mut record = records::record(self.stream, stored)?;
+                if let Record::Alert(alert) = &mut record {
+                    self.beginnings.complete(alert);
+                }
+                Some(record)
+            };
             let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
             match whole(stored.into_iter().map(of), takes) {
                 Ok(records) => break (chunk, read, bytes, records),

@@ -382,6 +382,10 @@ pub struct Log {
 impl Output for Log {
     fn event(&mut self, event: &Event, path: &[u32]) {
         self.events.push(*event);
+        let is_rule = matches!(event.kind, Kind::RuleOn | Kind::RuleOff);
+        // Which comparison decided has tests of its own.
+        let blank = Event { metric: None, node: None, queue: None, value: None, threshold: None, ..*event };
+        let event = if is_rule { &blank } else { event };
         let text = &mut self.text;
         let _ = write!(text, "{}", event.kind.name());
         if let Some(metric) = event.metric {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use detect::rule::Decisive;
 use detect::{Detection, HopValues, Metric, Observation};
 
 use super::emit::{Emitter, EventCounts};
@@ -177,6 +178,17 @@ impl ActiveDetection {
         let flow_latency = (latency != NO_VALUE).then_some(latency);
         let observation = Observation { flow_latency, looped: hops.looped, hops: scratch };
         Some(unchanged | rules.evaluate_stateful(applicable, &observation, self.history.of(slot)))
+    }
+
+    /// Why a rule became true or false with a report of the flow in `slot` that was evaluated.
+    pub(crate) fn decisive(
+        &mut self,
+        (slot, rule): (u32, u16),
+        is_true: bool,
+        observation: &Observation<'_>,
+    ) -> Option<Decisive<'_>> {
+        let history = self.history.of(slot);
+        self.active.rules.decisive(usize::from(rule), is_true, observation, history)
     }
 
     /// Clears the rule history of `slot`, for another flow.

@@ -84,7 +84,7 @@ impl State {
             // Indices of rules are valid in their own rule set only.
             flow.rules = self.detection.carried((cold.generation, flow.rules));
             let about = flow.about(cold, now);
-            flow.apply_rules(0, &mut self.detection.emitter(&about, 0, out));
+            flow.end_rules(&mut self.detection.emitter(&about, 0, out));
         }
         self.end_minute(slot, out);
         self.emit_row(slot, out);

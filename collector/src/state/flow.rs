@@ -131,18 +131,16 @@ impl Flow {
         }
     }
 
-    /// Reports the rules that became true or false.
+    /// Reports the end of all rules that are true: the flow has ended, or another rule set applies. No comparison decided that.
     #[cold]
     #[inline(never)]
-    pub(crate) fn apply_rules(&mut self, rules: u64, emitter: &mut Emitter<'_>) {
-        let changed = self.rules ^ rules;
-        for rule in (0..64_u16).filter(|rule| changed >> rule & 1 == 1) {
-            let kind = if rules >> rule & 1 == 1 { Kind::RuleOn } else { Kind::RuleOff };
-            let mut event = Event::blank(emitter.about().ts, kind);
+    pub(crate) fn end_rules(&mut self, emitter: &mut Emitter<'_>) {
+        for rule in (0..64_u16).filter(|rule| self.rules >> rule & 1 == 1) {
+            let mut event = Event::blank(emitter.about().ts, Kind::RuleOff);
             (event.flow, event.rule) = (emitter.about().flow(), Some(rule));
             emitter.emit(event, &[]);
         }
-        self.rules = rules;
+        self.rules = 0;
     }
 
     /// Sets the deadband of flow latency: values within the minute's extremes and the threshold.

@@ -88,7 +88,7 @@ impl State {
         self.leave_topology(slot);
         self.flows.resize_path(slot, 0);
         let (flow, ..) = self.flows.parts(slot);
-        flow.apply_rules(0, &mut self.detection.emitter(about, 0, out));
+        flow.end_rules(&mut self.detection.emitter(about, 0, out));
         flow.set_path(0, Basis::Measured);
         flow.flags.set(Flags::LOOP, false);
         flow.marks.set(Marks::UNTRIED, true);

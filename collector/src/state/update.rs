@@ -1,13 +1,14 @@
 //! Updates of the state by one report of a flow: the code that runs for every report.
 
+use detect::observation::NO_NODE;
 use detect::{HopValues, Observation};
 
 use super::State;
 use super::flows::Flags;
 use super::hops::{HopState, PacketValues};
 use super::rule_regions::AppliedHops;
-use crate::decode::{Head, Hops, NO_VALUE, Reading, is_plausible};
-use crate::event::Output;
+use crate::decode::{ABSENT, Head, Hops, NO_VALUE, Reading, is_plausible};
+use crate::event::{Event, Kind, Output};
 
 /// Totals over the hops of a report.
 struct Sum {
@@ -101,7 +102,7 @@ impl State {
             return false;
         };
         if rules != flow.rules {
-            flow.apply_rules(rules, &mut self.detection.emitter(&head.about, flow.set, out));
+            self.report_rules(slot, head, (rules, latency), out);
         }
         true
     }
@@ -160,8 +161,40 @@ impl State {
         };
         let rules = self.detection.evaluate(slot, &observation);
         if rules != flow.rules {
-            flow.apply_rules(rules, &mut self.detection.emitter(&head.about, flow.set, out));
+            self.report_rules(slot, head, (rules, latency), out);
         }
+    }
+
+    /// Reports the rules that became true or false with a report whose hops are in `scratch`, each with the comparison that decided:
+    /// its metric, value and number, and the node and queue that have this value.
+    #[cold]
+    #[inline(never)]
+    fn report_rules(&mut self, slot: u32, head: &Head, (rules, latency): (u64, u64), out: &mut dyn Output) {
+        let (flow, _, stored) = self.flows.parts(slot);
+        let observation = Observation {
+            flow_latency: (latency != NO_VALUE).then_some(latency),
+            looped: flow.flags.has(Flags::LOOP),
+            hops: &self.scratch.values,
+        };
+        let changed = flow.rules ^ rules;
+        for rule in (0..64_u16).filter(|rule| changed >> rule & 1 == 1) {
+            let is_true = rules >> rule & 1 == 1;
+            let kind = if is_true { Kind::RuleOn } else { Kind::RuleOff };
+            let mut event = Event::blank(head.about.ts, kind);
+            (event.flow, event.rule) = (head.about.flow(), Some(rule));
+            if let Some(why) = self.detection.decisive((slot, rule), is_true, &observation) {
+                (event.metric, event.value, event.threshold) =
+                    (Some(why.metric()), why.value, Some(why.threshold()));
+                let hop = why.hop.and_then(|at| Some((observation.hops.get(at)?, stored.get(at))));
+                if let Some((values, state)) = hop.filter(|(values, _)| values.node != NO_NODE) {
+                    event.node = Some(values.node);
+                    let state = state.filter(|state| state.node == values.node && state.queue != ABSENT);
+                    event.queue = state.map(|state| (state.queue >> 24) as u8);
+                }
+            }
+            self.detection.emitter(&head.about, flow.set, out).emit(event, &[]);
+        }
+        flow.rules = rules;
     }
 
     /// Applies the values of the hops from `sum.hops` on. `false`: the next hop has another node than the flow's stored

@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use collector::{Config, Profile};
-use detect::{HopValues, Observation, RuleSet, observation};
-use testkit::reports::{Bench, Node, Sent, config, detection, node};
+use collector::{Config, Event, Kind, Profile};
+use detect::{HopValues, Metric, Observation, RuleSet, observation};
+use testkit::reports::{Bench, Node, SECOND, Sent, config, detection, node};
 use testkit::rng::Rng;
 
 /// A flow as the test follows it.
@@ -159,4 +159,53 @@ fn rules_that_are_skipped_within_regions_are_reported_as_if_every_report_were_ev
         changes += follow(&mut rng, &distinct, 400);
     }
     assert!(changes > 5000, "{changes}");
+}
+
+#[test]
+fn a_rule_that_becomes_true_names_the_value_and_the_queue() {
+    let rules = [("deep", "hops > 2 and max(queue_occupancy) > 50"), ("slow", "flow_latency > 1ms")];
+    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
+    let rules = |bench: &mut Bench| {
+        let is_rule = |event: &&Event| matches!(event.kind, Kind::RuleOn | Kind::RuleOff);
+        let rules: Vec<Event> = bench.log.events.iter().filter(is_rule).copied().collect();
+        bench.log.events.clear();
+        rules
+    };
+    let of = |event: &Event| {
+        (
+            event.kind,
+            event.metric,
+            event.value,
+            event.threshold,
+            event.node,
+            event.queue,
+            event.flow.is_some(),
+        )
+    };
+    bench.send(&Sent::default());
+    assert_eq!(rules(&mut bench), []);
+    // Twice: the second one is settled by what was learnt from the first.
+    for (occupancy, kind) in [(80, Kind::RuleOn), (20, Kind::RuleOff), (90, Kind::RuleOn)] {
+        let mut sent = Sent::default();
+        sent.hops[1].queue = Some((3, occupancy));
+        bench.send(&sent).send(&sent);
+        let seen = rules(&mut bench);
+        let expected = (
+            kind,
+            Some(Metric::QueueOccupancy),
+            Some(u64::from(occupancy)),
+            Some(50),
+            Some(2),
+            Some(3),
+            true,
+        );
+        assert_eq!(seen.iter().map(of).collect::<Vec<_>>(), [expected]);
+    }
+    // The flow ends: no comparison decided that.
+    bench.pass(90 * SECOND);
+    let seen = rules(&mut bench);
+    assert_eq!(
+        seen.iter().map(of).collect::<Vec<_>>(),
+        [(Kind::RuleOff, None, None, None, None, None, true)]
+    );
 }

@@ -3,8 +3,9 @@
 //! <https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml>
 //!
 //! The labels of an alert are its identity: `alertname` is the rule, further ones say what it is about (`src`, `dst`, `sport`,
-//! `dport`, `proto`, `node`, `interface`, `queue`), and [`Options::labels`] adds some. The collector is an annotation, so that two
-//! collectors that observe the same thing raise one alert, and a repeat changes nothing.
+//! `dport`, `proto`; without a flow `node`, `interface`, `queue`), and [`Options::labels`] adds some. The collector is an annotation, so
+//! that two collectors that observe the same thing raise one alert, and a repeat changes nothing. So are the metric, the value and the
+//! threshold of the comparison that decided, and the node and queue that the value of a flow is from: they change while the alert lasts.
 //!
 //! Alertmanager resolves an alert that nobody repeats. So one that is firing is sent with an end ([`Options::lasts`]), and a resolved one
 //! with the real one. Alertmanager keeps alerts in memory: after its restart those that began before are missing.
@@ -92,26 +93,40 @@ impl Alertmanager {
             }
             _ = write!(out, ",\"proto\":\"{}\"", flow.proto());
         }
-        let place = [("node", one.node), ("interface", one.interface), ("queue", one.queue.map(u32::from))];
-        for (name, value) in place {
+        write_places(one.place(), out);
+        out.extend_from_slice(&self.labels);
+        out.extend_from_slice(b"},\"annotations\":{\"collector\":");
+        write_text(collector, out);
+        _ = write!(out, ",\"id\":\"{:016x}\"", one.id);
+        if one.flow.is_some() {
+            write_places([one.node, one.interface, one.queue.map(u32::from)], out);
+        }
+        if let Some(metric) = one.metric {
+            _ = write!(out, ",\"metric\":\"{metric}\"");
+        }
+        for (name, value) in [("value", one.value), ("threshold", one.threshold)] {
             if let Some(value) = value {
                 _ = write!(out, ",\"{name}\":\"{value}\"");
             }
         }
-        out.extend_from_slice(&self.labels);
-        out.extend_from_slice(b"},\"annotations\":{\"collector\":");
-        write_text(collector, out);
-        _ = write!(out, ",\"id\":\"{:016x}\"}}", one.id);
-        if one.is_firing {
+        out.push(b'}');
+        if let Some(since) = one.since {
             out.extend_from_slice(b",\"startsAt\":\"");
-            rfc3339(one.ts, out);
-            out.extend_from_slice(b"\",\"endsAt\":\"");
-            rfc3339(one.ts.saturating_add(self.lasts), out);
-        } else {
-            out.extend_from_slice(b",\"endsAt\":\"");
-            rfc3339(one.ts, out);
+            rfc3339(since, out);
+            out.push(b'"');
         }
+        out.extend_from_slice(b",\"endsAt\":\"");
+        rfc3339(if one.is_firing { one.ts.saturating_add(self.lasts) } else { one.ts }, out);
         out.extend_from_slice(b"\"}");
+    }
+}
+
+/// The node, interface and queue, as far as there are any.
+fn write_places(places: [Option<u32>; 3], out: &mut Vec<u8>) {
+    for (name, value) in ["node", "interface", "queue"].into_iter().zip(places) {
+        if let Some(value) = value {
+            _ = write!(out, ",\"{name}\":\"{value}\"");
+        }
     }
 }
 

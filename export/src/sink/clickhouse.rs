@@ -149,12 +149,16 @@ const WINDOW: u32 = 10_000;
 
 /// What became of tables after their first version, in order; `None`: of all. They add what is missing, and set the window of tokens to
 /// ours, also if it was larger. A column can only become a part of the order with the statement that adds it.
-const MIGRATIONS: [(Option<Stream>, &str); 2] = [
+const MIGRATIONS: [(Option<Stream>, &str); 3] = [
     (
         Some(Stream::Rollups),
         "ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY (metric, node, interface, queue, flow, interval, ts, collector, part)",
     ),
     (None, SET_WINDOW),
+    (
+        Some(Stream::Alerts),
+        "ADD COLUMN IF NOT EXISTS metric LowCardinality(String), ADD COLUMN IF NOT EXISTS value Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS threshold Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS since DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))",
+    ),
 ];
 
 const SET_WINDOW: &str = "MODIFY SETTING non_replicated_deduplication_window = 10000";

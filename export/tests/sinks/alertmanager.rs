@@ -19,18 +19,23 @@ fn rules_are_alerts() {
     let Record::Alert(mut queue) = alert(9, Kind::RuleOn) else { unreachable!() };
     (queue.node, queue.interface, queue.queue) = (Some(7), Some(2), Some(0));
     (queue.flow, queue.rule) = (None, "rule 4".into());
-    let records = [change(1), alert(2, Kind::RuleOn), alert(3, Kind::RuleOff), Record::Alert(queue)];
+    (queue.metric, queue.value, queue.threshold) = (None, None, None);
+    let Record::Alert(mut resolved) = alert(3, Kind::RuleOff) else { unreachable!() };
+    resolved.since = Some(T + 2);
+    let records = [change(1), alert(2, Kind::RuleOn), Record::Alert(resolved), Record::Alert(queue)];
     let request = batch("leaf \"1\"", &records, |batch| sink.request(batch)).unwrap();
     assert_eq!(
         shown(&request),
         concat!(
             "POST /api/v2/alerts\ncontent-type: application/json\nrows [1, 2, 3]\n\n[",
             r#"{"labels":{"alertname":"deep \"queue\" \\ a=b, c] \u0001é","src":"10.0.0.1","dst":"10.0.0.2","sport":"1234","#,
-            r#""dport":"80","proto":"6","severity":"page \"me\""},"annotations":{"collector":"leaf \"1\"","id":"0000000000000002"},"#,
+            r#""dport":"80","proto":"6","severity":"page \"me\""},"annotations":{"collector":"leaf \"1\"","id":"0000000000000002","#,
+            r#""node":"7","queue":"0","metric":"queue_occupancy","value":"80","threshold":"50"},"#,
             r#""startsAt":"2026-11-26T01:00:00.000000002Z","endsAt":"2026-11-27T01:00:00.000000002Z"},"#,
             r#"{"labels":{"alertname":"deep \"queue\" \\ a=b, c] \u0001é","src":"10.0.0.1","dst":"10.0.0.2","sport":"1234","#,
-            r#""dport":"80","proto":"6","severity":"page \"me\""},"annotations":{"collector":"leaf \"1\"","id":"0000000000000003"},"#,
-            r#""endsAt":"2026-11-26T01:00:00.000000003Z"},"#,
+            r#""dport":"80","proto":"6","severity":"page \"me\""},"annotations":{"collector":"leaf \"1\"","id":"0000000000000003","#,
+            r#""node":"8","queue":"0","metric":"queue_occupancy","value":"20","threshold":"50"},"#,
+            r#""startsAt":"2026-11-26T01:00:00.000000002Z","endsAt":"2026-11-26T01:00:00.000000003Z"},"#,
             r#"{"labels":{"alertname":"rule 4","node":"7","interface":"2","queue":"0","severity":"page \"me\""},"#,
             r#""annotations":{"collector":"leaf \"1\"","id":"0000000000000009"},"#,
             r#""startsAt":"2026-11-26T01:00:00.000000009Z","endsAt":"2026-11-27T01:00:00.000000009Z"}]"#

@@ -46,22 +46,31 @@ fn an_alert_is_the_event_of_a_rule() {
         node: None,
         interface: None,
         queue: None,
+        metric: None,
+        value: None,
+        threshold: None,
+        since: None,
     };
     assert_eq!(of(&rule(2, Kind::RuleOff)), Some(expected.clone()));
     let Record::Event(mut one) = rule(3, Kind::RuleOn) else { panic!() };
     one.rule = None;
     assert_eq!(&*of(&Record::Event(one)).unwrap().rule, "rule 1");
 
-    // One number for firing and resolved; others for another rule, flow or place.
+    // One number for firing and resolved, and wherever the value of the flow is from; others for another rule or flow, and without a
+    // flow for another place.
     let one = expected.alert();
     assert_eq!(Alert { is_firing: true, ts: 0, id: 0, ..expected.clone() }.alert(), one);
+    assert_eq!(Alert { node: Some(0), interface: Some(0), queue: Some(0), ..expected.clone() }.alert(), one);
+    let [Record::Alert(on), Record::Alert(off)] = [firing(), alert(2, Kind::RuleOff)] else { panic!() };
+    assert_eq!((on.since, off.since, on.alert()), (Some(T + 1), None, off.alert()));
+    let bare = Alert { flow: None, ..expected.clone() };
     let others = [
         Alert { rule: "deep".into(), ..expected.clone() },
-        Alert { rule: "deep\0".into(), ..expected.clone() },
-        Alert { flow: None, ..expected.clone() },
-        Alert { node: Some(0), ..expected.clone() },
-        Alert { interface: Some(0), ..expected.clone() },
-        Alert { queue: Some(0), ..expected },
+        Alert { rule: "deep\0".into(), ..expected },
+        bare.clone(),
+        Alert { node: Some(0), ..bare.clone() },
+        Alert { interface: Some(0), ..bare.clone() },
+        Alert { queue: Some(0), ..bare },
     ];
     let mut numbers: Vec<u64> = others.iter().map(Alert::alert).chain([one]).collect();
     numbers.sort_unstable();
@@ -74,7 +83,8 @@ fn each_sink_has_a_form_for_alerts() {
     let json = concat!(
         r#"{"id":"0000000000000001","ts":1795654800000000001,"collector":"c1","schema":1,"alert":"ALERT","#,
         r#""rule":"deep \"queue\" \\ a=b, c] \u0001é","flow":{"src":"10.0.0.1","dst":"10.0.0.2","sport":1234,"dport":80,"#,
-        r#""proto":6},"state":"firing"}"#
+        r#""proto":6},"node":7,"queue":0,"state":"firing","metric":"queue_occupancy","value":80,"threshold":50,"#,
+        r#""since":1795654800000000001}"#
     )
     .replace("ALERT", ID);
     let hook = Webhook::new(&webhook::Options { target: "/".to_owned(), format: webhook::Format::Lines });
@@ -91,7 +101,7 @@ fn each_sink_has_a_form_for_alerts() {
     assert_eq!(
         body(&points, alert(2, Kind::RuleOff)),
         format!(
-            "hopwise_alerts,collector=c1 id=\"0000000000000002\",schema=1i,alert=\"{ID}\",rule=\"deep \\\"queue\\\" \\\\ a=b, c]  é\",src=\"10.0.0.1\",dst=\"10.0.0.2\",sport=1234i,dport=80i,proto=6i,state=\"resolved\" 1795654800000000002\n",
+            "hopwise_alerts,collector=c1,node=8,queue=0,metric=queue_occupancy id=\"0000000000000002\",schema=1i,alert=\"{ID}\",rule=\"deep \\\"queue\\\" \\\\ a=b, c]  é\",src=\"10.0.0.1\",dst=\"10.0.0.2\",sport=1234i,dport=80i,proto=6i,state=\"resolved\",value=20i,threshold=50i 1795654800000000002\n",
         )
     );
 
@@ -108,7 +118,7 @@ fn each_sink_has_a_form_for_alerts() {
     let messages = String::from_utf8(messages).unwrap();
     for part in [
         "<132>1 2026-11-26T01:00:00.000000Z - hopwise - firing [hopwise@32473 id=\"0000000000000001\"",
-        "] firing deep \"queue\" \\ a=b, c]  é 10.0.0.1:1234>10.0.0.2:80/6",
+        " value=\"80\" threshold=\"50\" since=\"1795654800000000001\"] firing deep \"queue\" \\ a=b, c]  é 10.0.0.1:1234>10.0.0.2:80/6",
         "<133>1 2026-11-26T01:00:00.000000Z - hopwise - resolved [",
     ] {
         assert!(messages.contains(part), "{part} in {messages}");
@@ -139,7 +149,9 @@ fn kafka_and_clickhouse_know_the_stream() {
          collector LowCardinality(String),\n  schema UInt32 CODEC(T64, ZSTD(1)),\n  alert UInt64 CODEC(NONE),\n  \
          rule LowCardinality(String),\n  flow String CODEC(ZSTD(1)),\n  src IPv6 CODEC(ZSTD(1)),\n  dst IPv6 CODEC(ZSTD(1)),\n  \
          sport UInt16,\n  dport UInt16,\n  proto UInt8,\n  node UInt32 CODEC(T64, ZSTD(1)),\n  \
-         interface UInt32 CODEC(T64, ZSTD(1)),\n  queue UInt32 CODEC(T64, ZSTD(1)),\n  state LowCardinality(String)\n)\n\
+         interface UInt32 CODEC(T64, ZSTD(1)),\n  queue UInt32 CODEC(T64, ZSTD(1)),\n  state LowCardinality(String),\n  \
+         metric LowCardinality(String),\n  value Nullable(UInt64) CODEC(T64, ZSTD(1)),\n  threshold Nullable(UInt64) CODEC(T64, ZSTD(1)),\n  \
+         since DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))\n)\n\
          ENGINE = MergeTree\nPARTITION BY toDate(ts)\nORDER BY (rule, toStartOfFiveMinutes(ts), ts)\n\
          TTL toDateTime(ts) + INTERVAL 30 DAY\nSETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1"
     );

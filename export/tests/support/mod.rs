@@ -51,9 +51,12 @@ pub(crate) fn rule(id: u64, kind: Kind) -> Record {
     Record::Event(Box::new(one))
 }
 
-/// The alert that this rule is.
+/// The alert that this rule is: a queue was too long, and is no longer; the value is from another node then.
 pub(crate) fn alert(id: u64, kind: Kind) -> Record {
-    let Record::Event(one) = rule(id, kind) else { unreachable!() };
+    let Record::Event(mut one) = rule(id, kind) else { unreachable!() };
+    one.event.metric = Some(Metric::QueueOccupancy);
+    (one.event.value, one.event.threshold) = (Some(if kind == Kind::RuleOn { 80 } else { 20 }), Some(50));
+    (one.event.node, one.event.queue) = (Some(if kind == Kind::RuleOn { 7 } else { 8 }), Some(0));
     Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
 }
 

@@ -81,10 +81,9 @@ impl ExportSettings {
             // One in flight, and the one of the next batch.
             Some(ExportKind::ClickHouse) => 2 * 2 + ANSWER,
             Some(ExportKind::InfluxDb | ExportKind::Webhook) => 2 * 3 + ANSWER,
-            Some(ExportKind::OpenSearch | ExportKind::Alertmanager) => 2 * 4 + ANSWER,
+            Some(ExportKind::OpenSearch | ExportKind::Alertmanager | ExportKind::Otlp) => 2 * 5 + ANSWER,
             // Series with their labels, before they are compressed.
             Some(ExportKind::RemoteWrite) => 2 * 9 + ANSWER,
-            Some(ExportKind::Otlp) => 2 * 5 + ANSWER,
             // One in flight.
             Some(ExportKind::Redis | ExportKind::Syslog) => 5,
             Some(ExportKind::Kafka | ExportKind::Parquet) => 3,

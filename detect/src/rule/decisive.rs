@@ -1,0 +1,217 @@
+//! Which comparison decided about a rule, for a person who asks why it is true. Called for events only.
+
+use super::RuleSet;
+use super::history::{EMPTY, HistoryCells, NO_CELL};
+use super::term::{Aggregate, Comparison, History, Subject, Term};
+use crate::metric::Metric;
+use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
+
+/// A comparison that decided about a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decisive<'a> {
+    /// The comparison.
+    pub term: &'a Term,
+    /// Its value in this report; `None`: the report lacks it, or only a difference from an earlier report was compared.
+    pub value: Option<u64>,
+    /// The hop that has this value, if one has.
+    pub hop: Option<usize>,
+}
+
+impl Decisive<'_> {
+    /// The metric of the value. The number of hops is that of the path.
+    pub fn metric(&self) -> Metric {
+        if self.term.aggregate == Aggregate::Count { Metric::FlowPath } else { self.term.subject.metric() }
+    }
+
+    /// What the value was compared with, in the same unit.
+    pub fn threshold(&self) -> u64 {
+        self.term.value
+    }
+}
+
+/// What is known of a comparison after the rules were evaluated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Truth {
+    Is,
+    IsNot,
+    /// It compares with the value of the previous report, which this one has replaced.
+    Replaced,
+}
+
+impl RuleSet {
+    /// Why rule `index` `is_true`, or why not: the first comparison that is true, one about a hop before one about the whole flow; or the
+    /// first of those of which none is true. `history` as it is after the rules were evaluated for this report.
+    pub fn decisive(
+        &self,
+        index: usize,
+        is_true: bool,
+        observation: &Observation<'_>,
+        history: &[u64],
+    ) -> Option<Decisive<'_>> {
+        let mut first = None;
+        for (clause, terms) in self.clauses(index).enumerate() {
+            let truth =
+                |at: usize, term: &Term| truth(term, self.cells_of(index, clause, at), observation, history);
+            let find = |wanted| terms.iter().enumerate().find(|(at, term)| truth(*at, term) == wanted);
+            let (at, term) = match find(Truth::Is).or_else(|| find(Truth::Replaced)) {
+                Some(found) if is_true => found,
+                // This clause, or one that could not be judged, is why the rule is not true.
+                Some((at, term)) if truth(at, term) == Truth::Replaced => (at, term),
+                Some(_) => continue,
+                None => (0, terms.first()?),
+            };
+            let decisive = measured(term, self.cells_of(index, clause, at), observation, history);
+            if !is_true || decisive.hop.is_some() {
+                return Some(decisive);
+            }
+            first = first.or(Some(decisive));
+        }
+        first
+    }
+}
+
+fn truth(term: &Term, cells: HistoryCells, observation: &Observation<'_>, history: &[u64]) -> Truth {
+    let stored = |cell: u8| history.get(usize::from(cell)).copied().unwrap_or(EMPTY);
+    if cells.run != NO_CELL {
+        return if term.lasts(stored(cells.run)) { Truth::Is } else { Truth::IsNot };
+    }
+    let is = match term.history {
+        History::Now => term.truth(observation),
+        History::Previous | History::Change => return Truth::Replaced,
+        History::Average => term.truth_with(observation, 0, stored(cells.value)),
+    };
+    if is == Some(true) { Truth::Is } else { Truth::IsNot }
+}
+
+fn measured<'a>(
+    term: &'a Term,
+    cells: HistoryCells,
+    observation: &Observation<'_>,
+    history: &[u64],
+) -> Decisive<'a> {
+    let (value, hop) = match term.history {
+        History::Previous | History::Change => (None, None),
+        History::Average => {
+            let average = history.get(usize::from(cells.value)).filter(|average| **average != EMPTY);
+            (average.map(|average| average >> 8), None)
+        }
+        History::Now => current(term, observation),
+    };
+    Decisive { term, value, hop }
+}
+
+fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<usize>) {
+    let of: fn(&HopValues) -> u64 = match term.subject {
+        Subject::FlowLatency => return (observation.flow_latency, None),
+        Subject::Hops => return (Some(observation.hops.len() as u64), None),
+        Subject::Loop => return (Some(u64::from(observation.looped)), None),
+        Subject::HopLatency => |hop| hop.hop_latency,
+        Subject::QueueOccupancy => |hop| hop.queue_occupancy,
+        Subject::QueueCongestion => |hop| hop.queue_congestion,
+        Subject::LinkUtilization => |hop| hop.link_utilization,
+    };
+    let hops = observation.hops.iter().enumerate();
+    let here = hops.filter(|(_, hop)| term.node == NO_NODE || term.node == hop.node);
+    let given = here.map(|(at, hop)| (at, of(hop))).filter(|(_, value)| *value != ABSENT);
+    let is_least = match term.aggregate {
+        Aggregate::Sum | Aggregate::Avg => {
+            let (sum, count) =
+                given.fold((0_u128, 0_u128), |(sum, count), (_, value)| (sum + u128::from(value), count + 1));
+            let divisor = if term.aggregate == Aggregate::Sum { 1 } else { count };
+            let value = sum.checked_div(divisor).filter(|_| count > 0);
+            return (value.map(|value| u64::try_from(value).unwrap_or(u64::MAX)), None);
+        }
+        Aggregate::Count => return (Some(given.count() as u64), None),
+        Aggregate::Min => true,
+        Aggregate::Max => false,
+        _ => matches!(term.comparison, Comparison::Less | Comparison::AtMost),
+    };
+    // Of hops that are compared one by one, one of those for which it holds, if there are any.
+    let by_hop = matches!(term.aggregate, Aggregate::Any | Aggregate::All | Aggregate::CountWhere);
+    let holds = |value: u64| by_hop && term.comparison.holds(&value, &term.value);
+    let rank = |value: u64| (holds(value), if is_least { u64::MAX - value } else { value });
+    let found = given.reduce(|best, next| if rank(next.1) > rank(best.1) { next } else { best });
+    (found.map(|(_, value)| value), found.map(|(at, _)| at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOPS: [HopValues; 3] = [
+        HopValues { node: 101, hop_latency: 1_000, queue_occupancy: 10, ..HopValues::NOTHING },
+        HopValues { node: 102, hop_latency: 6_000_000, queue_occupancy: 80, ..HopValues::NOTHING },
+        HopValues { node: 103, hop_latency: 2_000, queue_occupancy: 60, ..HopValues::NOTHING },
+    ];
+
+    /// After these reports: whether it is true, and the comparison, its value, and the hop.
+    fn why(text: &str, reports: &[&[HopValues]]) -> (bool, String, Option<u64>, Option<usize>) {
+        let rules = RuleSet::compile(&[("r".to_owned(), text.to_owned())]).unwrap();
+        let mut history = vec![EMPTY; rules.cells().len()];
+        let mut is_true = false;
+        let observation = |hops| Observation { flow_latency: Some(7_000_000), looped: false, hops };
+        for hops in reports {
+            is_true = rules.evaluate_with(&observation(hops), &mut history) == 1;
+        }
+        let found = rules.decisive(0, is_true, &observation(reports[reports.len() - 1]), &history).unwrap();
+        assert_eq!(found.threshold(), found.term.value);
+        (is_true, found.term.to_string(), found.value, found.hop)
+    }
+
+    #[test]
+    fn the_first_comparison_that_is_true_is_named_with_its_value() {
+        let because = |text: &str, term: &str, value, hop| {
+            assert_eq!(why(text, &[&HOPS]), (true, term.to_owned(), value, hop), "{text}");
+        };
+        // About a hop before about the flow, although the flow is compared first.
+        because(
+            "max(queue_occupancy) > 50 and flow_latency > 5ms",
+            "max(queue_occupancy) > 50",
+            Some(80),
+            Some(1),
+        );
+        because("flow_latency > 5ms", "flow_latency > 5000000ns", Some(7_000_000), None);
+        because("hops > 5 or hops > 2", "hops > 2", Some(3), None);
+        because("min(queue_occupancy) < 20", "min(queue_occupancy) < 20", Some(10), Some(0));
+        because("queue_occupancy > 50", "any(queue_occupancy > 50)", Some(80), Some(1));
+        because("queue_occupancy < 70", "any(queue_occupancy < 70)", Some(10), Some(0));
+        because("any(queue_occupancy == 60)", "any(queue_occupancy == 60)", Some(60), Some(2));
+        because("queue_occupancy@103 > 50", "any(queue_occupancy@103 > 50)", Some(60), Some(2));
+        because("count(queue_occupancy > 50) >= 2", "count(queue_occupancy > 50) >= 2", Some(80), Some(1));
+        because("count(queue_occupancy) >= 2", "count(queue_occupancy) >= 2", Some(3), None);
+        because("sum(queue_occupancy) > 100", "sum(queue_occupancy) > 100", Some(150), None);
+        because("avg(queue_occupancy) > 20", "avg(queue_occupancy) > 20", Some(50), None);
+        because("not loop", "not loop", Some(0), None);
+    }
+
+    #[test]
+    fn a_rule_that_is_not_true_names_what_is_not() {
+        let not = |text: &str, term: &str, value, hop| {
+            assert_eq!(why(text, &[&HOPS]), (false, term.to_owned(), value, hop), "{text}");
+        };
+        not(
+            "max(queue_occupancy) > 90 and flow_latency > 5ms",
+            "max(queue_occupancy) > 90",
+            Some(80),
+            Some(1),
+        );
+        not("queue_occupancy > 90 or hops > 4", "hops > 4", Some(3), None);
+        not("link_utilization > 50%", "any(link_utilization > 50.0000%)", None, None);
+    }
+
+    #[test]
+    fn history_is_judged_by_what_is_left_of_it() {
+        let calm = [HopValues { node: 101, queue_occupancy: 10, ..HopValues::NOTHING }];
+        let run = why("max(queue_occupancy) > 50 for 2", &[&HOPS, &HOPS]);
+        assert_eq!(run, (true, "max(queue_occupancy) > 50 for 2".to_owned(), Some(80), Some(1)));
+        let average = why("average(max(queue_occupancy), 0.5) > 40", &[&calm, &HOPS]);
+        assert_eq!((average.0, average.2, average.3), (true, Some(45), None));
+        // The value before is gone.
+        let change = why("change(max(queue_occupancy)) > 40", &[&calm, &HOPS]);
+        assert_eq!((change.0, change.2), (true, None));
+        let two = why("change(max(queue_occupancy)) > 40 and max(queue_occupancy) > 50", &[&calm, &HOPS]);
+        assert_eq!((two.1.as_str(), two.2), ("max(queue_occupancy) > 50", Some(80)));
+        let off = why("change(max(queue_occupancy)) > 90", &[&calm, &HOPS]);
+        assert_eq!((off.0, off.2), (false, None));
+    }
+}
