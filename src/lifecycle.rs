@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use crate::{
     active_config::ActiveConfig,
     aggregator,
+    alerts::Notes,
     api::{self, Api},
     capabilities::CapabilityDrop,
     config::{
@@ -262,8 +263,8 @@ impl Server {
         self.tls.replace(settings.api.server().map_err(|problem| CliError::new(problem.message))?);
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
         let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
-        let aggregator = settings.aggregator.as_ref();
-        let aggregator = aggregator.map(|one| aggregator::Ready::open(&settings, one)).transpose()?;
+        let open_aggregator = |one| aggregator::Ready::open(&settings, one);
+        let aggregator = settings.aggregator.as_ref().map(open_aggregator).transpose()?;
         let reporter = settings.reporter.as_ref().map(reporter_role::Ready::open).transpose()?;
         let (switch_end, translator_end) = intercept(&settings)?.unzip();
         let mut dta = Dta::open(&settings, translator_end)?;
@@ -296,6 +297,7 @@ impl Server {
         self.start_dta(&settings, dta)?;
         let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
         let monitor = Arc::new(self.monitor(gauges));
+        let notes = notes(&settings)?;
         let manager = settings.manager.clone();
         let start = |manager| {
             let (settings, monitor) = (Arc::clone(&settings), Arc::clone(&monitor));
@@ -304,20 +306,27 @@ impl Server {
         };
         self.manager = manager.map(start).transpose()?;
         if !settings.exports.is_empty() || settings.outlet.is_some() {
-            self.exports = Some(export_role::Role::start(&settings, &self.hops, &self.control)?);
+            self.exports = Some(self.start_exports(&settings, notes.clone())?);
         }
-        let context = self.context(&settings, monitor)?;
+        let context = self.context(&settings, monitor, notes)?;
         let mut api = Api::new(settings.api.listen, context);
         let started = api.start();
-        let address = api.address();
+        let address = api.address().unwrap_or(settings.api.listen);
         self.api = Some(api);
         started?;
-        let api = address.unwrap_or(settings.api.listen);
         notify::ready();
         let aggregator = self.aggregator.as_ref().map(aggregator::Role::address);
         let dta = self.translator.as_ref().map(|role| role.addresses().to_vec()).unwrap_or_default();
         let memory = self.memory.as_ref().map(memory_role::Role::addresses);
-        Ok(Addresses { api, inputs, aggregator, dta, memory })
+        Ok(Addresses { api: address, inputs, aggregator, dta, memory })
+    }
+
+    fn start_exports(
+        &self,
+        settings: &Settings,
+        notes: Option<Arc<Notes>>,
+    ) -> Result<export_role::Role, CliError> {
+        export_role::Role::start(settings, (&self.hops, notes), &self.control)
     }
 
     fn monitor(&self, Gauges { workers, inputs, fanouts, flight_recorder }: Gauges) -> Monitor {
@@ -326,8 +335,18 @@ impl Server {
     }
 
     /// What the handlers of the API need.
-    fn context(&self, settings: &Settings, monitor: Arc<Monitor>) -> Result<api::Context, CliError> {
+    fn context(
+        &self,
+        settings: &Settings,
+        monitor: Arc<Monitor>,
+        notes: Option<Arc<Notes>>,
+    ) -> Result<api::Context, CliError> {
+        let reminds = notes.is_some() && settings.exports.values().any(export_role::tells_people);
         Ok(api::Context {
+            reminders: reminds.then(|| outlet(&self.pipeline)).transpose()?.map(Arc::new),
+            notes,
+            config_file: self.file.clone(),
+            enabling: tokio::sync::Mutex::default(),
             active_config: Arc::clone(&self.active_config),
             monitor,
             hub: Arc::clone(&self.hub),
@@ -638,6 +657,12 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
+/// What people said about alerts, where these are stored.
+fn notes(settings: &Settings) -> Result<Option<Arc<Notes>>, CliError> {
+    let stores = settings.store.enabled && settings.collects();
+    Ok(stores.then(|| Notes::open(&settings.store_directory())).transpose()?.map(Arc::new))
 }
 
 /// What answers about the past.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 mod active_config;
 mod aggregator;
+mod alerts;
 mod api;
 mod backlog;
 mod capabilities;

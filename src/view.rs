@@ -4,6 +4,7 @@
 //! epoch. 64-bit ids are hexadecimal strings, because numbers in JavaScript are exact only up to 2^53. Fields missing in an
 //! answer get their default, and unknown ones are ignored, so that a command understands servers of other versions.
 
+mod alerts;
 mod fill;
 mod filters;
 mod losses;
@@ -23,6 +24,9 @@ use collector::event::{Event, FirstValues, Rollup};
 use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
+pub(crate) use alerts::{
+    AcknowledgedView, AlertView, Alerts, EnabledView, EpisodeView, FiringView, SilenceView, Silences, Trial,
+};
 pub(crate) use fill::fill;
 pub(crate) use filters::{CompletionView, FaultView, FieldView, FilterHelp};
 pub(crate) use losses::{DropsView, LinkLoss, LossMap, ReporterView};

@@ -5,6 +5,7 @@
 mod support;
 
 mod program {
+    mod alerts;
     mod bounds;
     mod cli_bench;
     mod cli_decode;

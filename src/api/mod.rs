@@ -1,6 +1,7 @@
 //! The HTTP API, the web pages and the metrics for Prometheus: one thread with an asynchronous runtime, which never blocks.
 
 mod aggregator;
+mod alerts;
 mod connections;
 mod cursor;
 mod dta;
@@ -32,7 +33,7 @@ mod switch;
 mod translator;
 mod transport;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use axum::{
     Router,
@@ -45,8 +46,8 @@ use axum::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    active_config::ActiveConfig, control::Control, dns::Resolver, history::History, live::Hub,
-    monitor::Monitor, tls,
+    active_config::ActiveConfig, alerts::Notes, control::Control, dns::Resolver, history::History, live::Hub,
+    monitor::Monitor, pipeline::Outlet, tls,
 };
 pub(crate) use guard::admits;
 pub(crate) use page::PAGES;
@@ -84,6 +85,14 @@ pub(crate) struct Context {
     pub(crate) tls: Arc<tls::Endpoint>,
     /// What answers about the past, if there is something.
     pub(crate) history: Option<Box<dyn History>>,
+    /// What people said about alerts, if they are stored.
+    pub(crate) notes: Option<Arc<Notes>>,
+    /// Where alerts are reported once more, if exports send them to people.
+    pub(crate) reminders: Option<Arc<Outlet>>,
+    /// The configuration file, if there is one.
+    pub(crate) config_file: Option<PathBuf>,
+    /// One rule is added to it at a time.
+    pub(crate) enabling: tokio::sync::Mutex<()>,
     /// Permits for SQL queries.
     pub(crate) queries: Arc<Semaphore>,
     /// Permits for other questions about the past.
@@ -130,6 +139,13 @@ routes! {
     get "/api/v1/queues" => queues::heat,
     get "/api/v1/queues/{node}" => queues::burst,
     get "/api/v1/recordings" => queues::recordings,
+    get "/api/v1/alerts" => alerts::alerts,
+    post "/api/v1/alerts/acknowledge" => alerts::acknowledge,
+    get "/api/v1/alerts/silences" => alerts::silences,
+    post "/api/v1/alerts/silences" => alerts::silence,
+    delete "/api/v1/alerts/silences/{id}" => alerts::unsilence,
+    post "/api/v1/alerts/try" => alerts::try_rule,
+    post "/api/v1/alerts/rules" => alerts::enable,
     get "/api/v1/switch" => switch::view,
     put "/api/v1/switch/watch" => switch::watch,
     put "/api/v1/switch/filters" => switch::filters,

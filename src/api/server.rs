@@ -13,7 +13,7 @@ use std::{
 use tokio::{runtime, sync::oneshot, time};
 
 use super::{
-    Context,
+    Context, alerts,
     connections::{Limited, Peer},
     service,
 };
@@ -102,6 +102,9 @@ impl Api {
 }
 
 async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
+    if context.reminders.is_some() {
+        tokio::spawn(alerts::remind(Arc::downgrade(&context)));
+    }
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => Limited::new(listener, Arc::clone(&context.tls), MAX_CONNECTIONS, CONNECTION_TIME),
         Err(error) => {

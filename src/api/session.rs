@@ -26,7 +26,7 @@ pub(super) struct Session {
 }
 
 /// Requests with a body that change nothing.
-const QUESTIONS: [&str; 2] = ["/api/v1/intents/plan", "/api/v1/query"];
+const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
 
 /// Whether a request may change something: every one that does not only read.
 pub(super) fn may_change(method: &Method, path: &str) -> bool {

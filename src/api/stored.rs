@@ -206,7 +206,9 @@ pub(crate) struct SqlQuery {
 }
 
 /// A whole number; JSON may write it with a fraction of zero, such as 488.0.
-fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     // Every float below 2^64 without a fraction converts exactly.
     let float =

@@ -1,5 +1,6 @@
 //! One file per command: its arguments and what it does.
 
+pub(crate) mod alerts;
 pub(crate) mod bench;
 mod capture;
 pub(crate) mod check;

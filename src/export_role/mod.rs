@@ -37,10 +37,13 @@ use self::{
     worker::{Exporter, Origin},
 };
 use crate::{
+    alerts::Notes,
     config::{
         Settings,
         console::ConsoleSettings,
-        export::{ExportSettings, HopReports, Share, Shares, Sink, Statement, not_enough, shares},
+        export::{
+            ExportKind, ExportSettings, HopReports, Share, Shares, Sink, Statement, not_enough, shares,
+        },
         outlet::OutletSettings,
     },
     control::Control,
@@ -146,6 +149,8 @@ struct State {
     restarted: u64,
     /// Records that were not for this system, such as events that are no alerts.
     left_out: u64,
+    /// Alerts among those left out that a silence kept from people.
+    silenced: u64,
     /// Hops that found no space.
     shed: u64,
     /// Bytes of batches, requests and hops in memory.
@@ -171,7 +176,11 @@ impl Role {
     ///
     /// # Errors
     /// A setting or a cursor cannot be used; the message says what to do.
-    pub(crate) fn start(settings: &Settings, hops: &Hops, control: &Control) -> Result<Self, CliError> {
+    pub(crate) fn start(
+        settings: &Settings,
+        (hops, notes): (&Hops, Option<Arc<Notes>>),
+        control: &Control,
+    ) -> Result<Self, CliError> {
         let (stop, stopped) = watch::channel(false);
         let handle = Handle { gauges: Arc::default(), memory: settings.export.memory.0 };
         let mut role = Self { handle, stop, threads: Vec::new() };
@@ -179,7 +188,7 @@ impl Role {
         let shares = divided(settings, &settings.exports)?;
         for (name, export) in &settings.exports {
             let hops = hops.0.get(name).map(|tap| Arc::clone(&tap.queue));
-            let exporters = exporters((name, export), settings, Reading::New(hops), &shares)?;
+            let exporters = exporters((name, export), settings, Reading::New(hops), &shares, &notes)?;
             gauges.extend(exporters.iter().map(Exporter::gauge));
             let (stopped, runtime) = (stopped.clone(), runtime()?);
             let work = move || {
@@ -224,12 +233,20 @@ pub(crate) fn replay(
     range: (u64, Option<u64>),
 ) -> Result<Vec<view::ExportView>, CliError> {
     let shares = divided(settings, &BTreeMap::from([(name.to_owned(), export.clone())]))?;
-    let exporters = exporters((name, export), settings, Reading::Again(range.0, range.1), &shares)?;
+    let notes = Some(Arc::new(Notes::open(&settings.store_directory())?));
+    let exporters = exporters((name, export), settings, Reading::Again(range.0, range.1), &shares, &notes)?;
     let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
     let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
     runtime.block_on(worker::run_all(exporters, stopped));
     Ok(view::view(&Handle { gauges: Arc::new(Mutex::new(gauges)), memory: settings.export.memory.0 }).exports)
+}
+
+/// Whether this export tells people of alerts: then silences count. Other systems keep all of them.
+pub(crate) fn tells_people(export: &ExportSettings) -> bool {
+    let tells =
+        matches!(export.kind, Some(ExportKind::Webhook | ExportKind::Alertmanager | ExportKind::Syslog));
+    tells && export.streams().is_ok_and(|streams| streams.contains(&Stream::Alerts))
 }
 
 /// What is read.
@@ -252,6 +269,7 @@ fn exporters(
     settings: &Settings,
     reading: Reading,
     shares: &Shares,
+    notes: &Option<Arc<Notes>>,
 ) -> Result<Vec<Exporter>, CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("[exports.{name}] {key}: {message}"));
     let destination = export.destination().map_err(wrong)?;
@@ -270,7 +288,8 @@ fn exporters(
         };
         let sink = export.sink().map_err(wrong)?;
         let link = Link::new(sink, destination.clone(), export.timeout, gauge.share.batch);
-        let origin = Origin { directory: &directory, collector: settings.collector_name() };
+        let notes = notes.clone().filter(|_| stream == Stream::Alerts && tells_people(export));
+        let origin = Origin { directory: &directory, collector: settings.collector_name(), notes };
         if matches!(reading, Reading::New(_)) {
             let cleaned = link.clean(stream, &origin.collector);
             cleaned.map_err(|words| CliError::new(format!("[exports.{name}] url: {words}")))?;

@@ -1,6 +1,6 @@
 //! Reads the store for one stream, and makes the next request, beside the thread that sends: meanwhile a request is in flight.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use export::{
     Cursor, Days, Page, Position,
@@ -12,6 +12,7 @@ use export::{
 use store::{Chunk, Follower, Place, StoredRecord};
 
 use super::{records, since::Beginnings, spool::Hops};
+use crate::alerts::Notes;
 
 /// See the module.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub(super) struct Reader {
     /// Ends here.
     only: Option<Place>,
     beginnings: Beginnings,
+    /// What people want to hear no more.
+    notes: Option<Arc<Notes>>,
+    /// The records of the last page that a silence kept back: a page can be read again, with more records.
+    silenced: HashSet<u64>,
     /// Makes requests; `None`: that needs to know more than the records.
     sink: Option<Arc<dyn HttpSink>>,
 }
@@ -43,6 +48,8 @@ pub(super) struct Found {
     pub(super) page: Page<Record>,
     /// The count of the store's records began anew.
     pub(super) restarted: bool,
+    /// Alerts that silences kept back, counted once.
+    pub(super) silenced: u64,
     /// The request that sends the page.
     pub(super) ahead: Option<Ahead>,
 }
@@ -81,12 +88,27 @@ impl Reader {
         sink: Option<Arc<dyn HttpSink>>,
     ) -> Self {
         let (follower, beginnings) = (Follower::new(directory), Beginnings::new(directory.to_owned()));
-        Self { follower, hops: None, stream, collector, only: None, beginnings, sink }
+        Self {
+            follower,
+            hops: None,
+            stream,
+            collector,
+            only: None,
+            beginnings,
+            notes: None,
+            silenced: HashSet::new(),
+            sink,
+        }
     }
 
     /// Reads these instead of the store.
     pub(super) fn read_hops(&mut self, hops: Option<Arc<Hops>>) {
         self.hops = hops;
+    }
+
+    /// Leaves out the alerts that silences cover.
+    pub(super) fn heed(&mut self, notes: Option<Arc<Notes>>) {
+        self.notes = notes;
     }
 
     /// Reads nothing from this place on.
@@ -110,10 +132,12 @@ impl Reader {
         let Some(stream) = self.stream.stored() else {
             let page = self.hops.as_ref().ok_or("hops are not stored")?.read(wanted, days)?;
             let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
-            return Ok(Found { page, restarted: false, ahead });
+            return Ok(Found { page, restarted: false, silenced: 0, ahead });
         };
         let mut wanted = wanted;
+        let mut silenced = HashSet::new();
         let (chunk, read, bytes, records) = loop {
+            silenced.clear();
             let mut chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
             let stored = std::mem::take(&mut chunk.records);
             let bytes = stored.iter().map(StoredRecord::bytes).sum();
@@ -123,6 +147,10 @@ impl Reader {
                 let mut record = records::record(self.stream, stored)?;
                 if let Record::Alert(alert) = &mut record {
                     self.beginnings.complete(alert);
+                    if self.notes.as_ref().is_some_and(|notes| notes.is_silenced(alert)) {
+                        silenced.insert(alert.id);
+                        return None;
+                    }
                 }
                 Some(record)
             };
@@ -143,7 +171,9 @@ impl Reader {
         };
         // A page that is not full may be read again, with more records.
         let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
-        Ok(Found { page, restarted: chunk.restarted, ahead })
+        let new = silenced.difference(&self.silenced).count() as u64;
+        self.silenced = silenced;
+        Ok(Found { page, restarted: chunk.restarted, silenced: new, ahead })
     }
 
     /// As the store reads, but not beyond the end of a range.

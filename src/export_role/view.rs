@@ -54,6 +54,8 @@ pub(crate) struct ExportView {
     pub(crate) delivered: u64,
     /// Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a message.
     pub(crate) left_out: u64,
+    /// Alerts among these that a silence kept from people.
+    pub(crate) silenced: u64,
     /// Records that the server will never take, and of an outlet messages that cannot be read; they are in a file, with the reason.
     pub(crate) rejected: u64,
     /// Rejected records that could not be written to that file.
@@ -136,6 +138,7 @@ fn of(gauge: &Gauge) -> ExportView {
         read: ledger.read + ledger.left_out,
         delivered: ledger.delivered.saturating_sub(state.left_out),
         left_out: state.left_out + ledger.left_out,
+        silenced: state.silenced,
         rejected: ledger.rejected,
         unwritten: ledger.unwritten,
         held: ledger.held,

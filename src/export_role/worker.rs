@@ -28,6 +28,7 @@ use super::{
     spool::{Hops, SpoolFiles},
 };
 use crate::{
+    alerts::Notes,
     config::{
         build,
         export::{ExportSettings, ExportStart},
@@ -50,6 +51,8 @@ pub(super) struct Exporter {
     files: Files,
     /// Where records wait that are in no store.
     hops: Option<Arc<Hops>>,
+    /// What people want to hear no more.
+    notes: Option<Arc<Notes>>,
     gauge: Arc<Gauge>,
     directory: PathBuf,
     collector: Arc<str>,
@@ -89,6 +92,8 @@ pub(super) struct Origin<'a> {
     pub(super) directory: &'a Path,
     /// The name of the collector.
     pub(super) collector: String,
+    /// Of an export that tells people: what they want to hear no more.
+    pub(super) notes: Option<Arc<Notes>>,
 }
 
 impl Exporter {
@@ -102,7 +107,7 @@ impl Exporter {
         origin: Origin<'_>,
         (gauge, reading): (Gauge, &Reading),
     ) -> Result<Self, String> {
-        let Origin { directory, collector } = origin;
+        let Origin { directory, collector, notes } = origin;
         let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
         let collector: Arc<str> = collector.into();
         let hops = match (gauge.stream.stored(), reading) {
@@ -115,6 +120,7 @@ impl Exporter {
         };
         let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
         reader.read_hops(hops.clone());
+        reader.heed(notes.clone());
         let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;
         let cursor = if let Reading::Again(from, to) = *reading {
@@ -150,6 +156,7 @@ impl Exporter {
             ahead: None,
             files,
             hops,
+            notes,
             gauge: Arc::new(gauge),
             directory: directory.to_owned(),
             collector,
@@ -251,14 +258,19 @@ impl Exporter {
             let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
             self.only.iter().for_each(|end| reader.end_at(*end));
             reader.read_hops(self.hops.clone());
+            reader.heed(self.notes.clone());
             self.reader = Some(reader);
             return self.delivery.not_read("reading failed", now);
         };
         self.reader = Some(reader);
         match found {
             Err(error) => self.delivery.not_read(&error, now),
-            Ok(Found { page, restarted, ahead }) => {
-                lock(&self.gauge.state).restarted += u64::from(restarted);
+            Ok(Found { page, restarted, silenced, ahead }) => {
+                {
+                    let mut state = lock(&self.gauge.state);
+                    (state.restarted, state.silenced) =
+                        (state.restarted + u64::from(restarted), state.silenced + silenced);
+                }
                 self.ahead = ahead;
                 // Of a range nothing is left, and nothing is in flight.
                 let is_empty = page.records.is_empty() && page.left_out == 0;

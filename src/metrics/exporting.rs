@@ -27,6 +27,8 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     one("export_delivered_total", "counter", "Records that the server has stored.", |one| one.delivered);
     let help = "Records that are not for this system, such as events that are no alerts.";
     one("export_left_out_total", "counter", help, |one| one.left_out);
+    let help = "Alerts among these that a silence kept from people.";
+    one("export_silenced_total", "counter", help, |one| one.silenced);
     one("export_rejected_total", "counter", "Records that the server will never take.", |one| one.rejected);
     let help = "Rejected records that could not be written to the file of rejected records.";
     one("export_unwritten_total", "counter", help, |one| one.unwritten);

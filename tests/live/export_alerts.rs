@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command, thread, time::Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     export::{Scripted, exported, own},
@@ -61,6 +61,12 @@ fn the_stream_of_alerts_has_rules_and_nothing_else() {
             let flow = record["flow"]["sport"].as_u64().unwrap();
             let [id, alert] = ["id", "alert"].map(|name| record[name].as_str().unwrap().to_owned());
             let [rule, state] = ["rule", "state"].map(|name| record[name].as_str().unwrap().to_owned());
+            let began = own(&server, "SELECT ts FROM events WHERE kind = 'rule_on'");
+            assert_eq!((&record["metric"], record["since"].to_string()), (&json!("flow_latency"), began));
+            assert_eq!(
+                (record["value"].as_u64() > Some(500_000), &record["threshold"]),
+                (state == "firing", &json!(500_000))
+            );
             got.push((id, alert, rule, state, flow));
         }
     }
@@ -84,6 +90,52 @@ fn the_stream_of_alerts_has_rules_and_nothing_else() {
         assert!(start.elapsed() < TIMEOUT, "never in = out = {events}: {stage}");
         thread::yield_now();
     }
+}
+
+/// The flows and states of the alerts that came.
+fn told(hook: &Scripted) -> Vec<(u64, String)> {
+    let mut told = Vec::new();
+    while let Ok((request, _)) = hook.got.try_recv() {
+        for line in String::from_utf8(request.body).unwrap().lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            told.push((
+                record["flow"]["sport"].as_u64().unwrap(),
+                record["state"].as_str().unwrap().to_owned(),
+            ));
+        }
+    }
+    told
+}
+
+#[test]
+fn a_silence_keeps_alerts_from_people_until_it_ends() {
+    let hook = Scripted::start(&[]);
+    let server = Server::start(&format!(
+        "[[rules]]\nname = \"slow\"\nwhen = \"flow_latency > 500us\"\n\
+         [exports.hook]\nkind = \"webhook\"\nurl = \"http://{}/in\"\nstreams = [\"alerts\"]\nlines = true\nlinger = \"0s\"\n",
+        hook.address
+    ));
+    let (slow, calm) = ([1_000, 900_000, 3_000], [1_000, 2_000, 3_000]);
+    server.send([report(0, 5000, slow)]);
+    exported(&server, "told", |view| view["delivered"] == 1);
+    let silence = r#"{"filter": "rule == slow", "seconds": 3600}"#;
+    let silence = server.ask("POST", "/api/v1/alerts/silences", "", silence).json();
+    // One that lasts, one that is over; and the end of what was told.
+    server.send([report(1, 5001, slow), report(2, 5002, slow), report(3, 5002, calm), report(4, 5000, calm)]);
+    server.settled(5);
+    exported(&server, "silenced", |view| {
+        view["silenced"] == 3 && view["delivered"] == 2 && view["waiting"] == 0
+    });
+    assert_eq!(told(&hook), [(5000, "firing".to_owned()), (5000, "resolved".to_owned())]);
+    let path = format!("/api/v1/alerts/silences/{}", silence["id"]);
+    assert_eq!(server.ask("DELETE", &path, "", "").status, 200);
+    exported(&server, "told at its end", |view| view["delivered"] == 3);
+    server.send([report(5, 5001, calm)]);
+    exported(&server, "told that it is over", |view| view["delivered"] == 4);
+    assert_eq!(told(&hook), [(5001, "firing".to_owned()), (5001, "resolved".to_owned())]);
+    let again = server.json("/api/v1/alerts");
+    let one = again["alerts"].as_array().unwrap().iter().find(|one| one["flow"]["sport"] == 5001).unwrap();
+    assert_eq!((&one["count"], &one["state"]), (&json!(1), &json!("resolved")), "it began once: {one}");
 }
 
 /// The alerts that Alertmanager has, by name and state, once `done` accepts them.

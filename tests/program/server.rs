@@ -199,6 +199,8 @@ fn every_answer_is_as_the_openapi_document_says() {
             |method: &str| &methods[method]["responses"]["200"]["content"]["application/json"]["schema"];
         let answer = match path.as_str() {
             "/api/v1/events/stream" | "/metrics" | "/healthz" => continue,
+            // Changes; the tests of alerts check their answers.
+            path if path.starts_with("/api/v1/alerts/") && methods.get("get").is_none() => continue,
             // Paths of roles that this server does not have; the tests of these roles check their answers.
             path if [
                 "/api/v1/switch",
@@ -225,7 +227,7 @@ fn every_answer_is_as_the_openapi_document_says() {
         schema::check(&document, schema(method), &answer, path);
         asked += 1;
     }
-    assert_eq!(asked, 26);
+    assert_eq!(asked, 28);
     let refused = server.get("/api/v1/flows?sort=colour");
     assert_eq!(refused.status, 400);
     schema::check(&document, &json!({"$ref": "#/components/schemas/Error"}), &refused.json(), "error");

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::api::{
-    dta, filters, flows, losses,
+    alerts as of_alerts, dta, filters, flows, losses,
     params::{Form, Param},
     past, paths as of_paths, queues as of_queues, refusal, session, state, stored, stream,
 };
@@ -66,6 +66,7 @@ fn operations() -> Vec<Operation> {
     let mut all = network();
     all.extend(paths());
     all.extend(queues());
+    all.extend(alerts());
     all.extend(roles());
     all.extend(rules());
     all.extend(manager());
@@ -190,6 +191,53 @@ fn queues() -> Vec<Operation> {
             "What the flight recorder has recorded, and why.",
             of_queues::RECORDINGS,
             of::<view::Recordings>,
+        ),
+    ]
+}
+
+/// Alerts.
+fn alerts() -> Vec<Operation> {
+    vec![
+        get(
+            "/api/v1/alerts",
+            "Rules that are or were true of flows: since when, how often, and what people said about it. Worst first.",
+            of_alerts::ALERTS,
+            of::<view::Alerts>,
+        ),
+        change(
+            "post",
+            "/api/v1/alerts/acknowledge",
+            "Acknowledges an alert until it begins anew, or takes that back.",
+            Some(of::<of_alerts::Acknowledge>),
+            of::<view::AcknowledgedView>,
+        ),
+        get(
+            "/api/v1/alerts/silences",
+            "Silences that last, and those that ended lately.",
+            &[],
+            of::<view::Silences>,
+        ),
+        change(
+            "post",
+            "/api/v1/alerts/silences",
+            "Silences alerts from now on: webhook, alertmanager and syslog do not send those that begin while it lasts. Those that still fire at its end are sent then.",
+            Some(of::<of_alerts::NewSilence>),
+            of::<view::SilenceView>,
+        ),
+        change("delete", "/api/v1/alerts/silences/{id}", "Ends a silence.", None, of::<view::SilenceView>),
+        change(
+            "post",
+            "/api/v1/alerts/try",
+            "How often a rule would have become true in a span, judged by stored events; nothing changes.",
+            Some(of::<of_alerts::TryRule>),
+            of::<view::Trial>,
+        ),
+        change(
+            "post",
+            "/api/v1/alerts/rules",
+            "Enables a rule: adds it to the configuration file, and reads that again. If it cannot be changed, the answer says why, with the text to put there.",
+            Some(of::<of_alerts::NewRule>),
+            of::<view::EnabledView>,
         ),
     ]
 }
@@ -593,6 +641,9 @@ fn conditions(method: &str, path: &str) -> Vec<Value> {
 
 fn segment(path: &str, name: &str) -> Value {
     let (about, schema) = match name {
+        "id" if path.starts_with("/api/v1/alerts") => {
+            ("Number of the silence.", json!({"type": "integer", "format": "uint64", "minimum": 0}))
+        }
         "id" => (
             "Flow id (16 hexadecimal digits), or the flow as text, percent-encoded.",
             json!({"type": "string", "format": "flow-or-id"}),

@@ -1,5 +1,25 @@
 // Generated from the types of the API by `make docs`; do not edit.
 
+/** The body of `/alerts/acknowledge`. */
+export type Acknowledge = {
+  /** `false` takes it back. */
+  acknowledged?: boolean;
+  /** What else there is to say. */
+  comment?: string;
+  /** The alert. */
+  id: string;
+};
+
+/** Who acknowledged an alert. */
+export type Acknowledged = {
+  /** When. */
+  at: number;
+  /** The name of the token, else what the request said. */
+  by: string;
+  /** What else was said. */
+  comment: string;
+};
+
 /** `/activity`. */
 export type Activity = {
   /** Length of a part, nanoseconds. Reports are counted by the minute: those of a minute are spread evenly over shorter parts. */
@@ -126,6 +146,68 @@ export type AggregatorSent = {
   datagrams: number;
   /** Postcards in them, or in their summaries. */
   postcards: number;
+};
+
+/** A rule and a flow that it is or was true of. */
+export type Alert = {
+  /** Who has acknowledged it since it began. */
+  acknowledged: Acknowledged | null;
+  /** How often it began in the span. */
+  count: number;
+  /** Why it ended: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector knows of it no longer. Null while it is firing. */
+  ended: "false" | "flow" | "unheard" | null;
+  /** The times it lasted, the latest ones, oldest first. */
+  episodes: Array<Episode>;
+  /** The flow. */
+  flow: Flow | null;
+  /** The same for this rule and flow, whenever it comes back: 16 hexadecimal digits. Exports call it `alert`. */
+  id: string;
+  /** What the comparison compares that made it true the last time. */
+  metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
+  /** The node that has the value. */
+  node: number | null;
+  /** The queue that has it. */
+  queue: number | null;
+  /** Reports around it were recorded: from when, until when. */
+  recorded: Episode | null;
+  /** The name of the rule. */
+  rule: string;
+  /** The silence that covers it now. */
+  silence: number | null;
+  /** Since when, the last time. Null: its beginning is no longer stored. */
+  since: number | null;
+  /** `firing` or `resolved`. */
+  state: "firing" | "resolved";
+  /** The same as text. */
+  text: string | null;
+  /** What it was compared with. */
+  threshold: number | null;
+  /** Until when. Null: it is firing, or nobody knows. */
+  until: number | null;
+  /** Its value then, in the unit of the metric. */
+  value: number | null;
+  /** Its condition, if it is in the configuration. */
+  when: string | null;
+};
+
+/** `/alerts`. */
+export type Alerts = {
+  /** What is wrong now, and what was wrong in the span: worst first. */
+  alerts: Array<Alert>;
+  /** Whether the collector has confirmed which ones are firing; otherwise they are as stored. */
+  confirmed: boolean;
+  /** How many are firing. */
+  firing: number;
+  /** Beginning of the span, nanoseconds since the Unix epoch. */
+  from: number;
+  /** Set if there are more events of rules than are read: only those since this time count, and older alerts are missing. */
+  known_since: number | null;
+  /** Its end. */
+  to: number;
+  /** How many there are, with those beyond the limit. */
+  total: number;
+  /** How many of these nobody has acknowledged, and no silence covers. */
+  unacknowledged: number;
 };
 
 /** `/queues/{node}`: who filled a queue. */
@@ -520,6 +602,14 @@ export type Election = {
   term: number;
 };
 
+/** A time that something lasted. */
+export type Episode = {
+  /** Its beginning; null: no longer stored. */
+  since: number | null;
+  /** Its end; null: it lasts, or nobody knows. */
+  until: number | null;
+};
+
 /** Why a request was refused. */
 export type Error = {
   /** One sentence with the reason and the fix. */
@@ -644,6 +734,8 @@ export type Export = {
   server: string;
   /** Hops that found no space, because the system took less than came. */
   shed: number;
+  /** Alerts among these that a silence kept from people. */
+  silenced: number;
   /** The stream. */
   stream: string;
   /** Requests without an answer in time. */
@@ -694,6 +786,24 @@ export type FilterHelp = {
   fault: FilterFault | null;
   /** The fields that such a filter can have. */
   fields: Array<FilterField>;
+};
+
+/** A time at which a rule would have become true. */
+export type Firing = {
+  /** The flow. */
+  flow: Flow;
+  /** What the comparison compares that would have decided. */
+  metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
+  /** The node that has it. */
+  node: number | null;
+  /** The same as text. */
+  text: string;
+  /** When. */
+  ts: number;
+  /** Until when; null: until the end of the span. */
+  until: number | null;
+  /** Its value. */
+  value: number | null;
 };
 
 /** Counters of the flight recorder since the start. An event that could start a recording is in one of them. */
@@ -1518,6 +1628,24 @@ export type Names = {
   nodes: Array<NodeNames>;
 };
 
+/** The body of a rule. */
+export type NewRule = {
+  /** Its name. */
+  name: string;
+  /** The condition, as in `[[rules]]`. */
+  when: string;
+};
+
+/** The body of a new silence. */
+export type NewSilence = {
+  /** Why. */
+  comment?: string;
+  /** Which alerts, as a filter of events: `rule == slow and src in 10.0.1.0/24`. */
+  filter: string;
+  /** How long, seconds: from now on; default: an hour. */
+  seconds?: number | null;
+};
+
 /** A node. */
 export type Node = {
   /** Drop reports of this node. */
@@ -1993,6 +2121,16 @@ export type RuleChanges = {
   election: Election;
 };
 
+/** The answer to a rule that was enabled. */
+export type RuleEnabled = {
+  /** True: it is evaluated, and in the configuration file. */
+  enabled: boolean;
+  /** Why not, if it is not. */
+  reason: string | null;
+  /** What is in the configuration file, or is to be put there. */
+  text: string;
+};
+
 /** Flows: a packet must match every key that is given. */
 export type RuleFlows = {
   /** First and last destination port. */
@@ -2019,6 +2157,30 @@ export type SessionView = {
   needs_token: boolean;
   /** `read`: every request that only reads. `operate`: every request. */
   role: Role;
+};
+
+/** A silence: exports to people leave out the alerts that it covers. */
+export type Silence = {
+  /** Whether it lasts. */
+  active: boolean;
+  /** Who made it. */
+  by: string;
+  /** Why. */
+  comment: string;
+  /** Which alerts, as a filter of events. */
+  filter: string;
+  /** From when. */
+  from: number;
+  /** Its number. */
+  id: number;
+  /** Until when. */
+  until: number;
+};
+
+/** `/alerts/silences`. */
+export type Silences = {
+  /** Those that last and those that ended in the last week, newest first. */
+  silences: Array<Silence>;
 };
 
 /** Result of a sketch query. */
@@ -2791,12 +2953,48 @@ export type TranslatorUpstream = {
   unsent: number;
 };
 
+/** `/alerts/try`: what a rule would have done. */
+export type Trial = {
+  /** For how many flows it was true already when the span began. */
+  already: number;
+  /** Length of a part, nanoseconds. */
+  column: number;
+  /** How often it would have become true in each part. */
+  counts: Array<number>;
+  /** Stored events that were read. */
+  events: number;
+  /** What is wrong with the rule; null: nothing, and it was tried. */
+  fault: FilterFault | null;
+  /** When it would have become true: the latest times, newest first. */
+  firings: Array<Firing>;
+  /** For how many flows. */
+  flows: number;
+  /** The span that was judged, which is shorter than the requested one if that has too many events. */
+  from: number;
+  /** What this answer does not know. */
+  notes: Array<string>;
+  /** How often it would have become true. */
+  times: number;
+  /** Its end. */
+  to: number;
+};
+
 /** A receive path that was not used. */
 export type Tried = {
   /** Why it was not used. */
   reason: string;
   /** Receive path. */
   rx_path: string;
+};
+
+/** The body of `/alerts/try`. */
+export type TryRule = {
+  /** Start of the span, nanoseconds since the Unix epoch; default: 15 minutes before its end. */
+  from?: number | null;
+  /** Its end; default: now. */
+  to?: number | null;
+  /** The condition, as in `[[rules]]`. */
+  when: string;
 };
 
 /** How a path was used. */

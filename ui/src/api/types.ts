@@ -4,10 +4,13 @@ import type { History, HistoryPoint as StoredPoint, Rows, Stage } from './genera
 
 export type {
   Activity,
+  Alert,
+  Alerts,
   Burst,
   Drops as DropsOfPlace,
   Event as TelemetryEvent,
   Flow as FlowKey,
+  Firing,
   FlowDetail,
   FlowState as Flow,
   Heat,
@@ -32,11 +35,15 @@ export type {
   RatesThen,
   ReporterLoss as LostReports,
   Rollup,
+  RuleEnabled,
+  Silence,
+  Silences,
   Source,
   Spread,
   Status,
   Store as StoreStatus,
   Table as TableFill,
+  Trial,
   UsedPath,
 } from './generated';
 

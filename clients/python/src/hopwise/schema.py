@@ -322,6 +322,8 @@ class Export(TypedDict):
     server: str
     # Hops that found no space, because the system took less than came.
     shed: int
+    # Alerts among these that a silence kept from people.
+    silenced: int
     # The stream.
     stream: str
     # Requests without an answer in time.

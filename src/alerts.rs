@@ -1,0 +1,11 @@
+//! Alerts: what is and was wrong, from the stored events of rules; what people said about it; and what a rule would have done.
+
+mod notes;
+mod past;
+mod trial;
+
+pub(crate) use self::{
+    notes::{Full, Notes},
+    past::{Alert, Past},
+    trial::{Trial, TrialRange},
+};

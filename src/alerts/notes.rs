@@ -1,0 +1,332 @@
+//! What people said about alerts: acknowledgements and silences, in a file beside the store, so that they survive a restart.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use collector::Kind;
+use detect::Metric;
+use export::record::Alert;
+use filter::{Facts, Fault, Filter, View, no_names};
+use serde::{Deserialize, Serialize};
+use terminal::CliError;
+
+use crate::{
+    save,
+    view::{AcknowledgedView, SilenceView},
+};
+
+/// Acknowledgements and silences.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    file: PathBuf,
+    state: RwLock<State>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    saved: Saved,
+    /// The filters of the silences, in their order.
+    filters: Vec<Arc<Filter>>,
+}
+
+/// What is in the file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Saved {
+    /// By the number of the alert.
+    acknowledged: BTreeMap<String, AcknowledgedView>,
+    silences: Vec<Saving>,
+    /// The number of the next silence.
+    next: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Saving {
+    id: u64,
+    filter: String,
+    from: u64,
+    until: u64,
+    by: String,
+    comment: String,
+}
+
+/// Why nothing was noted.
+#[derive(Debug)]
+pub(crate) enum Full {
+    /// The filter is wrong.
+    Wrong(Fault),
+    /// There are as many silences as there can be, and all last.
+    Silences,
+    /// The file cannot be written.
+    NotSaved(io::Error),
+}
+
+impl Notes {
+    /// Goes on with what the file in this directory says.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub(crate) fn open(directory: &Path) -> Result<Self, CliError> {
+        let file = directory.join(FILE);
+        let remedy = "correct or remove it; without it, all alerts are unacknowledged and no silence lasts";
+        let saved: Saved = match std::fs::read(&file) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| {
+                CliError::new(format!("{} cannot be read: {error}; {remedy}", file.display()))
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Saved::default(),
+            Err(error) => return Err(CliError::io(format!("cannot read {}", file.display()), error, remedy)),
+        };
+        let filter = |one: &Saving| {
+            Filter::parse(&one.filter, View::Events, &no_names).map(Arc::new).map_err(|fault| {
+                CliError::new(format!("{}: silence {}: {}; {remedy}", file.display(), one.id, fault.message))
+            })
+        };
+        let filters = saved.silences.iter().map(filter).collect::<Result<_, _>>()?;
+        Ok(Self { state: RwLock::new(State { saved, filters }), file })
+    }
+
+    /// Who has acknowledged this alert since it began.
+    pub(crate) fn acknowledged(&self, alert: u64, since: Option<u64>) -> Option<AcknowledgedView> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let found = state.saved.acknowledged.get(&name(alert))?;
+        since.is_none_or(|since| since <= found.at).then(|| found.clone())
+    }
+
+    /// Acknowledges an alert, or takes that back.
+    ///
+    /// # Errors
+    /// It cannot be saved: nothing changed.
+    pub(crate) fn acknowledge(&self, alert: u64, note: Option<AcknowledgedView>) -> Result<(), Full> {
+        self.change(|state| {
+            let all = &mut state.saved.acknowledged;
+            match note {
+                None => _ = all.remove(&name(alert)),
+                Some(note) => {
+                    all.insert(name(alert), note);
+                }
+            }
+            while all.len() > MOST_ACKNOWLEDGED {
+                let oldest = all.iter().min_by_key(|(_, note)| note.at).map(|(name, _)| name.clone());
+                let Some(oldest) = oldest else { break };
+                all.remove(&oldest);
+                tracing::warn!(
+                    alert = oldest,
+                    most = MOST_ACKNOWLEDGED,
+                    "the oldest acknowledgement was forgotten"
+                );
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds a silence, and returns it.
+    ///
+    /// # Errors
+    /// Its filter is wrong, there are too many, or it cannot be saved: nothing changed.
+    pub(crate) fn silence(&self, silence: SilenceView) -> Result<SilenceView, Full> {
+        let SilenceView { filter, from, until, by, comment, .. } = silence;
+        let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(Full::Wrong)?;
+        self.change(|state| {
+            state.forget(|one| one.until.saturating_add(KEPT) < from);
+            if state.saved.silences.len() >= MOST_SILENCES {
+                state.forget(|one| one.until <= from);
+            }
+            if state.saved.silences.len() >= MOST_SILENCES {
+                return Err(Full::Silences);
+            }
+            state.saved.next += 1;
+            let one = Saving { id: state.saved.next, filter, from, until, by, comment };
+            state.saved.silences.push(one.clone());
+            state.filters.push(Arc::new(parsed));
+            Ok(one.view(from))
+        })
+    }
+
+    /// Ends a silence now; `None`: there is none with this number that lasts.
+    ///
+    /// # Errors
+    /// It cannot be saved: nothing changed.
+    pub(crate) fn end(&self, id: u64, now: u64) -> Result<Option<SilenceView>, Full> {
+        self.change(|state| {
+            let found = state.saved.silences.iter_mut().find(|one| one.id == id && one.until > now);
+            Ok(found.map(|one| {
+                one.until = now;
+                one.view(now)
+            }))
+        })
+    }
+
+    /// All silences, newest first.
+    pub(crate) fn silences(&self, now: u64) -> Vec<SilenceView> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.saved.silences.iter().rev().map(|one| one.view(now)).collect()
+    }
+
+    /// The number of a silence that covers an alert at a time.
+    pub(crate) fn covering(&self, alert: &Alert, at: u64) -> Option<u64> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let lasts = |one: &Saving| one.from <= at && at < one.until;
+        let all = state.saved.silences.iter().zip(&state.filters);
+        let facts = facts(alert);
+        all.filter(|(one, _)| lasts(one)).find(|(_, filter)| filter.matches(&facts)).map(|(one, _)| one.id)
+    }
+
+    /// Whether people are not to be told of this record: it began while a silence covered it.
+    pub(crate) fn is_silenced(&self, alert: &Alert) -> bool {
+        // What was told is told to be over.
+        let began = if alert.is_firing { Some(alert.ts) } else { alert.since };
+        began.is_some_and(|began| self.covering(alert, began).is_some())
+    }
+
+    /// The latest end of a silence within `(after, until]`, if one ended then.
+    pub(crate) fn has_ended(&self, after: u64, until: u64) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.saved.silences.iter().any(|one| after < one.until && one.until <= until)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T, Full>) -> Result<T, Full> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut new = state.clone();
+        let done = change(&mut new)?;
+        let text = serde_json::to_vec_pretty(&new.saved).map_err(|error| Full::NotSaved(error.into()))?;
+        save::replace(&self.file, 0o600, &text).map_err(Full::NotSaved)?;
+        *state = new;
+        Ok(done)
+    }
+}
+
+impl State {
+    fn forget(&mut self, is_forgotten: impl Fn(&Saving) -> bool) {
+        let silences = std::mem::take(&mut self.saved.silences);
+        let all = silences.into_iter().zip(std::mem::take(&mut self.filters));
+        (self.saved.silences, self.filters) = all.filter(|(one, _)| !is_forgotten(one)).unzip();
+    }
+}
+
+impl Saving {
+    fn view(&self, now: u64) -> SilenceView {
+        let Self { id, filter, from, until, by, comment } = self.clone();
+        SilenceView { id, filter, from, until, by, comment, active: from <= now && now < until }
+    }
+}
+
+fn facts(alert: &Alert) -> Facts<'_> {
+    let mut values = [None; Metric::COUNT];
+    if let Some(metric) = alert.metric {
+        values[metric as usize] = alert.value;
+    }
+    Facts {
+        flow: alert.flow.as_ref(),
+        node: alert.node,
+        interface: alert.interface,
+        queue: alert.queue,
+        kind: Some(Kind::RuleOn.name()),
+        metric: alert.metric.map(Metric::name),
+        rule: Some(&alert.rule),
+        values,
+        ..Facts::default()
+    }
+}
+
+fn name(alert: u64) -> String {
+    format!("{alert:016x}")
+}
+
+/// In the directory of the store.
+const FILE: &str = "alerts.json";
+/// Alerts that are acknowledged at the same time.
+const MOST_ACKNOWLEDGED: usize = 4_096;
+/// Silences, with those that ended lately: each is compared with each alert.
+const MOST_SILENCES: usize = 256;
+/// A silence stays for so long after its end, so that an export that lags behind leaves out the same.
+const KEPT: u64 = 7 * 86_400_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collector::Event;
+    use testkit::records::Dir;
+
+    fn alert(ts: u64, node: u32) -> Alert {
+        let event = Event {
+            kind: Kind::RuleOn,
+            flow: Some("10.0.1.7:5000>10.0.0.2:80/6".parse().unwrap()),
+            node: Some(node),
+            metric: Some(Metric::QueueOccupancy),
+            value: Some(80),
+            ..testkit::records::bare(ts)
+        };
+        Alert::of(&event, Some("deep".into())).unwrap()
+    }
+
+    fn silence(filter: &str, from: u64, until: u64) -> SilenceView {
+        SilenceView {
+            filter: filter.to_owned(),
+            from,
+            until,
+            by: "anna".to_owned(),
+            ..SilenceView::default()
+        }
+    }
+
+    #[test]
+    fn notes_survive_a_restart() {
+        let dir = Dir::new("notes");
+        let notes = Notes::open(dir.path()).unwrap();
+        let note = AcknowledgedView { by: "anna".to_owned(), at: 50, comment: "known".to_owned() };
+        notes.acknowledge(7, Some(note.clone())).unwrap();
+        let id = notes.silence(silence("rule == deep and src in 10.0.1.0/24", 100, 200)).unwrap().id;
+        let again = Notes::open(dir.path()).unwrap();
+        assert_eq!(again.acknowledged(7, Some(40)), Some(note.clone()));
+        assert_eq!(again.acknowledged(7, Some(60)), None, "it began anew after that");
+        assert_eq!((again.acknowledged(7, None), again.acknowledged(8, None)), (Some(note), None));
+        assert_eq!(again.covering(&alert(0, 7), 150), Some(id));
+        assert_eq!(again.silence(silence("rule == other", 100, 200)).unwrap().id, id + 1, "numbers go on");
+        again.acknowledge(7, None).unwrap();
+        assert_eq!(Notes::open(dir.path()).unwrap().acknowledged(7, None), None);
+        std::fs::write(dir.path().join(FILE), "{").unwrap();
+        assert!(Notes::open(dir.path()).unwrap_err().to_string().contains("alerts.json cannot be read"));
+    }
+
+    #[test]
+    fn a_silence_covers_what_began_in_it() {
+        let dir = Dir::new("silences");
+        let notes = Notes::open(dir.path()).unwrap();
+        let id = notes.silence(silence("node == 7", 100, 200)).unwrap().id;
+        let at = |ts, node| notes.is_silenced(&alert(ts, node));
+        assert_eq!(
+            [at(99, 7), at(100, 7), at(199, 7), at(200, 7), at(150, 8)],
+            [false, true, true, false, false]
+        );
+        let resolved = |since| Alert { is_firing: false, since, ts: 150, ..alert(0, 7) };
+        let told = [Some(50), None].map(|since| notes.is_silenced(&resolved(since)));
+        assert_eq!(told, [false, false], "what was told is told to be over");
+        assert!(notes.is_silenced(&resolved(Some(120))));
+        // It ends earlier: what began in it stays silenced.
+        assert_eq!(notes.end(id, 150).unwrap().map(|one| one.until), Some(150));
+        assert_eq!([at(149, 7), at(150, 7)], [true, false]);
+        assert_eq!((notes.has_ended(149, 150), notes.has_ended(150, 300)), (true, false));
+        assert_eq!(notes.end(id, 160).unwrap(), None);
+        assert_eq!(notes.end(99, 160).unwrap(), None);
+    }
+
+    #[test]
+    fn notes_are_bounded_and_refused_with_a_reason() {
+        let dir = Dir::new("full-notes");
+        let notes = Notes::open(dir.path()).unwrap();
+        assert!(matches!(notes.silence(silence("node = 7", 1, 2)), Err(Full::Wrong(_))));
+        (0..MOST_SILENCES as u64).for_each(|_| _ = notes.silence(silence("node == 7", 100, 200)).unwrap());
+        assert!(matches!(notes.silence(silence("node == 7", 150, 300)), Err(Full::Silences)));
+        // Those that ended make room.
+        assert_eq!(notes.silence(silence("node == 8", 250, 300)).unwrap().id, MOST_SILENCES as u64 + 1);
+        assert_eq!(notes.silences(260).len(), 1);
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        assert!(matches!(notes.acknowledge(1, Some(AcknowledgedView::default())), Err(Full::NotSaved(_))));
+        assert_eq!(notes.acknowledged(1, None), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! From stored events to alerts: each rule and flow with the times that it was true.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use export::record;
+use store::EventRow;
+
+/// A rule and what it is or was true of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Alert {
+    /// The event that made it true the last time; the one that ended it, if its beginning is no longer stored.
+    pub(crate) last: record::Alert,
+    /// The times that it lasted, the latest ones, oldest first.
+    pub(crate) episodes: VecDeque<Episode>,
+    /// How often it began in the span.
+    pub(crate) count: u64,
+    /// Why the last one ended; `None`: it lasts.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// A time that a rule was true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Episode {
+    /// `None`: before what is stored.
+    pub(crate) since: Option<u64>,
+    /// `None`: it lasts, or nobody knows.
+    pub(crate) until: Option<u64>,
+}
+
+/// Why an alert ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// A report showed that the rule is no longer true.
+    False,
+    /// There were no more reports of the flow, or it had to make room for others.
+    Flow,
+    /// The collector does not have it, and has not stored its end: it was restarted, or the rule was removed.
+    Unheard,
+}
+
+impl Ended {
+    /// Its name in the API.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::False => "false",
+            Self::Flow => "flow",
+            Self::Unheard => "unheard",
+        }
+    }
+}
+
+/// All alerts, as events say.
+#[derive(Debug)]
+pub(crate) struct Past {
+    span: (u64, u64),
+    alerts: HashMap<u64, Alert>,
+}
+
+impl Past {
+    /// Those of a span: from, to. Events before it say what was true when it began.
+    pub(crate) fn new(span: (u64, u64)) -> Self {
+        Self { span, alerts: HashMap::new() }
+    }
+
+    /// Takes in events of rules that became true or false, in ascending order of time. Those that became true and those that became false
+    /// are each in their order; which of two at one time came first follows from what was true before.
+    pub(crate) fn read(&mut self, rows: impl Iterator<Item = EventRow>) {
+        let mut same: Vec<record::Alert> = Vec::new();
+        for row in rows {
+            let Some(one) = record::Alert::of(&row.event, row.rule.map(Into::into)) else { continue };
+            if same.first().is_some_and(|first| first.ts != one.ts) {
+                self.add_all(std::mem::take(&mut same));
+            }
+            same.push(one);
+        }
+        self.add_all(same);
+    }
+
+    /// Adds those of one time.
+    fn add_all(&mut self, same: Vec<record::Alert>) {
+        let mut by_number: BTreeMap<u64, [VecDeque<record::Alert>; 2]> = BTreeMap::new();
+        for one in same {
+            by_number.entry(one.alert()).or_default()[usize::from(one.is_firing)].push_back(one);
+        }
+        for (number, mut kinds) in by_number {
+            while let Some(one) = {
+                let is_firing = self.alerts.get(&number).is_some_and(Alert::is_firing);
+                let [off, on] = &mut kinds;
+                let (first, second) = if is_firing { (off, on) } else { (on, off) };
+                first.pop_front().or_else(|| second.pop_front())
+            } {
+                self.add(one);
+            }
+        }
+    }
+
+    fn add(&mut self, one: record::Alert) {
+        let (number, ts) = (one.alert(), one.ts);
+        let is_counted = (self.span.0..=self.span.1).contains(&ts);
+        let alert = self.alerts.entry(number).or_insert_with(|| Alert {
+            last: one.clone(),
+            episodes: VecDeque::new(),
+            count: 0,
+            ended: Some(Ended::False),
+        });
+        if one.is_firing {
+            // The collector says it again after a restart: it lasts.
+            if alert.ended.is_some() {
+                if alert.episodes.len() == MOST_EPISODES {
+                    alert.episodes.pop_front();
+                }
+                alert.episodes.push_back(Episode { since: Some(ts), until: None });
+                alert.count += u64::from(is_counted);
+            }
+            (alert.last, alert.ended) = (one, None);
+            return;
+        }
+        if alert.episodes.is_empty() {
+            alert.episodes.push_back(Episode { since: None, until: None });
+        }
+        if let Some(last) = alert.episodes.back_mut().filter(|last| last.until.is_none()) {
+            last.until = Some(ts);
+            alert.ended = Some(if one.metric.is_some() { Ended::False } else { Ended::Flow });
+        }
+    }
+
+    /// Those that lasted in the span, worst first among those that are firing.
+    pub(crate) fn alerts(self) -> Vec<Alert> {
+        let Self { span: (from, to), alerts } = self;
+        let overlaps = |one: &Episode| {
+            one.since.is_none_or(|since| since <= to) && one.until.is_none_or(|until| until >= from)
+        };
+        let mut all: Vec<Alert> = alerts
+            .into_values()
+            .filter_map(|mut alert| {
+                alert.episodes.retain(|one| overlaps(one));
+                (!alert.episodes.is_empty()).then_some(alert)
+            })
+            .collect();
+        all.sort_by_cached_key(|alert| alert.rank());
+        all
+    }
+}
+
+impl Alert {
+    /// Whether the rule is true, as far as events say.
+    pub(crate) fn is_firing(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// Since when, the last time.
+    pub(crate) fn since(&self) -> Option<u64> {
+        self.episodes.back().and_then(|last| last.since)
+    }
+
+    /// Until when.
+    pub(crate) fn until(&self) -> Option<u64> {
+        self.episodes.back().and_then(|last| last.until)
+    }
+
+    /// The collector does not have it.
+    pub(crate) fn is_unheard(&mut self) {
+        self.ended = Some(Ended::Unheard);
+    }
+
+    /// For sorting: the further its value is from what it is compared with, the earlier; then the latest first.
+    fn rank(&self) -> (bool, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, u64) {
+        let Self { last, .. } = self;
+        let excess = match (last.value, last.threshold) {
+            // In percent. Which of the two is larger depends on the comparison.
+            (Some(value), Some(threshold)) => {
+                let (more, less) = (value.max(threshold), value.min(threshold).max(1));
+                u64::try_from(u128::from(more) * 100 / u128::from(less)).unwrap_or(u64::MAX)
+            }
+            _ => 100,
+        };
+        let newest = self.since().or(self.until()).unwrap_or(0);
+        let excess = if self.is_firing() { excess } else { 0 };
+        (!self.is_firing(), std::cmp::Reverse(excess), std::cmp::Reverse(newest), last.alert())
+    }
+}
+
+/// Episodes of an alert that are remembered; more are counted.
+const MOST_EPISODES: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collector::{Event, Kind};
+    use detect::Metric;
+
+    fn row(ts: u64, kind: Kind, value: Option<u64>, rule: &str, port: u16) -> EventRow {
+        let flow = Some(format!("10.0.0.1:{port}>10.0.0.2:80/6").parse().unwrap());
+        let metric = value.map(|_| Metric::QueueOccupancy);
+        let event =
+            Event { kind, flow, metric, value, threshold: value.map(|_| 50), ..testkit::records::bare(ts) };
+        EventRow { event, rule: Some(rule.to_owned()), path: Vec::new(), first: None }
+    }
+
+    fn on(ts: u64, value: u64, port: u16) -> EventRow {
+        row(ts, Kind::RuleOn, Some(value), "deep", port)
+    }
+
+    fn off(ts: u64, port: u16) -> EventRow {
+        row(ts, Kind::RuleOff, Some(10), "deep", port)
+    }
+
+    fn of(span: (u64, u64), rows: Vec<EventRow>) -> Vec<Alert> {
+        let mut past = Past::new(span);
+        past.read(rows.into_iter());
+        past.alerts()
+    }
+
+    #[test]
+    fn since_when_and_how_often() {
+        let rows = vec![on(10, 80, 1), off(20, 1), on(30, 90, 1), off(40, 1), on(50, 70, 1)];
+        let all = of((25, 60), rows);
+        let [one] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((one.count, one.is_firing(), one.since(), one.until()), (2, true, Some(50), None));
+        assert_eq!((one.last.value, one.last.threshold), (Some(70), Some(50)));
+        let episodes: Vec<_> = one.episodes.iter().map(|one| (one.since, one.until)).collect();
+        assert_eq!(episodes, [(Some(30), Some(40)), (Some(50), None)], "the first one ended before");
+    }
+
+    #[test]
+    fn an_alert_that_is_said_again_lasts() {
+        // A collector that was restarted reports its flows anew.
+        let all = of((0, 100), vec![on(10, 80, 1), on(50, 60, 1)]);
+        assert_eq!((all[0].count, all[0].since(), all[0].last.value), (1, Some(10), Some(60)));
+    }
+
+    #[test]
+    fn events_of_one_time_are_in_the_order_that_is_possible() {
+        // A burst has one time: what became true and what became false are read one after the other.
+        let burst = vec![on(10, 70, 1), on(10, 90, 1), off(10, 1), off(10, 1)];
+        let all = of((0, 100), burst.clone());
+        assert_eq!((all[0].count, all[0].is_firing(), all[0].last.value), (2, false, Some(90)));
+        let all = of((0, 100), [vec![on(5, 60, 1)], burst].concat());
+        assert_eq!((all[0].count, all[0].is_firing()), (3, true));
+    }
+
+    #[test]
+    fn why_an_alert_ended_and_what_is_not_stored() {
+        let silent = row(20, Kind::RuleOff, None, "deep", 1);
+        let all = of((0, 100), vec![on(10, 80, 1), silent, off(30, 2)]);
+        let by_port = |port: u16| {
+            let flow = |one: &&Alert| one.last.flow.and_then(|flow| flow.src_port()) == Some(port);
+            let found = all.iter().find(flow).unwrap();
+            (found.ended, found.since(), found.until(), found.count)
+        };
+        assert_eq!(by_port(1), (Some(Ended::Flow), Some(10), Some(20), 1));
+        assert_eq!(
+            by_port(2),
+            (Some(Ended::False), None, Some(30), 0),
+            "its beginning is older than what is read"
+        );
+    }
+
+    #[test]
+    fn the_worst_that_fires_is_first_and_the_span_decides() {
+        let all = of(
+            (100, 200),
+            vec![on(10, 60, 1), on(20, 200, 2), on(110, 900, 3), off(120, 3), on(30, 80, 4), off(40, 4)],
+        );
+        let values: Vec<_> = all.iter().map(|one| (one.last.value, one.is_firing(), one.count)).collect();
+        assert_eq!(values, [(Some(200), true, 0), (Some(60), true, 0), (Some(900), false, 1)]);
+    }
+
+    #[test]
+    fn episodes_are_bounded_and_counted() {
+        let rows = (0..200).flat_map(|n| [on(n * 10, 80, 1), off(n * 10 + 5, 1)]).collect();
+        let all = of((0, 5000), rows);
+        assert_eq!((all[0].count, all[0].episodes.len(), all[0].since()), (200, MOST_EPISODES, Some(1990)));
+    }
+}

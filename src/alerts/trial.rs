@@ -1,0 +1,373 @@
+//! What a rule would have done: it is evaluated over the values of flows and queues that stored events say, in order of time.
+//!
+//! The collector evaluates a rule for each report; of most reports nothing is stored. A value of an event holds until the next one, which
+//! comes when it has changed by more than its threshold. Events of queues have no flow, and flows do not say which queue they took: a flow
+//! sees the fullest queue, and the busiest link, of each node on its path.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use collector::{Event, Kind};
+use detect::{HopValues, Metric, Observation, RuleSet};
+use store::EventRow;
+use wire::FlowKey;
+
+use crate::view::{FiringView, Trial as TrialView};
+
+/// A rule that is tried.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    rules: RuleSet,
+    range: TrialRange,
+    flows: HashMap<FlowKey, Seen>,
+    /// The flows that pass a node.
+    through: HashMap<u32, BTreeSet<FlowKey>>,
+    nodes: HashMap<u32, Levels>,
+    /// How often the rule is still evaluated.
+    left: u64,
+    times: u64,
+    counts: Vec<u64>,
+    fired_for: BTreeSet<FlowKey>,
+    firings: VecDeque<FiringView>,
+    /// Firings that were shed from the front of the list.
+    shed: usize,
+    scratch: Vec<HopValues>,
+}
+
+/// Which time is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrialRange {
+    /// Its beginning. Events before it only say what held then.
+    pub(crate) from: u64,
+    /// Its end.
+    pub(crate) to: u64,
+    /// Length of the parts in which firings are counted.
+    pub(crate) column: u64,
+}
+
+/// What is known of a flow.
+#[derive(Debug, Default)]
+struct Seen {
+    path: Vec<u32>,
+    flow_latency: Option<u64>,
+    /// By node.
+    latencies: BTreeMap<u32, u64>,
+    /// The rule is true: since its firing of this number, or since before the range.
+    firing: Option<Option<usize>>,
+}
+
+/// What is known of a node: the latest values of its queues and links.
+#[derive(Debug, Default)]
+struct Levels {
+    occupancy: BTreeMap<Option<u8>, u64>,
+    congestion: BTreeMap<Option<u8>, u64>,
+    utilization: BTreeMap<Option<u32>, u64>,
+}
+
+impl Trial {
+    /// A rule, the first of `rules`, over a range. It has no history.
+    pub(crate) fn new(rules: RuleSet, range: TrialRange) -> Self {
+        let parts = range.to.saturating_sub(range.from).div_ceil(range.column.max(1));
+        let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MOST_PARTS)];
+        Self {
+            rules,
+            range,
+            flows: HashMap::new(),
+            through: HashMap::new(),
+            nodes: HashMap::new(),
+            left: MOST_EVALUATIONS,
+            times: 0,
+            counts,
+            fired_for: BTreeSet::new(),
+            firings: VecDeque::new(),
+            shed: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Takes in an event; `false`: there was too much to evaluate, and nothing from this time on is judged.
+    pub(crate) fn read(&mut self, row: &EventRow) -> bool {
+        let event = &row.event;
+        match (event.flow, event.node) {
+            (Some(flow), _) => self.read_flow(flow, row),
+            (None, Some(node)) => self.read_node(node, event),
+            (None, None) => {}
+        }
+        self.left > 0
+    }
+
+    fn read_flow(&mut self, flow: FlowKey, row: &EventRow) {
+        let EventRow { event, path, first, .. } = row;
+        if event.kind == Kind::Expired {
+            return self.forget(flow, event.ts);
+        }
+        let says =
+            matches!(event.kind, Kind::New | Kind::Change | Kind::PathChange | Kind::PathLoop | Kind::Latest);
+        let Some(metric) = event.metric.filter(|_| says) else { return };
+        if !path.is_empty() && self.flows.get(&flow).is_none_or(|seen| seen.path != *path) {
+            self.take_path(flow, path);
+        }
+        let seen = self.flows.entry(flow).or_default();
+        if let Some(first) = first {
+            seen.flow_latency = first.flow_latency.or(seen.flow_latency);
+            let latencies =
+                path.iter().zip(&first.hop_latencies).filter(|(_, latency)| **latency != u32::MAX);
+            seen.latencies.extend(latencies.map(|(node, latency)| (*node, u64::from(*latency))));
+        }
+        match (metric, event.node, event.value) {
+            (Metric::FlowLatency, _, value) => seen.flow_latency = value.or(seen.flow_latency),
+            (Metric::HopLatency, Some(node), Some(value)) => _ = seen.latencies.insert(node, value),
+            _ => {}
+        }
+        self.evaluate(flow, event.ts);
+    }
+
+    fn take_path(&mut self, flow: FlowKey, path: &[u32]) {
+        let before = std::mem::replace(&mut self.flows.entry(flow).or_default().path, path.to_vec());
+        for node in before {
+            if let Some(flows) = self.through.get_mut(&node) {
+                flows.remove(&flow);
+            }
+        }
+        for node in path {
+            self.through.entry(*node).or_default().insert(flow);
+        }
+    }
+
+    fn read_node(&mut self, node: u32, event: &Event) {
+        let Some(metric) = event.metric else { return };
+        let levels = self.nodes.entry(node).or_default();
+        let value = event.value.filter(|_| matches!(event.kind, Kind::New | Kind::Change));
+        if value.is_none() && event.kind != Kind::Expired {
+            return;
+        }
+        match metric {
+            Metric::QueueOccupancy => put(&mut levels.occupancy, event.queue, value),
+            Metric::QueueCongestion => put(&mut levels.congestion, event.queue, value),
+            Metric::LinkUtilization => put(&mut levels.utilization, event.interface, value),
+            Metric::FlowPath | Metric::FlowLatency | Metric::HopLatency => return,
+        }
+        if self.rules.uses(metric) {
+            let flows: Vec<FlowKey> = self.through.get(&node).into_iter().flatten().copied().collect();
+            flows.into_iter().for_each(|flow| self.evaluate(flow, event.ts));
+        }
+    }
+
+    fn forget(&mut self, flow: FlowKey, ts: u64) {
+        self.take_path(flow, &[]);
+        if let Some(Seen { firing: Some(number), .. }) = self.flows.remove(&flow) {
+            self.end(number, ts);
+        }
+    }
+
+    fn evaluate(&mut self, flow: FlowKey, ts: u64) {
+        let Some(seen) = self.flows.get_mut(&flow).filter(|_| self.left > 0) else { return };
+        self.left -= 1;
+        self.scratch.clear();
+        self.scratch.extend(seen.path.iter().map(|node| hop(*node, seen, self.nodes.get(node))));
+        let looped = (1..seen.path.len()).any(|at| seen.path[..at].contains(&seen.path[at]));
+        let observation = Observation { flow_latency: seen.flow_latency, looped, hops: &self.scratch };
+        let is_true = self.rules.evaluate(&observation) & 1 == 1;
+        let was = seen.firing;
+        match (was, is_true) {
+            (None, true) if ts < self.range.from => seen.firing = Some(None),
+            (None, true) => {
+                let why = self.rules.decisive(0, true, &observation, &[]);
+                let node = why.and_then(|why| self.scratch.get(why.hop?)).map(|hop| hop.node);
+                self.firings.push_back(FiringView {
+                    ts,
+                    until: None,
+                    flow: flow.into(),
+                    text: flow.to_string(),
+                    metric: why.map(|why| why.metric().name().into()),
+                    value: why.and_then(|why| why.value),
+                    node,
+                });
+                seen.firing = Some(Some(self.shed + self.firings.len() - 1));
+                if self.firings.len() > MOST_FIRINGS {
+                    self.firings.pop_front();
+                    self.shed += 1;
+                }
+                self.times += 1;
+                self.fired_for.insert(flow);
+                let part = ts.saturating_sub(self.range.from) / self.range.column.max(1);
+                let last = self.counts.len() - 1;
+                self.counts[usize::try_from(part).unwrap_or(last).min(last)] += 1;
+            }
+            (Some(number), false) => {
+                seen.firing = None;
+                self.end(number, ts);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, number: Option<usize>, ts: u64) {
+        let at = number.and_then(|number| number.checked_sub(self.shed));
+        if let Some(firing) = at.and_then(|at| self.firings.get_mut(at)) {
+            firing.until = Some(ts);
+        }
+    }
+
+    /// What the rule did. `already`: the flows for which it was true at the beginning of the range.
+    pub(crate) fn finish(self, already: usize) -> TrialView {
+        TrialView {
+            from: self.range.from,
+            to: self.range.to,
+            times: self.times,
+            flows: self.fired_for.len(),
+            already,
+            column: self.range.column,
+            counts: self.counts,
+            firings: self.firings.into_iter().rev().collect(),
+            ..TrialView::default()
+        }
+    }
+
+    /// For how many flows it is true now.
+    pub(crate) fn firing(&self) -> usize {
+        self.flows.values().filter(|seen| seen.firing.is_some()).count()
+    }
+}
+
+fn put<K: Ord>(levels: &mut BTreeMap<K, u64>, key: K, value: Option<u64>) {
+    match value {
+        Some(value) => _ = levels.insert(key, value),
+        None => _ = levels.remove(&key),
+    }
+}
+
+fn hop(node: u32, seen: &Seen, levels: Option<&Levels>) -> HopValues {
+    let mut hop = HopValues { node, ..HopValues::NOTHING };
+    hop.hop_latency = seen.latencies.get(&node).copied().unwrap_or(hop.hop_latency);
+    if let Some(levels) = levels {
+        let greatest = |values: &mut dyn Iterator<Item = &u64>, none| values.max().copied().unwrap_or(none);
+        hop.queue_occupancy = greatest(&mut levels.occupancy.values(), hop.queue_occupancy);
+        hop.queue_congestion = greatest(&mut levels.congestion.values(), hop.queue_congestion);
+        hop.link_utilization = greatest(&mut levels.utilization.values(), hop.link_utilization);
+    }
+    hop
+}
+
+/// Firings in an answer; more are counted.
+pub(crate) const MOST_FIRINGS: usize = 200;
+/// Parts of a range.
+const MOST_PARTS: usize = 1_000;
+/// An evaluation takes a few hundred ns.
+const MOST_EVALUATIONS: u64 = 2_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::FirstRow;
+
+    fn flow(port: u16) -> FlowKey {
+        format!("10.0.0.1:{port}>10.0.0.2:80/6").parse().unwrap()
+    }
+
+    fn row(event: Event) -> EventRow {
+        EventRow { event, rule: None, path: Vec::new(), first: None }
+    }
+
+    fn path(ts: u64, port: u16, path: &[u32]) -> EventRow {
+        let event = Event {
+            kind: Kind::New,
+            metric: Some(Metric::FlowPath),
+            flow: Some(flow(port)),
+            ..testkit::records::bare(ts)
+        };
+        let first = FirstRow {
+            flow_latency: Some(1_000),
+            hop_latencies: vec![400; path.len()],
+            ..FirstRow::default()
+        };
+        EventRow { path: path.to_vec(), first: Some(first), ..row(event) }
+    }
+
+    fn queue(ts: u64, node: u32, queue: u8, value: u64) -> EventRow {
+        let metric = Some(Metric::QueueOccupancy);
+        row(Event {
+            metric,
+            node: Some(node),
+            queue: Some(queue),
+            value: Some(value),
+            ..testkit::records::bare(ts)
+        })
+    }
+
+    fn latency(ts: u64, port: u16, value: u64) -> EventRow {
+        let metric = Some(Metric::FlowLatency);
+        row(Event { metric, flow: Some(flow(port)), value: Some(value), ..testkit::records::bare(ts) })
+    }
+
+    fn tried(when: &str, rows: &[EventRow]) -> TrialView {
+        let rules = RuleSet::compile(&[("r".to_owned(), when.to_owned())]).unwrap();
+        let mut trial = Trial::new(rules, TrialRange { from: 100, to: 200, column: 10 });
+        let mut already = None;
+        for row in rows {
+            if row.event.ts >= 100 && already.is_none() {
+                already = Some(trial.firing());
+            }
+            assert!(trial.read(row));
+        }
+        let already = already.unwrap_or_else(|| trial.firing());
+        trial.finish(already)
+    }
+
+    #[test]
+    fn a_rule_fires_when_stored_values_say_so() {
+        let rows = [
+            path(10, 1, &[7, 8]),
+            path(10, 2, &[9]),
+            queue(20, 8, 0, 5),
+            queue(110, 8, 0, 80),
+            queue(112, 8, 1, 90),
+            queue(120, 8, 0, 10),
+            queue(130, 8, 1, 10),
+            latency(150, 1, 9_000_000),
+            queue(155, 8, 0, 60),
+        ];
+        let found = tried("max(queue_occupancy) > 50", &rows);
+        assert_eq!((found.times, found.flows, found.already), (2, 1, 0));
+        let of =
+            |firing: &FiringView| (firing.ts, firing.until, firing.text.clone(), firing.value, firing.node);
+        let name = flow(1).to_string();
+        assert_eq!(
+            found.firings.iter().map(of).collect::<Vec<_>>(),
+            [(155, None, name.clone(), Some(60), Some(8)), (110, Some(130), name, Some(80), Some(8))],
+            "the second queue is still full at 120"
+        );
+        assert_eq!(found.counts, [0, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(tried("max(queue_occupancy) > 50 and flow_latency > 1ms", &rows).times, 1);
+        assert_eq!(tried("queue_occupancy@7 > 1", &rows).times, 0, "nothing is known of that queue");
+        assert_eq!(tried("hops > 1", &rows).already, 1, "true before the range, and not in it");
+        assert_eq!(tried("hop_latency > 300ns", &rows).already, 2);
+    }
+
+    #[test]
+    fn a_flow_that_ends_or_takes_another_path_ends_its_firing() {
+        let gone = Event {
+            kind: Kind::Expired,
+            metric: Some(Metric::FlowPath),
+            flow: Some(flow(1)),
+            ..testkit::records::bare(130)
+        };
+        let rows = [path(10, 1, &[7]), queue(110, 7, 0, 80), row(gone), queue(140, 7, 0, 90)];
+        let found = tried("queue_occupancy > 50", &rows);
+        assert_eq!((found.times, found.firings[0].until), (1, Some(130)));
+        let mut other = path(120, 1, &[9]);
+        other.event.kind = Kind::PathChange;
+        let rows = [path(10, 1, &[7]), queue(110, 7, 0, 80), other, queue(150, 7, 0, 90)];
+        let found = tried("queue_occupancy > 50", &rows);
+        assert_eq!((found.times, found.firings[0].until), (1, Some(120)));
+    }
+
+    #[test]
+    fn firings_are_bounded_and_counted() {
+        let pulse = |n: u64| [queue(100 + n, 7, 0, 80), queue(100 + n, 7, 0, 10)];
+        let rows: Vec<_> = [path(10, 1, &[7])].into_iter().chain((0..500).flat_map(pulse)).collect();
+        let found = tried("queue_occupancy > 50", &rows);
+        assert_eq!((found.times, found.firings.len(), found.firings[0].ts), (500, MOST_FIRINGS, 599));
+        assert!(found.firings.iter().all(|one| one.until == Some(one.ts)));
+        assert_eq!(found.counts.iter().sum::<u64>(), 500);
+    }
+}

@@ -1,0 +1,444 @@
+//! Alerts: what is wrong now and what was, what people said about it, and rules that are tried and enabled.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+};
+use collector::{Collector, Kind};
+use detect::RuleSet;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use store::{EventFilter, EventRow, RecordingRow};
+use wire::FlowKey;
+
+use super::{
+    Context, names,
+    page::{self, Prepared},
+    params::{Form, Param, Params, SINCE, Segment, UNTIL},
+    question::{history_of, place, respond},
+    refusal::Refusal,
+    session::Requester,
+    stored::whole,
+    switch::json,
+};
+use crate::{
+    alerts::{Alert, Full, Notes, Past, Trial, TrialRange},
+    history::{EventQuestion, Place, RecordingQuestion},
+    view::{
+        self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,
+        Trial as TrialView,
+    },
+};
+
+mod enable;
+mod remind;
+
+#[cfg(test)]
+pub(super) use enable::NewRule;
+pub(crate) use enable::enable;
+pub(super) use remind::remind;
+
+/// The parameters of `/alerts`.
+pub(super) const ALERTS: &[Param] = &[
+    SINCE,
+    UNTIL,
+    Param::new("state", "Only those in this state.", Form::OneOf(|| vec!["firing", "resolved"])),
+    Param::limit(200, 2_000),
+];
+
+/// Alerts now and of a span.
+pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(ALERTS)?;
+    let notes = notes_of(&context)?;
+    let now = nic::time::now();
+    let to: u64 = params.number("to")?.unwrap_or(now).min(now);
+    let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
+    let place = place(&context).await?;
+    let (mut past, known_since) = events(&context, (from, to), &place).await?;
+    let is_now = now.saturating_sub(to) < RECENT;
+    let confirmed = if is_now { confirm(&context, &mut past).await } else { false };
+    let question = RecordingQuestion { span: (from, to), node: None, limit: MOST_RECORDINGS };
+    let recordings = history_of(&context)?.recordings(question, Arc::clone(&place)).await?;
+    let (state, limit) = (params.text("state").map(str::to_owned), params.limit()?);
+    names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
+    let settings = context.active_config.settings();
+    respond(place, move || {
+        let when: HashMap<&str, &str> =
+            settings.rules.iter().map(|rule| (rule.name.as_str(), rule.when.as_str())).collect();
+        let view = |alert: &Alert| view(alert, &notes, &recordings, (&when, now));
+        let mut views: Vec<AlertView> = past.iter().map(view).collect();
+        let firing = views.iter().filter(|one| one.state == *"firing").count();
+        let is_open =
+            |one: &&AlertView| one.state == *"firing" && one.acknowledged.is_none() && one.silence.is_none();
+        let unacknowledged = views.iter().filter(is_open).count();
+        // The order within each part stays: worst first.
+        views.sort_by_key(|one| (one.state != *"firing", !is_open(&one)));
+        views.retain(|one| state.as_ref().is_none_or(|state| one.state == **state));
+        let total = views.len();
+        let (alerts, _) = page::fill(views.into_iter(), limit);
+        Alerts { from, to, alerts, total, firing, unacknowledged, known_since, confirmed }
+    })
+    .await
+}
+
+/// The alerts of a span as events say, and since when all events of rules are known, if not all were read.
+async fn events(
+    context: &Context,
+    span: (u64, u64),
+    place: &Place,
+) -> Result<(Vec<Alert>, Option<u64>), Refusal> {
+    let from = Some(span.0.saturating_sub(BEFORE));
+    let before = Some(span.1.saturating_add(1));
+    let (mut rows, mut known_since): (Vec<EventRow>, Option<u64>) = (Vec::new(), None);
+    for kind in [Kind::RuleOn, Kind::RuleOff] {
+        let filter =
+            EventFilter { from, before, kind: Some(kind), limit: MOST_EVENTS, ..EventFilter::default() };
+        let question = EventQuestion { filter, condition: None };
+        let found = history_of(context)?.events(question, Arc::clone(place)).await?.rows;
+        if found.len() == MOST_EVENTS {
+            known_since = known_since.max(found.last().map(|row| row.event.ts));
+        }
+        rows.extend(found.into_iter().rev());
+    }
+    rows.retain(|row| known_since.is_none_or(|since| row.event.ts >= since));
+    rows.sort_by_key(|row| row.event.ts);
+    let mut past = Past::new(span);
+    past.read(rows.into_iter());
+    Ok((past.alerts(), known_since))
+}
+
+/// Asks the collector which of those that fire are true in it. `false`: it did not answer, or there are too many to ask about.
+async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
+    let asked: Vec<(FlowKey, Arc<str>)> = alerts
+        .iter()
+        .filter(|one| one.is_firing())
+        .filter_map(|one| Some((one.last.flow?, Arc::clone(&one.last.rule))))
+        .take(MOST_CONFIRMED + 1)
+        .collect();
+    if asked.len() > MOST_CONFIRMED {
+        return false;
+    }
+    let asked = Arc::new(asked);
+    let question = {
+        let asked = Arc::clone(&asked);
+        move |collector: &Collector| {
+            asked.iter().map(|(flow, rule)| is_true(collector, flow, rule)).collect::<Vec<bool>>()
+        }
+    };
+    let Ok(answers) = context.monitor.ask(question).await else { return false };
+    let is_heard = |at: usize| answers.iter().any(|worker| worker.get(at) == Some(&true));
+    let those = alerts.iter_mut().filter(|one| one.is_firing() && one.last.flow.is_some());
+    those.enumerate().filter(|(at, _)| !is_heard(*at)).for_each(|(_, alert)| alert.is_unheard());
+    true
+}
+
+fn is_true(collector: &Collector, flow: &FlowKey, rule: &str) -> bool {
+    let rules = &collector.detection().rules;
+    let index = (0..rules.len()).find(|index| rules.name(*index) == rule);
+    index.zip(collector.flow(flow)).is_some_and(|(index, flow)| flow.rules >> index & 1 == 1)
+}
+
+fn view(
+    alert: &Alert,
+    notes: &Notes,
+    recordings: &[RecordingRow],
+    (when, now): (&HashMap<&str, &str>, u64),
+) -> AlertView {
+    let last = &alert.last;
+    let is_its = |one: &&RecordingRow| one.rule.as_deref() == Some(&*last.rule) && one.flow == last.flow;
+    let recorded = recordings.iter().find(is_its);
+    AlertView {
+        id: shown::id(last.alert()),
+        rule: last.rule.to_string(),
+        when: when.get(&*last.rule).map(|when| (*when).to_owned()),
+        flow: last.flow.map(Into::into),
+        text: last.flow.map(|flow| flow.to_string()),
+        state: if alert.is_firing() { "firing" } else { "resolved" }.into(),
+        ended: alert.ended.map(|ended| ended.name().into()),
+        since: alert.since(),
+        until: alert.until(),
+        count: alert.count,
+        episodes: alert
+            .episodes
+            .iter()
+            .map(|one| EpisodeView { since: one.since, until: one.until })
+            .collect(),
+        metric: last.metric.map(|metric| metric.name().into()),
+        value: last.value,
+        threshold: last.threshold,
+        node: last.node,
+        queue: last.queue,
+        recorded: recorded.map(|one| EpisodeView { since: Some(one.since), until: Some(one.until) }),
+        acknowledged: notes.acknowledged(last.alert(), alert.since()),
+        silence: notes.covering(last, now),
+    }
+}
+
+fn notes_of(context: &Context) -> Result<Arc<Notes>, Refusal> {
+    history_of(context)?;
+    context.notes.clone().ok_or_else(|| {
+        Refusal::not_found("alerts are only in the store of a collector; ask the one that hears the flow")
+    })
+}
+
+/// The body of `/alerts/acknowledge`.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Acknowledge"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Acknowledge {
+    /// The alert.
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
+    id: String,
+    /// What else there is to say.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(length(max = 500)))]
+    comment: String,
+    /// `false` takes it back.
+    #[serde(default = "yes")]
+    acknowledged: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Acknowledges an alert until it begins anew, or takes that back.
+pub(crate) async fn acknowledge(
+    State(context): State<Arc<Context>>,
+    Requester(by): Requester,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<AcknowledgedView>, Refusal> {
+    params.only(&[])?;
+    let Acknowledge { id, comment, acknowledged } = read(body)?;
+    let number = super::cursor::parse_id(&id);
+    let number = number
+        .ok_or_else(|| Refusal::bad(format!("{id:?} is no alert; write its id of 16 hexadecimal digits")))?;
+    let note = AcknowledgedView { by, at: nic::time::now(), comment: said(comment)? };
+    let notes = notes_of(&context)?;
+    let kept = acknowledged.then(|| note.clone());
+    change(move || notes.acknowledge(number, kept)).await?;
+    Ok(Json(note))
+}
+
+/// The silences.
+pub(crate) async fn silences(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Silences>, Refusal> {
+    params.only(&[])?;
+    Ok(Json(Silences { silences: notes_of(&context)?.silences(nic::time::now()) }))
+}
+
+/// The body of a new silence.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NewSilence"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSilence {
+    /// Which alerts, as a filter of events: `rule == slow and src in 10.0.1.0/24`.
+    #[cfg_attr(test, schemars(extend("format" = "silence")))]
+    filter: String,
+    /// How long, seconds: from now on; default: an hour.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(min = 1, max = 31_536_000)))]
+    seconds: Option<u64>,
+    /// Why.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(length(max = 500)))]
+    comment: String,
+}
+
+/// Silences alerts.
+pub(crate) async fn silence(
+    State(context): State<Arc<Context>>,
+    Requester(by): Requester,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<SilenceView>, Refusal> {
+    params.only(&[])?;
+    let NewSilence { filter, seconds, comment } = read(body)?;
+    let seconds = seconds.unwrap_or(3_600);
+    if filter.trim().is_empty() {
+        return Err(Refusal::bad(
+            "a silence needs a filter, such as rule == slow; one of all alerts is rule != \"\"",
+        ));
+    }
+    if !(1..=LONGEST).contains(&seconds) {
+        return Err(Refusal::bad(format!("seconds = {seconds} is out of range; write 1 to {LONGEST}")));
+    }
+    let from = nic::time::now();
+    let (comment, until) = (said(comment)?, from.saturating_add(seconds.saturating_mul(SECOND)));
+    let one = SilenceView { filter, from, until, by, comment, ..SilenceView::default() };
+    let notes = notes_of(&context)?;
+    change(move || notes.silence(one)).await.map(Json)
+}
+
+/// Ends a silence.
+pub(crate) async fn unsilence(
+    State(context): State<Arc<Context>>,
+    Segment(id): Segment,
+    params: Params,
+) -> Result<Json<SilenceView>, Refusal> {
+    params.only(&[])?;
+    let notes = notes_of(&context)?;
+    let missing = || Refusal::not_found("no such silence lasts; /api/v1/alerts/silences lists them");
+    let number = id.parse::<u64>().map_err(|_| missing())?;
+    change(move || notes.end(number, nic::time::now())).await?.map(Json).ok_or_else(missing)
+}
+
+/// Changes notes on a thread that may wait for the disk.
+async fn change<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Full> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(|_| {
+        Refusal::unavailable("nothing was noted; this is a fault in hopwise, please report it")
+    })?;
+    done.map_err(|full| match full {
+        Full::Wrong(fault) => Refusal::bad(format!("the filter is wrong at byte {}: {}", fault.position + 1, fault.message)),
+        Full::Silences => Refusal::conflict("there are as many silences as possible, and all last; end one first"),
+        Full::NotSaved(error) => Refusal::unavailable(format!(
+            "nothing was noted: alerts.json in the directory of the store cannot be written ({error}); make room, or correct its permissions"
+        )),
+    })
+}
+
+/// The body of `/alerts/try`.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TryRule"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TryRule {
+    /// The condition, as in `[[rules]]`.
+    #[cfg_attr(test, schemars(extend("format" = "rule")))]
+    when: String,
+    /// Start of the span, nanoseconds since the Unix epoch; default: 15 minutes before its end.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
+    from: Option<u64>,
+    /// Its end; default: now.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
+    to: Option<u64>,
+}
+
+/// What a rule would have done in a span.
+pub(crate) async fn try_rule(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Prepared, Refusal> {
+    params.only(&[])?;
+    let TryRule { when, from, to } = read(body)?;
+    let now = nic::time::now();
+    let to = to.unwrap_or(now).min(now);
+    let from = from.unwrap_or(to.saturating_sub(USUAL)).min(to);
+    let place = place(&context).await?;
+    let rules = match compile(&when) {
+        Ok(rules) => rules,
+        Err(fault) => {
+            return respond(place, move || TrialView {
+                fault: Some(fault),
+                from,
+                to,
+                ..TrialView::default()
+            })
+            .await;
+        }
+    };
+    let filter = EventFilter {
+        from: Some(from.saturating_sub(LEAD)),
+        before: Some(to.saturating_add(1)),
+        limit: MOST_TRIED,
+        ..EventFilter::default()
+    };
+    let question = EventQuestion { filter, condition: None };
+    let rows = history_of(&context)?.events(question, Arc::clone(&place)).await?.rows;
+    respond(place, move || judge(rules, rows, (from, to))).await
+}
+
+/// Evaluates a rule over events, newest first.
+fn judge(rules: RuleSet, rows: Vec<EventRow>, (from, to): (u64, u64)) -> TrialView {
+    let mut notes = vec![NOTE.to_owned()];
+    let (events, is_cut) = (rows.len() as u64, rows.len() == MOST_TRIED);
+    let oldest = rows.last().map_or(from, |row| row.event.ts);
+    // Without the time before it, values that have not changed since are unknown.
+    let begin = if is_cut { from.max(oldest) } else { from };
+    if begin > from {
+        notes.push(format!(
+            "The span has more than {MOST_TRIED} events: only its end is judged. Choose a shorter one to judge all of it."
+        ));
+    }
+    let column = to.saturating_sub(begin).div_ceil(PARTS).max(SECOND);
+    let mut trial = Trial::new(rules, TrialRange { from: begin, to, column });
+    let (mut already, mut judged_to) = (None, to);
+    for row in rows.iter().rev() {
+        if row.event.ts >= begin && already.is_none() {
+            already = Some(trial.firing());
+        }
+        if !trial.read(row) {
+            judged_to = row.event.ts;
+            notes.push("There was too much to evaluate: only the beginning of the span is judged. Choose a shorter one.".to_owned());
+            break;
+        }
+    }
+    let already = already.unwrap_or_else(|| trial.firing());
+    TrialView { to: judged_to, events, notes, ..trial.finish(already) }
+}
+
+/// Reads a rule that can be tried.
+fn compile(when: &str) -> Result<RuleSet, FaultView> {
+    let units = |byte: usize| when.get(..byte).unwrap_or(when).encode_utf16().count();
+    let rules = RuleSet::compile(&[("rule".to_owned(), when.to_owned())]).map_err(|error| FaultView {
+        position: units(error.position),
+        length: units(error.position + error.length) - units(error.position),
+        message: error.message,
+    })?;
+    if rules.is_stateful(0) {
+        let message = "a rule that remembers earlier reports (previous, change, average, for) cannot be tried: of most reports nothing is stored";
+        return Err(FaultView { position: 0, length: units(when.len()), message: message.to_owned() });
+    }
+    Ok(rules)
+}
+
+fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
+    let wrong = |error: serde_json::Error| {
+        Refusal::bad(format!("{error}; /api/v1/openapi.json describes the body of this request"))
+    };
+    serde_json::from_value(json(body)?).map_err(wrong)
+}
+
+/// What somebody said, on one line.
+fn said(comment: String) -> Result<String, Refusal> {
+    if comment.chars().count() > MOST_SAID {
+        return Err(Refusal::bad(format!("the comment is longer than {MOST_SAID} characters; shorten it")));
+    }
+    Ok(comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// Length of a span whose beginning is not given.
+const USUAL: u64 = 900 * SECOND;
+/// A span that ends so lately ends now.
+const RECENT: u64 = 30 * SECOND;
+/// How long before a span an alert that lasts may have begun.
+const BEFORE: u64 = 30 * 86_400 * SECOND;
+/// How long before a span a value that holds may have been reported.
+const LEAD: u64 = 3_600 * SECOND;
+/// Events of rules that are read: so many that became true, and as many that became false.
+const MOST_EVENTS: usize = 20_000;
+/// Events that a rule is tried on: about 30 MiB.
+const MOST_TRIED: usize = 100_000;
+/// Alerts that the collector is asked about.
+const MOST_CONFIRMED: usize = 2_000;
+/// Recordings that are read.
+const MOST_RECORDINGS: usize = 1_000;
+/// Parts of a span in which firings are counted.
+const PARTS: u64 = 120;
+/// Characters of a comment.
+const MOST_SAID: usize = 500;
+/// Seconds of the longest silence: a year.
+const LONGEST: u64 = 31_536_000;
+/// What is true of every trial.
+const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path.";

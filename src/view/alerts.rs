@@ -1,0 +1,198 @@
+//! Alerts: rules that are or were true of flows.
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+use super::schema;
+use super::{FaultView, Flow, Name};
+
+/// `/alerts`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Alerts {
+    /// Beginning of the span, nanoseconds since the Unix epoch.
+    pub(crate) from: u64,
+    /// Its end.
+    pub(crate) to: u64,
+    /// What is wrong now, and what was wrong in the span: worst first.
+    pub(crate) alerts: Vec<AlertView>,
+    /// How many there are, with those beyond the limit.
+    pub(crate) total: usize,
+    /// How many are firing.
+    pub(crate) firing: usize,
+    /// How many of these nobody has acknowledged, and no silence covers.
+    pub(crate) unacknowledged: usize,
+    /// Set if there are more events of rules than are read: only those since this time count, and older alerts are missing.
+    pub(crate) known_since: Option<u64>,
+    /// Whether the collector has confirmed which ones are firing; otherwise they are as stored.
+    pub(crate) confirmed: bool,
+}
+
+/// A rule and a flow that it is or was true of.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Alert"))]
+pub(crate) struct AlertView {
+    /// The same for this rule and flow, whenever it comes back: 16 hexadecimal digits. Exports call it `alert`.
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
+    pub(crate) id: String,
+    /// The name of the rule.
+    pub(crate) rule: String,
+    /// Its condition, if it is in the configuration.
+    pub(crate) when: Option<String>,
+    /// The flow.
+    pub(crate) flow: Option<Flow>,
+    /// The same as text.
+    pub(crate) text: Option<String>,
+    /// `firing` or `resolved`.
+    #[cfg_attr(test, schemars(extend("enum" = ["firing", "resolved"])))]
+    pub(crate) state: Name,
+    /// Why it ended: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector knows of it no longer. Null while
+    /// it is firing.
+    #[cfg_attr(test, schemars(extend("enum" = ["false", "flow", "unheard", null])))]
+    pub(crate) ended: Option<Name>,
+    /// Since when, the last time. Null: its beginning is no longer stored.
+    pub(crate) since: Option<u64>,
+    /// Until when. Null: it is firing, or nobody knows.
+    pub(crate) until: Option<u64>,
+    /// How often it began in the span.
+    pub(crate) count: u64,
+    /// The times it lasted, the latest ones, oldest first.
+    pub(crate) episodes: Vec<EpisodeView>,
+    /// What the comparison compares that made it true the last time.
+    #[cfg_attr(test, schemars(extend("enum" = schema::nullable(schema::metrics()))))]
+    pub(crate) metric: Option<Name>,
+    /// Its value then, in the unit of the metric.
+    pub(crate) value: Option<u64>,
+    /// What it was compared with.
+    pub(crate) threshold: Option<u64>,
+    /// The node that has the value.
+    pub(crate) node: Option<u32>,
+    /// The queue that has it.
+    pub(crate) queue: Option<u8>,
+    /// Reports around it were recorded: from when, until when.
+    pub(crate) recorded: Option<EpisodeView>,
+    /// Who has acknowledged it since it began.
+    pub(crate) acknowledged: Option<AcknowledgedView>,
+    /// The silence that covers it now.
+    pub(crate) silence: Option<u64>,
+}
+
+/// A time that something lasted.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Episode"))]
+pub(crate) struct EpisodeView {
+    /// Its beginning; null: no longer stored.
+    pub(crate) since: Option<u64>,
+    /// Its end; null: it lasts, or nobody knows.
+    pub(crate) until: Option<u64>,
+}
+
+/// Who acknowledged an alert.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Acknowledged"))]
+pub(crate) struct AcknowledgedView {
+    /// The name of the token, else what the request said.
+    pub(crate) by: String,
+    /// When.
+    pub(crate) at: u64,
+    /// What else was said.
+    pub(crate) comment: String,
+}
+
+/// `/alerts/silences`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Silences {
+    /// Those that last and those that ended in the last week, newest first.
+    pub(crate) silences: Vec<SilenceView>,
+}
+
+/// A silence: exports to people leave out the alerts that it covers.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Silence"))]
+pub(crate) struct SilenceView {
+    /// Its number.
+    pub(crate) id: u64,
+    /// Which alerts, as a filter of events.
+    pub(crate) filter: String,
+    /// From when.
+    pub(crate) from: u64,
+    /// Until when.
+    pub(crate) until: u64,
+    /// Who made it.
+    pub(crate) by: String,
+    /// Why.
+    pub(crate) comment: String,
+    /// Whether it lasts.
+    pub(crate) active: bool,
+}
+
+/// `/alerts/try`: what a rule would have done.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Trial {
+    /// What is wrong with the rule; null: nothing, and it was tried.
+    pub(crate) fault: Option<FaultView>,
+    /// The span that was judged, which is shorter than the requested one if that has too many events.
+    pub(crate) from: u64,
+    /// Its end.
+    pub(crate) to: u64,
+    /// How often it would have become true.
+    pub(crate) times: u64,
+    /// For how many flows.
+    pub(crate) flows: usize,
+    /// For how many flows it was true already when the span began.
+    pub(crate) already: usize,
+    /// Length of a part, nanoseconds.
+    pub(crate) column: u64,
+    /// How often it would have become true in each part.
+    pub(crate) counts: Vec<u64>,
+    /// When it would have become true: the latest times, newest first.
+    pub(crate) firings: Vec<FiringView>,
+    /// Stored events that were read.
+    pub(crate) events: u64,
+    /// What this answer does not know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A time at which a rule would have become true.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Firing"))]
+pub(crate) struct FiringView {
+    /// When.
+    pub(crate) ts: u64,
+    /// Until when; null: until the end of the span.
+    pub(crate) until: Option<u64>,
+    /// The flow.
+    pub(crate) flow: Flow,
+    /// The same as text.
+    pub(crate) text: String,
+    /// What the comparison compares that would have decided.
+    #[cfg_attr(test, schemars(extend("enum" = schema::nullable(schema::metrics()))))]
+    pub(crate) metric: Option<Name>,
+    /// Its value.
+    pub(crate) value: Option<u64>,
+    /// The node that has it.
+    pub(crate) node: Option<u32>,
+}
+
+/// The answer to a rule that was enabled.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RuleEnabled"))]
+pub(crate) struct EnabledView {
+    /// True: it is evaluated, and in the configuration file.
+    pub(crate) enabled: bool,
+    /// Why not, if it is not.
+    pub(crate) reason: Option<String>,
+    /// What is in the configuration file, or is to be put there.
+    pub(crate) text: String,
+}
