@@ -10,6 +10,7 @@ import * as checks from './checks.mjs';
 import * as hands from './hands.mjs';
 import * as paths from './paths.mjs';
 import { questions } from './questions.mjs';
+import { alerts } from './alerts.mjs';
 import * as ranges from './ranges.mjs';
 
 const WIDE = { width: 1440, height: 900 };
@@ -17,6 +18,7 @@ const PHONE = { width: 390, height: 844 };
 const NARROW = { width: 420, height: 860 };
 const PAGES = [
   'overview',
+  'alerts',
   'topology',
   'queues',
   'flow',
@@ -82,7 +84,7 @@ async function pagesOf(base, token) {
     await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     const page = await newPage(context, problems);
     if (token) await page.goto(`${base}?token=${token}`);
-    const all = { ...checks, paths: paths.paths };
+    const all = { ...checks, alerts, paths: paths.paths };
     for (const name of PAGES) await check(name, () => all[name](page, base));
     await check('where packets are lost', () => paths.losses(page, base));
     if (process.env.HOPWISE_URL)

@@ -195,7 +195,8 @@ function spanOf(query) {
 
 /** Events are as they were; of reports the mock knows only how many come now. */
 export function activity(fabric, query) {
-  const { from, to } = spanOf(query);
+  const now = Date.now() * 1e6;
+  const { from, to } = spanOf(query) ?? { from: now - 900e9, to: now };
   const columns = Number(query.get('columns') ?? 180);
   const column = Math.max(1, Math.ceil((to - from) / 1e9 / columns)) * 1e9;
   const points = [];

@@ -4,6 +4,7 @@ import { createReadStream, existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { alertNotes, alerts } from './alerts.mjs';
 import * as answers from './answers.mjs';
 import { dta } from './dta.mjs';
 import { Fabric } from './fabric.mjs';
@@ -26,8 +27,9 @@ export function start({ port = 0, empty = false, token = '', managed = false, la
   const fabric = new Fabric(Math.floor(Date.now() / 1000) - 900);
   if (!empty) for (let i = 0; i < 900; i += 1) fabric.step();
   const timer = empty ? undefined : setInterval(() => fabric.step(), 1000);
+  const notes = alertNotes();
   const server = createServer((request, response) =>
-    serve({ fabric, empty, token, manager, network }, request, response),
+    serve({ fabric, empty, token, manager, network, notes }, request, response),
   );
   return new Promise((resolve) => {
     server.listen(port, '127.0.0.1', () => {
@@ -52,6 +54,11 @@ function serve(state, request, response) {
   const path = url.pathname.slice('/api/v1/'.length);
   if (path === 'events/stream') return serveStream(state, url.searchParams, request, response);
   if (path === 'query') return serveQuery(state, request, response);
+  if (/^alerts(\/|$)/.test(path))
+    return withBody(request, (body) => {
+      const answer = alerts(state.notes, request.method, path, url.searchParams, body);
+      json(response, answer === null ? 404 : 200, answer ?? { error: `nothing is at ${url.pathname}` });
+    });
   const found =
     (state.network && largeAnswer(state.network, path, url.searchParams)) ??
     read(state, path, url.searchParams);

@@ -6,6 +6,7 @@ import { goTo } from './times';
 export const LETTERS: Readonly<Record<string, string>> = {
   overview: 'o',
   topology: 't',
+  alerts: 'a',
   queues: 'u',
   flow: 'f',
   paths: 'p',

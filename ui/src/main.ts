@@ -7,6 +7,7 @@ import { poll } from './api/poll';
 import type { Names } from './api/types';
 import { live } from './live';
 import { names } from './lib/names';
+import { alertsPage } from './pages/alerts';
 import { devicesPage } from './pages/devices';
 import { eventsPage } from './pages/events';
 import { exportsPage } from './pages/exports';
@@ -27,6 +28,7 @@ import { carryTimes, times } from './times';
 
 const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Page }>> = {
   overview: { title: 'Overview', make: overviewPage },
+  alerts: { title: 'Alerts', make: alertsPage },
   topology: { title: 'Topology', make: topologyPage },
   queues: { title: 'Queues', make: queuesPage },
   flow: { title: 'Flow', make: flowPage },
@@ -46,6 +48,7 @@ const OF_CONSOLE: ReadonlySet<string> = new Set(['events', 'sql']);
 /** Those that show a time that can be chosen. */
 const RANGED: ReadonlySet<string> = new Set([
   'overview',
+  'alerts',
   'topology',
   'queues',
   'flow',

@@ -1,4 +1,5 @@
 import { h, setText, show } from './lib/dom';
+import { alertBadge } from './alert-badge';
 import { ApiError, get } from './api/client';
 import type { Domain } from './api/manager';
 import { poll } from './api/poll';
@@ -23,6 +24,8 @@ export interface Shell {
 /** The frame around every page: navigation, the state of the connection, the theme. */
 export function shell(pages: { name: string; title: string }[]): Shell {
   const tabs = pages.map(({ name, title }) => h('a', { href: link(name), data: { page: name } }, title));
+  const alerts = tabs.find((tab) => tab.dataset['page'] === 'alerts');
+  if (alerts) alertBadge(alerts);
   const main = h('main', { id: 'page', tabindex: '-1' });
   const state = h('span', { class: 'live-state', role: 'status' });
   const banner = h('div', { class: 'banner', role: 'alert' });

@@ -12,6 +12,7 @@ const one: Export = {
   read: 0,
   delivered: 0,
   left_out: 0,
+  silenced: 0,
   rejected: 0,
   unwritten: 0,
   held: 0,

@@ -1,0 +1,28 @@
+import { ApiError, get } from './api/client';
+import type { Alerts } from './api/types';
+import { poll } from './api/poll';
+import { h, setText, show } from './lib/dom';
+import { plural } from './lib/format';
+
+const EVERY_MS = 10_000;
+
+/** Beside the tab of the alerts: how many fire that nobody has acknowledged. */
+export function alertBadge(tab: HTMLElement): void {
+  const number = h('span', { class: 'badge' });
+  show(number, false);
+  tab.append(number);
+  const polled = poll<Alerts>({
+    intervalMs: EVERY_MS,
+    request: (signal) => get<Alerts>('alerts', { state: 'firing', limit: 1 }, signal),
+    show({ unacknowledged }) {
+      show(number, unacknowledged > 0);
+      setText(number, unacknowledged > 999 ? '999+' : String(unacknowledged));
+      number.title = `${plural(unacknowledged, 'alert')} that nobody has acknowledged`;
+    },
+    failed(error) {
+      // There is no store in this program, or it is a console.
+      show(number, false);
+      if (error instanceof ApiError && error.status === 404) polled.stop();
+    },
+  });
+}

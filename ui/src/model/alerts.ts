@@ -1,0 +1,155 @@
+import type { Alert, Trial } from '../api/types';
+import { dateTime, metricValue, NONE, plural, span } from '../lib/format';
+import { names } from '../lib/names';
+import { metricLabel } from './events';
+
+/** How long alerts can be silenced. */
+export const SILENCES: readonly { seconds: number; text: string }[] = [
+  { seconds: 3_600, text: '1 h' },
+  { seconds: 4 * 3_600, text: '4 h' },
+  { seconds: 86_400, text: '1 day' },
+  { seconds: 7 * 86_400, text: '1 week' },
+];
+
+/** How much of the time around its beginning a link shows, ms. */
+const AROUND_MS = 120_000;
+/** Around a queue: it fills within milliseconds. */
+const QUEUE_MS = 5_000;
+
+export function stateText(alert: Alert): string {
+  if (alert.state !== 'firing') return 'resolved';
+  if (alert.silence !== null) return 'silenced';
+  return alert.acknowledged === null ? 'firing' : 'acknowledged';
+}
+
+/** The class of a state: only what nobody has looked at is red. */
+export function stateTone(alert: Alert): string {
+  return (
+    { firing: 'bad', acknowledged: 'warn', silenced: 'muted', resolved: 'muted' }[stateText(alert)] ?? ''
+  );
+}
+
+/** `80 > 50`: the value, and what it was compared with. */
+export function valueText(alert: Alert): string {
+  const { metric, value, threshold } = alert;
+  if (value === null) return NONE;
+  const sign = threshold === null ? '' : value > threshold ? ' > ' : value < threshold ? ' < ' : ' = ';
+  return `${metricValue(metric, value)}${sign}${threshold === null ? '' : metricValue(metric, threshold)}`;
+}
+
+export function placeText({ node, queue }: { node: number | null; queue: number | null }): string {
+  if (node === null) return NONE;
+  return `${names.node(node)}${queue === null ? '' : ` queue ${queue}`}`;
+}
+
+/** Since when and, if it has ended, for how long and why. Times in ns. */
+export function sinceText(alert: Alert, now: number): string {
+  const { since, until } = alert;
+  if (alert.state === 'firing') return since === null ? 'longer than is stored' : span((now - since) / 1e9);
+  if (since === null || until === null) return NONE;
+  return `${span((until - since) / 1e9)}`;
+}
+
+const ENDED: Readonly<Record<string, string>> = {
+  false: 'a report showed that it is no longer true',
+  flow: 'the flow ended: there were no more reports',
+  unheard: 'the collector knows of it no longer: it was restarted, or the rule was removed',
+};
+
+export function endedText(alert: Alert): string {
+  return alert.ended === null ? '' : (ENDED[alert.ended] ?? alert.ended);
+}
+
+/** What it compares: `Queue occupancy 80 > 50 at 101 queue 0`. */
+export function reasonText(alert: Alert): string {
+  if (alert.metric === null) return '';
+  const place = alert.node === null ? '' : ` at ${placeText(alert)}`;
+  return `${metricLabel(alert.metric)} ${valueText(alert)}${place}`;
+}
+
+/** The time of the event that says most about it, ms. */
+function moment(alert: Alert): number | null {
+  const at = alert.since ?? alert.until;
+  return at === null ? null : at / 1e6;
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString();
+
+/** Where an alert leads to: pages with the parameters of their addresses. */
+export function linksOf(
+  alert: Alert,
+): { text: string; page: string; argument: string; query: Record<string, string> }[] {
+  const at = moment(alert);
+  const around = (ms: number): Record<string, string> =>
+    at === null ? {} : { from: iso(at - ms), to: iso(at + ms) };
+  const links: ReturnType<typeof linksOf> = [
+    {
+      text: 'The moment',
+      page: 'events',
+      argument: '',
+      query: {
+        ...around(AROUND_MS),
+        ...(alert.text === null ? {} : { filter: isText('flow', alert.text) }),
+      },
+    },
+  ];
+  if (alert.text !== null)
+    links.push({ text: 'The flow', page: 'flow', argument: alert.text, query: around(AROUND_MS) });
+  if (alert.node !== null && at !== null) {
+    const key = alert.queue === null ? String(alert.node) : `${alert.node}.${alert.queue}`;
+    links.push({
+      text: 'The queue',
+      page: 'queues',
+      argument: '',
+      query: { ...around(AROUND_MS), ...cell(key, at - QUEUE_MS, at + QUEUE_MS) },
+    });
+    const { recorded } = alert;
+    if (recorded !== null && recorded.since !== null && recorded.until !== null) {
+      const [from, to] = [recorded.since / 1e6, recorded.until / 1e6];
+      links.push({
+        text: 'The recording',
+        page: 'queues',
+        argument: '',
+        query: { ...around(AROUND_MS), ...cell(key, from, to) },
+      });
+    }
+  }
+  return links;
+}
+
+/** A cell of the heat map, as its page has it in its address. */
+function cell(key: string, from: number, to: number): { at: string } {
+  return { at: `${key}/${iso(from)}/${iso(to)}` };
+}
+
+/** A test of a filter. Its texts have no quotes in them: of one that has, the longest part without is searched. */
+function isText(field: string, text: string): string {
+  if (!text.includes('"')) return `${field} == "${text}"`;
+  const [longest = ''] = text.split('"').sort((a, b) => b.length - a.length);
+  return `${field} ~ "${longest}"`;
+}
+
+/** The filters of silences that fit an alert. */
+export function silenceFilters(alert: Alert): { text: string; filter: string }[] {
+  const rule = isText('rule', alert.rule);
+  const filters = [{ text: 'this rule, all flows', filter: rule }];
+  if (alert.text !== null)
+    filters.unshift({ text: 'this alert', filter: `${rule} and ${isText('flow', alert.text)}` });
+  if (alert.flow !== null && alert.text !== null)
+    filters.push({ text: 'all rules, this flow', filter: isText('flow', alert.text) });
+  return filters;
+}
+
+/** `It would have fired 12 times for 3 flows in this time.` */
+export function trialText(trial: Trial): string {
+  if (trial.fault !== null) return '';
+  const times = trial.times === 1 ? 'once' : `${trial.times} times`;
+  const flows = trial.times === 0 ? '' : ` for ${plural(trial.flows, 'flow')}`;
+  const already =
+    trial.already === 0
+      ? ''
+      : ` It was true of ${plural(trial.already, 'flow')} already when the time began.`;
+  const head = trial.times === 0 ? 'It would not have fired' : `It would have fired ${times}${flows}`;
+  const day = (ns: number): string => dateTime(ns).slice(0, 19);
+  return `${head} from ${day(trial.from)} to ${day(trial.to)}.${already}`;
+}

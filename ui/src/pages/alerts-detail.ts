@@ -1,0 +1,141 @@
+import type { Alert } from '../api/types';
+import { h, panel, setText, show } from '../lib/dom';
+import { dateTime, exact, flowName } from '../lib/format';
+import { endedText, linksOf, reasonText, silenceFilters, SILENCES, stateText } from '../model/alerts';
+import { link } from '../router';
+import { session } from '../session';
+
+const EPISODES = 12;
+
+interface Options {
+  change(path: string, body: unknown): Promise<void>;
+  close(): void;
+}
+
+/** One alert: why, since when, where to look, and what can be said about it. */
+export function alertDetail(options: Options) {
+  const title = h('h3', {});
+  const facts = h('dl', { class: 'facts' });
+  const links = h('p', { class: 'bar' });
+  const problem = h('p', { class: 'filter-fault', role: 'alert' });
+  const comment = h('input', { type: 'text', aria: { label: 'Comment' }, placeholder: 'comment' });
+  const acknowledge = h('button', { type: 'button', class: 'primary' }, 'Acknowledge');
+  const seconds = h(
+    'select',
+    { aria: { label: 'How long' } },
+    ...SILENCES.map((one) => h('option', { value: String(one.seconds) }, one.text)),
+  );
+  const which = h('select', { aria: { label: 'What to silence' } });
+  const silence = h('button', { type: 'button' }, 'Silence');
+  const actions = h('div', { class: 'bar' }, comment, acknowledge, which, seconds, silence);
+  const gone = h('p', { class: 'muted' }, 'This alert is not in the time that is shown.');
+  const closing = h('button', { type: 'button', on: { click: options.close } }, 'Close');
+  const body = h('div', { class: 'alert-body' }, title, facts, links, actions);
+  const element = panel('Selected alert', { class: 'wide', aside: closing }, gone, body, problem);
+  let current: Alert | null = null;
+
+  async function act(path: string, sent: unknown): Promise<void> {
+    setText(problem, '');
+    try {
+      await options.change(path, sent);
+      comment.value = '';
+    } catch (error) {
+      setText(problem, error instanceof Error ? error.message : String(error));
+    }
+    show(problem, problem.textContent !== '');
+  }
+
+  acknowledge.addEventListener('click', () => {
+    if (current === null) return;
+    const acknowledged = current.acknowledged === null;
+    void act('alerts/acknowledge', { id: current.id, comment: comment.value, acknowledged });
+  });
+  silence.addEventListener('click', () => {
+    void act('alerts/silences', {
+      filter: which.value,
+      seconds: Number(seconds.value),
+      comment: comment.value,
+    });
+  });
+  const unwatch = session.watch(() => {
+    for (const control of [acknowledge, silence, comment, which, seconds]) {
+      control.disabled = !session.mayOperate();
+      control.title = session.reason();
+    }
+  });
+  show(element, false);
+  show(problem, false);
+  return {
+    element,
+    stop: unwatch,
+    show(alert: Alert | null, isChosen: boolean): void {
+      show(element, isChosen);
+      show(gone, alert === null);
+      show(body, alert !== null);
+      const isOther = alert?.id !== current?.id;
+      current = alert;
+      if (alert === null) return;
+      if (isOther) {
+        show(problem, false);
+        which.replaceChildren(
+          ...silenceFilters(alert).map(({ text, filter }) => h('option', { value: filter }, text)),
+        );
+      }
+      setText(title, `${alert.rule}${alert.flow === null ? '' : `: ${flowName(alert.flow)}`}`);
+      setText(acknowledge, alert.acknowledged === null ? 'Acknowledge' : 'Take back');
+      acknowledge.hidden = alert.state !== 'firing';
+      fill(facts, factsOf(alert));
+      const anchors = linksOf(alert).map(({ text, page, argument, query }) =>
+        h('a', { class: 'button', href: link(page, argument, query) }, text),
+      );
+      // Kept while they are the same, so that a click is not lost to a refresh.
+      const hrefs = (list: Iterable<Element>): string =>
+        [...list]
+          .map(
+            (anchor) =>
+              `${anchor.textContent} ${(anchor as HTMLElement).dataset['href'] ?? anchor.getAttribute('href')}`,
+          )
+          .join('\n');
+      if (hrefs(links.children) !== hrefs(anchors)) links.replaceChildren(...anchors);
+    },
+  };
+}
+
+function fill(list: HTMLElement, facts: readonly (readonly [string, string])[]): void {
+  const text = JSON.stringify(facts);
+  if (list.dataset['shown'] === text) return;
+  list.dataset['shown'] = text;
+  list.replaceChildren(...facts.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+}
+
+function factsOf(alert: Alert): (readonly [string, string])[] {
+  const { acknowledged } = alert;
+  const when = (ns: number | null): string => (ns === null ? 'not stored' : dateTime(ns));
+  const open = alert.state === 'firing' ? 'now' : 'an unknown time';
+  const times = alert.episodes
+    .slice(-EPISODES)
+    .reverse()
+    .map(({ since, until }) => `${when(since)} to ${until === null ? open : when(until)}`);
+  const facts: [string, string | null][] = [
+    ['state', stateText(alert)],
+    ['condition', alert.when],
+    ['because', reasonText(alert) || null],
+    ['since', when(alert.since)],
+    [
+      'ended',
+      alert.ended === null
+        ? null
+        : `${alert.until === null ? '' : `${when(alert.until)}, `}${endedText(alert)}`,
+    ],
+    ['times', `${exact(alert.count)} in the time that is shown`],
+    ['lasted', times.join('; ')],
+    [
+      'acknowledged',
+      acknowledged === null
+        ? null
+        : `by ${acknowledged.by}, ${dateTime(acknowledged.at)}${acknowledged.comment === '' ? '' : `: ${acknowledged.comment}`}`,
+    ],
+    ['silence', alert.silence === null ? null : `number ${alert.silence}`],
+  ];
+  return facts.flatMap(([name, value]) => (value === null ? [] : [[name, value] as const]));
+}

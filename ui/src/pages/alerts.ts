@@ -1,0 +1,198 @@
+import { get, send, type Params } from '../api/client';
+import { poll } from '../api/poll';
+import type { Alert, Alerts } from '../api/types';
+import { empty, h, panel, setText, show } from '../lib/dom';
+import { hands } from '../hands';
+import { ago, dateTime, exact, flowName, plural } from '../lib/format';
+import { LiveTable } from '../lib/table';
+import { live } from '../live';
+import { placeText, sinceText, stateText, stateTone, valueText } from '../model/alerts';
+import { nanos } from '../model/range';
+import type { Page, Route } from '../router';
+import { Settings } from '../settings';
+import { times } from '../times';
+import { alertDetail } from './alerts-detail';
+import { silencesPanel } from './alerts-silences';
+import { trialPanel } from './alerts-trial';
+
+const LIMIT = 500;
+const DEFAULTS = { alert: '', state: '', when: '', name: '' };
+
+export type AlertSettings = Settings<typeof DEFAULTS>;
+
+/** What is wrong now, and what was wrong in the time that is shown; and rules that are tried. */
+export function alertsPage(route: Route): Page {
+  return new AlertsPage(route);
+}
+
+class AlertsPage implements Page {
+  readonly element: HTMLElement;
+  readonly followsRange = true;
+  private readonly settings: AlertSettings;
+  private readonly note = h('p', { class: 'muted', role: 'status' });
+  private readonly table: LiveTable<Alert>;
+  private readonly none = empty('Nothing is wrong', 'No rule was true in this time.');
+  private readonly only: HTMLInputElement;
+  private readonly detail = alertDetail({
+    change: (path, body) => this.change(path, body),
+    close: () => this.select(''),
+  });
+  private readonly silences = silencesPanel(() => this.polled.now());
+  private readonly trial;
+  private readonly polled;
+  private shown: readonly Alert[] = [];
+
+  constructor(route: Route) {
+    this.settings = new Settings(route, DEFAULTS);
+    this.table = alertTable(
+      (alert) => this.select(alert.id),
+      (alert) => alert.id === this.settings.get('alert'),
+    );
+    this.only = h('input', { type: 'checkbox', id: 'only-firing' });
+    this.only.checked = this.settings.get('state') === 'firing';
+    this.only.addEventListener('change', () => {
+      this.settings.set({ state: this.only.checked ? 'firing' : '' });
+      this.polled.now();
+    });
+    this.trial = trialPanel(this.settings);
+    const filter = h(
+      'p',
+      { class: 'check' },
+      this.only,
+      h('label', { for: 'only-firing' }, 'only those that fire'),
+    );
+    this.element = h(
+      'div',
+      { class: 'page alerts' },
+      panel(
+        'Alerts',
+        { class: 'wide', aside: filter, hands: this.copies() },
+        this.note,
+        this.table.element,
+        this.none,
+      ),
+      this.detail.element,
+      this.trial.element,
+      this.silences.element,
+    );
+    show(this.none, false);
+    this.polled = poll<Alerts>({
+      intervalMs: () => times.intervalMs(3000),
+      request: (signal) => this.request(signal),
+      show: (answer) => this.show(answer),
+      failed: (error) => setText(this.note, error instanceof Error ? error.message : String(error)),
+    });
+  }
+
+  route(route: Route): void {
+    this.settings.adopt(route);
+    this.only.checked = this.settings.get('state') === 'firing';
+    this.update();
+    this.trial.adopt();
+    this.polled.now();
+  }
+
+  stop(): void {
+    this.settings.stop();
+    this.polled.stop();
+    this.detail.stop();
+    this.silences.stop();
+    this.trial.stop();
+  }
+
+  private copies(): HTMLElement {
+    return hands({
+      title: 'Alerts',
+      asked: () => [{ path: 'alerts', params: this.params() }],
+      sheet: () => this.table.sheet(),
+    });
+  }
+
+  private params(): Params {
+    const { from, to } = times.limits();
+    return { from: nanos(from), to: nanos(to), state: this.settings.get('state'), limit: LIMIT };
+  }
+
+  private request(signal: AbortSignal): Promise<Alerts> {
+    return get<Alerts>('alerts', this.params(), signal);
+  }
+
+  private show(answer: Alerts): void {
+    this.shown = answer.alerts;
+    show(this.none, answer.alerts.length === 0);
+    show(this.table.element, answer.alerts.length > 0);
+    setText(this.note, noteText(answer));
+    this.update();
+  }
+
+  private update(): void {
+    this.table.update(this.shown);
+    const id = this.settings.get('alert');
+    this.detail.show(id === '' ? null : (this.shown.find((alert) => alert.id === id) ?? null), id !== '');
+  }
+
+  private select(id: string): void {
+    this.settings.set({ alert: id });
+    this.update();
+    if (id !== '') this.detail.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  private async change(path: string, body: unknown): Promise<void> {
+    await send('POST', path, body);
+    this.polled.now();
+    this.silences.now();
+  }
+}
+
+function noteText(answer: Alerts): string {
+  const { firing, unacknowledged, total, alerts } = answer;
+  const head =
+    firing === 0
+      ? 'Nothing fires.'
+      : `${plural(firing, 'alert')} fire${firing === 1 ? 's' : ''}, ${exact(unacknowledged)} not acknowledged.`;
+  const rest = total > alerts.length ? ` ${exact(total - alerts.length)} more are not shown.` : '';
+  const cut =
+    answer.known_since === null
+      ? ''
+      : ` There are too many events of rules: alerts before ${dateTime(answer.known_since).slice(0, 19)} are missing, and not counted.`;
+  const doubt = answer.confirmed || firing === 0 ? '' : ' As stored at the end of this time.';
+  return `${head}${rest}${cut}${doubt}`;
+}
+
+function alertTable(select: (alert: Alert) => void, selected: (alert: Alert) => boolean): LiveTable<Alert> {
+  return new LiveTable<Alert>({
+    label: 'Alerts',
+    empty: '',
+    select,
+    selected,
+    columns: [
+      { title: 'State', cell: (alert) => ({ text: stateText(alert), class: stateTone(alert) }) },
+      { title: 'Rule', cell: (alert) => ({ text: alert.rule, title: alert.when ?? '' }) },
+      {
+        title: 'Flow',
+        class: 'flow grow',
+        cell: (alert) =>
+          alert.flow === null ? '–' : { text: flowName(alert.flow), title: alert.text ?? '' },
+      },
+      { title: 'Where', hint: 'The node and queue that have the value', cell: (alert) => placeText(alert) },
+      { title: 'Value', numeric: true, hint: 'What made the rule true', cell: (alert) => valueText(alert) },
+      {
+        title: 'Since',
+        numeric: true,
+        cell: (alert) => ({ text: ago(alert.since, live.now()), title: dateTime(alert.since) }),
+      },
+      {
+        title: 'For',
+        numeric: true,
+        hint: 'How long it lasts, or lasted the last time',
+        cell: (alert) => sinceText(alert, live.now()),
+      },
+      {
+        title: 'Times',
+        numeric: true,
+        hint: 'How often it began in the time that is shown',
+        cell: (alert) => exact(alert.count),
+      },
+    ],
+  });
+}

@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Alert, Trial } from '../src/api/types';
+import {
+  linksOf,
+  placeText,
+  reasonText,
+  silenceFilters,
+  sinceText,
+  stateText,
+  stateTone,
+  trialText,
+  valueText,
+} from '../src/model/alerts';
+
+const SECOND = 1e9;
+const FLOW = '10.0.0.1:5000>10.0.0.2:80/17';
+
+const ALERT: Alert = {
+  id: '00000000000000a1',
+  rule: 'deep "queue"',
+  when: null,
+  flow: { src: '10.0.0.1', dst: '10.0.0.2', sport: 5000, dport: 80, proto: 17 },
+  text: FLOW,
+  state: 'firing',
+  ended: null,
+  since: 1_000 * SECOND,
+  until: null,
+  count: 1,
+  episodes: [],
+  metric: 'queue_occupancy',
+  value: 80_000,
+  threshold: 64_000,
+  node: 103,
+  queue: 2,
+  recorded: null,
+  acknowledged: null,
+  silence: null,
+};
+
+test('only what nobody has looked at is red', () => {
+  const note = { by: 'a', at: 1, comment: '' };
+  const states = [
+    {},
+    { acknowledged: note },
+    { silence: 3, acknowledged: note },
+    { state: 'resolved' as const },
+  ];
+  const found = states.map((change) => ({ ...ALERT, ...change }));
+  assert.deepEqual(found.map(stateText), ['firing', 'acknowledged', 'silenced', 'resolved']);
+  assert.deepEqual(found.map(stateTone), ['bad', 'warn', 'muted', 'muted']);
+});
+
+test('an alert says what was compared, and where', () => {
+  assert.equal(valueText(ALERT), '80 k > 64 k');
+  assert.equal(valueText({ ...ALERT, metric: 'hop_latency', value: 1_000, threshold: 2_000 }), '1 µs < 2 µs');
+  assert.equal(valueText({ ...ALERT, value: null }), '–');
+  assert.equal(placeText(ALERT), '103 queue 2');
+  assert.equal(reasonText(ALERT), 'queue occupancy 80 k > 64 k at 103 queue 2');
+  assert.equal(reasonText({ ...ALERT, metric: null }), '');
+});
+
+test('how long it lasts', () => {
+  assert.equal(sinceText(ALERT, 1_095 * SECOND), '1 min');
+  assert.equal(sinceText({ ...ALERT, since: null }, 0), 'longer than is stored');
+  const over: Alert = { ...ALERT, state: 'resolved', until: 1_007 * SECOND };
+  assert.equal(sinceText(over, 9_999 * SECOND), '7 s');
+  assert.equal(sinceText({ ...over, until: null }, 0), '–');
+});
+
+test('an alert leads to the moment, the flow, the queue and the recording', () => {
+  const recorded = { since: 999 * SECOND, until: 1_002 * SECOND };
+  const links = linksOf({ ...ALERT, recorded });
+  const around = { from: '1970-01-01T00:14:40.000Z', to: '1970-01-01T00:18:40.000Z' };
+  assert.deepEqual(links, [
+    { text: 'The moment', page: 'events', argument: '', query: { ...around, filter: `flow == "${FLOW}"` } },
+    { text: 'The flow', page: 'flow', argument: FLOW, query: around },
+    {
+      text: 'The queue',
+      page: 'queues',
+      argument: '',
+      query: { ...around, at: '103.2/1970-01-01T00:16:35.000Z/1970-01-01T00:16:45.000Z' },
+    },
+    {
+      text: 'The recording',
+      page: 'queues',
+      argument: '',
+      query: { ...around, at: '103.2/1970-01-01T00:16:39.000Z/1970-01-01T00:16:42.000Z' },
+    },
+  ]);
+  assert.deepEqual(
+    linksOf({ ...ALERT, node: null, text: null, flow: null }).map(({ text }) => text),
+    ['The moment'],
+  );
+});
+
+test('filters of silences name the rule and the flow', () => {
+  const filters = (alert: Alert): string[] => silenceFilters(alert).map(({ filter }) => filter);
+  assert.deepEqual(filters({ ...ALERT, rule: 'slow flow' }), [
+    `rule == "slow flow" and flow == "${FLOW}"`,
+    'rule == "slow flow"',
+    `flow == "${FLOW}"`,
+  ]);
+  assert.deepEqual(
+    filters({ ...ALERT, text: null, flow: null }),
+    ['rule ~ "deep "'],
+    'no text has quotes in it',
+  );
+});
+
+test('what a rule would have done is a sentence', () => {
+  const trial: Trial = {
+    fault: null,
+    from: 0,
+    to: 60 * SECOND,
+    times: 12,
+    flows: 3,
+    already: 1,
+    column: SECOND,
+    counts: [],
+    firings: [],
+    events: 0,
+    notes: [],
+  };
+  assert.match(
+    trialText(trial),
+    /^It would have fired 12 times for 3 flows from .* It was true of 1 flow already/,
+  );
+  assert.match(
+    trialText({ ...trial, times: 1, flows: 1, already: 0 }),
+    /^It would have fired once for 1 flow from /,
+  );
+  assert.match(trialText({ ...trial, times: 0 }), /^It would not have fired from /);
+  assert.equal(trialText({ ...trial, fault: { position: 0, length: 1, message: 'x' } }), '');
+});
