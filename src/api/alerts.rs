@@ -7,7 +7,7 @@ use axum::{
     extract::{State, rejection::JsonRejection},
 };
 use collector::{Collector, Kind};
-use detect::RuleSet;
+use detect::{Metric, RuleSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use store::{EventFilter, EventRow, RecordingRow};
@@ -361,6 +361,10 @@ pub(crate) async fn try_rule(
 /// Evaluates a rule over events, newest first.
 fn judge(rules: RuleSet, rows: Vec<EventRow>, (from, to): (u64, u64)) -> TrialView {
     let mut notes = vec![NOTE.to_owned()];
+    let of_places = [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+    if of_places.into_iter().any(|metric| rules.uses(metric)) {
+        notes.push(AT_MOST.to_owned());
+    }
     let (events, is_cut) = (rows.len() as u64, rows.len() == MOST_TRIED);
     let oldest = rows.last().map_or(from, |row| row.event.ts);
     // Without the time before it, values that have not changed since are unknown.
@@ -440,5 +444,7 @@ const PARTS: u64 = 120;
 const MOST_SAID: usize = 500;
 /// Seconds of the longest silence: a year.
 const LONGEST: u64 = 31_536_000;
+/// What is true of a rule about queues or links.
+const AT_MOST: &str = "The rule is about queues or links: flows that took other queues of these nodes are counted, too. It would have fired at most so often.";
 /// What is true of every trial.
 const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path.";
