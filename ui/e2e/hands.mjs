@@ -13,6 +13,7 @@ const PAGES = [
   ['flow', '.panel[aria-label="Hops"] tbody tr'],
   ['paths', '.panel[aria-label="Path changes"] tbody tr'],
   ['events', '.event-list .sentence'],
+  ['alerts', '.panel[aria-label="Alerts"] tbody tr'],
   ['intents', '.domain-map svg circle'],
   ['devices', '.panel[aria-label="Devices"] tbody tr'],
   ['stores', '.panel[aria-label="Stores"] tbody tr'],
@@ -141,6 +142,9 @@ async function checkMenu(page, name, at, hasCurl) {
   assert.match(file.name, new RegExp(`^hopwise_${name}(_[a-z0-9-]+)?(_\\d{8}T\\d{6}Z)+\\.csv$`), label);
   const lines = file.bytes.toString().split('\r\n');
   assert.ok(lines.length > 2, `${label}: ${lines.length} lines`);
+  // Of the tables of a page, one: they are drawn alike, and a picture takes a second.
+  const isDrawn = await menu.box.evaluate((box) => box.closest('.panel')?.querySelector('canvas') !== null);
+  if (!isDrawn && at > 0) return;
   const picture = await saved(page, await again(), 'PNG');
   assert.match(picture.name, /\.png$/);
   await checkPng(page, `${name}: ${label}`, picture.bytes);

@@ -149,27 +149,35 @@ async function whichDrops(person) {
   );
 }
 
-async function whatHappenedToIt(person) {
+async function whatIsWrong(person) {
   const { page } = person;
-  await person.click(rows(page, 'Slowest flows').first().locator('a'));
-  await person.click(page.getByRole('link', { name: 'events of this flow' }));
+  await person.goTo('alerts');
+  const guilty = rows(page, 'Alerts')
+    .filter({ hasText: 'deep queue' })
+    .filter({ hasText: 'h8:9000' })
+    .first();
+  await person.click(guilty);
+  const facts = '.panel[aria-label="Selected alert"] .facts';
   await until(
     page,
-    '.event-list .sentence',
-    (text) => /(latency|rule)/.test(text),
-    'what happened to the flow',
+    facts,
+    (text) => /queue occupancy .* > .* at (spine1 queue 4|leaf\d queue 3)/.test(text),
+    'why it began',
+  );
+  await until(
+    page,
+    facts,
+    (text) => /since\d{4}-/.test(text) && /times[\d\u202f]+ in the time/.test(text),
+    'since when, how often',
   );
 }
 
-async function isItMeasured(person) {
+async function stricterRule(person) {
   const { page } = person;
-  await person.goTo('intents');
-  await until(
-    page,
-    '.panel[aria-label="Intents"] tbody',
-    (text) => /every path is complete/.test(text),
-    'whether it works',
-  );
+  await person.goTo('alerts');
+  await page.getByLabel('Condition of a rule').fill('flow_latency > 10ms');
+  await person.click(page.getByRole('button', { name: 'Try', exact: true }));
+  await until(page, '.trial-answer', (text) => /fired [\d\u202f]+ times/.test(text), 'how often');
 }
 
 async function canITrustIt(person) {
@@ -186,8 +194,8 @@ const QUESTIONS = [
   ['what changed when the link failed?', whatChanged],
   ['is the flow slower on its other path?', onTheOtherPath],
   ['which packets were dropped, and why?', whichDrops],
-  ['what happened to this flow at that moment?', whatHappenedToIt],
-  ['is what I care about measured at all?', isItMeasured],
+  ['what is wrong, since when, and how often?', whatIsWrong],
+  ['how often would a stricter rule have fired?', stricterRule],
   ['can I trust these numbers?', canITrustIt],
 ];
 

@@ -3,7 +3,7 @@ import { poll } from '../api/poll';
 import type { Alert, Alerts } from '../api/types';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { hands } from '../hands';
-import { ago, dateTime, exact, flowName, plural } from '../lib/format';
+import { ago, bothTimes, dateTime, exact, flowName, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { live } from '../live';
 import { placeText, sinceText, stateText, stateTone, valueText } from '../model/alerts';
@@ -179,7 +179,7 @@ function alertTable(select: (alert: Alert) => void, selected: (alert: Alert) => 
       {
         title: 'Since',
         numeric: true,
-        cell: (alert) => ({ text: ago(alert.since, live.now()), title: dateTime(alert.since) }),
+        cell: (alert) => ({ text: ago(alert.since, live.now()), title: bothTimes(alert.since) }),
       },
       {
         title: 'For',
