@@ -103,8 +103,8 @@ control Sketch(inout translator_headers_t all, inout translator_local_t own, in 
     register<bit<16>>(DTA_SKETCHES * 2 * DTA_REPORTERS) column_of;
     register<bit<48>>(DTA_SKETCHES * 2 * DTA_REPORTERS) column_nacked_at;
     /// The last epoch of which it had nothing when it got a NACK.
-    register<bit<17>>(DTA_SKETCHES * 2 * DTA_REPORTERS) stranger_of;
-    register<bit<48>>(DTA_SKETCHES * 2 * DTA_REPORTERS) stranger_nacked_at;
+    register<bit<17>>(DTA_SKETCHES * 2 * DTA_REPORTERS) nonmember_of;
+    register<bit<48>>(DTA_SKETCHES * 2 * DTA_REPORTERS) nonmember_nacked_at;
     @name("sketches") counter(2, CounterType.packets) sketches;
 
     bit<32> buffer = 0;
@@ -214,12 +214,12 @@ control Sketch(inout translator_headers_t all, inout translator_local_t own, in 
             } else if (outcome == DTA_DONE && all.sketch.first != 0) {
                 // Only a first column makes a member, and opens an epoch.
                 outcome = DTA_COLUMN_GAP;
-                bit<17> stranger;
-                stranger_of.read(stranger, member);
-                stranger_nacked_at.read(nacked, member);
-                if (stranger != 1w1 ++ all.sketch.epoch || now - nacked >= interval) {
-                    stranger_of.write(member, 1w1 ++ all.sketch.epoch);
-                    stranger_nacked_at.write(member, now);
+                bit<17> nonmember;
+                nonmember_of.read(nonmember, member);
+                nonmember_nacked_at.read(nacked, member);
+                if (nonmember != 1w1 ++ all.sketch.epoch || now - nacked >= interval) {
+                    nonmember_of.write(member, 1w1 ++ all.sketch.epoch);
+                    nonmember_nacked_at.write(member, now);
                     own.tracked.next = { REPLY_SKETCH_NACK, CODE_GAP, 0, all.sketch.sketch, all.sketch.epoch, 0 };
                 }
             }

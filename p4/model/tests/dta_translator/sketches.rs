@@ -85,7 +85,7 @@ struct Progress {
     /// Reports since columns were merged.
     stalls: u32,
     /// Who asked for a later column than the first one: the translator in Rust keeps as many as a sketch has reporters.
-    strangers: BTreeSet<(u16, usize)>,
+    nonmembers: BTreeSet<(u16, usize)>,
 }
 
 /// Columns that were sent: whether they were merged is known afterwards.
@@ -129,9 +129,9 @@ impl Reporters {
             // Columns that were lost on their way, of a member.
             3 if first > 0 => first += 1 + rng.below(2) as u32,
             4 | 5 => first = first.saturating_sub(1 + rng.below(3) as u32),
-            6 if progress.strangers.len() < store.reporters as usize => {
+            6 if progress.nonmembers.len() < store.reporters as usize => {
                 first = 1 + rng.below(4) as u32;
-                progress.strangers.insert((epoch, reporter));
+                progress.nonmembers.insert((epoch, reporter));
             }
             _ => {}
         }
