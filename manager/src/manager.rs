@@ -9,7 +9,7 @@ use crate::device::{
 };
 use crate::drill_down::{Denied, DrillDown, Firing, Limits};
 use crate::intent::{Intent, MAX_INTENTS};
-use crate::inventory::{Inventory, Topology};
+use crate::inventory::{DevicePorts, Inventory, Topology};
 use crate::plan::Plan;
 use crate::reconcile::{DeviceStatus, Notice, Order, Phase, Reconciler, Target, Targets, Timing};
 
@@ -491,7 +491,15 @@ impl Manager {
             }
             let name = self.inventory.name(*node);
             let room = self.compiler.room();
-            targets.insert(*node, Target { name, ports: ports.clone(), rules, restart, room });
+            let ports = ports.clone();
+            targets.insert(*node, Target { name, ports, rules, restart, room, outside: false });
+        }
+        // All that these do is one rule: what it stands for follows from the settings of their drivers.
+        let forwarding = Arc::new(Rules::from([Rule::Forwarding]));
+        for device in self.inventory.outside() {
+            let (ports, rules) = (DevicePorts::default(), Arc::clone(&forwarding));
+            let (name, restart) = (device.name.clone(), Restart::Waits);
+            targets.insert(device.node, Target { name, ports, rules, restart, room: None, outside: true });
         }
         self.reconciler.set_targets(targets, now);
     }

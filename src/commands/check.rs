@@ -1,6 +1,6 @@
 //! `hopwise check`
 
-mod intents;
+pub(crate) mod intents;
 
 use std::{
     io::{Write, stdout},
@@ -51,13 +51,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Some(manager) = &settings.manager {
         has_folder(manager.state.as_deref())?;
     }
-    let intents = intents::compiled(&settings);
-    for warning in warnings(&settings).iter().chain(&intents.refused) {
+    let (intents, roles) = (intents::compiled(&settings), intents::roles(&settings));
+    for warning in warnings(&settings).iter().chain(&intents.refused).chain(&roles.refused) {
         eprintln!("hopwise: warning: {warning}");
     }
     let out = match args.dump {
         true => settings.to_toml(),
-        false => summary(&settings) + &in_kernel(&settings)? + &intents.text,
+        false => summary(&settings) + &in_kernel(&settings)? + &roles.text + &intents.text,
     };
     stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
     if args.connect { connect(&settings) } else { Ok(ExitCode::SUCCESS) }

@@ -176,7 +176,13 @@ fn list(devices: &[DeviceView]) -> String {
     ];
     let mut table = Table::new(columns);
     for device in devices {
-        let of = |entries: EntriesView| format!("{}/{}", entries.used, entries.size);
+        // No intent concerns a device outside the domain.
+        let of = |entries: EntriesView| match &device.does {
+            Some(_) => "-".to_owned(),
+            None => format!("{}/{}", entries.used, entries.size),
+        };
+        let does = device.does.iter().map(|does| format!("{}: {does}", device.role));
+        let text = does.chain((device.text != device.state).then(|| device.text.clone()));
         table.row([
             device.name.clone(),
             device.node.to_string(),
@@ -184,7 +190,7 @@ fn list(devices: &[DeviceView]) -> String {
             of(device.watch_entries),
             of(device.filter_entries),
             of(device.rule_filters),
-            if device.text == device.state { String::new() } else { device.text.clone() },
+            text.collect::<Vec<_>>().join("; "),
         ]);
     }
     if table.is_empty() {
@@ -198,6 +204,9 @@ fn show(device: &DeviceView) -> String {
     use Align::{Left, Right};
     let mut out = format!("{}  node {}  {}\n", device.name, device.node, device.text);
     out.push_str(&format!("  {} at {}\n", device.driver, device.address));
+    if let Some(does) = &device.does {
+        out.push_str(&format!("  {}: {does}\n", device.role));
+    }
     if device.missing + device.extra > 0 {
         let missing = units::counted(device.missing as u64, "rule");
         out.push_str(&format!("  lacks {missing}, has {} too many\n", device.extra));
@@ -221,8 +230,10 @@ fn show(device: &DeviceView) -> String {
             int.to_owned(),
         ]);
     }
-    out.push('\n');
-    out.push_str(&table.indented(2).render());
+    if !table.is_empty() {
+        out.push('\n');
+        out.push_str(&table.indented(2).render());
+    }
     out.push_str(&counters(&device.counters));
     let all = device.rules.as_deref().unwrap_or_default();
     if !all.is_empty() {

@@ -5,12 +5,13 @@ use std::{
     fmt::Write as _,
     io::{Write, stdout},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
 };
 
 use detect::{Metric, Prefix};
-use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Watch};
+use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
 use manager::flows::FlowKey;
 use manager::instruction;
 use p4runtime::{
@@ -24,6 +25,9 @@ use p4runtime::{
 };
 use terminal::{Align, CliError, Table};
 
+use super::check::{self, intents::bound};
+use crate::config::Settings;
+
 /// List the P4 programs of hopwise, check a program, show the entries of roles
 ///
 /// A program is a name that `list` shows, or a file with P4Info as text, which P4 compilers write.
@@ -33,7 +37,8 @@ use terminal::{Align, CliError, Table};
   hopwise p4 list int > int.p4info.txtpb   the P4Info of one
   hopwise p4 check my.p4info.txtpb --map my-map.toml
   hopwise p4 entries int --node 7 --sink 2 --collector 192.0.2.9:32766 --report-port 3 --report-source 192.0.2.7
-  hopwise p4 entries int --node 7 --source 1 --watch 10.1.0.0/16 --sample 10")]
+  hopwise p4 entries int --node 7 --source 1 --watch 10.1.0.0/16 --sample 10
+  hopwise p4 entries --config hopwise.toml --device agg1     of a device of a configuration")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -53,11 +58,23 @@ enum Command {
         subject: Subject,
     },
     /// Show what the manager would write
+    ///
+    /// To a program with the roles that the options name, or to a device of a configuration with its intents and settings.
     Entries {
+        /// A name, or a file with P4Info as text
+        #[arg(value_name = "PROGRAM", required_unless_present = "config")]
+        program: Option<String>,
+        /// A built-in pipeline map, or a file; default: that of the program
+        #[arg(long, value_name = "MAP", conflicts_with = "config")]
+        map: Option<String>,
+        /// A configuration with [manager]
+        #[arg(short, long, value_name = "FILE", conflicts_with = "program", requires = "device")]
+        config: Option<PathBuf>,
+        /// The device of its inventory
+        #[arg(long, value_name = "NAME", requires = "config")]
+        device: Option<String>,
         #[command(flatten)]
-        subject: Subject,
-        #[command(flatten)]
-        wanted: Wanted,
+        wanted: Box<Wanted>,
     },
 }
 
@@ -128,8 +145,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::List { name: None } => (list(), ExitCode::SUCCESS),
         Command::List { name: Some(name) } => (included(&name)?.text.to_owned(), ExitCode::SUCCESS),
         Command::Check { subject } => check(&subject)?,
-        Command::Entries { subject, wanted } => {
-            let (info, map) = load(&subject)?;
+        Command::Entries { config: Some(config), device, .. } => {
+            let settings = Settings::load(Some(&config))?;
+            (of_device(&settings, &device.unwrap_or_default())?, ExitCode::SUCCESS)
+        }
+        Command::Entries { program, map, wanted, .. } => {
+            let (info, map) = load(&Subject { program: program.unwrap_or_default(), map })?;
             (entries(&info, &map, &wanted)?, ExitCode::SUCCESS)
         }
     };
@@ -207,6 +228,13 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
     match Program::new(&map, &info, &local(1, (1, Ipv4Addr::LOCALHOST))) {
         Ok(program) => {
             let can = program.capabilities();
+            if let Some(role) = map.role() {
+                let word = role.word();
+                let _ = writeln!(out, "The map fits the program.");
+                let _ =
+                    writeln!(out, "role: {word}; its entries are those of [manager.p4runtime.NAME.{word}]");
+                return Ok((out, ExitCode::SUCCESS));
+            }
             let modes: Vec<&str> = can.modes.iter().map(|mode| mode.word()).collect();
             let _ = writeln!(out, "The map fits the program.");
             let _ = writeln!(out, "modes: {}", modes.join(", "));
@@ -286,13 +314,56 @@ fn filter(text: &str) -> Option<Filter> {
     parts.next().is_none().then(|| filter(algorithm, metric, threshold, None))
 }
 
+/// The entries of a device of a configuration.
+fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
+    let inventory = manager::inventory::of(&settings.inventory);
+    let found = inventory.devices().find(|device| device.name == name);
+    let device = found
+        .ok_or_else(|| CliError::new(format!("[inventory] has no device `{name}`; correct the name")))?;
+    let of_device = settings.manager.as_ref().and_then(|manager| manager.p4runtime.get(name));
+    let of_device = of_device.ok_or_else(|| {
+        CliError::new(format!("`{name}` has no [manager.p4runtime.{name}]: it is no P4 switch"))
+    })?;
+    let unknown = || {
+        let map = &of_device.map;
+        CliError::new(format!(
+            "`{map}` is of no program of hopwise, so that its entries are known when `{name}` answers"
+        ))
+    };
+    let program = bound(of_device, device).map_err(|problem| problem.map_or_else(unknown, CliError::new))?;
+    let included =
+        INCLUDED.iter().find(|program| program.map == Some(&*of_device.map)).ok_or_else(unknown)?;
+    let rules: Rules = match program.role() {
+        Some(_) => [Rule::Forwarding].into(),
+        None => check::intents::rules(settings, device.node).ok_or_else(|| {
+            CliError::new(format!("the rules of `{name}` are known when all devices of the domain answer"))
+        })?,
+    };
+    written(&program, &included.info().map_err(CliError::new)?, &rules)
+}
+
 fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError> {
+    if let Some(role) = map.role() {
+        let word = role.word();
+        return Err(CliError::new(format!(
+            "the entries of an {word} are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.{word}]"
+        )));
+    }
     let program = Program::new(map, info, &local(wanted.node, (wanted.report_port, wanted.report_source)))
         .map_err(|problems| CliError::new(format!("the map does not fit: {}", problems.join("; "))))?;
+    let rules = rules(wanted, program.capabilities().bits)?;
+    written(&program, info, &rules)
+}
+
+/// The entries of rules, each in a line.
+fn written<'a>(
+    program: &Program,
+    info: &P4Info,
+    rules: impl IntoIterator<Item = &'a Rule>,
+) -> Result<String, CliError> {
     let names = Names::of(info);
     let mut written = Vec::new();
-    let rules = rules(wanted, program.capabilities().bits)?;
-    for entry in program.encode_all(&rules, &Entries::new()).map_err(CliError::new)? {
+    for entry in program.encode_all(rules, &Entries::new()).map_err(CliError::new)? {
         // Several rules may be one entry.
         if !written.contains(&entry) {
             written.push(entry);
@@ -395,6 +466,7 @@ impl Names {
         let table = |id: &u32| self.tables.get(id).map_or("?", |(name, _)| name.as_str());
         let mut line = match &entry.key {
             Key::Clone(session) => format!("clone session {session}"),
+            Key::Group(group) => format!("multicast group {group}"),
             Key::Default(id) => format!("{}: default entry", table(id)),
             Key::Table { table: id, priority, fields } => {
                 let places = self.tables.get(id).map(|(_, places)| places);
@@ -418,7 +490,12 @@ impl Names {
                 let params: Vec<String> = params.iter().map(text).collect();
                 let _ = writeln!(line, " -> {action}({})", params.join(", "));
             }
-            Content::Clone { replicas, truncate, .. } => {
+            Content::Copies { replicas, .. } if matches!(entry.key, Key::Group(_)) => {
+                let copy = |(port, instance): &(Bytes, u32)| format!("port {port} instance {instance}");
+                let copies: Vec<String> = replicas.iter().map(copy).collect();
+                let _ = writeln!(line, " -> {}", copies.join(", "));
+            }
+            Content::Copies { replicas, truncate, .. } => {
                 let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
                 let cut = if *truncate == 0 { String::new() } else { format!(", at most {truncate} bytes") };
                 let _ = writeln!(line, " -> port {}{cut}", ports.join(", "));
@@ -493,10 +570,10 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
     fn entries_are_those_of_the_map() {
         let map = map::read(MAP, "map.toml").unwrap();
         let words = "p4 entries int --sink 2 --source 1 --watch 10.1.0.0/16 --collector 192.0.2.9:32766";
-        let Command::Entries { subject, wanted } = Line::parse_from(words.split(' ')).args.command else {
+        let Command::Entries { program, wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
             panic!()
         };
-        let info = Included::named(&subject.program).unwrap().info().unwrap();
+        let info = Included::named(&program.unwrap()).unwrap().info().unwrap();
         let written = entries(&info, &map, &wanted).unwrap();
         let lines = "clone session 500 -> port 0
 sink_port: egress_port 2 -> to_edge()
@@ -545,14 +622,43 @@ watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16
     }
 
     #[test]
+    fn entries_of_a_device_are_those_of_its_configuration() {
+        let file = Settings::parse(check::intents::tests::OUTSIDE, "h.toml").unwrap();
+        let written = of_device(&file, "agg1").unwrap();
+        let lines = "destination: destination 0 -> send(port 4, src_mac 02:00:00:00:00:01, dst_mac 02:00:00:00:01:00, src_ip 192.0.2.1, dst_ip 192.0.2.100, dst_port 32767)
+clone session 501 -> port 1
+aggregator: default entry -> aggregate(kind 3, r 3, timer 1000, aggregator 11, registers 15, destinations 1, by_node 0)
+postcard_port: udp_dport 32766 -> accept_postcards()
+";
+        assert_eq!(written, lines);
+        let written = of_device(&file, "dta1").unwrap();
+        for line in [
+            "multicast group 2 -> port 3 instance 1, port 3 instance 2\n",
+            "clone session 513 -> port 1\n",
+            "reporter: collector 0, reporter 7 -> track(index 0, address 167772167)\n",
+        ] {
+            assert!(written.contains(line), "{line}\n{written}");
+        }
+        let switch = of_device(&file, "s1").unwrap();
+        assert!(switch.contains("route_v4: ipv4_dst 10.0.1.1/32 -> next_hop(port 1"), "{switch}");
+        assert!(switch.contains("watchlist_v4: "), "{switch}");
+        assert!(of_device(&file, "x").unwrap_err().to_string().contains("has no device `x`"));
+    }
+
+    #[test]
     fn what_does_not_exist_is_refused() {
-        let subject = |program: &str| Subject { program: program.to_owned(), map: None };
+        let subject = Subject { program: "aggregator".to_owned(), map: None };
+        let line = Line::parse_from(["p4", "entries", "aggregator"]);
+        let Command::Entries { wanted, .. } = line.args.command else { panic!() };
         let refusals = [
             (
                 included("x").err(),
                 "there is no program `x`; give one of int, sf, aggregator, dta_reporter, dta_translator",
             ),
-            (load(&subject("aggregator")).err(), "aggregator has no pipeline map of its own; give --map"),
+            (
+                load(&subject).and_then(|(info, map)| entries(&info, &map, &wanted)).err(),
+                "the entries of an aggregator are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.aggregator]",
+            ),
         ];
         for (error, message) in refusals {
             assert_eq!(error.map(|error| error.to_string()), Some(message.to_owned()));

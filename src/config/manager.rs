@@ -350,6 +350,13 @@ fn check_devices(
     for device in inventory.devices() {
         let at = index_of(root, &device.name);
         let checked = match device.driver.as_str() {
+            driver if device.role.is_outside() && driver != "p4runtime" => Err((
+                "",
+                format!(
+                    "only driver = \"p4runtime\" drives a device with a role outside the domain: the role {} of hopwise itself is in its own file",
+                    device.role.word()
+                ),
+            )),
             "gnmi" => gnmi(manager, device),
             "p4runtime" => p4runtime(manager, device),
             "files" => files(manager, device),

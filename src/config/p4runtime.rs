@@ -14,6 +14,7 @@ use p4runtime::{
     driver::Settings as DriverSettings,
     map::{self, Map},
     program::{Local, Report, Route},
+    roles::{AggregatorSettings, Role, RoleKind, TranslatorSettings, mac},
 };
 use settings::{choice, read::Reader, section, setting::Setting};
 
@@ -22,7 +23,7 @@ use super::sections::ProfileSettings;
 section! {
     /// How the driver `p4runtime` drives the device of `[inventory]` with this name.
     pub(crate) struct P4RuntimeSettings("[manager.p4runtime.NAME]") {
-        /// The pipeline map of the device's program: `hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
+        /// The pipeline map of the device's program: `hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`, `hopwise-aggregator`, `hopwise-dta-translator`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
         pub(crate) map: String = String::new(),
         /// Number of the device in P4Runtime.
         pub(crate) device_id: u64 = 1,
@@ -39,6 +40,10 @@ section! {
         pub(crate) routes: Vec<P4RouteSettings> = Vec::new(),
         /// The MTUs of its ports, of a program whose map has them (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`).
         pub(crate) mtus: Vec<P4MtuSettings> = Vec::new(),
+        /// What a device with `role = "aggregator"` does.
+        pub(crate) aggregator: Option<AggregatorSettings> = None,
+        /// What a device with `role = "translator"` does.
+        pub(crate) translator: Option<TranslatorSettings> = None,
         /// TLS. Not set: the connection is not encrypted.
         pub(crate) tls: Option<P4TlsSettings> = None,
     }
@@ -85,7 +90,8 @@ section! {
 section! {
     /// A program, as the compiler made it.
     pub(crate) struct P4LoadSettings("[manager.p4runtime.NAME.load]") {
-        /// A program that hopwise has: `hopwise-int` or `hopwise-sf`, for BMv2. Not set: that of the two files.
+        /// A program that hopwise has, for BMv2: `hopwise-int`, `hopwise-sf`, `hopwise-aggregator` or `hopwise-dta-translator`. Not set: that of the
+        /// two files.
         pub(crate) program: Option<String> = None,
         /// Its P4Info, text or binary (`p4c --p4runtime-files x.txtpb` or `x.bin`).
         pub(crate) p4info: Option<PathBuf> = None,
@@ -141,6 +147,7 @@ impl P4RuntimeSettings {
             let why = "with `routes`, the device forwards nothing after a restart until it has them; remove one of the two";
             return Err(("restart", why.to_owned()));
         }
+        let role = self.role(device, &map)?;
         Ok(DriverSettings {
             via: None,
             peer: Peer {
@@ -156,9 +163,78 @@ impl P4RuntimeSettings {
                 restart,
                 routes: routes.map_err(|error| ("routes", error))?,
                 mtus: self.mtus.iter().map(|mtu| (mtu.port, mtu.mtu)).collect(),
+                role,
             },
             load: load.map_err(|error| ("load", error))?.map(Arc::new),
         })
+    }
+
+    /// What a device outside the domain does, in a few words.
+    pub(crate) fn about(&self) -> Option<String> {
+        let aggregator = self.aggregator.as_ref().map(AggregatorSettings::about);
+        aggregator.or_else(|| self.translator.as_ref().map(TranslatorSettings::about))
+    }
+
+    /// What a device outside the domain does.
+    fn role(&self, device: &Device, map: &Map) -> Result<Option<Role>, (&'static str, String)> {
+        let (of_map, of_device) = (map.role().map(RoleKind::word), device.role);
+        let wanted = of_device.is_outside().then(|| of_device.word());
+        if of_map != wanted {
+            let (map, name) = (&self.map, &device.name);
+            let why = match of_map {
+                Some(word) => {
+                    format!(
+                        "`{map}` is of a device outside the domain; add role = \"{word}\" to `{name}` in [inventory]"
+                    )
+                }
+                None => {
+                    let word = of_device.word();
+                    format!(
+                        "`{map}` is the map of a switch, and `{name}` has role = \"{word}\"; correct one of the two"
+                    )
+                }
+            };
+            return Err(("map", why));
+        }
+        let of_switches = [
+            ("report", self.report.is_some()),
+            ("routes", !self.routes.is_empty()),
+            ("mtus", !self.mtus.is_empty()),
+            ("restart", self.restart.is_some()),
+        ];
+        if let Some((key, _)) = of_switches.iter().find(|(_, is_set)| *is_set && of_map.is_some()) {
+            return Err((key, format!("`{key}` belongs to switches of the domain; remove it")));
+        }
+        self.check_tables(device, map)?;
+        let aggregator = self.aggregator.as_ref().map(|settings| settings.role(device.node)).transpose();
+        let translator = self.translator.as_ref().map(TranslatorSettings::role).transpose();
+        let aggregator = aggregator.map_err(|error| ("aggregator", error))?;
+        Ok(aggregator.or(translator.map_err(|error| ("translator", error))?))
+    }
+
+    /// A device has the table of its role, and no other.
+    fn check_tables(&self, device: &Device, map: &Map) -> Result<(), (&'static str, String)> {
+        let tables = [
+            (RoleKind::Aggregator, self.aggregator.is_some()),
+            (RoleKind::Translator, self.translator.is_some()),
+        ];
+        for (kind, is_set) in tables {
+            let word = kind.word();
+            match map.role() == Some(kind) {
+                true if !is_set => {
+                    let why = format!("what does it do? Add [manager.p4runtime.{}.{word}]", device.name);
+                    return Err((word, why));
+                }
+                false if is_set => {
+                    return Err((
+                        word,
+                        format!("`{word}` belongs to a device with role = \"{word}\"; remove it"),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn map(&self) -> Result<Map, String> {
@@ -242,7 +318,7 @@ impl P4LoadSettings {
             }
             let unknown = || {
                 format!(
-                    "there is no program `{program}`; write \"hopwise-int\" or \"hopwise-sf\", or `p4info` and `config`"
+                    "there is no program `{program}`; write \"hopwise-int\", \"hopwise-sf\", \"hopwise-aggregator\" or \"hopwise-dta-translator\", or `p4info` and `config`"
                 )
             };
             let (p4info, config) = map::program(program).ok_or_else(unknown)?;
@@ -275,16 +351,4 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("{} is longer than {} MiB", path.display(), MAX_FILE >> 20));
     }
     fs::read(path).map_err(problem)
-}
-
-/// A MAC address.
-fn mac(text: &str) -> Result<u64, String> {
-    let bytes: Option<Vec<u8>> = text
-        .split(':')
-        .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok()).flatten())
-        .collect();
-    match bytes.filter(|bytes| bytes.len() == 6) {
-        Some(bytes) => Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
-        None => Err(format!("`{text}` is not a MAC address; write it as \"02:00:00:00:00:01\"")),
-    }
 }

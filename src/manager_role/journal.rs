@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::text;
 use manager::{
     intent::Intent,
-    inventory::{Device, DriverOptions},
+    inventory::{Device, DeviceRole, DriverOptions},
 };
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use serde_json::Value;
@@ -213,6 +213,7 @@ impl Journal {
                 address: row.get(3)?,
                 options: DriverOptions { confirm: row.get(4)? },
                 labels: Vec::new(),
+                role: DeviceRole::Switch,
             };
             Ok((device, serde_json::from_str(&ports).unwrap_or_default()))
         })?;
@@ -413,6 +414,7 @@ mod tests {
             address: "/tmp/s7".to_owned(),
             options: DriverOptions { confirm: Some("written".to_owned()) },
             labels: Vec::new(),
+            role: DeviceRole::Switch,
         };
         journal.set_devices(&[(Device { node: 6, ..device.clone() }, vec![])]).unwrap();
         journal.set_devices(&[(device.clone(), vec![1, 2])]).unwrap();

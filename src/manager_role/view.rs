@@ -112,6 +112,12 @@ pub(crate) struct DeviceView {
     pub(crate) address: String,
     /// Its labels.
     pub(crate) labels: Vec<String>,
+    /// `switch`: a node of the domain; outside it, `aggregator` or `translator`.
+    #[serde(default)]
+    pub(crate) role: String,
+    /// What a device outside the domain does, in a few words; null: a switch.
+    #[serde(default)]
+    pub(crate) does: Option<String>,
     /// `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `unconfirmed`, `failed` or `standby`.
     pub(crate) state: String,
     /// The state in one sentence.
@@ -520,6 +526,8 @@ impl DeviceView {
             driver: device.map(|device| device.driver.clone()).unwrap_or_default(),
             address: device.map(|device| device.address.clone()).unwrap_or_default(),
             labels: device.map(|device| device.labels.clone()).unwrap_or_default(),
+            role: device.map(|device| device.role).unwrap_or_default().word().to_owned(),
+            does: None,
             state: phase.word().to_owned(),
             text,
             silence,

@@ -12,7 +12,9 @@ use manager::device::{
 };
 use manager::flows::FlowKey;
 use manager::intent::{At, Intent};
-use manager::inventory::{Device, DevicePorts, DriverOptions, Host, Inventory, InventoryError, Origin, Peer};
+use manager::inventory::{
+    Device, DevicePorts, DeviceRole, DriverOptions, Host, Inventory, InventoryError, Origin, Peer,
+};
 use manager::plan::Plan as Changes;
 use manager::reconcile::{Order, Reconciler, Target, Targets, Timing};
 
@@ -43,6 +45,7 @@ fn add(inventory: &mut Inventory, name: String, node: NodeId) -> Result<(), Inve
         address,
         options: DriverOptions::default(),
         labels,
+        role: DeviceRole::Switch,
     })?;
     for port in 1..=PORTS {
         inventory.add_port((node, port), None, None)?;
@@ -230,7 +233,14 @@ fn targets() -> Targets {
             (9..=FILLED).filter(|leaf| spine(*leaf) == node).map(|leaf| (leaf, (leaf, 1))).collect()
         };
         let ports = DevicePorts { edge: [1000].into(), links, ..DevicePorts::default() };
-        Target { name: format!("s{node}"), ports, rules: rules.clone(), restart: Restart::Keeps, room: None }
+        Target {
+            name: format!("s{node}"),
+            ports,
+            rules: rules.clone(),
+            restart: Restart::Keeps,
+            room: None,
+            outside: false,
+        }
     };
     (1..=FILLED).map(|node| (node, target(node))).collect()
 }

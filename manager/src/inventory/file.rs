@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use settings::read::{ConfigError, Node, Reader, nearest, span_of};
-use settings::section;
 use settings::setting::Setting;
+use settings::{choice, section};
 
-use super::{Device, DriverOptions, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
+use super::{Device, DeviceRole, DriverOptions, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
 use crate::device::{NodeId, PortId};
 
 section! {
@@ -40,6 +40,21 @@ section! {
         pub(crate) ports: u32 = 0,
         /// Ports to hosts, or to networks that are not managed.
         pub(crate) edge: Vec<u32> = Vec::new(),
+        /// `switch`: a node of the domain. Outside it, `aggregator`: postcards in, aggregates out; `translator`: DTA reports in, RoCEv2 out. Such a
+        /// device has no ports, links and hosts here, and no intent concerns it: what it does is in `[manager.p4runtime.NAME]`.
+        pub(crate) role: RoleWord = RoleWord::Switch,
+    }
+}
+
+choice! {
+    /// What a device is to the domain.
+    pub(crate) enum RoleWord("\"switch\", \"aggregator\" or \"translator\"") {
+        /// A node of it.
+        Switch = "switch",
+        /// It aggregates postcards.
+        Aggregator = "aggregator",
+        /// It translates DTA reports.
+        Translator = "translator",
     }
 }
 
@@ -133,9 +148,9 @@ fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<()
     if settings.ports as usize > MAX_PORTS {
         return Err(text(InventoryError::TooMany("ports of one device", MAX_PORTS)));
     }
-    let DeviceSettings { name, driver, address, labels, confirm, .. } = settings.clone();
-    let options = DriverOptions { confirm };
-    inventory.add_device(Device { name, node, driver, address, options, labels }).map_err(text)?;
+    let DeviceSettings { name, driver, address, labels, confirm, role, .. } = settings.clone();
+    let (options, role) = (DriverOptions { confirm }, DeviceRole::from_word(role.word()).unwrap_or_default());
+    inventory.add_device(Device { name, node, driver, address, options, labels, role }).map_err(text)?;
     for port in 1..=settings.ports {
         inventory.add_port((node, port), None, None).map_err(text)?;
     }

@@ -56,6 +56,42 @@ impl Origin {
     }
 }
 
+/// What a device is to the domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeviceRole {
+    /// A node of the domain.
+    #[default]
+    Switch,
+    /// Outside the domain: it aggregates postcards before a collector.
+    Aggregator,
+    /// Outside the domain: it translates DTA reports into writes to collectors' memory.
+    Translator,
+}
+
+impl DeviceRole {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Switch, Self::Aggregator, Self::Translator];
+
+    /// The word in files and the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::Aggregator => "aggregator",
+            Self::Translator => "translator",
+        }
+    }
+
+    /// The role of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.word() == word)
+    }
+
+    /// Whether INT ends before it: it has no ports of the domain, and no intent concerns it.
+    pub fn is_outside(self) -> bool {
+        self != Self::Switch
+    }
+}
+
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -71,6 +107,8 @@ pub struct Device {
     pub options: DriverOptions,
     /// Labels, for people and for `at.edges`.
     pub labels: Vec<String>,
+    /// What it is to the domain.
+    pub role: DeviceRole,
 }
 
 /// Keys of a device that only some drivers need, as they are written.
@@ -162,6 +200,8 @@ pub enum InventoryError {
     Loop(String),
     /// Two hosts with one name or one address.
     DuplicateHost(String),
+    /// A port of a device outside the domain.
+    Outside(String),
     /// Too many of something.
     TooMany(&'static str, usize),
 }
@@ -187,6 +227,10 @@ impl fmt::Display for InventoryError {
             Self::DuplicateHost(name) => {
                 write!(f, "the host name or address `{name}` is used twice; remove one")
             }
+            Self::Outside(name) => write!(
+                f,
+                "`{name}` is outside the domain, which has none of its ports; remove its ports, links and hosts, or write role = \"switch\""
+            ),
             Self::TooMany(what, limit) => write!(f, "there are more than {limit} {what}; split the domain"),
         }
     }
@@ -282,6 +326,9 @@ impl Inventory {
 
     fn facts_mut(&mut self, (node, port): (NodeId, PortId)) -> Result<&mut PortFacts, InventoryError> {
         let ports = self.ports.get_mut(&node).ok_or(InventoryError::UnknownNode(node))?;
+        if let Some(outside) = self.devices.get(&node).filter(|device| device.role.is_outside()) {
+            return Err(InventoryError::Outside(outside.name.clone()));
+        }
         if ports.len() >= MAX_PORTS && !ports.contains_key(&port) {
             return Err(InventoryError::TooMany("ports of one device", MAX_PORTS));
         }
@@ -300,6 +347,9 @@ impl Inventory {
     ) -> Result<(), InventoryError> {
         if let Some(Peer::Port(other, _)) = peer {
             let other = self.devices.get(&other).ok_or(InventoryError::UnknownNode(other))?;
+            if other.role.is_outside() {
+                return Err(InventoryError::Outside(other.name.clone()));
+            }
             if other.node == port.0 {
                 return Err(InventoryError::Loop(other.name.clone()));
             }
@@ -356,6 +406,11 @@ impl Inventory {
     /// The devices, by node id.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.devices.values()
+    }
+
+    /// The devices outside the domain, by node id.
+    pub fn outside(&self) -> impl Iterator<Item = &Device> {
+        self.devices().filter(|device| device.role.is_outside())
     }
 
     /// The device with this node id.
@@ -494,8 +549,8 @@ impl Inventory {
     /// The topology that follows from the facts.
     pub fn topology(&self) -> Topology {
         let mut topology = Topology::default();
-        for node in self.devices.keys() {
-            topology.devices.insert(*node, DevicePorts::default());
+        for device in self.devices().filter(|device| !device.role.is_outside()) {
+            topology.devices.insert(device.node, DevicePorts::default());
         }
         for port in self.all_ports() {
             match self.role(port) {

@@ -74,6 +74,16 @@ fn wrong_input_is_located_with_advice() {
             "a link leads from `a` to itself; correct one of its ends",
         ),
         (
+            "[[devices]]\nname = \"a\"\nrole = \"aggregator\"\nports = 2",
+            "1:1",
+            "`a` is outside the domain, which has none of its ports; remove its ports, links and hosts, or write role = \"switch\"",
+        ),
+        (
+            "[[devices]]\nname = \"s1\"\n[[devices]]\nname = \"t\"\nrole = \"translator\"\n[[links]]\nbetween = [\"s1:1\", \"t:1\"]",
+            "7:11",
+            "`t` is outside the domain, which has none of its ports; remove its ports, links and hosts, or write role = \"switch\"",
+        ),
+        (
             "[[hosts]]\nname = \"h\"\nat = \"x\"",
             "1:1",
             "`x` is not a port; write \"DEVICE:PORT\", such as \"leaf1:3\"",

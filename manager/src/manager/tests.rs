@@ -74,6 +74,8 @@ fn a_map_of_dta_collectors_is_handed_out_and_never_taken_away() {
 struct Bench {
     manager: Manager,
     rules: BTreeMap<NodeId, Rules>,
+    /// Devices that do not answer.
+    down: std::collections::BTreeSet<NodeId>,
 }
 
 impl Bench {
@@ -81,7 +83,7 @@ impl Bench {
         let mut manager = Manager::new(ManagerSettings { apply, ..ManagerSettings::default() });
         manager.set_inventory(inventory::read(NETWORK, "i.toml").unwrap(), S);
         manager.set_term(Some(1), S);
-        Self { manager, rules: BTreeMap::new() }
+        Self { manager, rules: BTreeMap::new(), down: Default::default() }
     }
 
     fn run(&mut self, now: u64) {
@@ -94,6 +96,7 @@ impl Bench {
             for Command { node, id, request } in commands {
                 let rules = self.rules.entry(node).or_default();
                 let answer = match request {
+                    _ if self.down.contains(&node) => Answer::Unreachable("it is off".to_owned()),
                     Request::Claim(_) => Answer::Claimed,
                     Request::Read => Answer::State(State { rules: rules.clone(), ..State::default() }),
                     Request::Apply { changes, .. } => {
@@ -114,6 +117,46 @@ impl Bench {
     fn has(&self, node: NodeId, rule: &Rule) -> bool {
         self.rules.get(&node).is_some_and(|rules| rules.contains(rule))
     }
+}
+
+/// A device outside the domain waits for no other, and none waits for it: it is filled although a switch of the domain does not answer, and
+/// intents are installed although it does not.
+#[test]
+fn devices_outside_the_domain_and_switches_do_not_wait_for_each_other() {
+    let network = NETWORK.replace(
+        "devices = [",
+        "devices = [{ name = \"agg\", node = 9, role = \"aggregator\" }, { name = \"dta\", node = 8, role = \"translator\" }, ",
+    );
+    let start = |down: &[NodeId]| {
+        let mut bench = Bench::new(ApplyMode::Auto);
+        bench.manager.set_inventory(inventory::read(&network, "i.toml").unwrap(), S);
+        bench.manager.add_intent(intent("web"), S).unwrap();
+        bench.down = down.iter().copied().collect();
+        (S..20 * S).step_by(S as usize / 2).for_each(|now| bench.run(now));
+        bench
+    };
+    let filled = |bench: &Bench, node| bench.rules.get(&node) == Some(&[Rule::Forwarding].into());
+    let bench = start(&[1]);
+    assert_eq!((filled(&bench, 9), filled(&bench, 8)), (true, true), "leaf1 is off");
+    assert!(!bench.manager.intent("web").unwrap().installed);
+
+    let mut bench = start(&[9]);
+    assert_eq!((filled(&bench, 9), filled(&bench, 8)), (false, true));
+    assert!(bench.manager.intent("web").unwrap().installed, "agg is off");
+    assert!([1, 2].iter().all(|node| bench.has(*node, &Rule::Sink(2))));
+    assert_eq!((bench.manager.devices().len(), bench.manager.in_sync()), (4, 3));
+    assert_eq!(bench.manager.compiler().topology().devices.len(), 2);
+
+    // A restarted one has nothing, and is filled again, in manual mode as well.
+    bench.down.clear();
+    bench.rules.remove(&8);
+    bench.manager.event(8, DeviceEvent::Lost("it was restarted".to_owned()), 20 * S);
+    (20 * S..60 * S).step_by(S as usize / 2).for_each(|now| bench.run(now));
+    assert_eq!((filled(&bench, 9), filled(&bench, 8), bench.manager.in_sync()), (true, true, 4));
+    let mut manual = Bench::new(ApplyMode::Manual);
+    manual.manager.set_inventory(inventory::read(&network, "i.toml").unwrap(), S);
+    manual.run(2 * S);
+    assert!(filled(&manual, 9));
 }
 
 #[test]

@@ -154,6 +154,9 @@ impl Device {
     }
 
     fn current_facts(&self) -> Facts {
+        if self.target.outside {
+            return Facts { ready: true, ..Facts::default() };
+        }
         let Some(actual) = &self.actual else { return Facts { may_insert: Bits::MAX, ..Facts::default() } };
         let removed: BTreeSet<&Rule> = self.changes(false);
         let added: BTreeSet<&Rule> = self.changes(true);

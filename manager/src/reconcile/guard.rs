@@ -249,6 +249,9 @@ impl View<'_> {
     }
 
     fn may_forward(&self) -> Result<(), Wait> {
+        if self.device.target.outside {
+            return Ok(());
+        }
         let border = || Err(Wait::Border(self.device.target.name.clone()));
         if !self.guard.order.forwarding_waits_for_sinks || (!self.guard.wanted && self.silent().is_ok()) {
             return Ok(());

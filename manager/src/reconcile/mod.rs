@@ -112,6 +112,8 @@ pub struct Target {
     pub restart: Restart,
     /// Bytes of INT for which each link of the domain has room; `None`: not known.
     pub room: Option<u32>,
+    /// It is outside the domain: INT never reaches it, so that it waits for no other device, and none for it.
+    pub outside: bool,
 }
 
 /// The state of a device. `Display` is the word and, for people, the reason.

@@ -32,6 +32,7 @@ fn targets(watched: bool) -> Targets {
                 rules: Arc::new(rules),
                 restart: Restart::Keeps,
                 room: None,
+                outside: false,
             },
         )
     };

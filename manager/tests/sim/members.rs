@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use manager::compile::DomainSettings;
 use manager::device::{DtaMap, NodeId, Rule};
-use manager::inventory::{Device, DriverOptions, Host, Inventory, Origin};
+use manager::inventory::{Device, DeviceRole, DriverOptions, Host, Inventory, Origin};
 use manager::reconcile::{DeviceStatus, Phase};
 
 use super::PACKET;
@@ -42,6 +42,7 @@ impl Run {
             address: String::new(),
             options: DriverOptions::default(),
             labels: Vec::new(),
+            role: DeviceRole::Switch,
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use manager::{
     device::{NodeId, PortId},
-    inventory::{Device, DriverOptions, Host, Inventory, Origin, Peer},
+    inventory::{Device, DeviceRole, DriverOptions, Host, Inventory, Origin, Peer},
 };
 
 /// A device of the source.
@@ -41,7 +41,8 @@ impl Import {
     pub(super) fn device(&mut self, row: DeviceRow) -> Result<(), String> {
         let node = row.node.unwrap_or_else(|| self.inventory.free_node());
         let DeviceRow { name, driver, address, labels, .. } = row.clone();
-        let device = Device { name, node, driver, address, labels, options: DriverOptions::default() };
+        let (options, role) = (DriverOptions::default(), DeviceRole::Switch);
+        let device = Device { name, node, driver, address, labels, options, role };
         self.inventory.add_device(device).map_err(|error| error.to_string())?;
         if let Some(port) = row.edge.iter().find(|port| **port == 0 || **port > row.ports) {
             return Err(format!("edge port {port} is not one of its {} ports; correct `ports`", row.ports));

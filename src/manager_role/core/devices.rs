@@ -44,6 +44,8 @@ impl Core {
                 port.opening = self.opening.contains(&(node, port.port));
             }
             view.counters = self.counters(node);
+            let outside = inventory.device(node).filter(|device| device.role.is_outside());
+            view.does = outside.and_then(|device| self.settings.p4runtime.get(&device.name)?.about());
             view.text.push_str(self.leaving_text(node));
             view
         };

@@ -55,6 +55,11 @@ impl Core {
                 self.drivers.remove(&device.node);
                 self.forget_device(device.node, now);
                 self.note(now, "file", "device", &device.name, "has another node id now");
+            } else if device.role.is_outside() {
+                // INT never reaches it.
+                self.drivers.remove(&device.node);
+                self.forget_device(device.node, now);
+                self.note(now, "file", "device", &device.name, "is no longer driven: it keeps its entries");
             } else {
                 self.let_leave(device, ports, now);
             }
@@ -187,6 +192,7 @@ impl Core {
         let inventory = self.inventory_of_file();
         let devices: Vec<(Device, Vec<PortId>)> = inventory
             .devices()
+            .filter(|device| !device.role.is_outside())
             .map(|device| (device.clone(), inventory.ports(device.node).collect()))
             .collect();
         if let Err(error) = self.journal.set_devices(&devices) {
@@ -310,10 +316,10 @@ fn free_name(inventory: &Inventory, device: &Device) -> String {
 /// Whether the driver need not be started again. `before`, `after`: a device, and how devices are driven.
 fn is_same_way(before: (&Device, &ManagerSettings), after: (&Device, &ManagerSettings)) -> bool {
     let way = |(device, settings): (&Device, &ManagerSettings)| {
-        let Device { name, driver, address, options, .. } = device.clone();
+        let Device { name, driver, address, options, role, .. } = device.clone();
         let (gnmi, p4runtime) = (settings.gnmi.get(&name).cloned(), settings.p4runtime.get(&name).cloned());
         let files = settings.files.get(&name).cloned();
-        (name, driver, address, options, gnmi, p4runtime, files)
+        (name, driver, address, options, role, gnmi, p4runtime, files)
     };
     way(before) == way(after)
 }

@@ -366,6 +366,8 @@ export type Device = {
   capabilities: DeviceCapabilities | null;
   /** What the counters of its program have counted since it started, as its pipeline map names them. */
   counters: Array<DeviceCounter>;
+  /** What a device outside the domain does, in a few words; null: a switch. */
+  does: string | null;
   /** Its driver. */
   driver: string;
   /** Rules that it has too many. */
@@ -386,6 +388,8 @@ export type Device = {
   ports: Array<DevicePort>;
   /** Its border is closed: INT that reaches it stays inside the domain. */
   ready: boolean;
+  /** `switch`: a node of the domain; outside it, `aggregator` or `translator`. */
+  role: string;
   /** Those of them by rule. */
   rule_filters: DeviceEntries;
   /** Its rules as last read, for people; null: never read. */

@@ -207,6 +207,16 @@ function deviceFacts(device: Device): Row[] {
     device.missing > 0 ? `lacks ${plural(device.missing, 'rule')}` : '',
     device.extra > 0 ? `has ${plural(device.extra, 'rule')} too many` : '',
   ].filter((part) => part !== '');
+  if (device.does !== null) {
+    return [
+      ['State', device.text],
+      ['Role', `${device.role}, outside the domain`],
+      ['Does', device.does],
+      ['Drift', drift.join(', ') || 'none'],
+      ['Driver', `${device.driver} at ${device.address}`],
+      ['Labels', device.labels.join(', ') || NONE],
+    ];
+  }
   return [
     ['State', device.text],
     ['Drift', drift.join(', ') || 'none'],
@@ -223,10 +233,12 @@ function deviceTable(
   selected: (device: Device) => boolean,
   select: (device: Device) => void,
 ): LiveTable<Device> {
-  const share = ({ used, size }: Device['watch_entries']): { text: string; bar: number } => ({
-    text: `${exact(used)} of ${exact(size)}`,
-    bar: size === 0 ? 0 : used / size,
-  });
+  // No intent concerns a device outside the domain.
+  const share = (
+    { does }: Device,
+    { used, size }: Device['watch_entries'],
+  ): string | { text: string; bar: number } =>
+    does !== null ? NONE : { text: `${exact(used)} of ${exact(size)}`, bar: size === 0 ? 0 : used / size };
   return new LiveTable<Device>({
     label: 'Devices',
     empty: 'No devices: add [[inventory.devices]] to the configuration.',
@@ -244,8 +256,8 @@ function deviceTable(
         hint: 'Rules that it lacks, and rules that it has too many',
         cell: (device) => (device.missing + device.extra > 0 ? `−${device.missing} +${device.extra}` : NONE),
       },
-      { title: 'Watchlist', numeric: true, cell: (device) => share(device.watch_entries) },
-      { title: 'Filters', numeric: true, cell: (device) => share(device.filter_entries) },
+      { title: 'Watchlist', numeric: true, cell: (device) => share(device, device.watch_entries) },
+      { title: 'Filters', numeric: true, cell: (device) => share(device, device.filter_entries) },
       { title: 'Driver', cell: (device) => `${device.driver} at ${device.address}` },
     ],
   });

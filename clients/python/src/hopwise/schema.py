@@ -29,6 +29,8 @@ class Device(TypedDict):
     capabilities: DeviceCapabilities | None
     # What the counters of its program have counted since it started, as its pipeline map names them.
     counters: list[DeviceCounter]
+    # What a device outside the domain does, in a few words; null: a switch.
+    does: str | None
     # Its driver.
     driver: str
     # Rules that it has too many.
@@ -49,6 +51,8 @@ class Device(TypedDict):
     ports: list[DevicePort]
     # Its border is closed: INT that reaches it stays inside the domain.
     ready: bool
+    # `switch`: a node of the domain; outside it, `aggregator` or `translator`.
+    role: str
     # Those of them by rule.
     rule_filters: DeviceEntries
     # Its rules as last read, for people; null: never read.

@@ -30,8 +30,8 @@ use crate::message::{
 pub const MAX_ENTITIES: usize = 1 << 16;
 /// Longest message of a device: P4Info, or a part of its entries.
 const MAX_MESSAGE: usize = 64 << 20;
-/// Messages to the device that may wait.
-const MAX_QUEUE: usize = 16;
+/// Messages to the device that may wait: timer frames of a fifth of a second at most.
+const MAX_QUEUE: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(1);
 /// A dead peer is noticed by the kernel after a few of these.
 const KEEPALIVE: Duration = Duration::from_secs(5);

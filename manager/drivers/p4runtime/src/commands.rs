@@ -49,7 +49,12 @@ fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
     let mut line = String::new();
     let unknown = || "an entry is of no table of the program; please report it".to_owned();
     match (&entry.key, &entry.content) {
-        (Key::Clone(session), Content::Clone { replicas, truncate, .. }) => {
+        (Key::Group(group), _) => {
+            return Err(format!(
+                "multicast group {group} needs the driver `p4runtime`: simple_switch_CLI numbers their copies by itself"
+            ));
+        }
+        (Key::Clone(session), Content::Copies { replicas, truncate, .. }) => {
             if *truncate != 0 || replicas.len() != 1 {
                 return Err(format!(
                     "simple_switch_CLI cannot truncate copies, or send them to several ports: clone session {session}; remove `truncate` from the map"

@@ -8,7 +8,7 @@ use settings::section;
 
 /// Counters with a name at most, those of all objects of an array as one.
 pub const MAX_NAMES: usize = 128;
-/// Counters that are told of a device at most.
+/// Counters of a device that are shown at most.
 pub const MAX_COUNTERS: usize = 1024;
 
 section! {

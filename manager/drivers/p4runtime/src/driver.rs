@@ -18,8 +18,8 @@ use crate::client::{Calls, Client, Connector, Failure, Peer};
 use crate::entry::{self, Entry};
 use crate::map::Map;
 use crate::message::{
-    DigestListAck, Entity, Error, ForwardingPipelineConfig, MasterArbitrationUpdate, StreamMessageRequest,
-    StreamRequest, StreamResponse, Uint128,
+    DigestListAck, Entity, Error, ForwardingPipelineConfig, MasterArbitrationUpdate, PacketOut,
+    StreamMessageRequest, StreamRequest, StreamResponse, Uint128,
 };
 use crate::program::{Local, Program};
 use crate::translate::{Meaning, changed};
@@ -57,6 +57,7 @@ impl Driver {
             remembered: Rules::new(),
             filters: BTreeMap::new(),
             facts: None,
+            frames: FrameClock::default(),
             tell: Box::new(tell),
         };
         Self { commands, task: tokio::spawn(work.run(queue)).abort_handle() }
@@ -105,11 +106,20 @@ struct Work {
     /// What its filters by rule do, as last read.
     filters: BTreeMap<String, String>,
     facts: Option<Facts>,
+    frames: FrameClock,
     tell: Box<dyn Fn(Message) + Send + Sync>,
+}
+
+/// Which timer frame comes next, and how many are due, in frames times ms of a period.
+#[derive(Debug, Default)]
+struct FrameClock {
+    next: usize,
+    due: u64,
 }
 
 /// What the task waits for.
 enum Next {
+    Frames,
     Command(Command),
     End,
     Stream(Result<Option<StreamResponse>, Failure>),
@@ -127,7 +137,10 @@ impl Work {
     async fn run(mut self, mut queue: mpsc::Receiver<Command>) {
         let mut ticks = time::interval(TICK);
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let mut frames = time::interval(Duration::from_millis(FRAMES_MS));
+        frames.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
+            let sends_frames = self.sends_frames();
             let stream = async {
                 match &mut self.session {
                     Some(session) => session.client.next().await.map(|message| message.update),
@@ -138,12 +151,14 @@ impl Work {
                 command = queue.recv() => command.map_or(Next::End, Next::Command),
                 message = stream => Next::Stream(message),
                 _ = ticks.tick() => Next::Tick,
+                _ = frames.tick(), if sends_frames => Next::Frames,
             };
             match next {
                 Next::End => return,
                 Next::Command(command) => self.command(command).await,
                 Next::Stream(message) => self.message(message),
                 Next::Tick => self.tick().await,
+                Next::Frames => self.send_frames(),
             }
         }
     }
@@ -299,7 +314,7 @@ impl Work {
             self.session.as_ref().map_or((0, Election::default()), |session| (session.number, session.claim));
         let etag = Etag(format!("{number}.{}-{digest:016x}", claim.epoch));
         let meaning = program.decode(entries, &self.remembered);
-        let filters = program.rule_filters(&meaning.ours).into_iter();
+        let filters = program.rule_filters(&meaning.ours, &meaning.rules).into_iter();
         self.filters = filters.map(|(number, text)| (format!("filter {number}"), text)).collect();
         Ok(Seen { program, meaning, etag })
     }
@@ -366,7 +381,34 @@ impl Work {
                     let _ = session.client.tell(ack);
                 }
             }
-            None => {}
+            // The driver asks for no packets.
+            Some(StreamResponse::Packet(_)) | None => {}
+        }
+    }
+
+    /// Whether timer frames are to be sent.
+    fn sends_frames(&self) -> bool {
+        let program = self.session.as_ref().and_then(|session| session.program.as_ref());
+        program.and_then(|program| program.role()).is_some_and(|role| !role.frames.is_empty())
+    }
+
+    /// Sends the timer frames that are due. Those for which the stream has no room are late, and not left out.
+    fn send_frames(&mut self) {
+        let Some(session) = &self.session else { return };
+        let Some(role) = session.program.as_ref().and_then(|program| program.role()) else { return };
+        let (frames, clock) = (role.frames.as_slice(), &mut self.frames);
+        let period = u64::try_from(role.period.as_millis()).unwrap_or(u64::MAX).max(1);
+        let all = period.saturating_mul(frames.len() as u64);
+        // After a pause, each is due once.
+        clock.due = clock.due.saturating_add(frames.len() as u64 * FRAMES_MS).min(all);
+        while clock.due >= period {
+            let Some(frame) = frames.get(clock.next).or(frames.first()) else { return };
+            let packet = StreamRequest::Packet(PacketOut { payload: frame.clone() });
+            if session.client.tell(StreamMessageRequest { update: Some(packet) }).is_err() {
+                return;
+            }
+            clock.next = (clock.next + 1) % frames.len();
+            clock.due -= period;
         }
     }
 
@@ -452,6 +494,9 @@ async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity
             Err(Failure::Refused(..)) => {}
             Err(failure) => return Err(failure),
         }
+    }
+    if program.has_groups() {
+        all.extend(calls.read(vec![entry::groups()]).await?);
     }
     Ok(all)
 }
@@ -556,5 +601,7 @@ const MAX_FOREIGN: usize = 200;
 const REQUEST: Duration = Duration::from_millis(1800);
 /// Time limit of loading a program.
 const LOAD: Duration = Duration::from_secs(60);
+/// Between two looks at which timer frames are due, ms.
+const FRAMES_MS: u64 = 10;
 /// Between two counts.
 const TICK: Duration = Duration::from_secs(1);

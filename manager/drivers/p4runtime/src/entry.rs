@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use crate::message::{
     Action, CloneSessionEntry, CounterData, CounterEntry, Entity, EntityKind, Exact, FieldMatch,
-    FieldMatchType, Lpm, PacketReplicationEngineEntry, Param, PortKind, Range, Replica, ReplicationKind,
-    TableAction, TableActionType, TableEntry, Ternary, Update, UpdateType,
+    FieldMatchType, Lpm, MulticastGroupEntry, PacketReplicationEngineEntry, Param, PortKind, Range, Replica,
+    ReplicationKind, TableAction, TableActionType, TableEntry, Ternary, Update, UpdateType,
 };
 
 /// The `metadata` of the driver's entries.
@@ -92,6 +92,8 @@ pub enum Key {
     Default(u32),
     /// A clone session.
     Clone(u32),
+    /// A multicast group.
+    Group(u32),
 }
 
 /// What an entry does.
@@ -99,13 +101,13 @@ pub enum Key {
 pub enum Content {
     /// An action with its parameters by number.
     Action(u32, BTreeMap<u32, Bytes>),
-    /// The copies of a clone session.
-    Clone {
-        /// Port and instance of each.
+    /// The copies of a clone session or a multicast group.
+    Copies {
+        /// Port and instance of each, in order.
         replicas: Vec<(Bytes, u32)>,
-        /// Class of service.
+        /// Class of service; of a group always 0.
         class: u32,
-        /// Longest copy; 0: no limit.
+        /// Longest copy; 0: no limit, as always of a group.
         truncate: i32,
     },
     /// Something that the driver never writes, such as a member of an action profile.
@@ -134,8 +136,11 @@ impl Entry {
                 Some((Self::of_table(entry), u64::try_from(packets).unwrap_or(0)))
             }
             EntityKind::PacketReplication(entry) => {
-                let Some(ReplicationKind::CloneSession(session)) = &entry.r#type else { return None };
-                Some((Self::of_session(session), 0))
+                let entry = match entry.r#type.as_ref()? {
+                    ReplicationKind::CloneSession(session) => Self::of_session(session),
+                    ReplicationKind::MulticastGroup(group) => Self::of_group(group),
+                };
+                Some((entry, 0))
             }
             EntityKind::Counter(_) => None,
         }
@@ -167,17 +172,14 @@ impl Entry {
         Self { key, content, metadata: entry.metadata.clone() }
     }
 
+    fn of_group(group: &MulticastGroupEntry) -> Self {
+        let content = Content::Copies { replicas: copies(&group.replicas), class: 0, truncate: 0 };
+        Self { key: Key::Group(group.multicast_group_id), content, metadata: Vec::new() }
+    }
+
     fn of_session(session: &CloneSessionEntry) -> Self {
-        let replica = |replica: &Replica| {
-            let port = match &replica.port_kind {
-                Some(PortKind::EgressPort(port)) => Bytes::from(u128::from(*port)),
-                Some(PortKind::Port(bytes)) => Bytes::new(bytes),
-                None => Bytes::from(0),
-            };
-            (port, replica.instance)
-        };
-        let content = Content::Clone {
-            replicas: session.replicas.iter().map(replica).collect(),
+        let content = Content::Copies {
+            replicas: copies(&session.replicas),
             class: session.class_of_service,
             truncate: session.packet_length_bytes,
         };
@@ -197,25 +199,25 @@ impl Entry {
         match (&self.key, &self.content) {
             (Key::Clone(session), content) => {
                 let (replicas, class, truncate) = match content {
-                    Content::Clone { replicas, class, truncate } if !bare => {
+                    Content::Copies { replicas, class, truncate } if !bare => {
                         (replicas.as_slice(), *class, *truncate)
                     }
                     _ => (&[][..], 0, 0),
                 };
-                let replica = |(port, instance): &(Bytes, u32)| {
-                    let number = port.number().and_then(|number| u32::try_from(number).ok());
-                    // The older form of a port is the one that every device takes.
-                    let port = number.map_or_else(|| PortKind::Port(port.to_vec()), PortKind::EgressPort);
-                    Replica { port_kind: Some(port), instance: *instance }
-                };
-                let session = CloneSessionEntry {
+                replication(ReplicationKind::CloneSession(CloneSessionEntry {
                     session_id: *session,
                     replicas: replicas.iter().map(replica).collect(),
                     class_of_service: class,
                     packet_length_bytes: truncate,
+                }))
+            }
+            (Key::Group(group), content) => {
+                let replicas = match content {
+                    Content::Copies { replicas, .. } if !bare => replicas.iter().map(replica).collect(),
+                    _ => Vec::new(),
                 };
-                let kind = Some(ReplicationKind::CloneSession(session));
-                EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: kind })
+                let group = MulticastGroupEntry { multicast_group_id: *group, replicas };
+                replication(ReplicationKind::MulticastGroup(group))
             }
             (Key::Default(table), content) => EntityKind::TableEntry(TableEntry {
                 table_id: *table,
@@ -233,6 +235,32 @@ impl Entry {
             }),
         }
     }
+}
+
+fn replication(kind: ReplicationKind) -> EntityKind {
+    EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: Some(kind) })
+}
+
+fn replica((port, instance): &(Bytes, u32)) -> Replica {
+    let number = port.number().and_then(|number| u32::try_from(number).ok());
+    // The older form of a port is the one that every device takes.
+    let port = number.map_or_else(|| PortKind::Port(port.to_vec()), PortKind::EgressPort);
+    Replica { port_kind: Some(port), instance: *instance }
+}
+
+/// Port and instance of copies. A device returns them in any order.
+fn copies(replicas: &[Replica]) -> Vec<(Bytes, u32)> {
+    let copy = |replica: &Replica| {
+        let port = match &replica.port_kind {
+            Some(PortKind::EgressPort(port)) => Bytes::from(u128::from(*port)),
+            Some(PortKind::Port(bytes)) => Bytes::new(bytes),
+            None => Bytes::from(0),
+        };
+        (port, replica.instance)
+    };
+    let mut copies: Vec<(Bytes, u32)> = replicas.iter().map(copy).collect();
+    copies.sort_unstable();
+    copies
 }
 
 /// Asks for all entries of a table with their counters.
@@ -263,8 +291,12 @@ pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
 /// Asks for a clone session.
 pub fn session(number: u32) -> Entity {
     let session = CloneSessionEntry { session_id: number, ..CloneSessionEntry::default() };
-    let kind = Some(ReplicationKind::CloneSession(session));
-    Entity { entity: Some(EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: kind })) }
+    Entity { entity: Some(replication(ReplicationKind::CloneSession(session))) }
+}
+
+/// Asks for all multicast groups.
+pub fn groups() -> Entity {
+    Entity { entity: Some(replication(ReplicationKind::MulticastGroup(MulticastGroupEntry::default()))) }
 }
 
 fn entity(entry: TableEntry) -> Entity {
@@ -328,7 +360,7 @@ mod tests {
 
     #[test]
     fn entries_survive_the_way_through_a_message() {
-        let copies = Content::Clone { replicas: vec![(Bytes::from(3), 1)], class: 2, truncate: 128 };
+        let copies = Content::Copies { replicas: vec![(Bytes::from(3), 1)], class: 2, truncate: 128 };
         let session = Entry { key: Key::Clone(500), content: copies, metadata: Vec::new() };
         let default = Entry {
             key: Key::Default(9),

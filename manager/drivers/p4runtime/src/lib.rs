@@ -15,6 +15,7 @@ pub mod map;
 pub mod message;
 pub mod program;
 pub mod programs;
+pub mod roles;
 mod rules;
 mod sampler;
 pub mod text;

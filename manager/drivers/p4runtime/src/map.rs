@@ -14,6 +14,7 @@ use manager::device::{Encoding, FilterAlgorithm, L4Checksum, Mode};
 use manager::instruction::Bits;
 
 use crate::counters::{self, CounterSettings};
+use crate::roles::RoleKind;
 use crate::variable::Scope;
 pub use crate::variable::{Value, Variable};
 
@@ -29,6 +30,8 @@ section! {
     pub struct MapSettings("the pipeline map") {
         /// Which program this is, for people.
         pub(crate) program: String = String::new(),
+        /// It is no switch of the domain, but an `"aggregator"` or a `"translator"`, whose entries are those of its settings and of `forwarding`.
+        pub(crate) role: Option<RoleWord> = None,
         /// Modes in which it measures: `"md"`, `"mx"`, `"postcard"`, `"sf"`.
         pub(crate) modes: Vec<String> = Vec::new(),
         /// Numbers of the instruction bits that it fills.
@@ -112,6 +115,30 @@ section! {
         pub(crate) port: Option<Value> = None,
         /// Longest packet of the clone session, bytes; 0: no limit.
         pub(crate) truncate: u16 = 0,
+        /// The number of the multicast group; of `forwarding`.
+        pub(crate) multicast_group: Option<u32> = None,
+        /// The copies of the multicast group.
+        pub(crate) replicas: Vec<ReplicaSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// A copy of a multicast group.
+    pub struct ReplicaSettings("a copy of a multicast group") {
+        /// The port to which it goes.
+        pub(crate) port: u32 = 0,
+        /// The instance, which tells copies apart in the program.
+        pub(crate) instance: u32 = 0,
+    }
+}
+
+choice! {
+    /// A role outside the domain.
+    pub enum RoleWord("\"aggregator\" or \"translator\"") {
+        /// Postcards in, aggregates out.
+        Aggregator = "aggregator",
+        /// DTA reports in, RoCEv2 out.
+        Translator = "translator",
     }
 }
 
@@ -249,6 +276,14 @@ impl Map {
         &self.settings.profile
     }
 
+    /// The role of its device; `None`: it is a switch of the domain.
+    pub fn role(&self) -> Option<RoleKind> {
+        self.settings.role.map(|role| match role {
+            RoleWord::Aggregator => RoleKind::Aggregator,
+            RoleWord::Translator => RoleKind::Translator,
+        })
+    }
+
     /// How the program encodes INT; `None`: it has no INT in packets.
     pub fn encoding(&self) -> Option<Encoding> {
         let l4_checksum = self.l4_checksum();
@@ -295,10 +330,12 @@ impl MapSettings {
 }
 
 /// The maps that the program has.
-pub const SHIPPED: [(&str, &str); 6] = [
+pub const SHIPPED: [(&str, &str); 8] = [
     ("hopwise-int", include_str!("../maps/hopwise-int.toml")),
     ("hopwise-sf", include_str!("../maps/hopwise-sf.toml")),
     ("hopwise-dta-reporter", include_str!("../maps/hopwise-dta-reporter.toml")),
+    ("hopwise-aggregator", include_str!("../maps/hopwise-aggregator.toml")),
+    ("hopwise-dta-translator", include_str!("../maps/hopwise-dta-translator.toml")),
     ("onos-int", include_str!("../maps/onos-int.toml")),
     ("geant-int", include_str!("../maps/geant-int.toml")),
     ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
@@ -311,17 +348,20 @@ pub fn shipped(name: &str) -> Option<&'static str> {
 
 /// A program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
 pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
-    let int: (&str, &[u8]) = (
-        include_str!("../../../../p4/v1model/int.p4info.txtpb"),
-        include_bytes!("../../../../p4/v1model/int.json"),
-    );
-    let sf: (&str, &[u8]) = (
-        include_str!("../../../../p4/v1model/sf.p4info.txtpb"),
-        include_bytes!("../../../../p4/v1model/sf.json"),
-    );
+    macro_rules! compiled {
+        ($name:literal) => {{
+            let program: (&str, &[u8]) = (
+                include_str!(concat!("../../../../p4/v1model/", $name, ".p4info.txtpb")),
+                include_bytes!(concat!("../../../../p4/v1model/", $name, ".json")),
+            );
+            Some(program)
+        }};
+    }
     match name {
-        "hopwise-int" => Some(int),
-        "hopwise-sf" => Some(sf),
+        "hopwise-int" => compiled!("int"),
+        "hopwise-sf" => compiled!("sf"),
+        "hopwise-aggregator" => compiled!("aggregator"),
+        "hopwise-dta-translator" => compiled!("dta_translator"),
         _ => None,
     }
 }
@@ -377,7 +417,15 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             "write a number from 262144 to 2147483647: each key needs a priority of its own",
         );
     }
-    if (settings.restart == RestartWord::Waits) == settings.forwarding.is_empty() {
+    if settings.role.is_some() {
+        let is_other = |kind: &Kind| *kind != Kind::Forwarding && !settings.rows(*kind).is_empty();
+        if let Some(kind) = Kind::ALL.into_iter().find(is_other) {
+            refuse(
+                &[kind.word()],
+                "no intent concerns a device with a role: its map has `forwarding` and `counters`",
+            );
+        }
+    } else if (settings.restart == RestartWord::Waits) == settings.forwarding.is_empty() {
         let message = "a program that waits has entries that let it forward, and only such a program: add both \
                        `restart = \"waits\"` and [[forwarding]], or neither";
         refuse(&["restart"], message);
@@ -420,6 +468,11 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
 fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut refuse = |message: String| reader.refuse(span_of(root, path), message);
     match (&row.table, row.clone_session) {
+        _ if row.multicast_group.is_some() || !row.replicas.is_empty() => {
+            if let Some(problem) = group_problem(kind, row) {
+                refuse(problem.to_owned());
+            }
+        }
         (Some(_), None) if row.action.is_empty() => refuse("an entry has an action; add `action`".to_owned()),
         (Some(_), None) if row.port.is_some() || row.truncate > 0 => {
             refuse("`port` and `truncate` belong to a clone session; remove them".to_owned());
@@ -472,6 +525,26 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     }
 }
 
+/// What is wrong with a multicast group.
+fn group_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
+    let has_more =
+        row.table.is_some() || row.clone_session.is_some() || row.port.is_some() || !row.params.is_empty();
+    match row.multicast_group {
+        None => Some("`replicas` are the copies of a multicast group; add `multicast_group`"),
+        Some(_) if kind != Kind::Forwarding => {
+            Some("multicast groups are entries of `forwarding`; move it there")
+        }
+        Some(_) if has_more || !row.r#match.is_empty() || !row.action.is_empty() => {
+            Some("a multicast group has `replicas` and nothing else; remove the rest")
+        }
+        Some(0) => Some("multicast groups have numbers from 1"),
+        Some(_) if row.replicas.is_empty() => {
+            Some("where do its copies go? Add replicas = [{ port = 1, instance = 1 }]")
+        }
+        Some(_) => None,
+    }
+}
+
 /// What an entry has that entries of its kind have not.
 fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     if row.mode.is_some() && kind != Kind::Watch {
@@ -519,8 +592,14 @@ mod tests {
     fn shipped_maps_are_valid() {
         for (name, text) in SHIPPED {
             let map = read(text, name).unwrap_or_else(|error| panic!("{error}"));
-            assert!(!map.modes.is_empty() && map.bits != 0 && !map.settings.program.is_empty(), "{name}");
-            assert!(!map.rows(Kind::Session).is_empty() && !map.rows(Kind::Watch).is_empty(), "{name}");
+            let measures = !map.modes.is_empty() && map.bits != 0;
+            let rows = !map.rows(Kind::Session).is_empty() && !map.rows(Kind::Watch).is_empty();
+            let is_switch = map.role().is_none();
+            assert_eq!(
+                (measures, rows, map.settings.program.is_empty()),
+                (is_switch, is_switch, false),
+                "{name}"
+            );
         }
         assert_eq!(shipped("onos"), None);
     }

@@ -81,7 +81,7 @@ pub struct MasterArbitrationUpdate {
 #[derive(Clone, PartialEq, Message)]
 pub struct StreamMessageRequest {
     /// What.
-    #[prost(oneof = "StreamRequest", tags = "1, 3")]
+    #[prost(oneof = "StreamRequest", tags = "1, 2, 3")]
     pub update: Option<StreamRequest>,
 }
 
@@ -91,16 +91,35 @@ pub enum StreamRequest {
     /// Asks to become primary.
     #[prost(message, tag = "1")]
     Arbitration(MasterArbitrationUpdate),
+    /// A packet for the device.
+    #[prost(message, tag = "2")]
+    Packet(PacketOut),
     /// A digest was taken.
     #[prost(message, tag = "3")]
     DigestAck(DigestListAck),
 }
 
-/// What a device sends on the stream of a client. Packets and other notifications are skipped.
+/// A packet that the device processes as if it had arrived at its CPU port.
+#[derive(Clone, PartialEq, Message)]
+pub struct PacketOut {
+    /// The frame.
+    #[prost(bytes = "vec", tag = "1")]
+    pub payload: Vec<u8>,
+}
+
+/// A packet that the device sent to its CPU port.
+#[derive(Clone, PartialEq, Message)]
+pub struct PacketIn {
+    /// The frame.
+    #[prost(bytes = "vec", tag = "1")]
+    pub payload: Vec<u8>,
+}
+
+/// What a device sends on the stream of a client. Other notifications are skipped.
 #[derive(Clone, PartialEq, Message)]
 pub struct StreamMessageResponse {
     /// What.
-    #[prost(oneof = "StreamResponse", tags = "1, 3")]
+    #[prost(oneof = "StreamResponse", tags = "1, 2, 3")]
     pub update: Option<StreamResponse>,
 }
 
@@ -110,6 +129,9 @@ pub enum StreamResponse {
     /// Who is primary.
     #[prost(message, tag = "1")]
     Arbitration(MasterArbitrationUpdate),
+    /// A packet.
+    #[prost(message, tag = "2")]
+    Packet(PacketIn),
     /// Digests.
     #[prost(message, tag = "3")]
     Digest(DigestList),
@@ -418,16 +440,30 @@ pub struct CounterData {
 #[derive(Clone, PartialEq, Message)]
 pub struct PacketReplicationEngineEntry {
     /// What.
-    #[prost(oneof = "ReplicationKind", tags = "2")]
+    #[prost(oneof = "ReplicationKind", tags = "1, 2")]
     pub r#type: Option<ReplicationKind>,
 }
 
 /// See [`PacketReplicationEngineEntry`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum ReplicationKind {
+    /// A multicast group.
+    #[prost(message, tag = "1")]
+    MulticastGroup(MulticastGroupEntry),
     /// A clone session.
     #[prost(message, tag = "2")]
     CloneSession(CloneSessionEntry),
+}
+
+/// Where the packets of a multicast group go.
+#[derive(Clone, PartialEq, Message)]
+pub struct MulticastGroupEntry {
+    /// Its number; in a request, 0 asks for all.
+    #[prost(uint32, tag = "1")]
+    pub multicast_group_id: u32,
+    /// The copies.
+    #[prost(message, repeated, tag = "2")]
+    pub replicas: Vec<Replica>,
 }
 
 /// Where cloned packets go.

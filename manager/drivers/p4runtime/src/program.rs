@@ -10,11 +10,17 @@ use manager::rule_limits::RuleLimits;
 use prost::Message;
 
 use crate::counters::Counters;
-use crate::map::{FamilyWord, Kind, Map, PriorityWord, RestartWord, RowSettings, Value, Variable};
+use crate::entry::Bytes;
+use crate::map::{
+    FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RestartWord, RowSettings, Value, Variable,
+};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
+use crate::roles::{self, Role, RoleKind};
 
 /// Problems that are named at most.
 const MAX_PROBLEMS: usize = 20;
+/// Steps of a role's entries in the order of additions: after all of the map.
+const ROLE_STEPS: usize = 1 << 16;
 /// Room of a table whose P4Info does not tell its size.
 const UNKNOWN_SIZE: usize = 1024;
 
@@ -31,6 +37,8 @@ pub struct Local {
     pub routes: Vec<Route>,
     /// The MTU of ports, bytes.
     pub mtus: Vec<(u32, u16)>,
+    /// What it does outside the domain; `None`: it is a switch of the domain.
+    pub role: Option<Role>,
 }
 
 /// A route of a device.
@@ -94,6 +102,8 @@ pub(crate) struct Row {
     pub(crate) filter: Option<(FilterAlgorithm, Option<Metric>)>,
     /// Priority of an entry that is about no flows: one of `forwarding` wins over those that come after it.
     pub(crate) order: u32,
+    /// Its place in the order of additions. Entries of a role share it, so that they are written together.
+    pub(crate) step: usize,
     pub(crate) counts_reports: bool,
     pub(crate) counts_matches: bool,
     pub(crate) form: Form,
@@ -114,6 +124,8 @@ pub(crate) enum Form {
     },
     /// A clone session.
     Clone { session: u32, port: Value, truncate: i32 },
+    /// A multicast group: port and instance of each copy, in order.
+    Group { group: u32, replicas: Vec<(Bytes, u32)> },
 }
 
 /// A field or a parameter.
@@ -143,6 +155,8 @@ impl Program {
                 binding.row(kind, row).map(|row| Row { order, ..row })
             }));
         }
+        rows.iter_mut().enumerate().for_each(|(index, row)| row.step = index);
+        rows.extend(binding.role(map));
         let counters = binding.counters(map);
         if !binding.problems.is_empty() {
             let mut problems = binding.problems;
@@ -191,9 +205,19 @@ impl Program {
     pub(crate) fn sessions(&self) -> BTreeSet<u32> {
         let session = |row: &Row| match row.form {
             Form::Clone { session, .. } => Some(session),
-            Form::Table { .. } => None,
+            Form::Table { .. } | Form::Group { .. } => None,
         };
         self.rows.iter().filter_map(session).collect()
+    }
+
+    /// Whether the map has multicast groups.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row.form, Form::Group { .. }))
+    }
+
+    /// What the device does outside the domain.
+    pub fn role(&self) -> Option<&Role> {
+        self.local.role.as_ref()
     }
 
     /// Tables whose counters count reports, and those whose counters count packets that are to be measured.
@@ -229,7 +253,7 @@ impl Program {
         self.rows(Kind::Watch)
             .filter_map(|(_, row)| match &row.form {
                 Form::Table { fields, .. } => Some(fields.iter()),
-                Form::Clone { .. } => None,
+                Form::Clone { .. } | Form::Group { .. } => None,
             })
             .flatten()
             .collect()
@@ -260,7 +284,7 @@ impl Program {
     fn room(&self, kind: Kind) -> usize {
         let table = |row: &Row| match row.form {
             Form::Table { table, .. } => Some(table),
-            Form::Clone { .. } => None,
+            Form::Clone { .. } | Form::Group { .. } => None,
         };
         let tables: BTreeSet<u32> = self.rows(kind).filter_map(|(_, row)| table(row)).collect();
         let room = |of: &u32| {
@@ -274,6 +298,7 @@ impl Program {
 /// What a device can do as far as its map says it: until its P4Info is known, keys are those of most programs.
 pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
+        _ if map.role().is_some() => Restart::Waits,
         RestartWord::Keeps => Restart::Keeps,
         // Routes of another controller may be there before the manager's rules.
         RestartWord::Waits if needs_routes(map) && local.routes.is_empty() => Restart::Forwards,
@@ -328,6 +353,34 @@ fn rules(map: &Map) -> RuleLimits {
         clauses: usize::from(u8::MAX),
         history: false,
         metrics: settings.rule_metrics.iter().filter_map(|name| Metric::from_name(name)).collect(),
+    }
+}
+
+/// An entry of a role, as if it were of a map.
+fn of_role(row: &roles::Row) -> RowSettings {
+    let values = |numbers: &roles::Numbers| {
+        numbers.iter().map(|(name, number)| ((*name).to_owned(), Value::Number(*number))).collect()
+    };
+    match &row.form {
+        roles::Form::Table { table, default, key, action, params } => RowSettings {
+            table: Some((*table).to_owned()),
+            default: *default,
+            r#match: values(key),
+            action: (*action).to_owned(),
+            params: values(params),
+            ..RowSettings::default()
+        },
+        roles::Form::Clone { session, port } => RowSettings {
+            clone_session: Some(*session),
+            port: Some(Value::Number((*port).into())),
+            ..RowSettings::default()
+        },
+        roles::Form::Group { group, replicas } => {
+            let replica =
+                |(port, instance): &(u32, u32)| ReplicaSettings { port: *port, instance: *instance };
+            let replicas = replicas.iter().map(replica).collect();
+            RowSettings { multicast_group: Some(*group), replicas, ..RowSettings::default() }
+        }
     }
 }
 
@@ -412,9 +465,48 @@ impl<'a> Binding<'a> {
         counters
     }
 
+    /// The entries of the device's role.
+    fn role(&mut self, map: &Map) -> Vec<Row> {
+        let (wanted, role) = (map.role(), self.local.role.as_ref());
+        match (wanted, role) {
+            (_, None) => return Vec::new(),
+            (wanted, Some(role)) if wanted == Some(role.kind) => {}
+            (wanted, Some(role)) => {
+                let (of_map, word) = (wanted.map_or("switch", RoleKind::word), role.kind.word());
+                self.problem::<()>(format!(
+                    "the map is that of a {of_map}, and the device has the role `{word}`"
+                ));
+            }
+        }
+        let mut rows = Vec::new();
+        let mut used: BTreeMap<u32, usize> = BTreeMap::new();
+        for row in role.into_iter().flat_map(Role::rows) {
+            let Some(bound) = self.row(Kind::Forwarding, &of_role(row)) else { continue };
+            if let Form::Table { table, default: false, .. } = bound.form {
+                *used.entry(table).or_default() += 1;
+            }
+            rows.push(Row { step: ROLE_STEPS + usize::from(row.step), ..bound });
+        }
+        for (table, used) in used {
+            let Some(TableFacts { name, size, .. }) = self.tables.get(&table) else { continue };
+            if used > *size {
+                let text =
+                    format!("table `{name}` has room for {size} entries, and the settings need {used}");
+                self.problem::<()>(text);
+            }
+        }
+        rows
+    }
+
     fn row(&mut self, kind: Kind, row: &RowSettings) -> Option<Row> {
         let form = match (&row.table, row.clone_session) {
             (Some(table), _) => self.table_row(table, row)?,
+            (None, None) if row.multicast_group.is_some() => {
+                let copy = |one: &ReplicaSettings| (Bytes::from(u128::from(one.port)), one.instance);
+                let mut replicas: Vec<_> = row.replicas.iter().map(copy).collect();
+                replicas.sort_unstable();
+                Form::Group { group: row.multicast_group?, replicas }
+            }
             (None, Some(session)) => {
                 let port = row.port?;
                 self.check_local(port);
@@ -424,8 +516,8 @@ impl<'a> Binding<'a> {
         };
         let mode = row.mode.as_deref().and_then(Mode::from_word);
         let (family, counts_reports, counts_matches) = (row.family, row.counts_reports, row.counts_matches);
-        let (filter, order) = (filter_of(row), 1);
-        Some(Row { kind, family, mode, filter, order, counts_reports, counts_matches, form })
+        let (filter, order, step) = (filter_of(row), 1, 0);
+        Some(Row { kind, family, mode, filter, order, step, counts_reports, counts_matches, form })
     }
 
     fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {
@@ -541,7 +633,8 @@ impl<'a> Binding<'a> {
         self.check_local(place.value);
         let width = place.width;
         let fits = match place.value {
-            Value::Number(number) | Value::Range(_, number) => width >= 64 || number >> width == 0,
+            Value::Number(number) => width >= 128 || number >> width == 0,
+            Value::Range(_, number) => width >= 64 || number >> width == 0,
             Value::Variable(Variable::Src | Variable::Dst | Variable::Route) => width == 32 || width == 128,
             Value::Variable(Variable::Collector) => width == 32 || width == 128,
             Value::Variable(Variable::ReportSource) => width == 32,

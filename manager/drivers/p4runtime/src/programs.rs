@@ -33,7 +33,7 @@ pub const INCLUDED: [Included; 5] = [
     Included {
         name: "aggregator",
         about: "aggregates of postcards, before a collector",
-        map: None,
+        map: Some("hopwise-aggregator"),
         text: include_str!("../../../../p4/v1model/aggregator.p4info.txtpb"),
     },
     Included {
@@ -45,7 +45,7 @@ pub const INCLUDED: [Included; 5] = [
     Included {
         name: "dta_translator",
         about: "translates DTA reports into RoCEv2 operations on a collector's memory",
-        map: None,
+        map: Some("hopwise-dta-translator"),
         text: include_str!("../../../../p4/v1model/dta_translator.p4info.txtpb"),
     },
 ];

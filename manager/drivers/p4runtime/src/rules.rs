@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use detect::table::Row as TermRow;
 use detect::{RuleSet, Table};
-use manager::device::Rule;
+use manager::device::{Filter, Rule, Rules};
 
 use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::{Kind, Value, Variable};
@@ -116,15 +116,19 @@ impl Program {
         Some(clauses.join(" and "))
     }
 
-    /// What each filter by rule on the device does, by its number.
-    pub fn rule_filters(&self, installed: &Entries) -> BTreeMap<u128, String> {
+    /// What each filter by rule on the device does, by its number: as in `rules` where the filter is one of them, else as its entries say.
+    pub fn rule_filters(&self, installed: &Entries, rules: &Rules) -> BTreeMap<u128, String> {
+        let known = |filter: &Filter| {
+            let is_same = |rule: &&Rule| matches!(rule, Rule::Filter(one) if one.key == filter.key && one.rule.is_some());
+            rules.iter().find(is_same).map(Rule::to_string)
+        };
         let mut filters: BTreeMap<u128, String> = BTreeMap::new();
         let rows = || self.rows.iter().filter(|row| row.kind == Kind::Filter);
         for entry in installed.values() {
             let Some(number) = self.number_of(entry) else { continue };
             let of = |row| self.filter(row, &self.values(row, entry)?, installed);
             let Some(filter) = rows().find_map(of) else { continue };
-            let text = Rule::Filter(Arc::new(filter)).to_string();
+            let text = known(&filter).unwrap_or_else(|| Rule::Filter(Arc::new(filter)).to_string());
             let all = filters.entry(number).or_default();
             // Flows of both versions of IP are two entries.
             if !all.split("; ").any(|one| one == text) {
@@ -172,7 +176,7 @@ impl Program {
             Form::Table { table: of, action: its, .. } => {
                 (of, its) == (table, action) && number_place(row).is_some()
             }
-            Form::Clone { .. } => false,
+            Form::Clone { .. } | Form::Group { .. } => false,
         })
     }
 

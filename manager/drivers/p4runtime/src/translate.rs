@@ -218,8 +218,12 @@ impl Program {
                 let port = self.number(*port, given)?.unwrap_or(0);
                 // Instance 0: Stratum on a Tofino refuses others.
                 let replicas = vec![(Bytes::from(port), 0)];
-                let content = Content::Clone { replicas, class: 0, truncate: *truncate };
+                let content = Content::Copies { replicas, class: 0, truncate: *truncate };
                 Ok(Entry { key: Key::Clone(*session), content, metadata: Vec::new() })
+            }
+            Form::Group { group, replicas } => {
+                let content = Content::Copies { replicas: replicas.clone(), class: 0, truncate: 0 };
+                Ok(Entry { key: Key::Group(*group), content, metadata: Vec::new() })
             }
             Form::Table { table, default, priority, fields, action, params } => {
                 let place = |place: &Place| {
@@ -252,7 +256,8 @@ impl Program {
     /// The number of a value; `None`: it is a part of a key that is left open.
     fn number(&self, value: Value, given: &Given<'_>) -> Result<Option<u128>, String> {
         let variable = match value {
-            Value::Number(number) | Value::Range(number, _) => return Ok(Some(number.into())),
+            Value::Number(number) => return Ok(Some(number)),
+            Value::Range(number, _) => return Ok(Some(number.into())),
             Value::Variable(variable) => variable,
         };
         let report = self.local.report;
@@ -381,10 +386,12 @@ impl Program {
             let known: BTreeSet<Key> = self.covered_by(&meaning.rules, &meaning.ours);
             meaning.ours.values().filter(|entry| !known.contains(&entry.key)).cloned().collect()
         };
+        // A rule of many entries is a candidate for each of them.
+        let mut tried = BTreeSet::new();
         for entry in rest {
             for rule in self.candidates(&entry, &meaning.ours) {
                 let taken = meaning.rules.iter().any(|other| other != &rule && other.same_entry(&rule));
-                if !taken {
+                if !taken && tried.insert(rule.clone()) {
                     take(&rule, &mut meaning);
                 }
             }
@@ -405,7 +412,7 @@ impl Program {
         match entry.key {
             Key::Default(_) => looks_like_ours.then_some(true),
             Key::Table { .. } if self.map.settings.metadata => Some(entry.metadata == MARK),
-            Key::Table { .. } | Key::Clone(_) => Some(looks_like_ours),
+            Key::Table { .. } | Key::Clone(_) | Key::Group(_) => Some(looks_like_ours),
         }
     }
 
@@ -503,17 +510,27 @@ impl Program {
     pub(crate) fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
         let mut values = BTreeMap::new();
         let mut set = |value: Value, span: Span| match value {
-            Value::Number(number) => span == (number.into(), number.into()),
+            Value::Number(number) => span == (number, number),
             Value::Range(first, last) => span == (first.into(), last.into()),
             Value::Variable(variable) => *values.entry(variable).or_insert(span) == span,
         };
         match (&row.form, &entry.key, &entry.content) {
             (Form::Clone { session, port, truncate }, Key::Clone(number), content) => {
-                let Content::Clone { replicas, truncate: found, .. } = content else { return None };
+                let Content::Copies { replicas, truncate: found, .. } = content else { return None };
                 let [(to, _)] = replicas.as_slice() else { return None };
                 let to = to.number()?;
                 let expected = self.number(*port, &Given::Nothing).ok().flatten();
                 (session == number && found == truncate && expected == Some(to)).then_some(())?;
+            }
+            // A group has no mark: the number and the instances make it ours, so that other ports are a modification.
+            (
+                Form::Group { group, replicas },
+                Key::Group(found),
+                Content::Copies { replicas: copies, .. },
+            ) => {
+                let instances =
+                    |copies: &[(Bytes, u32)]| copies.iter().map(|(_, one)| *one).collect::<BTreeSet<_>>();
+                (group == found && instances(replicas) == instances(copies)).then_some(())?;
             }
             (Form::Table { table, default: true, action, params, .. }, Key::Default(found), content) => {
                 (table == found && read_params(*action, params, content, &mut set)).then_some(())?;
@@ -598,14 +615,15 @@ impl Program {
 
     /// Its place in the order of additions.
     fn rank(&self, entry: &Entry) -> (Kind, usize) {
-        let found = self.rows.iter().enumerate().find(|(_, row)| self.values(row, entry).is_some());
-        found.map_or((Kind::Watch, usize::MAX), |(index, row)| (row.kind, index))
+        let found = self.rows.iter().find(|row| self.values(row, entry).is_some());
+        found.map_or((Kind::Watch, usize::MAX), |row| (row.kind, row.step))
     }
 
     /// An entry, for people.
     pub fn describe(&self, entry: &Entry) -> String {
         let what = match &entry.key {
             Key::Clone(session) => format!("clone session {session}"),
+            Key::Group(group) => format!("multicast group {group}"),
             Key::Default(table) => format!("the default entry of {}", self.table_name(*table)),
             Key::Table { table, fields, .. } => {
                 let field = |(id, field): (&u32, &Field)| format!("{} {field}", self.field_name(*table, *id));
@@ -616,8 +634,9 @@ impl Program {
         };
         match &entry.content {
             Content::Action(action, _) => format!("{what} ({})", self.action_name(*action)),
-            Content::Clone { replicas, .. } => {
-                let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+            Content::Copies { replicas, .. } => {
+                let mut ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+                ports.dedup();
                 format!("{what} (to port {})", ports.join(", "))
             }
             Content::Other => what,

@@ -9,7 +9,7 @@ use settings::setting::{Setting, Shown};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Always this one.
-    Number(u64),
+    Number(u128),
     /// Of a key: always these, from the first to the last.
     Range(u64, u64),
     /// Of the rule or of the device.
@@ -207,7 +207,7 @@ impl Setting for Value {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let Some(word) = node.get_ref().as_str() else {
-            return u64::read(node, reader).map(Self::Number);
+            return u64::read(node, reader).map(|number| Self::Number(number.into()));
         };
         let both = |(first, last): (&str, &str)| Some((first.parse().ok()?, last.parse().ok()?));
         let range: Option<(u64, u64)> = word.split_once('-').and_then(both);
@@ -228,7 +228,8 @@ impl Setting for Value {
 
     fn show(&self) -> Shown {
         match self {
-            Self::Number(number) => number.show(),
+            // Read as one of 64 bits.
+            Self::Number(number) => u64::try_from(*number).unwrap_or(u64::MAX).show(),
             Self::Range(first, last) => format!("{first}-{last}").show(),
             Self::Variable(variable) => variable.word().to_owned().show(),
         }

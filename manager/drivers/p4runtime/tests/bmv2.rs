@@ -6,10 +6,8 @@
 mod support;
 
 use std::ffi::OsString;
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use detect::Metric;
@@ -22,25 +20,13 @@ use p4runtime::message::{
     Update, UpdateType,
 };
 use support::bench::{Bench, settings};
+use support::bmv2::{Switch, claimed, free_port, skipped, tool};
 use support::{PROGRAMS, program, shipped};
 
-/// The switch, and the folder of compiled programs, if there is one; `None`: a line was written that says what is missing.
+/// The switch, and the folder of compiled programs, if there is one.
 fn tools() -> Option<(PathBuf, Option<PathBuf>)> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = std::env::var_os("HOPWISE_P4_TOOLS").into_iter().map(PathBuf::from);
-    let mut folders = std::env::split_paths(&path).chain(more);
-    let found = folders.find_map(|folder| {
-        let file = folder.join("simple_switch_grpc");
-        file.is_file().then_some(file)
-    });
     let programs: Option<OsString> = std::env::var_os("HOPWISE_P4_PROGRAMS");
-    match found {
-        Some(program) => Some((program, programs.map(PathBuf::from))),
-        None => {
-            skipped("simple_switch_grpc is not installed");
-            None
-        }
-    }
+    Some((tool("bmv2")?, programs.map(PathBuf::from)))
 }
 
 /// P4Info and JSON of a program.
@@ -50,35 +36,6 @@ fn compiled(map: &str, folder: Option<&PathBuf>) -> Option<(Vec<u8>, Vec<u8>)> {
     }
     let file = |end: &str| std::fs::read(folder?.join(format!("{map}.{end}"))).ok();
     file("bin").zip(file("json"))
-}
-
-fn skipped(missing: &str) {
-    // Not by `println`, which the test harness captures.
-    let line = format!("SKIPPED bmv2: {missing}\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A switch without a program.
-struct Switch(Child);
-
-impl Switch {
-    fn start(program: &PathBuf, port: u16) -> Self {
-        let mut command = Command::new(program);
-        command.args(["--no-p4", "--device-id", "1", "--thrift-port", &free_port().to_string(), "--"]);
-        command.args(["--grpc-server-addr", &format!("127.0.0.1:{port}")]);
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn rules(map: &str) -> Rules {
@@ -113,23 +70,6 @@ fn rules(map: &str) -> Rules {
     rules
 }
 
-/// Claims until the switch is there and has its program.
-async fn claimed(bench: &mut Bench) {
-    for _ in 0..600 {
-        match bench.claim().await {
-            Answer::Claimed => return,
-            // It starts, or has not seen yet that another controller has left.
-            Answer::Unreachable(reason)
-                if ["refused", "loaded", "another controller"].iter().any(|one| reason.contains(one)) =>
-            {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    panic!("the switch does not start");
-}
-
 async fn fill(bench: &mut Bench, wanted: &Rules) {
     let state = bench.read().await;
     let removed = state.rules.difference(wanted).cloned().map(Change::Remove);
@@ -144,7 +84,7 @@ async fn rules_are_installed_read_back_and_restored() {
     let Some((program, folder)) = tools() else { return };
     for (map, _) in PROGRAMS {
         let Some(program_of_map) = compiled(map, folder.as_ref()) else {
-            skipped(&format!("no program of {map} in HOPWISE_P4_PROGRAMS"));
+            skipped("bmv2", &format!("no program of {map} in HOPWISE_P4_PROGRAMS"));
             continue;
         };
         let port = free_port();

@@ -53,10 +53,14 @@ fn of_requests() {
         election_id = Some(Uint128::default()), status = Some(Status::default()));
     variants!(StreamMessageRequest "p4.v1.StreamMessageRequest" update:
         "arbitration" = StreamRequest::Arbitration(MasterArbitrationUpdate::default()),
+        "packet" = StreamRequest::Packet(PacketOut::default()),
         "digest_ack" = StreamRequest::DigestAck(DigestListAck::default()));
     variants!(StreamMessageResponse "p4.v1.StreamMessageResponse" update:
         "arbitration" = StreamResponse::Arbitration(MasterArbitrationUpdate::default()),
+        "packet" = StreamResponse::Packet(PacketIn::default()),
         "digest" = StreamResponse::Digest(DigestList::default()));
+    fields!(PacketOut "p4.v1.PacketOut": payload = bytes());
+    fields!(PacketIn "p4.v1.PacketIn": payload = bytes());
     fields!(DigestList "p4.v1.DigestList": digest_id = 1, list_id = 1);
     fields!(DigestListAck "p4.v1.DigestListAck": digest_id = 1, list_id = 1);
     fields!(WriteRequest "p4.v1.WriteRequest": device_id = 1, election_id = Some(Uint128::default()),
@@ -105,7 +109,9 @@ fn of_entities() {
     fields!(Param "p4.v1.Action.Param": param_id = 1, value = bytes());
     fields!(CounterData "p4.v1.CounterData": byte_count = 1, packet_count = 1);
     variants!(PacketReplicationEngineEntry "p4.v1.PacketReplicationEngineEntry" r#type:
+        "multicast_group_entry" = ReplicationKind::MulticastGroup(MulticastGroupEntry::default()),
         "clone_session_entry" = ReplicationKind::CloneSession(CloneSessionEntry::default()));
+    fields!(MulticastGroupEntry "p4.v1.MulticastGroupEntry": multicast_group_id = 1, replicas = vec![Replica::default()]);
     fields!(CloneSessionEntry "p4.v1.CloneSessionEntry": session_id = 1, replicas = vec![Replica::default()],
         class_of_service = 1, packet_length_bytes = 1);
     fields!(Replica "p4.v1.Replica": instance = 1);

@@ -131,7 +131,7 @@ fn a_rule_is_entries_of_its_number_and_is_read_back() {
         (7, "report if (loop or hops > 3) and (max(hop_latency) > 5000ns): to 10.0.0.0/16".to_owned()),
         (8, "report if (count(hop_latency@3 >= 7ns) != 2): to 10.1.0.0/16".to_owned()),
     ];
-    assert_eq!(program.rule_filters(&device), BTreeMap::from(of_numbers));
+    assert_eq!(program.rule_filters(&device, &Rules::new()), BTreeMap::from(of_numbers));
 
     // The text is not on the device: without memory, it is the normal form, which has the same entries.
     let plain = read(&Rules::new());

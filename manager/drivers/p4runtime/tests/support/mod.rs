@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part, and panics")]
 
 pub(crate) mod bench;
+pub(crate) mod bmv2;
 pub(crate) mod server;
 
 use std::collections::BTreeMap;
@@ -110,6 +111,7 @@ pub(crate) fn local() -> Local {
         restart: None,
         routes: vec![route("10.0.1.0/24", 1), route("fd00:2::1", 2), route("0.0.0.0/0", 3)],
         mtus: vec![(2, 2140)],
+        role: None,
     }
 }
 

@@ -44,6 +44,9 @@ pub(crate) struct Switch {
     pub(crate) entries: Vec<TableEntry>,
     pub(crate) defaults: BTreeMap<u32, TableAction>,
     pub(crate) sessions: BTreeMap<u32, CloneSessionEntry>,
+    pub(crate) groups: BTreeMap<u32, MulticastGroupEntry>,
+    /// What its primary client sent by packet-out.
+    pub(crate) packets: Vec<Vec<u8>>,
     /// Packets of arrays of counters; without an array, it refuses to read it.
     pub(crate) counters: BTreeMap<u32, Vec<i64>>,
     /// Read requests.
@@ -89,6 +92,8 @@ impl Server {
             entries: Vec::new(),
             defaults: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            packets: Vec::new(),
             counters: BTreeMap::new(),
             reads: 0,
             conduct: Conduct::Honest,
@@ -127,7 +132,7 @@ impl Switch {
 
     /// What the entries say, for comparisons.
     pub(crate) fn entities(&self) -> usize {
-        self.entries.len() + self.defaults.len() + self.sessions.len()
+        self.entries.len() + self.defaults.len() + self.sessions.len() + self.groups.len()
     }
 
     fn info(&self) -> Answer<P4Info> {
@@ -202,7 +207,8 @@ impl Switch {
         if self.conduct == Conduct::Idle {
             return Ok(WriteResponse {});
         }
-        let before = (self.entries.clone(), self.defaults.clone(), self.sessions.clone());
+        let before =
+            (self.entries.clone(), self.defaults.clone(), self.sessions.clone(), self.groups.clone());
         let mut results: Vec<Error> =
             request.updates.iter().rev().map(|update| result(self.update(&info, update))).collect();
         results.reverse();
@@ -211,7 +217,7 @@ impl Switch {
         }
         match request.atomicity() {
             Atomicity::ContinueOnError => {}
-            _ => (self.entries, self.defaults, self.sessions) = before,
+            _ => (self.entries, self.defaults, self.sessions, self.groups) = before,
         }
         let any = |error: &Error| Any {
             type_url: "type.googleapis.com/p4.v1.Error".to_owned(),
@@ -228,6 +234,7 @@ impl Switch {
             Some(EntityKind::TableEntry(entry)) => self.update_table(info, update.r#type(), entry),
             Some(EntityKind::PacketReplication(entry)) => match &entry.r#type {
                 Some(ReplicationKind::CloneSession(session)) => self.update_session(update.r#type(), session),
+                Some(ReplicationKind::MulticastGroup(group)) => self.update_group(update.r#type(), group),
                 None => Err(invalid("no replication entry")),
             },
             Some(EntityKind::Counter(_)) => Err(invalid("counters are not written here")),
@@ -252,6 +259,32 @@ impl Switch {
             (UpdateType::Unspecified, _) => Err(invalid("no type")),
             _ => {
                 self.sessions.insert(id, session.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Replicas are kept in another order than they were given in.
+    fn update_group(&mut self, kind: UpdateType, group: &MulticastGroupEntry) -> Answer<()> {
+        let id = group.multicast_group_id;
+        let copies = group.replicas.iter().map(|one| format!("{one:?}"));
+        if id == 0 || copies.collect::<std::collections::BTreeSet<_>>().len() != group.replicas.len() {
+            return Err(invalid("a multicast group has a number, and each replica once"));
+        }
+        match (kind, self.groups.contains_key(&id)) {
+            (UpdateType::Insert, true) => Err(tonic::Status::already_exists("multicast group")),
+            (UpdateType::Modify | UpdateType::Delete, false) => {
+                Err(tonic::Status::not_found("multicast group"))
+            }
+            (UpdateType::Unspecified, _) => Err(invalid("no type")),
+            (UpdateType::Delete, true) => {
+                self.groups.remove(&id);
+                Ok(())
+            }
+            _ => {
+                let mut group = group.clone();
+                group.replicas.reverse();
+                self.groups.insert(id, group);
                 Ok(())
             }
         }
@@ -342,6 +375,15 @@ impl Switch {
                     entities
                         .push(EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: kind }));
                 }
+                Some(EntityKind::PacketReplication(PacketReplicationEngineEntry {
+                    r#type:
+                        Some(ReplicationKind::MulticastGroup(MulticastGroupEntry {
+                            multicast_group_id: 0, ..
+                        })),
+                })) => entities.extend(self.groups.values().map(|group| {
+                    let kind = Some(ReplicationKind::MulticastGroup(group.clone()));
+                    EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: kind })
+                })),
                 _ => return Err(invalid("no entity")),
             }
         }
@@ -393,6 +435,7 @@ impl Switch {
         self.entries.clear();
         self.defaults.clear();
         self.sessions.clear();
+        self.groups.clear();
     }
 }
 
@@ -566,7 +609,14 @@ impl Server {
         let mut messages = request.into_inner();
         tokio::spawn(async move {
             while let Ok(Some(message)) = messages.message().await {
-                let Some(StreamRequest::Arbitration(update)) = message.update else { continue };
+                let update = match message.update {
+                    Some(StreamRequest::Arbitration(update)) => update,
+                    Some(StreamRequest::Packet(packet)) => {
+                        server.switch().packets.push(packet.payload);
+                        continue;
+                    }
+                    _ => continue,
+                };
                 let done = server.switch().arbitrate(number, update);
                 if let Err(status) = done {
                     let _ = send.send(Err(status));

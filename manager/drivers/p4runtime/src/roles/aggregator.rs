@@ -1,0 +1,203 @@
+//! The entries of the program `aggregator`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use settings::{choice, section};
+
+use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, frame, mac, micros, port};
+
+/// Registers of the program.
+const MAX_REGISTERS: u32 = 4096;
+/// Destinations that it has.
+const MAX_DESTINATIONS: usize = 64;
+/// Postcards of an aggregate of the kinds that hold them. The program has room for 25; BMv2 ends when a frame grows by more than 512 bytes.
+const MAX_HELD: u32 = 23;
+/// Destinations that are named.
+const MAX_NAMED: usize = 3;
+/// The clone session of the rest of a datagram, which is recirculated: its port is of no account.
+const REST_SESSION: u32 = 501;
+const REST_PORT: u32 = 1;
+
+section! {
+    /// What a device with `role = "aggregator"` does: postcards in, aggregates out (`map = "hopwise-aggregator"`).
+    pub struct AggregatorSettings("[manager.p4runtime.NAME.aggregator]") {
+        /// UDP ports to which nodes send their postcards, whatever the address.
+        pub(crate) listen: Vec<u16> = vec![32766],
+        /// Kind of aggregates, as in `[aggregator]`: `agg`, `agg_n`, `agg_nf`, `cor`, `cor_n` or `cor_nf`.
+        pub(crate) kind: P4AggregateKind = P4AggregateKind::Agg,
+        /// Postcards in one aggregate or summary; for `agg` kinds at most 23.
+        pub(crate) r: u32 = 23,
+        /// Longest time that a postcard waits for others, as far as timer frames arrive.
+        pub(crate) timer: Duration = Duration::from_millis(1),
+        /// Registers for nodes, or nodes and flows, of kinds with a scope; a power of two, at most 4096.
+        pub(crate) registers: u32 = 4096,
+        /// Aggregator ID, by which the collector distinguishes aggregators. Not set: the device's node id.
+        pub(crate) aggregator: Option<u32> = None,
+        /// The key that selects one of several destinations: `flow` or `node`.
+        pub(crate) spread: P4Spread = P4Spread::Flow,
+        /// Where aggregates go.
+        pub(crate) destinations: Vec<DestinationSettings> = Vec::new(),
+        /// Ports between which other packets pass.
+        pub(crate) cross_connect: Vec<CrossConnectSettings> = Vec::new(),
+        /// Timer frames. Without them, a postcard waits until its register is full or another node or flow needs it.
+        pub(crate) timer_frames: TimerSettings = TimerSettings::default(),
+    }
+}
+
+section! {
+    /// A destination of aggregates.
+    pub struct DestinationSettings("[[manager.p4runtime.NAME.aggregator.destinations]]") {
+        /// Address and UDP port of the collector.
+        pub(crate) to: Option<SocketAddr> = None,
+        /// The port of the device that leads there.
+        pub(crate) port: u32 = 0,
+        /// Source address of the aggregates.
+        pub(crate) source: Option<IpAddr> = None,
+        /// The MAC address of that port.
+        pub(crate) source_mac: String = String::new(),
+        /// The MAC address of the collector, or of the next router.
+        pub(crate) mac: String = String::new(),
+    }
+}
+
+choice! {
+    /// The kind of aggregates.
+    pub enum P4AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
+        /// Agg(R).
+        Agg = "agg",
+        /// Agg_N(R).
+        AggNode = "agg_n",
+        /// Agg_{N,F}(R).
+        AggNodeFlow = "agg_nf",
+        /// Cor(R).
+        Cor = "cor",
+        /// Cor_N(R).
+        CorNode = "cor_n",
+        /// Cor_{N,F}(R).
+        CorNodeFlow = "cor_nf",
+    }
+}
+
+choice! {
+    /// The key that selects a destination.
+    pub enum P4Spread("\"flow\" or \"node\"") {
+        /// The flow.
+        Flow = "flow",
+        /// The node.
+        Node = "node",
+    }
+}
+
+impl P4AggregateKind {
+    /// Its number in aggregates.
+    fn number(self) -> u8 {
+        match self {
+            Self::Agg => 1,
+            Self::AggNode => 2,
+            Self::AggNodeFlow => 3,
+            Self::Cor => 5,
+            Self::CorNode => 6,
+            Self::CorNodeFlow => 7,
+        }
+    }
+
+    fn is_correlated(self) -> bool {
+        self.number() & 4 != 0
+    }
+
+    fn has_scope(self) -> bool {
+        self.number() & 2 != 0
+    }
+}
+
+impl AggregatorSettings {
+    /// The role of the device with this node id.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it, in a sentence.
+    pub fn role(&self, node: u32) -> Result<Role, String> {
+        self.check()?;
+        let mut rows = Vec::new();
+        for (number, destination) in self.destinations.iter().enumerate() {
+            rows.push(destination.row(number)?);
+        }
+        rows.push(Row::clone_session(REST_SESSION, REST_PORT));
+        rows.push(Row::default(
+            "aggregator",
+            "aggregate",
+            vec![
+                ("kind", self.kind.number().into()),
+                ("r", self.r.into()),
+                ("timer", micros(self.timer, "timer")?),
+                ("aggregator", self.aggregator.unwrap_or(node).into()),
+                ("registers", u128::from(self.registers) - 1),
+                ("destinations", self.destinations.len() as u128),
+                ("by_node", u128::from(self.spread == P4Spread::Node)),
+            ],
+        ));
+        for port in &self.listen {
+            let key = vec![("udp_dport", u128::from(*port))];
+            rows.push(Row::entry("postcard_port", key, "accept_postcards", Vec::new()).last());
+        }
+        let slots = if self.kind.has_scope() { self.registers } else { self.destinations.len() as u32 };
+        let frames = (0..slots).map(|slot| frame(&[[0; 4], slot.to_be_bytes()].concat())).collect();
+        Role::new(RoleKind::Aggregator, rows, frames, (&self.cross_connect, &self.timer_frames))
+    }
+
+    /// What it does, in a few words.
+    pub fn about(&self) -> String {
+        let to = self.destinations.iter().filter_map(|one| one.to);
+        let mut to: Vec<String> = to.take(MAX_NAMED).map(|to| to.to_string()).collect();
+        let more = self.destinations.len().saturating_sub(MAX_NAMED);
+        to.extend((more > 0).then(|| format!("{more} more")));
+        format!("{} of {} postcards to {}", self.kind.word(), self.r, to.join(", "))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.listen.is_empty() || self.listen.contains(&0) {
+            return Err("listen: write the UDP ports of postcards, such as [32766]".to_owned());
+        }
+        if self.destinations.is_empty() || self.destinations.len() > MAX_DESTINATIONS {
+            return Err(format!("destinations: write 1 to {MAX_DESTINATIONS}"));
+        }
+        if !self.registers.is_power_of_two() || self.registers > MAX_REGISTERS {
+            return Err(format!("registers: write a power of two, at most {MAX_REGISTERS}"));
+        }
+        match (self.kind.is_correlated(), self.r) {
+            (_, 0) => Err("r: write at least 1".to_owned()),
+            (false, r) if r > MAX_HELD => Err(format!(
+                "r: an aggregate of `{}` has at most {MAX_HELD} postcards, as bmv2 ends when a frame grows by more than 512 bytes; write less, or a `cor` kind",
+                self.kind.word()
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl DestinationSettings {
+    fn row(&self, number: usize) -> Result<Row, String> {
+        let key = |name: &str| format!("destinations[{number}].{name}");
+        let to = self.to.ok_or_else(|| format!("{}: write it like \"192.0.2.100:32767\"", key("to")))?;
+        let source = self
+            .source
+            .ok_or_else(|| format!("{}: write the address from which aggregates come", key("source")))?;
+        let of = |text: &str, name: &str| mac(text).map_err(|why| format!("{}: {why}", key(name)));
+        let (action, src, dst) = match (source, to.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(to)) => {
+                ("send", u128::from(source.to_bits()), u128::from(to.to_bits()))
+            }
+            (IpAddr::V6(source), IpAddr::V6(to)) => ("send_v6", source.to_bits(), to.to_bits()),
+            _ => return Err(format!("{}: write an address of the same family as `to`", key("source"))),
+        };
+        let params = vec![
+            ("port", u128::from(port(self.port, &key("port"))?)),
+            ("src_mac", of(&self.source_mac, "source_mac")?.into()),
+            ("dst_mac", of(&self.mac, "mac")?.into()),
+            ("src_ip", src),
+            ("dst_ip", dst),
+            ("dst_port", to.port().into()),
+        ];
+        Ok(Row::entry("destination", vec![("destination", number as u128)], action, params))
+    }
+}

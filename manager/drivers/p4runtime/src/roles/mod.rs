@@ -1,0 +1,230 @@
+//! Roles outside the domain: aggregators of postcards and translators of DTA. No packet with INT passes such a device, and no intent concerns it:
+//! its entries follow from its settings alone, and all of them stand for the rule that it forwards.
+//!
+//! The entries have the names of the project's own programs; `crate::program` binds them to P4Info as those of a pipeline map.
+
+mod aggregator;
+mod stores;
+#[cfg(test)]
+mod tests;
+mod translator;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use settings::section;
+
+pub use self::aggregator::AggregatorSettings;
+pub use self::stores::{Offer, StoreSettings};
+pub use self::translator::{CollectorSettings, Link, TranslatorSettings};
+
+/// Timer frames of a second that the manager sends itself at most. More of them need a packet generator.
+pub const MAX_FRAMES: u64 = 5_000;
+/// The EtherType of timer frames: local experiments (IEEE 802).
+const TIMER_ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+/// Ports that a program may have.
+const MAX_PORTS: u32 = 511;
+
+/// Which role it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RoleKind {
+    /// Postcards in, aggregates out.
+    Aggregator,
+    /// DTA reports in, RoCEv2 out.
+    Translator,
+}
+
+impl RoleKind {
+    /// The word in a map, in the inventory, and of the table of settings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Aggregator => "aggregator",
+            Self::Translator => "translator",
+        }
+    }
+}
+
+/// What a device does, as entries of its program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// Which one it is.
+    pub kind: RoleKind,
+    /// The timer frames that the manager sends, each once in a period; none: a packet generator sends them, or nobody.
+    pub frames: Vec<Vec<u8>>,
+    /// That period.
+    pub period: Duration,
+    rows: Vec<Row>,
+}
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Entries of earlier steps are written before it, and removed after it.
+    pub(crate) step: u8,
+    pub(crate) form: Form,
+}
+
+/// What kind of entry it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Table { table: &'static str, default: bool, key: Numbers, action: &'static str, params: Numbers },
+    Clone { session: u32, port: u32 },
+    Group { group: u32, replicas: Vec<(u32, u32)> },
+}
+
+/// Names and numbers.
+pub(crate) type Numbers = Vec<(&'static str, u128)>;
+
+impl Row {
+    fn entry(table: &'static str, key: Numbers, action: &'static str, params: Numbers) -> Self {
+        Self { step: 1, form: Form::Table { table, default: false, key, action, params } }
+    }
+
+    fn default(table: &'static str, action: &'static str, params: Numbers) -> Self {
+        Self { step: 1, form: Form::Table { table, default: true, key: Vec::new(), action, params } }
+    }
+
+    fn clone_session(session: u32, port: u32) -> Self {
+        Self { step: 0, form: Form::Clone { session, port } }
+    }
+
+    /// Copies to these ports, each with its instance.
+    fn group(group: u32, replicas: Vec<(u32, u32)>) -> Self {
+        Self { step: 0, form: Form::Group { group, replicas } }
+    }
+
+    /// It lets packets in, and so comes last.
+    fn last(self) -> Self {
+        Self { step: 2, ..self }
+    }
+}
+
+impl Role {
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Its entries in tables, multicast groups, and clone sessions.
+    pub fn size(&self) -> [usize; 3] {
+        let count = |is: fn(&Form) -> bool| self.rows.iter().filter(|row| is(&row.form)).count();
+        [
+            count(|form| matches!(form, Form::Table { .. })),
+            count(|form| matches!(form, Form::Group { .. })),
+            count(|form| matches!(form, Form::Clone { .. })),
+        ]
+    }
+
+    fn new(
+        kind: RoleKind,
+        mut rows: Vec<Row>,
+        frames: Vec<Vec<u8>>,
+        (ports, timer): (&[CrossConnectSettings], &TimerSettings),
+    ) -> Result<Self, String> {
+        for connect in ports {
+            let (from, to) = (port(connect.from, "from")?, port(connect.to, "to")?);
+            let key = vec![("ingress_port", from.into())];
+            rows.push(Row::entry("other", key, "forward", vec![("port", to.into())]));
+        }
+        let period = timer.every.unwrap_or_default();
+        let frames = if timer.every.is_some() { frames } else { Vec::new() };
+        timer.check(frames.len() as u64)?;
+        for one in &timer.ports {
+            let key = vec![("ingress_port", port(*one, "timer_frames.ports")?.into())];
+            rows.push(Row::entry("timer_port", key, "accept_timer", Vec::new()));
+        }
+        Ok(Self { kind, frames, period, rows })
+    }
+}
+
+section! {
+    /// Packets of no concern to a device with a role: those that arrive at a port leave by another one. Others are dropped.
+    pub struct CrossConnectSettings("[[manager.p4runtime.NAME.*.cross_connect]]") {
+        /// The port of arrival.
+        pub(crate) from: u32 = 0,
+        /// The port by which they leave.
+        pub(crate) to: u32 = 0,
+    }
+}
+
+section! {
+    /// Timer frames, by which a program without a timer of its own learns that time passes (EtherType 0x88b5, one for each register, list, path
+    /// or epoch).
+    pub struct TimerSettings("[manager.p4runtime.NAME.*.timer_frames]") {
+        /// The ports at which they arrive: that of a packet generator, or the switch's CPU port. None: nothing is sent because of time.
+        pub(crate) ports: Vec<u32> = Vec::new(),
+        /// The manager sends them itself, each once in this time, by P4Runtime's packet-out: at most 5,000 per second. The switch must have a CPU
+        /// port (bmv2: `--cpu-port`), which is one of `ports`. Not set: a packet generator does.
+        pub(crate) every: Option<Duration> = None,
+    }
+}
+
+impl TimerSettings {
+    fn check(&self, frames: u64) -> Result<(), String> {
+        let Some(every) = self.every else { return Ok(()) };
+        if self.ports.is_empty() {
+            return Err(
+                "timer_frames.ports: which one is the switch's CPU port? Add ports = [64] or the like"
+                    .to_owned(),
+            );
+        }
+        let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+        if !(10..=3_600_000).contains(&ms) {
+            return Err("timer_frames.every: write \"10ms\" to \"1h\"".to_owned());
+        }
+        let least = (frames * 1000).div_ceil(MAX_FRAMES);
+        if ms < least {
+            return Err(format!(
+                "timer_frames.every: {frames} frames in that time are more than {MAX_FRAMES} per second; write at least \"{least}ms\", or use a packet generator"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A timer frame with this content.
+fn frame(content: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend_from_slice(&TIMER_ETHERTYPE);
+    frame.extend_from_slice(content);
+    frame.resize(60, 0);
+    frame
+}
+
+/// A port of the program.
+fn port(number: u32, key: &str) -> Result<u32, String> {
+    if (1..MAX_PORTS).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("{key}: a port has a number from 1 to 510"))
+    }
+}
+
+/// An IPv4 address.
+fn ipv4(address: Option<IpAddr>, key: &str) -> Result<Ipv4Addr, String> {
+    match address {
+        Some(IpAddr::V4(address)) => Ok(address),
+        Some(IpAddr::V6(_)) => Err(format!("{key}: the program knows IPv4 only; write an IPv4 address")),
+        None => Err(format!("{key}: write an address such as \"192.0.2.1\"")),
+    }
+}
+
+/// Microseconds of a time that the program counts in 48 bits.
+fn micros(time: Duration, key: &str) -> Result<u128, String> {
+    let micros = time.as_micros();
+    if (1..1 << 40).contains(&micros) { Ok(micros) } else { Err(format!("{key}: write \"1us\" to \"12d\"")) }
+}
+
+/// A MAC address.
+///
+/// # Errors
+/// It is none; a sentence.
+pub fn mac(text: &str) -> Result<u64, String> {
+    let bytes: Option<Vec<u8>> = text
+        .split(':')
+        .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok()).flatten())
+        .collect();
+    match bytes.filter(|bytes| bytes.len() == 6) {
+        Some(bytes) => Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
+        None => Err(format!("`{text}` is not a MAC address; write it as \"02:00:00:00:00:01\"")),
+    }
+}

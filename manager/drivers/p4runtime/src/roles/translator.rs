@@ -1,0 +1,321 @@
+//! The entries of the program `dta_translator`.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use settings::section;
+use settings::values::Rate;
+
+use super::stores::{Offer, StoreSettings, Taken, Waits};
+use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, ipv4, mac, micros, port};
+
+/// What the program has: collectors, sequences of reporters to all collectors, senders.
+const COLLECTORS: usize = 16;
+const REPORTERS: usize = 1024;
+const SENDERS: usize = 1024;
+/// Messages to reporters are copies to the session of this number and of the port at which the report arrived.
+const REPLY_SESSION: u32 = 512;
+/// The replica that passes again, and the group of it and of an operation.
+const AGAIN: (u32, u32) = (6, 7);
+/// UDP source port of RoCEv2 to the first collector.
+const SOURCE_PORT: u16 = 0xc000;
+/// A burst of operations to a collector, ns at its rate.
+const BURST: u64 = 10_000_000;
+
+section! {
+    /// What a device with `role = "translator"` does: DTA reports in, RoCEv2 out (`map = "hopwise-dta-translator"`). Over IPv4.
+    pub struct TranslatorSettings("[manager.p4runtime.NAME.translator]") {
+        /// The ports at which reports arrive. ACKs, NACKs and notices of congestion leave by them.
+        pub(crate) report_ports: Vec<u32> = Vec::new(),
+        /// The reporters whose essential reports, and columns of sketches, are accepted; of all collectors.
+        pub(crate) reporters: Vec<ReporterSettings> = Vec::new(),
+        /// Addresses of senders that have a rate of their own, and get notices of congestion. Others share one rate, and get none. Not set: those of
+        /// `reporters`.
+        pub(crate) senders: Option<Vec<IpAddr>> = None,
+        /// Reports per second that one sender may send; more are dropped and counted. 0: no limit.
+        pub(crate) reporter_rate: u64 = 0,
+        /// Reports that a sender may send at once.
+        pub(crate) reporter_burst: u32 = 4096,
+        /// How long a notice of congestion holds.
+        pub(crate) hold: Duration = Duration::from_micros(500),
+        /// After so long, the numbers of a reporter that was silent are not compared with earlier ones.
+        pub(crate) idle: Duration = Duration::from_secs(10),
+        /// Shortest time between two NACKs to a reporter.
+        pub(crate) nack_interval: Duration = Duration::from_millis(1),
+        /// NACKs after which a gap is given up.
+        pub(crate) nack_limit: u8 = 3,
+        /// Acknowledge essential reports, one message per 64 of them.
+        pub(crate) acknowledge: bool = false,
+        /// Longest time that an entry waits for others of its list, as far as timer frames arrive.
+        pub(crate) flush: Duration = Duration::from_millis(1),
+        /// Longest time that a postcard waits for other hops, likewise.
+        pub(crate) postcard_timeout: Duration = Duration::from_millis(100),
+        /// Longest time that an epoch of a sketch waits for columns, likewise.
+        pub(crate) sketch_timeout: Duration = Duration::from_secs(1),
+        /// Columns of a sketch that are written together, at most; the program writes 64 bytes at once.
+        pub(crate) sketch_columns: u32 = 16,
+        /// The collectors, at most 16.
+        pub(crate) collectors: Vec<CollectorSettings> = Vec::new(),
+        /// Ports between which other packets pass.
+        pub(crate) cross_connect: Vec<CrossConnectSettings> = Vec::new(),
+        /// Timer frames. Without them, an entry waits until its batch is full, a path until its place is needed, and an epoch for all its columns.
+        pub(crate) timer_frames: TimerSettings = TimerSettings::default(),
+    }
+}
+
+section! {
+    /// A reporter of a translator.
+    pub struct ReporterSettings("[[manager.p4runtime.NAME.translator.reporters]]") {
+        /// Its reporter ID.
+        pub(crate) id: u32 = 0,
+        /// The only address that may use it.
+        pub(crate) address: Option<IpAddr> = None,
+    }
+}
+
+section! {
+    /// A collector of a translator: where its memory is, and the queue pairs that write it.
+    pub struct CollectorSettings("[[manager.p4runtime.NAME.translator.collectors]]") {
+        /// Its address, to which RoCEv2 goes.
+        pub(crate) address: Option<IpAddr> = None,
+        /// The address to which reporters send its reports. Not set: `address`. Reports to it are translated wherever they arrive.
+        pub(crate) reports: Option<IpAddr> = None,
+        /// The port of the device that leads to it.
+        pub(crate) port: u32 = 0,
+        /// Source address of RoCEv2.
+        pub(crate) source: Option<IpAddr> = None,
+        /// The MAC address of that port.
+        pub(crate) source_mac: String = String::new(),
+        /// The MAC address of the collector, or of the next router.
+        pub(crate) mac: String = String::new(),
+        /// UDP source port of RoCEv2. Not set: 49152 and the number of the collector.
+        pub(crate) source_port: Option<u16> = None,
+        /// The collector's number of its unreliable queue pair (UC).
+        pub(crate) unreliable: u32 = 0,
+        /// The collector's number of its reliable queue pair (RC).
+        pub(crate) reliable: u32 = 0,
+        /// What the collector calls our end of the reliable queue pair. The first packet has PSN 0; after a NAK, the PSN is that of the NAK.
+        pub(crate) own: u32 = 1,
+        /// RDMA operations per second that it supports: above it, reports of low priority are dropped first. 0: no limit.
+        pub(crate) rate: u64 = 0,
+        /// The same in bits, such as `"10Gbit/s"`.
+        pub(crate) bandwidth: Option<Rate> = None,
+        /// The stores in its memory.
+        pub(crate) stores: Vec<StoreSettings> = Vec::new(),
+    }
+}
+
+/// What a collector has said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Where its memory is.
+    pub address: Ipv4Addr,
+    /// Its unreliable queue pair, its reliable one, and our end of that.
+    pub queue_pairs: [u32; 3],
+    /// The stores in its memory.
+    pub stores: Vec<Offer>,
+}
+
+impl TranslatorSettings {
+    /// The role.
+    ///
+    /// # Errors
+    /// A key and what is wrong with it, in a sentence.
+    pub fn role(&self) -> Result<Role, String> {
+        if self.collectors.is_empty() || self.collectors.len() > COLLECTORS {
+            return Err(format!("collectors: write 1 to {COLLECTORS}"));
+        }
+        let waits = Waits::new(self.flush, self.postcard_timeout, self.sketch_timeout, self.sketch_columns)?;
+        let (mut rows, mut taken) = (self.limits()?, Taken::default());
+        let mut destinations = BTreeSet::new();
+        for (number, collector) in self.collectors.iter().enumerate() {
+            let at = |why: String| format!("collectors[{number}].{why}");
+            let link = collector.link().map_err(at)?;
+            rows.extend(collector.rows(number as u8, &link).map_err(at)?);
+            for (index, store) in link.stores.iter().enumerate() {
+                let at = |why: String| format!("collectors[{number}].stores[{index}]: {why}");
+                taken.add(number as u8, store, &waits).map_err(at)?;
+            }
+            let reports = collector.reports_to(&link).map_err(at)?;
+            if !destinations.insert(reports) {
+                return Err(at(format!(
+                    "reports: {reports} is another collector's; give it an address of its own"
+                )));
+            }
+        }
+        check_twice(&taken.rows)?;
+        rows.append(&mut taken.rows);
+        Role::new(RoleKind::Translator, rows, taken.frames, (&self.cross_connect, &self.timer_frames))
+    }
+
+    /// What it does, in a few words.
+    pub fn about(&self) -> String {
+        let stores: usize = self.collectors.iter().map(|one| one.stores.len()).sum();
+        let (collectors, reporters) = (self.collectors.len(), self.reporters.len());
+        format!(
+            "DTA to {collectors} collector(s) with {stores} store(s); {reporters} reporter(s) of essential reports"
+        )
+    }
+
+    /// Settings of all collectors, reporters and senders.
+    fn limits(&self) -> Result<Vec<Row>, String> {
+        let cost = cost(self.reporter_rate);
+        let burst = u128::from(cost) * u128::from(self.reporter_burst);
+        if burst >= 1 << 62 {
+            return Err(
+                "reporter_burst: it takes longer than 19 hours at `reporter_rate`; write less".to_owned()
+            );
+        }
+        let mut rows = vec![
+            Row::default(
+                "limits",
+                "limit_by",
+                vec![
+                    ("cost", cost.into()),
+                    ("burst", burst),
+                    ("hold", micros(self.hold, "hold")?),
+                    ("copies", 4),
+                    ("copies_at_1", 2),
+                    ("copies_at_2", 1),
+                ],
+            ),
+            Row::default(
+                "tracking",
+                "track_by",
+                vec![
+                    ("idle", micros(self.idle, "idle")?),
+                    ("interval", micros(self.nack_interval, "nack_interval")?),
+                    ("nacks", self.nack_limit.into()),
+                    ("acks", self.acknowledge.into()),
+                ],
+            ),
+        ];
+        for number in &self.report_ports {
+            let number = port(*number, "report_ports")?;
+            rows.push(Row::clone_session(REPLY_SESSION + number, number));
+        }
+        self.reporters(&mut rows)?;
+        Ok(rows)
+    }
+
+    fn reporters(&self, rows: &mut Vec<Row>) -> Result<(), String> {
+        let sequences = self.reporters.len() * self.collectors.len();
+        if sequences > REPORTERS {
+            return Err(format!(
+                "reporters: the program has room for {REPORTERS} sequences, one for each reporter and collector; these are {sequences}"
+            ));
+        }
+        if !self.reporters.is_empty() && self.report_ports.is_empty() {
+            return Err("report_ports: by which ports do messages to reporters leave? Write those at which reports arrive".to_owned());
+        }
+        let mut senders = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for (index, reporter) in self.reporters.iter().enumerate() {
+            let address = ipv4(reporter.address, &format!("reporters[{index}].address"))?;
+            senders.insert(address);
+            if !ids.insert(reporter.id) {
+                return Err(format!("reporters[{index}].id: {} is written twice; remove one", reporter.id));
+            }
+            for collector in 0..self.collectors.len() {
+                let key = vec![("collector", collector as u128), ("reporter", reporter.id.into())];
+                let place = collector * self.reporters.len() + index;
+                let params = vec![("index", place as u128), ("address", address.to_bits().into())];
+                rows.push(Row::entry("reporter", key, "track", params));
+            }
+        }
+        if let Some(all) = &self.senders {
+            senders = all.iter().map(|one| ipv4(Some(*one), "senders")).collect::<Result<_, _>>()?;
+        }
+        if senders.len() > SENDERS {
+            return Err(format!("senders: at most {SENDERS}; the others share a rate"));
+        }
+        for (index, sender) in senders.into_iter().enumerate() {
+            let key = vec![("ipv4_src", sender.to_bits().into())];
+            rows.push(Row::entry("sender", key, "count_sender", vec![("index", index as u128)]));
+        }
+        Ok(())
+    }
+}
+
+impl CollectorSettings {
+    /// What the settings say of it.
+    fn link(&self) -> Result<Link, String> {
+        let address = ipv4(self.address, "address")?;
+        for (key, number) in [("unreliable", self.unreliable), ("reliable", self.reliable), ("own", self.own)]
+        {
+            if !(1..1 << 24).contains(&number) {
+                return Err(format!("{key}: a queue pair has a number of 24 bits, not 0"));
+            }
+        }
+        let stores = self.stores.iter().map(StoreSettings::offer).collect();
+        Ok(Link { address, queue_pairs: [self.unreliable, self.reliable, self.own], stores })
+    }
+
+    fn reports_to(&self, link: &Link) -> Result<Ipv4Addr, String> {
+        self.reports.map_or(Ok(link.address), |reports| ipv4(Some(reports), "reports"))
+    }
+
+    fn rows(&self, number: u8, link: &Link) -> Result<Vec<Row>, String> {
+        let of = |text: &str, key: &str| mac(text).map_err(|why| format!("{key}: {why}"));
+        let to = port(self.port, "port")?;
+        let source = ipv4(self.source, "source")?;
+        let [unreliable, reliable, own] = link.queue_pairs;
+        let mut rows = groups(number, to);
+        for (index, queue_pair) in [unreliable, reliable].into_iter().enumerate() {
+            let params = vec![
+                ("src_mac", of(&self.source_mac, "source_mac")?.into()),
+                ("dst_mac", of(&self.mac, "mac")?.into()),
+                ("src_ip", source.to_bits().into()),
+                ("dst_ip", link.address.to_bits().into()),
+                ("src_port", self.source_port.unwrap_or(SOURCE_PORT + u16::from(number)).into()),
+                ("queue_pair", queue_pair.into()),
+            ];
+            let place = u128::from(number) * 2 + index as u128;
+            rows.push(Row::entry("queue_pair", vec![("queue_pair", place)], "send_to", params));
+        }
+        let key = vec![("ipv4_src", link.address.to_bits().into()), ("queue_pair", own.into())];
+        rows.push(Row::entry("answer", key, "resynchronise", vec![("index", u128::from(number) * 2 + 1)]));
+        if self.rate > 0 || self.bandwidth.is_some() {
+            let bytes = self.bandwidth.map_or(0, |rate| (rate.0 / 8).max(1));
+            let params = vec![
+                ("message", cost(self.rate).into()),
+                ("byte", cost(bytes).into()),
+                ("burst", u128::from(BURST) << 16),
+            ];
+            rows.push(Row::entry("collector_rate", vec![("collector", number.into())], "meter_by", params));
+        }
+        let key = vec![("ipv4_dst", self.reports_to(link)?.to_bits().into())];
+        rows.push(Row::entry("collector", key, "translate", vec![("collector", number.into())]).last());
+        Ok(rows)
+    }
+}
+
+/// The groups of a collector behind a port: of one to five operations, and of one after which the packet passes again.
+fn groups(number: u8, port: u32) -> Vec<Row> {
+    let first = u32::from(number) * 8;
+    let (group, replica) = AGAIN;
+    let of_copies =
+        (1..group).map(|copies| Row::group(first + copies, (1..=copies).map(|copy| (port, copy)).collect()));
+    of_copies.chain([Row::group(first + group, vec![(port, 1), (port, replica)])]).collect()
+}
+
+/// What one of so many per second costs: ns with 16 bits of fraction; 0: no limit.
+fn cost(rate: u64) -> u64 {
+    (1_000_000_000_u64 << 16).checked_div(rate).unwrap_or(0)
+}
+
+/// Two stores of a kind have different IDs, and lists, too.
+fn check_twice(rows: &[Row]) -> Result<(), String> {
+    let mut keys = BTreeSet::new();
+    for row in rows {
+        let super::Form::Table { key, .. } = &row.form else { continue };
+        if !keys.insert(key) {
+            let [(_, collector), _, (_, id)] = key.as_slice() else { continue };
+            return Err(format!(
+                "collectors[{collector}].stores: two of a kind have the ID {id}; give each its own"
+            ));
+        }
+    }
+    Ok(())
+}
