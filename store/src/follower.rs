@@ -362,13 +362,59 @@ struct Rest {
 /// What the numbers in a file stand for.
 #[derive(Debug)]
 struct FileNames {
-    kinds: HashMap<i64, Kind>,
+    kinds: Few<Kind>,
     /// Unknown ones of a newer version are none.
-    metrics: HashMap<i64, Option<Metric>>,
-    bases: HashMap<i64, Basis>,
-    flows: HashMap<i64, FlowKey>,
-    paths: HashMap<i64, Vec<u32>>,
-    rules: HashMap<i64, String>,
+    metrics: Few<Option<Metric>>,
+    bases: Few<Basis>,
+    flows: Recent<FlowKey>,
+    paths: Recent<Vec<u32>>,
+    rules: Recent<String>,
+}
+
+/// What small numbers stand for.
+#[derive(Debug)]
+struct Few<T>(Vec<Option<T>>);
+
+impl<T: Copy> Few<T> {
+    fn read(conn: &Connection, table: &str, of: impl Fn(&str) -> T) -> rusqlite::Result<Self> {
+        let mut few = Vec::new();
+        let mut select = conn.prepare(&format!("SELECT * FROM {FILE}.{table} WHERE id >= 0 AND id < ?1"))?;
+        let mut rows = select.query([MOST_FEW])?;
+        while let Some(row) = rows.next()? {
+            let number = usize::from(row.get::<_, u16>(0)?);
+            few.resize(few.len().max(number + 1), None);
+            few[number] = Some(of(&row.get::<_, String>(1)?));
+        }
+        Ok(Self(few))
+    }
+
+    fn get(&self, number: i64) -> Option<T> {
+        *self.0.get(usize::try_from(number).ok()?)?
+    }
+}
+
+/// What numbers stand for, as they were read last: each has one place, which it shares with others. Numbers count up from 1, so that those
+/// of a file with few of them have places of their own.
+#[derive(Debug)]
+struct Recent<T>(Vec<Option<(i64, T)>>);
+
+impl<T> Recent<T> {
+    fn place(number: i64) -> usize {
+        number.cast_unsigned() as usize % MAX_NAMES
+    }
+
+    fn get(&self, number: i64) -> Option<&T> {
+        let (known, value) = self.0.get(Self::place(number))?.as_ref()?;
+        (*known == number).then_some(value)
+    }
+
+    fn insert(&mut self, number: i64, value: T) {
+        let place = Self::place(number);
+        if place >= self.0.len() {
+            self.0.resize_with(place + 1, || None);
+        }
+        self.0[place] = Some((number, value));
+    }
 }
 
 impl OpenFile {
@@ -473,18 +519,25 @@ impl OpenFile {
         let mut select = conn.prepare_cached(&select(stream))?;
         let at = select.column_count() - 1;
         let mut rows = select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?;
-        let mut records = Vec::with_capacity(run.count.clamp(0, RUN) as usize);
+        let count = run.count.clamp(0, RUN) as usize;
+        let (mut order, mut records) = (Vec::with_capacity(count), Vec::with_capacity(count));
         while let Some(row) = rows.next()? {
-            let seq: i64 = row.get(at)?;
-            records.push((seq, names.record(conn, stream, row)?));
+            order.push(row.get::<_, i64>(at)?);
+            records.push(names.record(conn, stream, row)?);
         }
         // The rows come in the order of their times: that costs less than to let SQLite sort them.
-        if !records.is_sorted_by_key(|(seq, _)| *seq) {
-            records.sort_unstable_by_key(|(seq, _)| *seq);
+        if !order.is_sorted() {
+            let mut sorted: Vec<(i64, StoredRecord)> = order.into_iter().zip(records).collect();
+            sorted.sort_unstable_by_key(|(seq, _)| *seq);
+            records = sorted.into_iter().map(|(_, record)| record).collect();
         }
         let skipped = usize::try_from(start - run.first).unwrap_or(0).min(records.len());
-        let records: Vec<StoredRecord> = records.drain(skipped..).map(|(_, record)| record).collect();
-        Ok(records.into_iter())
+        let mut records = records.into_iter();
+        // `nth` counts from 0.
+        if let Some(last) = skipped.checked_sub(1) {
+            records.nth(last);
+        }
+        Ok(records)
     }
 
     /// The same for flows, whose rows have their numbers.
@@ -506,12 +559,12 @@ impl OpenFile {
 impl FileNames {
     fn read(conn: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            kinds: names(conn, "kind_name", kind_of)?,
-            metrics: names(conn, "metric_name", Metric::from_name)?,
-            bases: names(conn, "basis_name", basis_of)?,
-            flows: HashMap::new(),
-            paths: HashMap::new(),
-            rules: HashMap::new(),
+            kinds: Few::read(conn, "kind_name", kind_of)?,
+            metrics: Few::read(conn, "metric_name", Metric::from_name)?,
+            bases: Few::read(conn, "basis_name", basis_of)?,
+            flows: Recent(Vec::new()),
+            paths: Recent(Vec::new()),
+            rules: Recent(Vec::new()),
         })
     }
 
@@ -539,7 +592,7 @@ impl FileNames {
     fn event(&mut self, conn: &Connection, row: &Row<'_>) -> rusqlite::Result<EventRow> {
         let names = EventNames {
             id: row.get::<_, i64>(12)?.cast_unsigned(),
-            kind: self.kinds.get(&row.get(2)?).copied().unwrap_or(Kind::Latest),
+            kind: self.kinds.get(row.get(2)?).unwrap_or(Kind::Latest),
             metric: self.metric(row.get(3)?),
             flow: self.flow(conn, row.get(0)?)?,
             basis: self.basis(row.get(11)?),
@@ -572,50 +625,46 @@ impl FileNames {
     }
 
     fn metric(&self, code: Option<i64>) -> Option<Metric> {
-        self.metrics.get(&code?).copied().flatten()
+        self.metrics.get(code?).flatten()
     }
 
     fn basis(&self, code: i64) -> Basis {
-        self.bases.get(&code).copied().unwrap_or_default()
+        self.bases.get(code).unwrap_or_default()
     }
 
     fn flow(&mut self, conn: &Connection, id: Option<i64>) -> rusqlite::Result<Option<FlowKey>> {
         let Some(id) = id else { return Ok(None) };
-        if let Some(flow) = self.flows.get(&id) {
+        if let Some(flow) = self.flows.get(id) {
             return Ok(Some(*flow));
         }
         let sql = "SELECT src, dst, sport, dport, proto FROM f0.flow_key WHERE id = ?1";
         let flow = conn.prepare_cached(sql)?.query_row([id], parse_flow)?;
-        make_room(&mut self.flows);
-        self.flows.extend(flow.map(|flow| (id, flow)));
+        if let Some(flow) = flow {
+            self.flows.insert(id, flow);
+        }
         Ok(flow)
     }
 
     fn path(&mut self, conn: &Connection, id: Option<i64>) -> rusqlite::Result<Vec<u32>> {
         let Some(id) = id else { return Ok(Vec::new()) };
-        if let Some(path) = self.paths.get(&id) {
+        if let Some(path) = self.paths.get(id) {
             return Ok(path.clone());
         }
         let sql = "SELECT path FROM f0.path_text WHERE id = ?1";
         let text: String = conn.prepare_cached(sql)?.query_row([id], |row| row.get(0))?;
-        make_room(&mut self.paths);
-        Ok(self.paths.entry(id).or_insert(parse_path(&text)).clone())
+        let path = parse_path(&text);
+        self.paths.insert(id, path.clone());
+        Ok(path)
     }
 
     fn rule(&mut self, conn: &Connection, id: i64) -> rusqlite::Result<String> {
-        if let Some(rule) = self.rules.get(&id) {
+        if let Some(rule) = self.rules.get(id) {
             return Ok(rule.clone());
         }
         let sql = "SELECT rule FROM f0.rule_text WHERE id = ?1";
         let text: String = conn.prepare_cached(sql)?.query_row([id], |row| row.get(0))?;
-        make_room(&mut self.rules);
-        Ok(self.rules.entry(id).or_insert(text).clone())
-    }
-}
-
-fn make_room<T>(map: &mut HashMap<i64, T>) {
-    if map.len() >= MAX_NAMES {
-        map.clear();
+        self.rules.insert(id, text.clone());
+        Ok(text)
     }
 }
 
@@ -658,12 +707,6 @@ fn select(stream: Stream) -> String {
     format!("SELECT {columns} FROM {FILE}.{table} WHERE {which}")
 }
 
-fn names<T>(conn: &Connection, table: &str, read: impl Fn(&str) -> T) -> rusqlite::Result<HashMap<i64, T>> {
-    let mut select = conn.prepare(&format!("SELECT * FROM {FILE}.{table}"))?;
-    let rows = select.query_map([], |row| Ok((row.get(0)?, read(&row.get::<_, String>(1)?))))?;
-    rows.collect()
-}
-
 /// The name under which a file is attached.
 const FILE: &str = "f0";
 /// Runs are read in their order: more would be read once.
@@ -672,3 +715,33 @@ const CACHE_KIB: usize = 1 << 10;
 const MAX_OPEN: usize = 4;
 /// Names of each kind in memory.
 const MAX_NAMES: usize = 1 << 16;
+/// Numbers of what there is little of, at most: others are unknown.
+const MOST_FEW: u16 = 1 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_share_a_place_are_not_taken_for_one_another() {
+        let mut recent = Recent(Vec::new());
+        let far = 1 + MAX_NAMES as i64;
+        recent.insert(1, 'a');
+        assert_eq!([recent.get(1), recent.get(far), recent.get(-1)], [Some(&'a'), None, None]);
+        recent.insert(far, 'b');
+        assert_eq!([recent.get(1), recent.get(far)], [None, Some(&'b')]);
+        recent.insert(i64::MIN, 'c');
+        recent.insert(-1, 'd');
+        assert_eq!([recent.get(i64::MIN), recent.get(-1)], [Some(&'c'), Some(&'d')]);
+        assert!(recent.0.len() <= MAX_NAMES);
+    }
+
+    #[test]
+    fn numbers_beyond_the_few_stand_for_nothing() {
+        let few = Few(vec![None, Some('a')]);
+        assert_eq!(
+            [-1, 0, 1, 2, i64::MAX].map(|number| few.get(number)),
+            [None, None, Some('a'), None, None]
+        );
+    }
+}
