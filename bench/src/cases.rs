@@ -362,6 +362,11 @@ const CASES: &[Case] = &[
         run: export::kafka,
     },
     Case {
+        name: "outlet",
+        about: "1 M records from Kafka into ClickHouse's engine, compared with its own load (scripts/sink-servers)",
+        run: export::outlet,
+    },
+    Case {
         name: "export-catch-up",
         about: "1 M stored events exported while 10,000 reports/s arrive; how many of these are lost",
         run: export::catch_up,

@@ -1,5 +1,5 @@
-//! Exports end to end: a filled store, hopwise, and a server as a child, beside what that server takes from its own load tool; and what
-//! catching up costs reception.
+//! Exports and outlets end to end: a filled store, hopwise, and a server as a child, beside what that server takes from its own load tool;
+//! and what catching up costs reception.
 
 mod servers;
 
@@ -27,6 +27,8 @@ const BATCH: u64 = 50_000;
 const PARTITIONS: u32 = 4;
 /// How long an export may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Time between two looks at what is delivered. Each look costs hopwise a millisecond, and both ends of a run are as late.
+const LOOK: Duration = Duration::from_millis(40);
 /// Datagrams per second while an export catches up.
 const RATE: u64 = 10_000;
 
@@ -37,34 +39,74 @@ pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome,
     let events = store::fill(&scratch.path().join("store"), events(plan))?;
     let mut runs = Runs::default();
     for run in 0..plan.runs {
-        let sink =
-            |database: &str| ClickHouse::new(&format!("{database}{run}"), "", 0).map_err(CliError::new);
-        let mut http = Http::connect(engine.address)?;
-        let (own, ours) = (sink("own")?, sink("hopwise")?);
-        for statement in [&own, &ours].iter().flat_map(|sink| sink.schema(&[Stream::Events])) {
-            http.execute(&statement)?;
-        }
-        let requests = requests(&own, events)?;
-        let begun = Instant::now();
-        requests.iter().try_for_each(|request| http.post(&request.target, &request.body))?;
-        runs.own.push(begun.elapsed().as_nanos() as f64 / events as f64);
-        let export = format!(
-            "kind = \"clickhouse\"\nurl = \"http://{}\"\ndatabase = \"hopwise{run}\"\n",
-            engine.address
-        );
-        runs.ours.push(exported(scratch.path(), &export, events)?);
-        let stored =
-            http.execute(&format!("SELECT uniqExact(id) FROM {} FORMAT TSV", ours.table(Stream::Events)))?;
-        same(events, stored.trim())?;
-        for database in ["own", "hopwise"] {
-            http.execute(&format!("DROP DATABASE {database}{run} SYNC"))?;
-        }
+        let sections = |database: &str| {
+            section(&format!(
+                "kind = \"clickhouse\"\nurl = \"http://{}\"\ndatabase = \"{database}\"\n",
+                engine.address
+            ))
+        };
+        runs.add_engine((&engine, run), (scratch.path(), events), sections)?;
     }
     let included = "read from the store, sent to ClickHouse's engine (chdb) behind an HTTP front of the tests, one request at a time, \
                     and stored with a second order; server and hopwise on the same cores";
     let own = format!("the same requests of {BATCH} rows, made before, one after the other");
     Ok(runs
         .outcome(name, Conditions::of("one record", included).number("events", events).text("own_load", own)))
+}
+
+/// `outlet`: events from the topics of a broker into ClickHouse's engine.
+pub(super) fn outlet(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+    let scratch = Scratch::new(name)?;
+    let (broker, engine) = (Broker::start(scratch.path())?, Engine::start(scratch.path())?);
+    let events = store::fill(&scratch.path().join("store"), events(plan))?;
+    let kafka = format!("url = \"tcp://{}\"\n", broker.address);
+    let export = format!("kind = \"kafka\"\n{kafka}partitions = {PARTITIONS}\n");
+    apply(scratch.path(), &export)?;
+    exported(scratch.path(), &section(&export), events)?;
+    let mut runs = Runs::default();
+    for run in 0..plan.runs {
+        let sections = |database: &str| {
+            let state = scratch.path().join(database).display().to_string();
+            format!(
+                "[outlet]\nstate = \"{state}\"\nstreams = [\"events\"]\nlinger = \"0s\"\n[outlet.kafka]\n{kafka}\
+                 [outlet.clickhouse]\nurl = \"http://{}\"\ndatabase = \"{database}\"\n",
+                engine.address
+            )
+        };
+        runs.add_engine((&engine, run), (scratch.path(), events), sections)?;
+    }
+    let included = "read from a broker with 4 partitions, protobuf and LZ4, and inserted into ClickHouse's engine (chdb) behind an HTTP \
+                    front of the tests; broker, engine and outlet on the same cores";
+    let own = format!("requests of {BATCH} rows, made before, one after the other");
+    Ok(runs
+        .outcome(name, Conditions::of("one record", included).number("events", events).text("own_load", own)))
+}
+
+/// The tables in a new database.
+fn tables(http: &mut Http, database: &str) -> Result<ClickHouse, CliError> {
+    let sink = ClickHouse::new(database, "", 0).map_err(CliError::new)?;
+    sink.schema(&[Stream::Events]).iter().try_for_each(|statement| http.execute(statement).map(drop))?;
+    Ok(sink)
+}
+
+/// What the engine takes of prepared requests: ns per row.
+fn own_load(http: &mut Http, events: u64) -> Result<f64, CliError> {
+    let sink = tables(http, "own")?;
+    let requests = requests(&sink, events)?;
+    let begun = Instant::now();
+    requests.iter().try_for_each(|request| http.post(&request.target, &request.body))?;
+    let ns = begun.elapsed().as_nanos() as f64 / events as f64;
+    // Or the engine would merge what it took so quickly while it takes the next: both begin at rest.
+    http.execute("DROP DATABASE own SYNC")?;
+    Ok(ns)
+}
+
+/// Each event is there; then the tables are dropped.
+fn all_are_there(http: &mut Http, sink: &ClickHouse, events: u64) -> Result<(), CliError> {
+    let table = sink.table(Stream::Events);
+    let stored = http.execute(&format!("SELECT uniqExact(id) FROM {table} FORMAT TSV"))?;
+    same(events, stored.trim())?;
+    http.execute(&format!("DROP DATABASE {} SYNC", sink.database())).map(drop)
 }
 
 /// `export-kafka`: events from the store to a broker.
@@ -85,7 +127,7 @@ pub(super) fn kafka(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fail
             apply(scratch.path(), &export(prefix))?;
         }
         runs.own.push(broker.own_load(&format!("own{run}.events.v1"), events, size)?);
-        runs.ours.push(exported(scratch.path(), &export("hopwise"), events)?);
+        runs.add(exported(scratch.path(), &section(&export("hopwise")), events)?);
     }
     let included = "read from the store, sent as protobuf with keys and headers, LZ4, acks = all, to one broker with 4 partitions; \
                     broker and hopwise on the same cores";
@@ -174,13 +216,41 @@ fn events(plan: &Plan<'_>) -> u64 {
 struct Runs {
     own: Vec<f64>,
     ours: Vec<f64>,
+    /// Of the processor, by hopwise.
+    on_core: Vec<f64>,
+    /// Bytes of hopwise in memory, at most.
+    resident: u64,
 }
 
 impl Runs {
+    fn add(&mut self, exported: Delivered) {
+        self.ours.push(exported.ns);
+        self.on_core.push(exported.on_core);
+        self.resident = self.resident.max(exported.resident);
+    }
+
+    /// What the engine takes of its own load, and of hopwise with these sections, which name a database.
+    fn add_engine(
+        &mut self,
+        (engine, run): (&Engine, u32),
+        (dir, events): (&Path, u64),
+        sections: impl Fn(&str) -> String,
+    ) -> Result<(), Failure> {
+        let mut http = Http::connect(engine.address)?;
+        self.own.push(own_load(&mut http, events)?);
+        let database = format!("hopwise{run}");
+        let ours = tables(&mut http, &database)?;
+        self.add(exported(dir, &sections(&database), events)?);
+        Ok(all_are_there(&mut http, &ours, events)?)
+    }
+
     fn outcome(self, name: &'static str, conditions: Conditions) -> Outcome {
         let shares = self.own.iter().zip(&self.ours).map(|(own, ours)| own / ours).collect();
-        let conditions =
-            conditions.ratio("own_ns_per_record", median(self.own)).ratio("of_own_load", median(shares));
+        let conditions = conditions
+            .ratio("own_ns_per_record", median(self.own))
+            .ratio("of_own_load", median(shares))
+            .ratio("hopwise_ns_on_core", median(self.on_core))
+            .number("resident_bytes", self.resident);
         Outcome::new(name, self.ours, conditions)
     }
 }
@@ -189,30 +259,41 @@ fn section(export: &str) -> String {
     format!("[exports.bench]\nstreams = [\"events\"]\nlinger = \"0s\"\n{export}")
 }
 
-/// Exports all events from the first one on; ns per event, from the first that are delivered on.
-fn exported(dir: &Path, export: &str, events: u64) -> Result<f64, Failure> {
+/// What was delivered, from the first records on: ns per record, in all and on the processor.
+#[derive(Clone, Copy, Debug)]
+struct Delivered {
+    ns: f64,
+    on_core: f64,
+    /// Bytes in memory, at most.
+    resident: u64,
+}
+
+/// Runs until so many records are delivered, from the first one on.
+fn exported(dir: &Path, sections: &str, events: u64) -> Result<Delivered, Failure> {
     // The cursor of an earlier run.
     let _ = fs::remove_dir_all(dir.join("store/export"));
-    let program = Program::start(dir, &section(export))?;
-    let begun = Instant::now();
-    let mut first: Option<(Instant, u64)> = None;
+    let program = Program::start(dir, sections)?;
+    let begun = (Instant::now(), 0, program.usage()?);
+    let (mut first, mut resident) = (None, 0);
     loop {
         let delivered = program.sum("hopwise_export_delivered_total")?;
         let now = Instant::now();
-        match first {
-            Some((at, before)) if delivered >= events => {
-                // All came between two looks.
-                let (at, count) = if events > before { (at, events - before) } else { (begun, events) };
-                return Ok((now - at).as_nanos() as f64 / count as f64);
-            }
-            None if delivered > 0 => first = Some((now, delivered)),
-            _ if begun.elapsed() > PATIENCE => {
-                let words = format!("{delivered} of {events} records were exported in {PATIENCE:?}");
-                return Err(CliError::new(words).into());
-            }
-            _ => {}
+        resident = program.resident().max(resident);
+        if delivered >= events {
+            // All came between two looks.
+            let (at, before, used) = first.filter(|(_, before, _)| *before < events).unwrap_or(begun);
+            let (count, used) = ((events - before) as f64, program.usage()?.since(&used));
+            let ns = (now - at).as_nanos() as f64 / count;
+            return Ok(Delivered { ns, on_core: (used.user + used.system) * 1e9 / count, resident });
         }
-        thread::sleep(Duration::from_millis(10));
+        if delivered > 0 && first.is_none() {
+            first = Some((now, delivered, program.usage()?));
+        }
+        if begun.0.elapsed() > PATIENCE {
+            let words = format!("{delivered} of {events} records were delivered in {PATIENCE:?}");
+            return Err(CliError::new(words).into());
+        }
+        thread::sleep(LOOK);
     }
 }
 
