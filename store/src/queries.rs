@@ -25,6 +25,11 @@ impl Reader {
     }
 
     fn events_until(&self, filter: &EventFilter, deadline: &Deadline) -> Result<Vec<EventRow>, QueryError> {
+        let clause = Self::clause_of(filter);
+        self.latest_until((EVENT_COLUMNS, "events"), &clause, filter.limit, deadline, event_row)
+    }
+
+    fn clause_of(filter: &EventFilter) -> Clause {
         let mut clause = Clause::default();
         clause.time(filter.from, filter.before);
         clause.equal("kind", filter.kind.map(|kind| text(kind.name())));
@@ -35,7 +40,7 @@ impl Reader {
         clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some();
-        self.latest_until((EVENT_COLUMNS, "events"), &clause, filter.limit, deadline, event_row)
+        clause
     }
 
     /// Events that are wanted, newest first, and the time before which none was looked at: not all were, if not enough of them are wanted.
@@ -47,31 +52,54 @@ impl Reader {
         filter: &EventFilter,
         mut is_wanted: impl FnMut(&EventRow) -> bool,
     ) -> Result<(Vec<EventRow>, Option<Nanos>), QueryError> {
-        let (mut found, mut seen, mut page) = (Vec::new(), 0, PAGE);
+        let (mut found, mut seen) = (Vec::new(), 0);
         let (mut before, deadline) = (filter.before, self.deadline());
         while seen < MOST_SEEN {
-            let mut rows = self.events_until(&EventFilter { before, limit: page, ..*filter }, &deadline)?;
-            let is_last = rows.len() < page;
+            let mut rows = self.events_until(&EventFilter { before, limit: PAGE, ..*filter }, &deadline)?;
+            let is_last = rows.len() < PAGE;
             let last = rows.last().map_or(0, |row| row.event.ts);
-            before = Some(last.saturating_add(1));
             if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
-                // All have one time: they fit into a larger page, or only so many of them are looked at, as without a condition.
-                if page < MOST_OF_A_TIME {
-                    page = (page * 2).min(MOST_OF_A_TIME);
-                    continue;
-                }
+                // All have one time, and more may have it. However many they are, they are looked at one by one.
+                seen += self.each_of_time(filter, last, (&deadline, &mut found), &mut is_wanted)?;
                 before = Some(last);
-            } else if !is_last {
-                // More events may have this time: the next page has all of them.
-                rows.retain(|row| row.event.ts != last);
+            } else {
+                // More events may have the last time: the next page has all of them.
+                before = Some(last.saturating_add(1));
+                rows.retain(|row| is_last || row.event.ts != last);
+                seen += rows.len();
+                found.extend(rows.into_iter().filter(&mut is_wanted).take(filter.limit - found.len()));
             }
-            seen += rows.len();
-            found.extend(rows.into_iter().filter(&mut is_wanted).take(filter.limit - found.len()));
             if is_last || found.len() >= filter.limit {
                 return Ok((found, None));
             }
         }
         Ok((found, before))
+    }
+
+    /// Adds events of one time that are wanted, up to the limit. Returns how many it looked at.
+    fn each_of_time(
+        &self,
+        filter: &EventFilter,
+        ts: Nanos,
+        (deadline, found): (&Deadline, &mut Vec<EventRow>),
+        mut is_wanted: impl FnMut(&EventRow) -> bool,
+    ) -> Result<usize, QueryError> {
+        let filter = EventFilter { from: Some(ts), before: Some(ts.saturating_add(1)), ..*filter };
+        // In any order: to sort them, all would have to be in memory.
+        let clause = Clause { order: None, ..Self::clause_of(&filter) };
+        let before = found.len();
+        self.with_retry(|| {
+            found.truncate(before);
+            let mut seen = 0;
+            self.select((EVENT_COLUMNS, "events"), (&clause, usize::MAX), (usize::MAX, deadline), |row| {
+                seen += 1;
+                if found.len() < filter.limit {
+                    found.extend(Some(event_row(row)?).filter(&mut is_wanted));
+                }
+                Ok(())
+            })?;
+            Ok(seen)
+        })
     }
 
     /// Rollups in ascending order of time: the latest `limit`.
@@ -122,7 +150,7 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn flows(&self, flow: Option<&FlowKey>, limit: usize) -> Result<Vec<FlowState>, QueryError> {
-        let mut clause = Clause { order: "last_seen", ..Clause::default() };
+        let mut clause = Clause { order: Some("last_seen"), ..Clause::default() };
         clause.equal("flow", flow.map(text));
         self.latest(FLOW_COLUMNS, "flows", &clause, limit, flow_state)
     }
@@ -197,15 +225,7 @@ impl Reader {
             for (most, from) in self.attempts(clause)? {
                 rows.clear();
                 let clause = clause.since(from);
-                let options = QueryOptions {
-                    from,
-                    to: clause.before,
-                    max_rows: usize::MAX,
-                    max_bytes: usize::MAX,
-                    params: clause.params.clone(),
-                    ..QueryOptions::default()
-                };
-                self.rows_until(most, &clause.sql(columns, view, limit), (&options, deadline), |row| {
+                self.select((columns, view), (&clause, limit), (most, deadline), |row| {
                     rows.push(read(row)?);
                     Ok(())
                 })?;
@@ -215,6 +235,25 @@ impl Reader {
             }
             Ok(rows)
         })
+    }
+
+    /// Rows of at most so many files.
+    fn select(
+        &self,
+        (columns, view): (&str, &str),
+        (clause, limit): (&Clause, usize),
+        (most, deadline): (usize, &Deadline),
+        take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), QueryError> {
+        let options = QueryOptions {
+            from: clause.from,
+            to: clause.before,
+            max_rows: usize::MAX,
+            max_bytes: usize::MAX,
+            params: clause.params.clone(),
+            ..QueryOptions::default()
+        };
+        self.rows_until(most, &clause.sql(columns, view, limit), (&options, deadline), take).map(drop)
     }
 
     /// The searches for the newest rows, cheapest first, as `(files, from)`: the first that returns enough rows ends it. Rows that
@@ -328,8 +367,6 @@ impl FlowPoint {
 
 /// Events of one query of a search: few when what is wanted is frequent, and not too many queries when it is rare.
 const PAGE: usize = 4_096;
-/// Events of one time that a search looks at: some 20 MB.
-const MOST_OF_A_TIME: usize = 16 * PAGE;
 /// Events that one search looks at: about half a second.
 const MOST_SEEN: usize = 250_000;
 
@@ -340,7 +377,8 @@ struct Clause {
     params: Vec<Value>,
     from: Option<Nanos>,
     before: Option<Nanos>,
-    order: &'static str,
+    /// The greatest first; `None`: in any order.
+    order: Option<&'static str>,
     /// Its index is ordered by chunk.
     scattered: bool,
 }
@@ -352,7 +390,7 @@ impl Default for Clause {
             params: Vec::new(),
             from: None,
             before: None,
-            order: "ts",
+            order: Some("ts"),
             scattered: false,
         }
     }
@@ -392,7 +430,8 @@ impl Clause {
             false => format!(" WHERE {}", self.terms.join(" AND ")),
         };
         let limit = limit.min(i64::MAX as usize);
-        format!("SELECT {columns} FROM {view}{filter} ORDER BY {} DESC LIMIT {limit}", self.order)
+        let order = self.order.map_or_else(String::new, |order| format!(" ORDER BY {order} DESC"));
+        format!("SELECT {columns} FROM {view}{filter}{order} LIMIT {limit}")
     }
 }
 

@@ -54,10 +54,10 @@ fn every_event() -> Vec<(Event, EventRow)> {
 #[test]
 fn a_search_finds_all_that_is_wanted_also_among_events_of_one_time() {
     let dir = Dir::new("search");
-    let mut batch = Batch::with_capacity(20_000);
-    // 6,000 events of one time are more than a page of the search, and are in the middle of others.
-    let ts = |i: u64| START + if (5_000..11_000).contains(&i) { 5_000 } else { i };
-    for i in 0..16_000 {
+    let mut batch = Batch::with_capacity(90_000);
+    // 75,000 events of one time are more than any page of the search, and are in the middle of others.
+    let ts = |i: u64| START + if (5_000..80_000).contains(&i) { 5_000 } else { i };
+    for i in 0..85_000 {
         let event = change(ts(i), flow(1), 7, i);
         batch.event(&event, &[]);
     }
@@ -71,10 +71,12 @@ fn a_search_finds_all_that_is_wanted_also_among_events_of_one_time() {
         rows.iter().map(|row| row.event.value.unwrap()).collect::<Vec<u64>>()
     };
     let mut all = values(usize::MAX, None);
-    assert_eq!(all[..3], [15_999, 15_996, 15_993]);
+    assert_eq!(all[..3], [84_999, 84_996, 84_993]);
     all.sort_unstable();
-    assert_eq!(all, (0..16_000).step_by(3).collect::<Vec<u64>>());
-    assert_eq!(values(2, None), [15_999, 15_996]);
+    assert_eq!(all, (0..85_000).step_by(3).collect::<Vec<u64>>());
+    assert_eq!(values(2, None), [84_999, 84_996]);
+    // In the middle of the events of one time.
+    assert_eq!(values(2_000, None).len(), 2_000);
     assert_eq!(values(1, Some(START + 4)), [3]);
 }
 
