@@ -2,6 +2,7 @@
 //! receives does not wait while somebody reads or writes the spool. A thread of the export brings the chunks into the spool.
 
 use std::{
+    collections::VecDeque,
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
     time::Duration,
@@ -24,7 +25,8 @@ pub(crate) struct HopQueue {
 /// What came and is not in the spool yet.
 #[derive(Default, Debug)]
 struct Inbox {
-    chunks: Vec<(Vec<u8>, u64)>,
+    chunks: VecDeque<(Vec<u8>, u64)>,
+    /// Of these chunks, and of the one that is brought into the spool just now.
     bytes: usize,
     /// Empty chunks, which are used again.
     spare: Vec<Vec<u8>>,
@@ -59,7 +61,7 @@ impl HopQueue {
         let empty = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(chunk.capacity()));
         let full = mem::replace(chunk, empty);
         inbox.bytes += full.len();
-        inbox.chunks.push((full, hops));
+        inbox.chunks.push_back((full, hops));
         drop(inbox);
         self.filled.notify_one();
     }
@@ -71,20 +73,25 @@ impl HopQueue {
         work(&mut spool)
     }
 
+    /// Brings what is in the inbox now, one chunk at a time: only that one is in memory twice, and it counts until it is empty.
     fn bring(&self, spool: &mut Spool) {
-        let (mut chunks, refused) = {
+        let count = {
             let mut inbox = lock(&self.inbox);
-            inbox.bytes = 0;
-            (mem::take(&mut inbox.chunks), mem::take(&mut inbox.refused))
+            spool.refuse(mem::take(&mut inbox.refused));
+            inbox.chunks.len()
         };
-        spool.refuse(refused);
-        for (chunk, hops) in &mut chunks {
-            spool.offer(chunk, *hops);
-            chunk.clear();
+        for _ in 0..count {
+            // In a statement of its own, so that workers do not wait for the spool.
+            let first = lock(&self.inbox).chunks.pop_front();
+            let Some((mut chunk, hops)) = first else { break };
+            spool.offer(&chunk, hops);
+            let mut inbox = lock(&self.inbox);
+            inbox.bytes -= chunk.len();
+            if inbox.spare.len() < MOST_SPARE {
+                chunk.clear();
+                inbox.spare.push(chunk);
+            }
         }
-        let mut inbox = lock(&self.inbox);
-        let room = MOST_SPARE.saturating_sub(inbox.spare.len());
-        inbox.spare.extend(chunks.into_iter().take(room).map(|(chunk, _)| chunk));
     }
 
     /// Bytes in memory.
