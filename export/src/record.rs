@@ -371,11 +371,7 @@ impl Alert {
     /// The same for this rule and what it is about.
     pub fn alert(&self) -> u64 {
         // The length says where the name ends.
-        let name = self
-            .rule
-            .as_bytes()
-            .chunks(8)
-            .map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        let name = numbers_of(&self.rule);
         let place = self.place().map(|part| part.map_or(u64::MAX, u64::from));
         let start = [self.rule.len() as u64, flow_id(self.flow.as_ref())];
         hash(start.into_iter().chain(place).chain(name))
@@ -498,6 +494,17 @@ impl Record {
                     one.hw_id.into(),
                 ])
             }
+        }
+    }
+
+    /// The same for the same row of a collector. It differs from the id for rollups: those of one key and time can be parts of one, and
+    /// each is a row.
+    pub(crate) fn row_id(&self, collector: &str) -> u64 {
+        match self {
+            Self::Rollup(one) if one.part != 0 => {
+                hash([self.id(), one.part].into_iter().chain(numbers_of(collector)))
+            }
+            _ => self.id(),
         }
     }
 
@@ -639,6 +646,11 @@ impl Keyed for Record {
 /// The id of a report: of who sent it, which one it is, and what it is about.
 pub fn report_id(parts: [u64; 4], flow: Option<&FlowKey>) -> u64 {
     hash(parts.into_iter().chain([flow_id(flow)]))
+}
+
+/// A text as numbers, for a hash.
+fn numbers_of(text: &str) -> impl Iterator<Item = u64> {
+    text.as_bytes().chunks(8).map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
 
 fn flow_id(flow: Option<&FlowKey>) -> u64 {

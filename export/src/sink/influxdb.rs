@@ -11,8 +11,9 @@
 //!
 //! A point with the tags and the time of another one replaces it. That makes a repeat harmless, but events of many flows have the same
 //! tags and, when they arrived in one burst, the same time. So the time of a point of `events`, `flows` and `drops` is moved inside its
-//! millisecond ([`Options::spread`]) by the record's id, and the field `ts` has the exact time. Rollups per flow are sent only if all
-//! parts of the 5-tuple are tags.
+//! millisecond ([`Options::spread`]) by the record's id, and the field `ts` has the exact time. That of rollups is moved by their parts:
+//! those of one key and time, of several workers or processes, are points that are added up. Rollups per flow are sent only if all parts
+//! of the 5-tuple are tags.
 
 use std::io::Write as _;
 
@@ -30,7 +31,7 @@ pub struct Options {
     pub prefix: String,
     /// Fields that are tags in addition to those that always are: any of [`CHOICE`].
     pub tags: Vec<String>,
-    /// The time of events, flows and drops is moved inside an interval of this length, ns, by their ids; 0: not at all.
+    /// The time of events, flows, drops and parts of rollups is moved inside an interval of this length, ns, by their ids; 0: not at all.
     pub spread: u64,
 }
 
@@ -153,12 +154,14 @@ impl InfluxDb {
     }
 
     fn time(&self, record: &Record) -> u64 {
-        match record {
-            Record::Event(_) | Record::Flow(_) | Record::Drop(_) | Record::Alert(_) | Record::Hop(_)
-                if self.spread > 0 =>
-            {
-                record.ts() - record.ts() % self.spread + record.id() % self.spread
-            }
+        let is_moved = match record {
+            Record::Event(_) | Record::Flow(_) | Record::Drop(_) | Record::Alert(_) | Record::Hop(_) => true,
+            Record::Rollup(one) => one.part != 0,
+            Record::Loss(_) => false,
+        };
+        match self.spread {
+            // The name of the collector is a tag.
+            1.. if is_moved => record.ts() - record.ts() % self.spread + record.row_id("") % self.spread,
             _ => record.ts(),
         }
     }

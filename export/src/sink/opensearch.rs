@@ -6,6 +6,7 @@
 //! A record is a document of the data stream, or of the index, of its stream (`hopwise-events`): the JSON object of `--json` with
 //! `@timestamp`. Documents are made with `create` and the record's id as `_id`, so that a repeat is refused (409), which is success.
 //! That is so inside one backing index of a data stream; after a rollover, a repeat is a second document with the same `id`.
+//! Rollups of one key and time, of several workers, processes or collectors, are documents of their own, which are added up.
 //!
 //! HTTP status 200 says nothing: the answer has a status for each document.
 
@@ -146,7 +147,7 @@ impl HttpSink for OpenSearch {
         let mut body = Vec::with_capacity(512 * batch.records.len());
         for record in batch.records {
             body.extend_from_slice(b"{\"create\":{\"_id\":\"");
-            hex(record.id(), &mut body);
+            hex(record.row_id(batch.collector), &mut body);
             body.extend_from_slice(b"\"}}\n{\"@timestamp\":\"");
             rfc3339(record.ts(), &mut body);
             body.push(b'"');

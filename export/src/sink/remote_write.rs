@@ -5,7 +5,8 @@
 //!
 //! A rollup of `hop_latency` is a sample of each of `hopwise_hop_latency_min`, `_max`, `_sum`, `_count`, `_p50` and `_p99`, in the
 //! unit of the metric, at the start of its interval, with the labels `collector`, `interface`, `interval`, `node` and `queue`.
-//! Rollups per flow are left out unless [`Options::flows`] is set: each flow is six series more.
+//! Rollups per flow are left out unless [`Options::flows`] is set: each flow is six series more. Those of one key and time, of several
+//! workers, are added up as far as a batch has them: a series has one sample of a time, and what comes later is refused.
 //!
 //! Servers refuse samples that are older than others of their series, or too old altogether, with a 400; Prometheus stores nothing of
 //! the request then, others store the rest. Such records are rejected, not sent for ever. Without an out-of-order window (Prometheus:
@@ -109,15 +110,29 @@ impl RemoteWrite {
             scratch.label("__name__");
             labels(first, collector, scratch);
             let labels = scratch.series.len();
-            for (_, rollup) in rollups {
-                if let Some(value) = value(rollup) {
-                    write_sample(rollup.ts, value, &mut scratch.series);
+            for parts in rollups.chunk_by(|(_, one), (_, next)| one.ts == next.ts) {
+                let whole = parts.iter().map(|(_, part)| **part).reduce(added);
+                if let Some((whole, value)) = whole.and_then(|whole| Some((whole, value(&whole)?))) {
+                    write_sample(whole.ts, value, &mut scratch.series);
                 }
             }
             if scratch.series.len() > labels {
                 write_bytes(1, &scratch.series, out);
             }
         }
+    }
+}
+
+/// Two parts of one rollup. Of quantiles, the greater one.
+fn added(one: Rollup, other: Rollup) -> Rollup {
+    Rollup {
+        count: one.count.saturating_add(other.count),
+        min: one.min.min(other.min),
+        max: one.max.max(other.max),
+        sum: one.sum.saturating_add(other.sum),
+        p50: one.p50.max(other.p50),
+        p99: one.p99.max(other.p99),
+        ..one
     }
 }
 

@@ -109,6 +109,21 @@ fn influxdb_stores_what_is_sent() {
 }
 
 #[test]
+fn influxdb_adds_up_the_rollups_of_several_workers() {
+    let Some(server) = influxdb() else { return };
+    points(&server, "CREATE DATABASE hopwise");
+    let sink = InfluxDb::new(&Options::default()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(send(&server, &sink, &[1, 2, 3].map(rollup_part)), Outcome::DONE);
+    }
+    let sums = points(
+        &server,
+        "SELECT sum(\"count\"), max(\"max\") FROM hopwise_rollups WHERE metric = 'hop_latency' GROUP BY time(1s) fill(none)",
+    );
+    assert_eq!(sums, [json!({"time": T, "sum": 9, "max": 50})]);
+}
+
+#[test]
 fn a_partial_write_of_influxdb_is_understood() {
     let Some(server) = influxdb() else { return };
     points(&server, "CREATE DATABASE hopwise");

@@ -73,6 +73,11 @@ fn opensearch_stores_what_is_sent() {
         let index = format!("hopwise-{}", record.stream().name());
         assert_eq!(found(&server, &index, "*"), documents(&[record]));
     }
+    // Twice: each part is there once.
+    for _ in 0..2 {
+        assert_eq!(send(&server, &sink, &[1, 2].map(rollup_part)), Outcome::DONE);
+    }
+    assert_eq!(found(&server, "hopwise-rollups", "*").len(), 3);
     fields_have_their_types(&server, &documents(&events));
     errors_are_understood(&server, &sink);
 }

@@ -97,6 +97,21 @@ fn events_of_one_burst_do_not_replace_each_other() {
 }
 
 #[test]
+fn rollups_of_several_workers_do_not_replace_each_other() {
+    let time = |options: &Options, part| {
+        let body = String::from_utf8(sent(options, &[rollup_part(part)]).body).unwrap();
+        let (fields, time) = body.trim_end().rsplit_once(' ').unwrap();
+        assert_eq!(fields.contains(",ts=1795654800000000000i"), time != "1795654800000000000", "{body}");
+        time.parse::<u64>().unwrap()
+    };
+    let times: Vec<u64> = (1..100).map(|part| time(&Options::default(), part)).collect();
+    assert!(times.iter().all(|time| (T..T + 1_000_000).contains(time)), "{times:?}");
+    assert_eq!(times.iter().collect::<std::collections::BTreeSet<_>>().len(), times.len());
+    assert_eq!(times[4], time(&Options::default(), 5), "one that is sent again is the same point");
+    assert_eq!([time(&Options::default(), 0), time(&options(), 7)], [T, T]);
+}
+
+#[test]
 fn numbers_beyond_63_bits_are_the_largest_one() {
     let mut one = event(1, Kind::Change);
     one.event.value = Some(u64::MAX);

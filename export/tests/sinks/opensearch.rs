@@ -30,6 +30,20 @@ rows [0, 1]
 }
 
 #[test]
+fn rollups_of_several_workers_are_documents_of_their_own() {
+    let name = |collector: &str, part| {
+        let request = batch(collector, &[rollup_part(part)], |batch| sink().request(batch)).unwrap();
+        let body = String::from_utf8(request.body).unwrap();
+        let document: serde_json::Value = serde_json::from_str(body.lines().nth(1).unwrap()).unwrap();
+        assert_eq!(document["id"], format!("{:016x}", rollup(0).id()), "it is the same for all of them");
+        body.lines().next().unwrap().to_owned()
+    };
+    let names = [name("c1", 1), name("c1", 2), name("c2", 1), name("c1", 0)];
+    assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
+    assert_eq!(names[0], name("c1", 1), "one that is sent again is refused");
+}
+
+#[test]
 fn a_template_says_the_types() {
     let plain = Options { prefix: "a.b".to_owned(), data_streams: false };
     assert_eq!(

@@ -113,6 +113,24 @@ hopwise_hop_latency_p50{collector="leaf \"1\"",interface="2",interval="1",node="
 }
 
 #[test]
+fn rollups_of_several_workers_are_one_sample() {
+    let mut other = rollup_part(2);
+    let Record::Rollup(one) = &mut other else { unreachable!() };
+    (one.count, one.min, one.max, one.sum, one.p50, one.p99) = (1, 7, 7, 7, Some(7), Some(9));
+    let text = series(&sent(false, &[rollup_part(1), rollup(1), other]).unwrap());
+    let values: Vec<&str> = text.lines().map(|line| line.split_once("} ").unwrap().1).collect();
+    let expected = [
+        "7@1795654800000 10@1795654801000",
+        "50@1795654800000 50@1795654801000",
+        "97@1795654800000 90@1795654801000",
+        "4@1795654800000 3@1795654801000",
+        "30@1795654800000 30@1795654801000",
+        "9@1795654800000",
+    ];
+    assert_eq!(values, expected, "{text}");
+}
+
+#[test]
 fn rollups_of_flows_are_samples_only_if_chosen() {
     assert_eq!(sent(false, &[flow_rollup()]), None);
     assert_eq!(sent(true, &[change(1)]), None);

@@ -101,6 +101,13 @@ pub(crate) fn rollup(second: u64) -> Record {
     Record::Rollup(Box::new(RollupPart { rollup, part: 0 }))
 }
 
+/// The same of another worker, or of none.
+pub(crate) fn rollup_part(part: u64) -> Record {
+    let Record::Rollup(mut one) = rollup(0) else { unreachable!() };
+    one.part = part;
+    Record::Rollup(one)
+}
+
 /// The latency of a flow over a minute.
 pub(crate) fn flow_rollup() -> Record {
     let Record::Rollup(mut one) = rollup(0) else { unreachable!() };
