@@ -8,6 +8,7 @@ mod support;
 mod live {
     mod aggregator;
     mod console;
+    mod console_filters;
     mod dta;
     mod dta_intercept;
     mod dta_roles;

@@ -65,7 +65,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     let after = params.text("after").and_then(parse_cursor);
     let limit = params.limit()?;
     let condition = filters::condition(&context, &params, View::Flows).await?;
-    if let Some(span) = past::span(&params)? {
+    if let Some(span) = past::span(&context, &params)? {
         let filter = FlowFilter { span, order, text: None, id: None, after, limit };
         return past::flows(&context, FlowsQuestion { filter, condition }).await;
     }
@@ -287,7 +287,7 @@ pub(crate) async fn flow(
     params: Params,
 ) -> Result<Json<FlowDetail>, Refusal> {
     let params = params.only(FLOW)?;
-    if let Some(span) = past::span(&params)? {
+    if let Some(span) = past::span(&context, &params)? {
         return Ok(Json(past::flow(&context, &id, span).await?));
     }
     let Ok(key) = id.parse::<FlowKey>() else { return Ok(Json(flow_by_id(&context, &id).await?.1)) };

@@ -164,13 +164,24 @@ pub(crate) fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
 /// Whether a console has it: what was stored, and what is of the program itself.
 fn is_in_console(path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/api/v1/") else { return true };
-    let is_history = || rest.starts_with("flows/") && rest.ends_with("/history");
-    CONSOLE.contains(&rest) || is_history()
+    CONSOLE.contains(&rest) || rest.starts_with("flows/")
 }
 
-/// Routes of a console, below `/api/v1/`, beside the histories of flows.
-const CONSOLE: [&str; 8] =
-    ["events", "rollups", "query", "names", "session", "config", "config/reload", "openapi.json"];
+/// Routes of a console, below `/api/v1/`, beside those of one flow.
+const CONSOLE: [&str; 12] = [
+    "events",
+    "rollups",
+    "flows",
+    "nodes",
+    "activity",
+    "query",
+    "names",
+    "filter",
+    "session",
+    "config",
+    "config/reload",
+    "openapi.json",
+];
 
 /// The pages contain no data, and the health check reveals none; everything else needs the token.
 fn needs_token(path: &str) -> bool {

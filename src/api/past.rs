@@ -38,10 +38,10 @@ pub(super) const ACTIVITY: &[Param] = &[
     ),
 ];
 
-/// The span of time that is asked about; `None`: now.
-pub(super) fn span(params: &Params) -> Result<Option<Span>, Refusal> {
+/// The span of time that is asked about; `None`: now. In a console nothing is live: there it is the last 15 minutes then.
+pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
     let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
-    if from.is_none() && to.is_none() {
+    if from.is_none() && to.is_none() && context.active_config.settings().console.is_none() {
         return Ok(None);
     }
     Ok(Some(whole(from, to)))

@@ -59,7 +59,7 @@ pub(super) const NODES: &[Param] = &[
 pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(NODES)?;
     let (limit, after) = (params.limit()?, params.number::<u32>("after")?);
-    if let Some(span) = past::span(&params)? {
+    if let Some(span) = past::span(&context, &params)? {
         return past::nodes(&context, span, (limit, after)).await;
     }
     let topology = context.monitor.topology().await?;
@@ -129,7 +129,7 @@ pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offse
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LINKS)?;
     let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
-    if let Some(span) = past::span(&params)? {
+    if let Some(span) = past::span(&context, &params)? {
         return past::links(&context, span, (limit, offset)).await;
     }
     let topology = context.monitor.topology().await?;
@@ -147,7 +147,7 @@ pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offse
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(PATHS)?;
     let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
-    if let Some(span) = past::span(&params)? {
+    if let Some(span) = past::span(&context, &params)? {
         return past::paths(&context, span, (limit, offset)).await;
     }
     let topology = context.monitor.topology().await?;

@@ -5,6 +5,7 @@
 //! same reports: of these, the one with more values counts.
 
 mod rows;
+mod spans;
 mod statement;
 mod words;
 
@@ -20,14 +21,14 @@ use export::{
     sink::{self, clickhouse::ClickHouse},
 };
 use serde::de::DeserializeOwned;
-use store::{EventFilter, EventRow, FlowHistory, RollupFilter};
+use store::{EventFilter, EventRow, FlowHistory, FlowSpans, NodeSpans, RateSpan, RollupFilter, Span};
 use tokio::time::{self, Instant};
 
 use self::{
     rows::{EventLine, Newest, RollupLine},
     statement::Statement,
 };
-use super::{Answer, EventQuestion, FlowQuestion, FoundEvents, History, Place};
+use super::{Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, Place};
 use crate::{
     config::{console::ConsoleSettings, export::Destination},
     export_role::Client,
@@ -210,6 +211,27 @@ impl History for Remote {
         })
     }
 
+    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans> {
+        Box::pin(async move {
+            let _place = place;
+            self.flow_spans(question).await
+        })
+    }
+
+    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans> {
+        Box::pin(async move {
+            let _place = place;
+            self.node_spans(span).await
+        })
+    }
+
+    fn rates(&self, (span, column): (Span, u64), place: Place) -> Answer<'_, RateSpan> {
+        Box::pin(async move {
+            let _place = place;
+            self.rate_span(span, column).await
+        })
+    }
+
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
         Box::pin(self.user_rows(request))
     }
@@ -241,8 +263,8 @@ impl Wanted {
 
 /// Events of one answer of ClickHouse: some 350 bytes each, and 16 MiB are the most that is read.
 const MOST_LINES: usize = 8_192;
-/// Two collectors observe the same event at most this long apart, ns. Beyond it, one id is of two events: ids of what a flow's silence
-/// shows are made of its path and its number of reports.
+/// Two collectors observe the same event at most this long apart, ns: it comes from one report, which both hear. Beyond it, one id is of two
+/// events: 64 bits are not unique for ever.
 const TWIN: u64 = 10_000_000_000;
 /// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
 const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];

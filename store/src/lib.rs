@@ -120,7 +120,7 @@ pub use losses::{DropPlace, DropSum, LinkCount, Losses, ReporterLoss};
 pub use path_use::{ChangeGroup, FlowsOf, PathChange, PathChanges, PathUse, PathUses};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{Heat, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow};
-pub use rates::{RatePoint, RateSpan};
+pub use rates::{RatePoint, RateSpan, spread};
 pub use reader::Reader;
 pub use reports::ReportRow;
 pub use rows::{

@@ -94,18 +94,22 @@ fn read_minutes(
             }
             return Ok(());
         }
-        spread(ts, count, column, at);
+        add_reports(ts, count, column, at);
         Ok(())
     })
 }
 
-/// A minute's reports, spread evenly over the columns that begin in it.
-fn spread(ts: Nanos, count: u64, column: Nanos, at: &mut AddAt<'_>) {
-    let parts = MINUTE.div_ceil(column).max(1);
-    for part in 0..parts {
-        let share = count / parts + u64::from(part < count % parts);
-        at(ts + part * column.min(MINUTE), &|point| point.reports = point.reports.saturating_add(share));
+fn add_reports(ts: Nanos, count: u64, column: Nanos, at: &mut AddAt<'_>) {
+    for (ts, share) in spread(ts, count, column) {
+        at(ts, &|point| point.reports = point.reports.saturating_add(share));
     }
+}
+
+/// What was counted in a minute, spread evenly over the columns that begin in it.
+pub fn spread(ts: Nanos, count: u64, column: Nanos) -> impl Iterator<Item = (Nanos, u64)> {
+    let parts = MINUTE.div_ceil(column.max(1)).max(1);
+    let share = move |part| count / parts + u64::from(part < count % parts);
+    (0..parts).map(move |part| (ts + part * column.min(MINUTE), share(part)))
 }
 
 /// The same from a file without counts of minutes: its events and rollups, one by one.
@@ -137,7 +141,7 @@ fn count_records(
         while let Some(row) = rows.next()? {
             count = count.saturating_add(unsigned(row, 0)?);
         }
-        spread(minute, count, column, at);
+        add_reports(minute, count, column, at);
         Ok(())
     })
 }

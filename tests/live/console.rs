@@ -50,7 +50,7 @@ pub(super) fn console(engine: &ClickHouse, password: &str, more: &str) -> Server
 }
 
 /// Makes the tables.
-fn prepare(server: &Server) {
+pub(super) fn prepare(server: &Server) {
     let config = server.path("hopwise.toml");
     let run = hopwise(["schema", "apply", "-c", config.to_str().unwrap(), "lake"]);
     assert_eq!(run.code, Some(0), "{run:?}");
@@ -72,14 +72,14 @@ fn at_rest(server: Server, config: &str) -> Server {
 }
 
 /// The rows of an answer, in an order of their own: that of rows of one time is not defined.
-fn rows(answer: &Value, list: &str) -> Vec<String> {
+pub(super) fn rows(answer: &Value, list: &str) -> Vec<String> {
     let rows = answer[list].as_array().unwrap_or_else(|| panic!("{answer:#}"));
     let mut rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
     rows.sort();
     rows
 }
 
-fn times(answer: &Value, list: &str) -> Vec<u64> {
+pub(super) fn times(answer: &Value, list: &str) -> Vec<u64> {
     answer[list].as_array().unwrap().iter().map(|row| row["ts"].as_u64().unwrap()).collect()
 }
 
@@ -209,12 +209,15 @@ fn sql(console: &Server) {
 
 /// What only a running collector knows is refused, and not empty.
 fn without_live_state(console: &Server) {
-    for path in
-        ["status", "flows", "nodes", "links", "paths", "rates", "events/stream", "switch", "intents", "dta"]
-    {
+    for path in ["status", "links", "paths", "rates", "events/stream", "switch", "intents", "dta"] {
         let (status, error) = error(&console.get(&format!("/api/v1/{path}")));
         let words = format!("/api/v1/{path} is not available in a console");
         assert!(status == 404 && error.starts_with(&words), "{path}: {status} {error}");
+    }
+    // Without a time, it is the last 15 minutes.
+    for list in ["flows", "nodes"] {
+        let answer = console.json(&format!("/api/v1/{list}"));
+        assert!(!answer[list].as_array().unwrap().is_empty() && answer["range"]["to"].is_u64(), "{answer:#}");
     }
     let (status, error) = error(&console.get("/api/v1/flows/00c0ffee/history"));
     assert!(status == 400 && error.contains("a console knows flows by their texts"), "{status} {error}");

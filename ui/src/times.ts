@@ -1,6 +1,7 @@
 import { live } from './live';
 import { limits, nanos, readRange, USUAL, writeRange, type Range } from './model/range';
 import { link, parseRoute } from './router';
+import { session } from './session';
 import { browser, type AddressBar } from './settings';
 
 /** The parameters of an address that say which time is shown, and how often it is refreshed. */
@@ -33,14 +34,20 @@ export class Times {
   constructor(
     private readonly bar: AddressBar,
     private readonly clock: () => number,
+    private readonly hasLive: () => boolean = () => true,
   ) {}
 
   get range(): Range {
     return readRange(parseRoute(this.bar.hash()).query);
   }
 
-  /** Whether pages show what arrives, as it arrives. */
+  /** Whether pages show what arrives, as it arrives. In a console nothing does. */
   isLive(): boolean {
+    return this.hasLive() && this.isUsual();
+  }
+
+  /** Whether nobody has chosen another range. */
+  isUsual(): boolean {
     return JSON.stringify(this.range) === JSON.stringify(USUAL);
   }
 
@@ -135,7 +142,11 @@ export class Times {
   }
 }
 
-export const times = new Times(browser, () => live.now());
+export const times = new Times(
+  browser,
+  () => live.now(),
+  () => !session.console,
+);
 
 /** Goes to an address of this program, in the same time. */
 export function goTo(address: string): void {

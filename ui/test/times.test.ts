@@ -28,6 +28,16 @@ test('without a range in the address everything is live', () => {
   assert.equal(times.carry('#/events?kind=drop'), '#/events?kind=drop');
 });
 
+test('in a console nothing is live', () => {
+  const times = new Times(
+    new Bar('#/flow'),
+    () => NOW * 1e6,
+    () => false,
+  );
+  assert.deepEqual([times.isLive(), times.isUsual(), times.intervalMs(2000)], [false, true, 10_000]);
+  assert.deepEqual(times.query(), { from: `${NOW - 900_000}000000`, to: `${NOW}000000` });
+});
+
 test('a range is written beside what the page has, and links carry it', () => {
   const { bar, times } = at('#/flow/x?sort=reports');
   let changes = 0;

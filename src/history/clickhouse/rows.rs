@@ -44,8 +44,6 @@ pub(super) struct EventLine {
 impl EventLine {
     /// As the store has it. A name of a newer version is read as the most general one.
     pub(super) fn row(self) -> EventRow {
-        let basis =
-            |name: &str| Basis::ALL.into_iter().find(|basis| basis.name() == name).unwrap_or_default();
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == self.kind);
         let first = (self.flow_latency.is_some() || !self.hop_latencies.is_empty()).then(|| FirstRow {
             flow_latency: self.flow_latency,
@@ -111,11 +109,16 @@ impl RollupLine {
     }
 }
 
-fn flow(text: &str) -> Option<FlowKey> {
+pub(super) fn flow(text: &str) -> Option<FlowKey> {
     text.parse().ok()
 }
 
-fn queue(number: u32) -> Option<u8> {
+/// One of a newer version is that of a value without one.
+pub(super) fn basis(name: &str) -> Basis {
+    Basis::ALL.into_iter().find(|basis| basis.name() == name).unwrap_or_default()
+}
+
+pub(super) fn queue(number: u32) -> Option<u8> {
     present(number).and_then(|number| u8::try_from(number).ok())
 }
 

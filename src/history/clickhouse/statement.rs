@@ -3,7 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use export::sink::{self, clickhouse::ABSENT};
-use store::RollupFilter;
+use store::{RollupFilter, Span};
 use wire::FlowKey;
 
 use super::{TWIN, Wanted};
@@ -80,6 +80,16 @@ impl Statement {
         self.equal("interval", "UInt32", filter.interval.map(|interval| interval.to_string()));
         self.flow(filter.flow.as_ref());
         self.range(from, filter.to.map(|to| to.saturating_add(1)));
+        let (summed, limit) = (self.summed(pairs), filter.limit);
+        self.text = format!(
+            "SELECT toUnixTimestamp64Nano(ts) AS time, {PLACE}, values, least, most, total, middle, high FROM ({summed}) \
+             ORDER BY ts DESC, {PLACE} LIMIT {limit}"
+        );
+        self.in_rows()
+    }
+
+    /// The rollups that the terms choose, each once: the sum of its parts, and of a pair of collectors the one with more values.
+    fn summed(&mut self, pairs: &[(String, String)]) -> String {
         let whose = if pairs.is_empty() {
             "collector".to_owned()
         } else {
@@ -90,14 +100,95 @@ impl Statement {
                 self.value("Array(String)", list(pairs.iter().map(|(_, pair)| pair.as_str()).collect()));
             format!("transform(toString(collector), {names}, {stand}, toString(collector))")
         };
-        let (table, terms, limit) = (&self.table, self.joined(), filter.limit);
+        let (table, terms) = (&self.table, self.joined());
+        format!(
+            "SELECT ts, {PLACE}, sum(a) AS values, min(b) AS least, max(c) AS most, sum(d) AS total, max(e) AS middle, max(f) AS high \
+             FROM (SELECT ts, {PLACE}, {whose} AS whose, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, \
+             sum(piece.sum) AS d, max(piece.p50) AS e, max(piece.p99) AS f \
+             FROM (SELECT * FROM {table}{terms} LIMIT 1 BY ts, {PLACE}, collector, part) AS piece \
+             GROUP BY ts, {PLACE}, collector ORDER BY a DESC LIMIT 1 BY ts, {PLACE}, whose) GROUP BY ts, {PLACE}"
+        )
+    }
+
+    /// Rollups of the minutes of a span, and further terms.
+    fn minutes(mut self, span: Span, terms: &[&str]) -> Self {
+        self.terms.push("interval = 60".to_owned());
+        self.terms.extend(terms.iter().map(|&term| term.to_owned()));
+        self.range(Some(span.from()), Some(span.to()));
+        self
+    }
+
+    /// Flows of a span, or one of them: those with the greatest values of a column first, and one more than the most.
+    pub(super) fn flows(
+        self,
+        (span, only): (Span, Option<&FlowKey>),
+        pairs: &[(String, String)],
+        (events, states): (&str, &str),
+        (order, most): (&str, usize),
+    ) -> Self {
+        let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
+        statement.flow(only);
+        let summed = statement.summed(pairs);
+        let before = statement.time("ts <", span.to());
+        let most = most + 1;
+        statement.text = format!(
+            "SELECT found.flow AS flow, sums, taken.latest AS path, state.latest AS basis FROM (SELECT flow, {SUM} FROM ({summed}) GROUP BY flow \
+             ORDER BY {order} DESC, flow LIMIT {most}) AS found \
+             LEFT JOIN (SELECT flow, argMax(path, ts) AS latest FROM {events} WHERE kind IN ('new', 'path_change', 'path_loop') \
+             AND metric = 'flow_path' AND notEmpty(path) AND {before} GROUP BY flow) AS taken ON found.flow = taken.flow \
+             LEFT JOIN (SELECT flow, argMax(basis, last_seen) AS latest FROM {states} GROUP BY flow) AS state ON found.flow = state.flow"
+        );
+        statement.in_rows()
+    }
+
+    /// Nodes, queues and links of a span, and one more than the most.
+    pub(super) fn nodes(self, span: Span, pairs: &[(String, String)], most: usize) -> Self {
+        let metrics = "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization')";
+        let mut statement = self.minutes(span, &["flow = ''", metrics, &format!("node != {ABSENT}")]);
+        let (summed, most) = (statement.summed(pairs), most + 1);
+        let key = "metric, node, interface, queue";
+        statement.text =
+            format!("SELECT {key}, {SUM} FROM ({summed}) GROUP BY {key} ORDER BY node, {key} LIMIT {most}");
+        statement.in_rows()
+    }
+
+    /// Dropped packets of a span by node, and one node more than the most.
+    pub(super) fn drops(mut self, span: Span, most: usize) -> Self {
+        self.terms.push(format!("node != {ABSENT}"));
+        self.range(Some(span.from()), Some(span.to()));
+        let (table, terms, most) = (&self.table, self.joined(), most + 1);
         self.text = format!(
-            "SELECT toUnixTimestamp64Nano(ts) AS time, {PLACE}, sum(a) AS values, min(b) AS least, max(c) AS most, sum(d) AS total, \
-             max(e) AS middle, max(f) AS high FROM (\
-             SELECT ts, {PLACE}, {whose} AS whose, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, sum(piece.sum) AS d, \
-             max(piece.p50) AS e, max(piece.p99) AS f FROM (SELECT * FROM {table}{terms} LIMIT 1 BY ts, {PLACE}, collector, part) AS piece \
-             GROUP BY ts, {PLACE}, collector ORDER BY a DESC LIMIT 1 BY ts, {PLACE}, whose) \
-             GROUP BY ts, {PLACE} ORDER BY ts DESC, {PLACE} LIMIT {limit}"
+            "SELECT node AS of, uniqExact(id) AS n FROM {table}{terms} GROUP BY node ORDER BY node LIMIT {most}"
+        );
+        self.in_rows()
+    }
+
+    /// Reports of flows, by parts of a span.
+    pub(super) fn reports(self, span: Span, pairs: &[(String, String)], column: u64) -> Self {
+        let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
+        let summed = statement.summed(pairs);
+        let part = part(span, column);
+        statement.text =
+            format!("SELECT {part} AS of, sum(values) AS n FROM ({summed}) GROUP BY of ORDER BY of");
+        statement.in_rows()
+    }
+
+    /// Events by parts of a span and by kind: those of one id once.
+    pub(super) fn counts(mut self, span: Span, column: u64) -> Self {
+        self.range(Some(span.from()), Some(span.to()));
+        let (table, terms, part) = (&self.table, self.joined(), part(span, column));
+        self.text = format!(
+            "SELECT {part} AS of, kind, uniqExact(id) AS n FROM {table}{terms} GROUP BY of, kind ORDER BY of, kind"
+        );
+        self.in_rows()
+    }
+
+    /// Lost reports by parts of a span.
+    pub(super) fn losses(mut self, span: Span, column: u64) -> Self {
+        self.range(Some(span.from()), Some(span.to()));
+        let (table, terms, part) = (&self.table, self.joined(), part(span, column));
+        self.text = format!(
+            "SELECT {part} AS of, sum(lost) AS n FROM (SELECT * FROM {table}{terms} LIMIT 1 BY id, collector) GROUP BY of ORDER BY of"
         );
         self.in_rows()
     }
@@ -194,6 +285,12 @@ impl Statement {
     }
 }
 
+/// The beginning of the part of a span in which a row is.
+fn part(span: Span, column: u64) -> String {
+    let (from, column) = (span.from(), column.max(1));
+    format!("{from} + intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) * {column}")
+}
+
 /// A number of a place as an answer has it.
 pub(super) fn present(number: u32) -> Option<u32> {
     (number != ABSENT).then_some(number)
@@ -203,5 +300,9 @@ const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, kind, metric, flow, 
                      reason, basis, rule, path, flow_latency, latency_basis, hop_latencies";
 /// What tells rollups of one time apart.
 const PLACE: &str = "interval, metric, node, interface, queue, flow";
+/// Rollups added up, as the store does it: sums end at the greatest number that it can hold.
+const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
+                   [n, min(least), b, toUInt64(least(sum(toUInt128(total)), toUInt128(9223372036854775807))), \
+                   toUInt64(toUnixTimestamp64Nano(min(ts))), last] AS sums";
 /// Bytes of an answer to a user's statement, at most.
 const MAX_BYTES: &str = "8388608";

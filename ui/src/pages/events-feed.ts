@@ -1,7 +1,6 @@
 import { get } from '../api/client';
 import { stream } from '../api/stream';
 import { live } from '../live';
-import { session } from '../session';
 import { times } from '../times';
 import type { TelemetryEvent } from '../api/types';
 import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
@@ -63,8 +62,8 @@ export class EventFeed {
     this.dirty = true;
     void this.load(null);
     if (live.hasStore()) void this.loadRare();
-    if (session.console || !times.isLive()) {
-      this.connection = times.isLive() ? 'stored' : 'past';
+    if (!times.isLive()) {
+      this.connection = times.isUsual() ? 'stored' : 'past';
       return;
     }
     this.live = stream(this.serverPart(), {
@@ -133,7 +132,7 @@ export class EventFeed {
     const part = this.serverPart();
     for (const kind of RARE_KINDS) {
       const answer = await get<{ events: TelemetryEvent[] }>('events', {
-        ...times.query(),
+        ...chosen(),
         ...part,
         kind,
         limit: RARE,
@@ -157,7 +156,7 @@ export class EventFeed {
     const kind = kinds.size === 1 ? [...kinds][0] : null;
     const cursor = before === null ? null : beforeParameter(before);
     try {
-      const requested = { ...times.query(), ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
+      const requested = { ...chosen(), ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
       const { events, next } = await get<{ events: TelemetryEvent[]; next: number | null }>(
         'events',
         requested,
@@ -173,4 +172,9 @@ export class EventFeed {
     }
     this.dirty = true;
   }
+}
+
+/** The newest events are shown whatever their time, unless another one is chosen. */
+function chosen(): Record<string, string> {
+  return times.isUsual() ? {} : times.query();
 }

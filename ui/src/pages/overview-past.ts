@@ -20,6 +20,7 @@ import {
 } from '../model/copies';
 import { link, type Page } from '../router';
 import { nanos, partText } from '../model/range';
+import { session } from '../session';
 import { times } from '../times';
 import { flowTable } from './overview-tables';
 
@@ -75,6 +76,17 @@ export function overviewPastPage(): Page {
       },
       failed,
     });
+  const showHeat = (heat: Heat): void => {
+    copied.heat = heat;
+    const { axis, values, labels } = heatColumns(heat, (node) => names.node(node));
+    const series = labels.map((label, i) => ({ label, colour: `series-${i + 1}` }));
+    latency.update([axis, ...values], series);
+    const rest = heat.total > labels.length ? [h('span', {}, `worst ${labels.length} of ${heat.total}`)] : [];
+    const entries = series.map(({ label, colour }) =>
+      h('span', {}, h('i', { class: 'swatch', style: `background:var(--${colour})` }), label),
+    );
+    legend.replaceChildren(...entries, ...rest);
+  };
   const polls = [
     ask<Activity>(ACTIVITY, (activity) => {
       copied.activity = activity;
@@ -87,31 +99,22 @@ export function overviewPastPage(): Page {
       lost.classList.toggle('bad', columns.totals.lost > 0);
       kinds.update(Object.entries(activity.kinds).sort(([, a], [, b]) => b - a));
     }),
-    ask<Heat>(LATENCY, (heat) => {
-      copied.heat = heat;
-      const { axis, values, labels } = heatColumns(heat, (node) => names.node(node));
-      const series = labels.map((label, i) => ({ label, colour: `series-${i + 1}` }));
-      latency.update([axis, ...values], series);
-      const rest =
-        heat.total > labels.length ? [h('span', {}, `worst ${labels.length} of ${heat.total}`)] : [];
-      const entries = series.map(({ label, colour }) =>
-        h('span', {}, h('i', { class: 'swatch', style: `background:var(--${colour})` }), label),
-      );
-      legend.replaceChildren(...entries, ...rest);
-    }),
+    // Only a collector has them.
+    ...(session.console ? [] : [ask<Heat>(LATENCY, showHeat)]),
     ask<{ flows: Flow[]; range?: Range | null; total: number }>(SLOWEST, (answer) => {
       copied.flows = answer;
       flows.update(answer.flows);
       setText(part, partText(answer));
     }),
   ];
-  const note = h(
-    'p',
-    { class: 'table-note' },
+  const ofCollector =
+    'Latencies of nodes, the loss budget, inputs and tables are on the pages of each collector.';
+  const counted = [
     'The loss budget, inputs and tables count since the start of the program: they are shown with ',
     h('em', {}, 'now'),
     '.',
-  );
+  ];
+  const note = h('p', { class: 'table-note' }, ...(session.console ? [ofCollector] : counted));
   return {
     element: h(
       'div',
@@ -119,7 +122,9 @@ export function overviewPastPage(): Page {
       message,
       panel('Reports per second', { aside: reportsSum, hands: copied.reports(reports) }, reports.element),
       panel('Events per second', { aside: eventsSum, hands: copied.events(events) }, events.element),
-      panel('Greatest hop latency', { aside: legend, hands: copied.latency(latency) }, latency.element),
+      session.console
+        ? null
+        : panel('Greatest hop latency', { aside: legend, hands: copied.latency(latency) }, latency.element),
       panel('Slowest flows', { class: 'two', hands: copied.slowest(flows) }, flows.element, part),
       panel('Events by kind', { hands: copied.kinds(kinds) }, kinds.element, lost, note),
     ),

@@ -1,0 +1,166 @@
+//! What happened in a span of time, from rollups of a minute: flows with their paths, nodes, counts over time. The rows of an answer are
+//! taken apart, chosen and sorted here as the store does it, so that both give the same.
+
+use std::collections::BTreeMap;
+
+use collector::{FlowOrder, FlowRank, event::Kind};
+use detect::Metric;
+use export::record::Stream;
+use serde::Deserialize;
+use store::{FlowSpan, FlowSpans, NodeSpans, RatePoint, RateSpan, SeriesKey, Span, SpanSum, spread};
+use tokio::time::Instant;
+use wire::FlowKey;
+
+use super::{
+    Remote,
+    rows::{basis, flow, queue},
+    statement::present,
+};
+use crate::{facts, history::FlowsQuestion, sql::Failure};
+
+/// The sum of some rollups: count, minimum, maximum, sum, beginning of the first and end of the last one.
+#[derive(Deserialize, Clone, Copy, Debug)]
+struct Sum(u64, u64, u64, u64, u64, u64);
+
+impl Sum {
+    fn span(self) -> SpanSum {
+        let Self(count, min, max, sum, first, last) = self;
+        SpanSum { count, min, max, sum, first, last }
+    }
+}
+
+#[derive(Deserialize, Debug)]
+struct FlowLine {
+    flow: String,
+    sums: Sum,
+    path: Vec<u32>,
+    basis: String,
+}
+
+#[derive(Deserialize, Debug)]
+struct SeriesLine {
+    metric: String,
+    node: u32,
+    interface: u32,
+    queue: u32,
+    sums: Sum,
+}
+
+/// A count of a node, or of a part of a span.
+#[derive(Deserialize, Debug)]
+struct Count {
+    of: u64,
+    #[serde(default)]
+    kind: String,
+    n: u64,
+}
+
+impl Remote {
+    pub(super) async fn flow_spans(&self, question: FlowsQuestion) -> Result<FlowSpans, Failure> {
+        let FlowsQuestion { filter, condition } = question;
+        let until = Instant::now() + self.limit;
+        let whole = filter.id.and(filter.text.as_deref()).and_then(|text| text.parse::<FlowKey>().ok());
+        let order = match filter.order {
+            FlowOrder::LastSeen => "last",
+            FlowOrder::Latency => "b",
+            FlowOrder::Reports => "n",
+        };
+        let (events, states) = (self.tables.table(Stream::Events), self.tables.table(Stream::Flows));
+        let about = self.about(Stream::Rollups);
+        let statement =
+            about.flows((filter.span, whole.as_ref()), &self.pairs, (&events, &states), (order, MOST));
+        let mut lines: Vec<FlowLine> = self.rows(statement, until).await?;
+        let truncated = lines.len() > MOST;
+        lines.truncate(MOST);
+        let is_wanted = |span: &FlowSpan| {
+            let by_name = match (filter.id, filter.text.as_deref()) {
+                (Some(id), _) => span.flow.id() == id,
+                (None, Some(text)) => span.flow.to_string().contains(text),
+                (None, None) => true,
+            };
+            by_name && condition.as_ref().is_none_or(|condition| condition.matches(&facts::of_span(span)))
+        };
+        let rank = |span: &FlowSpan| {
+            let value = match filter.order {
+                FlowOrder::LastSeen => span.sum.last,
+                FlowOrder::Latency => span.sum.max,
+                FlowOrder::Reports => span.sum.count,
+            };
+            FlowRank(value, span.flow.id())
+        };
+        let spans = lines.into_iter().filter_map(FlowLine::span).filter(is_wanted);
+        let mut flows: Vec<(FlowRank, FlowSpan)> = spans.map(|span| (rank(&span), span)).collect();
+        let total = flows.len() as u64;
+        flows.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
+        flows.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
+        let more = flows.len() > filter.limit;
+        flows.truncate(filter.limit);
+        Ok(FlowSpans { flows, more, total, truncated })
+    }
+
+    pub(super) async fn node_spans(&self, span: Span) -> Result<NodeSpans, Failure> {
+        let until = Instant::now() + self.limit;
+        let statement = self.about(Stream::Rollups).nodes(span, &self.pairs, MOST);
+        let lines: Vec<SeriesLine> = self.rows(statement, until).await?;
+        let drops: Vec<Count> = self.rows(self.about(Stream::Drops).drops(span, MOST), until).await?;
+        let truncated = lines.len() > MOST || drops.len() > MOST;
+        let drops = drops.iter().take(MOST);
+        let drops = drops.filter_map(|count| Some((u32::try_from(count.of).ok()?, count.n)));
+        let series = lines.into_iter().take(MOST).filter_map(SeriesLine::series);
+        Ok(NodeSpans { series: series.collect(), drops: drops.collect(), truncated })
+    }
+
+    pub(super) async fn rate_span(&self, span: Span, column: u64) -> Result<RateSpan, Failure> {
+        let until = Instant::now() + self.limit;
+        let statement = self.about(Stream::Rollups).reports(span, &self.pairs, column.max(MINUTE));
+        let reports: Vec<Count> = self.rows(statement, until).await?;
+        let events: Vec<Count> = self.rows(self.about(Stream::Events).counts(span, column), until).await?;
+        let losses: Vec<Count> = self.rows(self.about(Stream::Losses).losses(span, column), until).await?;
+        let mut points: BTreeMap<u64, RatePoint> = BTreeMap::new();
+        let mut at = |ts: u64, add: &dyn Fn(&mut RatePoint)| {
+            let ts = ts - (ts - span.from().min(ts)) % column.max(1);
+            add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
+        };
+        for count in &reports {
+            for (ts, share) in spread(count.of, count.n, column) {
+                at(ts, &|point| point.reports = point.reports.saturating_add(share));
+            }
+        }
+        let mut kinds = BTreeMap::new();
+        for count in &events {
+            at(count.of, &|point| point.events = point.events.saturating_add(count.n));
+            if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == count.kind) {
+                *kinds.entry(kind).or_default() += count.n;
+            }
+        }
+        for count in &losses {
+            at(count.of, &|point| point.lost = point.lost.saturating_add(count.n));
+        }
+        Ok(RateSpan { points: points.into_values().collect(), kinds })
+    }
+}
+
+impl FlowLine {
+    /// `None`: its text is none of a flow.
+    fn span(self) -> Option<FlowSpan> {
+        let (flow, sum) = (flow(&self.flow)?, self.sums.span());
+        Some(FlowSpan { flow, sum, path: self.path, basis: basis(&self.basis) })
+    }
+}
+
+impl SeriesLine {
+    /// `None`: of a metric of a newer version.
+    fn series(self) -> Option<(SeriesKey, SpanSum)> {
+        let key = SeriesKey {
+            metric: Metric::from_name(&self.metric)? as u8,
+            node: self.node,
+            interface: present(self.interface),
+            queue: queue(self.queue),
+        };
+        Some((key, self.sums.span()))
+    }
+}
+
+/// Flows, nodes, queues and links of a span that are considered: the others are in no page. Some 200 bytes of an answer each.
+const MOST: usize = 50_000;
+const MINUTE: u64 = 60_000_000_000;
