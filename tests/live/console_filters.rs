@@ -193,7 +193,7 @@ const OF_EVENTS: [&str; 24] = [
     "rule == slow",
     "rule ~ deep",
     "rule != slow",
-    "rule == \"a 'deep' queue\\\\\"",
+    "rule == \"a 'deep' queue\\\"",
     "reason == 71",
     "reason != 71",
     "hop_latency > 30us",

@@ -93,11 +93,12 @@ impl Statement {
         let whose = if pairs.is_empty() {
             "collector".to_owned()
         } else {
-            let list = |names: Vec<&str>| format!("['{}']", names.join("','"));
+            let quoted = |name: &str| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "\\'"));
+            let list = |names: Vec<String>| format!("[{}]", names.join(","));
             let names =
-                self.value("Array(String)", list(pairs.iter().map(|(name, _)| name.as_str()).collect()));
+                self.value("Array(String)", list(pairs.iter().map(|(name, _)| quoted(name)).collect()));
             let stand =
-                self.value("Array(String)", list(pairs.iter().map(|(_, pair)| pair.as_str()).collect()));
+                self.value("Array(String)", list(pairs.iter().map(|(_, pair)| quoted(pair)).collect()));
             format!("transform(toString(collector), {names}, {stand}, toString(collector))")
         };
         let (table, terms) = (&self.table, self.joined());
@@ -237,6 +238,8 @@ impl Statement {
     /// A parameter; returns how the statement names it.
     fn value(&mut self, kind: &str, value: String) -> String {
         let name = format!("p{}", self.values.len());
+        // Values of parameters are written as in the format TabSeparated.
+        let value = value.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n");
         self.values.push((format!("param_{name}"), value));
         format!("{{{name}:{kind}}}")
     }
