@@ -1,6 +1,7 @@
 import { h, setText, show } from './lib/dom';
 import { rangePicker } from './lib/range-picker';
 import { rangeText, USUAL, utcText } from './model/range';
+import { session } from './session';
 import { REFRESHES, times } from './times';
 
 /** Above the page: which time it shows, and how to choose another one. */
@@ -40,9 +41,10 @@ export function timeBar() {
       refresh.value = String(times.refresh());
       show(refreshing, !times.isLive() && !times.isPast());
       show(pause, !times.isPast());
-      show(past, !times.isLive());
+      show(past, !times.isUsual());
       setText(text, rangeText(range, times.now()));
-      setText(utc, times.isPast() ? 'from the store' : 'until now, from the store');
+      const where = session.console ? 'from ClickHouse' : 'from the store';
+      setText(utc, times.isPast() ? where : `until now, ${where}`);
       past.classList.toggle('ended', times.isPast());
       past.title = utcText(times.limits());
     },
