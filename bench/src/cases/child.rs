@@ -15,7 +15,8 @@ use terminal::CliError;
 pub(super) struct Program {
     child: Child,
     store: PathBuf,
-    pub(super) input: SocketAddr,
+    /// An outlet has none.
+    input: Option<SocketAddr>,
     api: SocketAddr,
 }
 
@@ -49,12 +50,26 @@ impl Usage {
 }
 
 impl Program {
-    /// Starts it with a store in `dir`, and more sections of its configuration. The kernel chooses the ports.
+    /// Starts a collector with a store in `dir`, and more sections of its configuration. The kernel chooses the ports.
     pub(super) fn start(dir: &Path, sections: &str) -> Result<Self, CliError> {
+        Self::run(dir, &format!("{CONFIG}{sections}"), true)
+    }
+
+    /// Starts an outlet.
+    pub(super) fn start_outlet(dir: &Path, sections: &str) -> Result<Self, CliError> {
+        Self::run(dir, &format!("{LISTEN}{sections}"), false)
+    }
+
+    /// Where reports are received.
+    pub(super) fn input(&self) -> Result<SocketAddr, CliError> {
+        self.input.ok_or_else(|| CliError::new("an outlet receives no reports"))
+    }
+
+    fn run(dir: &Path, config: &str, has_input: bool) -> Result<Self, CliError> {
         let cannot = |error| CliError::io("cannot start hopwise", error, "see the system's message");
         let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
             .args(["run", "-c"])
-            .arg(configure(dir, sections)?)
+            .arg(configure(dir, config)?)
             .current_dir(dir)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
@@ -64,7 +79,7 @@ impl Program {
             .map_err(cannot)?;
         let (mut input, mut api, mut said) = (None, None, String::new());
         let mut output = BufReader::new(child.stderr.take().ok_or_else(|| CliError::new("no output"))?);
-        while input.is_none() || api.is_none() {
+        while has_input && input.is_none() || api.is_none() {
             let mut line = String::new();
             if output.read_line(&mut line).map_err(cannot)? == 0 {
                 let _ = child.wait();
@@ -76,9 +91,7 @@ impl Program {
         }
         // What else it says: nobody reads a full pipe.
         thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        input
-            .zip(api)
-            .map(|(input, api)| Self { child, store: dir.join("store"), input, api })
+        api.map(|api| Self { child, store: dir.join("store"), input, api })
             .ok_or_else(|| CliError::new("hopwise did not say where it listens"))
     }
 
@@ -87,7 +100,7 @@ impl Program {
         let cannot = |error| CliError::io("cannot start hopwise", error, "see the system's message");
         let output = Command::new(std::env::current_exe().map_err(cannot)?)
             .args(["schema", "apply", "-c"])
-            .arg(configure(dir, sections)?)
+            .arg(configure(dir, &format!("{CONFIG}{sections}"))?)
             .arg(export)
             .env("NO_COLOR", "1")
             .output()
@@ -181,11 +194,11 @@ impl Drop for Program {
 }
 
 /// Writes its configuration.
-fn configure(dir: &Path, sections: &str) -> Result<PathBuf, CliError> {
+fn configure(dir: &Path, text: &str) -> Result<PathBuf, CliError> {
     let config = dir.join("hopwise.toml");
     let cannot =
         |error| CliError::io("cannot write a configuration", error, "set TMPDIR to a writable directory");
-    fs::write(&config, format!("{CONFIG}{sections}")).map_err(cannot)?;
+    fs::write(&config, text).map_err(cannot)?;
     Ok(config)
 }
 
@@ -232,6 +245,8 @@ queue_congestion = 1000
 link_utilization = 100000
 ";
 
+/// No address is a secret on loopback.
+const LISTEN: &str = "api.listen = \"127.0.0.1:0\"\n";
 /// The kernel counts processor time in hundredths of a second.
 const TICKS: f64 = 100.0;
 /// Looks that must find nothing waiting, one after the other.

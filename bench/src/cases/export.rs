@@ -39,13 +39,14 @@ pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome,
     let events = store::fill(&scratch.path().join("store"), events(plan))?;
     let mut runs = Runs::default();
     for run in 0..plan.runs {
-        let sections = |database: &str| {
-            section(&format!(
+        let start = |database: &str| {
+            let export = format!(
                 "kind = \"clickhouse\"\nurl = \"http://{}\"\ndatabase = \"{database}\"\n",
                 engine.address
-            ))
+            );
+            Program::start(scratch.path(), &section(&export))
         };
-        runs.add_engine((&engine, run), (scratch.path(), events), sections)?;
+        runs.add_engine((&engine, run), (scratch.path(), events), start)?;
     }
     let included = "read from the store, sent to ClickHouse's engine (chdb) behind an HTTP front of the tests, one request at a time, \
                     and stored with a second order; server and hopwise on the same cores";
@@ -62,18 +63,19 @@ pub(super) fn outlet(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fai
     let kafka = format!("url = \"tcp://{}\"\n", broker.address);
     let export = format!("kind = \"kafka\"\n{kafka}partitions = {PARTITIONS}\n");
     apply(scratch.path(), &export)?;
-    exported(scratch.path(), &section(&export), events)?;
+    exported(scratch.path(), &export, events)?;
     let mut runs = Runs::default();
     for run in 0..plan.runs {
-        let sections = |database: &str| {
+        let start = |database: &str| {
             let state = scratch.path().join(database).display().to_string();
-            format!(
+            let outlet = format!(
                 "[outlet]\nstate = \"{state}\"\nstreams = [\"events\"]\nlinger = \"0s\"\n[outlet.kafka]\n{kafka}\
                  [outlet.clickhouse]\nurl = \"http://{}\"\ndatabase = \"{database}\"\n",
                 engine.address
-            )
+            );
+            Program::start_outlet(scratch.path(), &outlet)
         };
-        runs.add_engine((&engine, run), (scratch.path(), events), sections)?;
+        runs.add_engine((&engine, run), (scratch.path(), events), start)?;
     }
     let included = "read from a broker with 4 partitions, protobuf and LZ4, and inserted into ClickHouse's engine (chdb) behind an HTTP \
                     front of the tests; broker, engine and outlet on the same cores";
@@ -127,7 +129,7 @@ pub(super) fn kafka(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fail
             apply(scratch.path(), &export(prefix))?;
         }
         runs.own.push(broker.own_load(&format!("own{run}.events.v1"), events, size)?);
-        runs.add(exported(scratch.path(), &section(&export("hopwise")), events)?);
+        runs.add(exported(scratch.path(), &export("hopwise"), events)?);
     }
     let included = "read from the store, sent as protobuf with keys and headers, LZ4, acks = all, to one broker with 4 partitions; \
                     broker and hopwise on the same cores";
@@ -187,7 +189,7 @@ impl Received {
 fn received(dir: &Path, extra: &str, span: Duration, behind: u64) -> Result<Received, Failure> {
     let begun = Instant::now();
     let program = Program::start(dir, extra)?;
-    let mut sender = live::Steady::to(program.input, RATE)?;
+    let mut sender = live::Steady::to(program.input()?, RATE)?;
     let mut run = Received::default();
     let mut is_behind = true;
     while is_behind || begun.elapsed() < span {
@@ -229,18 +231,20 @@ impl Runs {
         self.resident = self.resident.max(exported.resident);
     }
 
-    /// What the engine takes of its own load, and of hopwise with these sections, which name a database.
+    /// What the engine takes of its own load, and of the program that is started for a database.
     fn add_engine(
         &mut self,
         (engine, run): (&Engine, u32),
         (dir, events): (&Path, u64),
-        sections: impl Fn(&str) -> String,
+        start: impl Fn(&str) -> Result<Program, CliError>,
     ) -> Result<(), Failure> {
         let mut http = Http::connect(engine.address)?;
         self.own.push(own_load(&mut http, events)?);
         let database = format!("hopwise{run}");
         let ours = tables(&mut http, &database)?;
-        self.add(exported(dir, &sections(&database), events)?);
+        // The cursor of an earlier run.
+        let _ = fs::remove_dir_all(dir.join("store/export"));
+        self.add(delivered(&start(&database)?, events)?);
         Ok(all_are_there(&mut http, &ours, events)?)
     }
 
@@ -268,11 +272,15 @@ struct Delivered {
     resident: u64,
 }
 
-/// Runs until so many records are delivered, from the first one on.
-fn exported(dir: &Path, sections: &str, events: u64) -> Result<Delivered, Failure> {
+/// Exports all events from the first one on.
+fn exported(dir: &Path, export: &str, events: u64) -> Result<Delivered, Failure> {
     // The cursor of an earlier run.
     let _ = fs::remove_dir_all(dir.join("store/export"));
-    let program = Program::start(dir, sections)?;
+    delivered(&Program::start(dir, &section(export))?, events)
+}
+
+/// Waits until so many records are delivered.
+fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
     let begun = (Instant::now(), 0, program.usage()?);
     let (mut first, mut resident) = (None, 0);
     loop {

@@ -195,7 +195,7 @@ fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<
     let scratch = Scratch::new(name)?;
     let program = Program::start(scratch.path(), "")?;
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut sender = Sender::connect(any, program.input).map_err(failed)?;
+    let mut sender = Sender::connect(any, program.input()?).map_err(failed)?;
     // Before the measurement, all flows are known and their first records are on disk.
     let (flows, first) = (reports.traffic.flows(), reports.traffic.first_rate());
     if flows > 0 {
