@@ -43,7 +43,7 @@ mod expression;
 pub mod fuzz;
 pub mod history;
 mod lexer;
-mod names;
+pub mod names;
 mod parser;
 pub mod region;
 pub mod scope;

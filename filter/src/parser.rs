@@ -1,6 +1,6 @@
 //! Text to condition. Recursive descent; depth, tests and values are bounded.
 
-use detect::Prefix;
+use detect::{Prefix, rule::names::distance};
 
 use crate::fault::Fault;
 use crate::field::{Field, Form, Operator, View};
@@ -142,9 +142,10 @@ impl<'a> Parser<'a> {
         }
         let of_view = Field::ALL.into_iter().filter(|field| field.is_of(self.view));
         let names: Vec<&str> = of_view.map(Field::name).collect();
-        let close =
-            |other: &&&str| other.contains(name) || name.contains(**other) || distance(name, other) <= 2;
-        match names.iter().filter(close).min_by_key(|other| distance(name, other)) {
+        // A longer word is not a typo of a field.
+        let letters = |other: &str| if name.len() <= 40 { distance(name, other) } else { usize::MAX };
+        let close = |other: &&&str| other.contains(name) || name.contains(**other) || letters(other) <= 2;
+        match names.iter().filter(close).min_by_key(|other| letters(other)) {
             Some(close) => format!("{view} have no field {name}; did you mean {close}?"),
             None => {
                 format!(
@@ -352,20 +353,6 @@ fn decimal(text: &str, factor: u64) -> Option<u128> {
     let all: u128 = format!("{whole}{fraction}").parse().ok()?;
     let (scaled, parts) = (all.checked_mul(factor.into())?, 10_u128.pow(fraction.len() as u32));
     scaled.is_multiple_of(parts).then(|| scaled / parts)
-}
-
-/// How many letters differ (Levenshtein), of names of a few letters.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 const TIMES: &[(&str, u64)] =

@@ -9,6 +9,7 @@ use std::{
 };
 
 pub use toml::de::DeValue;
+use detect::rule::names::distance;
 use toml::{Spanned, de::DeTable};
 
 /// A value of the file and its position.
@@ -201,22 +202,6 @@ pub fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
         .filter(|(d, _)| *d <= bound)
         .min()
         .map(|(_, name)| name)
-}
-
-/// The Levenshtein distance between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Maximum number of characters shown before a problem, and of the problem itself.

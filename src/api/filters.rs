@@ -1,6 +1,10 @@
 //! Filters of flows and events: read with the names of nodes, and what can complete them.
 
-use std::{cell::OnceCell, collections::HashMap, sync::Arc};
+use std::{
+    cell::{Cell, OnceCell},
+    collections::HashMap,
+    sync::Arc,
+};
 
 use axum::extract::State;
 use filter::{Completion, Fault, Field, Filter, View, complete};
@@ -31,8 +35,20 @@ pub(super) async fn condition(
     view: View,
 ) -> Result<Option<Arc<Filter>>, Refusal> {
     let Some(text) = params.text("filter") else { return Ok(None) };
-    let names = Names::new(names::known(context).await);
-    let filter = Filter::parse(text, view, &|name| names.id(name)).map_err(|fault| {
+    // The manager is asked for the names of nodes only if the filter has one.
+    let asks_names = Cell::new(false);
+    let without = Filter::parse(text, view, &|_| {
+        asks_names.set(true);
+        Some(0)
+    });
+    let filter = match asks_names.get() {
+        false => without,
+        true => {
+            let names = Names::new(names::known(context).await);
+            Filter::parse(text, view, &|name| names.id(name))
+        }
+    };
+    let filter = filter.map_err(|fault| {
         let at = text.get(..fault.position).map_or(0, |before| before.chars().count()) + 1;
         Refusal::bad(format!("the filter is wrong at character {at}: {}", fault.message))
     })?;
@@ -83,13 +99,13 @@ fn byte_of(text: &str, at: usize) -> usize {
 
 /// Names of nodes, which are made when one is asked for.
 struct Names<F> {
-    make: std::cell::Cell<Option<F>>,
+    make: Cell<Option<F>>,
     known: OnceCell<HashMap<String, u32>>,
 }
 
 impl<F: FnOnce() -> NamesView> Names<F> {
     fn new(make: F) -> Self {
-        Self { make: std::cell::Cell::new(Some(make)), known: OnceCell::new() }
+        Self { make: Cell::new(Some(make)), known: OnceCell::new() }
     }
 
     fn known(&self) -> &HashMap<String, u32> {

@@ -15,8 +15,9 @@ pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
 /// A longer word is not a typo of any known name.
 const MAX_BYTES: usize = 40;
 
-/// Number of letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
+/// Number of letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`. It takes as long as both lengths
+/// multiplied.
+pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before = vec![0; b.len() + 1];
     let mut above: Vec<usize> = (0..=b.len()).collect();
