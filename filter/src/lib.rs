@@ -73,6 +73,13 @@ impl Filter {
         self.root.asks_nodes()
     }
 
+    /// What its tests are about, each field once.
+    pub fn fields(&self) -> Vec<Field> {
+        let mut fields = Vec::new();
+        self.root.fields(&mut fields);
+        fields
+    }
+
     /// Tests and values: what it costs.
     pub fn tests(&self) -> usize {
         self.root.tests()

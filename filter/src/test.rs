@@ -107,6 +107,24 @@ impl Expression {
         }
     }
 
+    /// Adds the fields of its tests.
+    pub(crate) fn fields(&self, fields: &mut Vec<Field>) {
+        let field = match self {
+            Self::And(parts) | Self::Or(parts) => return parts.iter().for_each(|part| part.fields(fields)),
+            Self::Not(part) => return part.fields(fields),
+            Self::Test(Test::Path(_)) => Field::Path,
+            Self::Test(
+                Test::Address(field, _)
+                | Test::Number(field, _)
+                | Test::Text(field, _)
+                | Test::Contains(field, _),
+            ) => *field,
+        };
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+
     pub(crate) fn required(&self) -> Required {
         let mut required = Required::default();
         let tests = match self {

@@ -1,6 +1,7 @@
 //! A day of a network, for measurements of questions about a span of time: 200 nodes with a latency, a queue and a link each, 10,000 flows
 //! that change their paths now and then, and 20 million events. An hour of it is as dense.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,8 +17,9 @@ use crate::query::{QueryError, QueryErrorKind};
 use crate::queues::HeatFilter;
 use crate::reader::Reader;
 use crate::rows::EventFilter;
-use crate::spans::{FlowFilter, Span};
+use crate::spans::{FlowFilter, SeriesKey, Span, SpanSum};
 use crate::store::Store;
+use crate::traffic::{Columns, EventGroup, EventParts, Tally};
 
 /// Inserts `minutes` minutes, from midnight on, into an empty store in `dir`. Returns the number of events.
 ///
@@ -190,7 +192,7 @@ pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryEr
 type Question = fn(&Reader, Span) -> Result<usize, QueryError>;
 
 /// Questions of the pages, by their names.
-const QUESTIONS: [(&str, Question); 9] = [
+const QUESTIONS: [(&str, Question); 13] = [
     ("flows, slowest 100", |reader, span| {
         let order = FlowOrder::Latency;
         let filter = FlowFilter { span, order, text: None, id: None, after: None, limit: 100 };
@@ -225,11 +227,72 @@ const QUESTIONS: [(&str, Question); 9] = [
             HeatFilter { metric: Metric::QueueOccupancy, from, to, column, interval, node: None, limit: 50 };
         reader.heat(&filter).map(|heat| heat.rows.len())
     }),
+    ("traffic by flow", |reader, span| traffic_of_flows(reader, span, false)),
+    ("traffic by path", |reader, span| traffic_of_flows(reader, span, true)),
+    ("events by node", |reader, span| {
+        traffic_of_events(reader, span, EventParts { place: true, ..EventParts::default() })
+    }),
+    ("events by flow", |reader, span| {
+        traffic_of_events(reader, span, EventParts { flow: true, ..EventParts::default() })
+    }),
     ("events, latest 200", |reader, span| {
         let (from, before) = (Some(span.from()), Some(span.to()));
         reader.events(&EventFilter { from, before, ..EventFilter::default() }).map(|events| events.len())
     }),
 ];
+
+/// Sums of groups by their numbers, with the cost of a map for each.
+#[derive(Default)]
+struct Sums {
+    numbers: HashMap<String, u32>,
+    counts: HashMap<(u32, usize), u64>,
+}
+
+impl Sums {
+    fn number(&mut self, name: String) -> u32 {
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(name).or_insert(next)
+    }
+}
+
+impl Tally for Sums {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    fn seen(&mut self, _: usize) {}
+
+    fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32 {
+        // As many groups as a person looks at.
+        self.number(format!("{} {path:?}", flow.id() % 100))
+    }
+
+    fn event(&mut self, event: &EventGroup) -> u32 {
+        self.number(format!("{:?} {:?}", event.node, event.flow.map(|flow| flow.id() % 100)))
+    }
+
+    fn series(&mut self, key: &SeriesKey) -> u32 {
+        self.number(key.node.to_string())
+    }
+
+    fn add(&mut self, number: u32, column: usize, sum: &SpanSum) {
+        *self.counts.entry((number, column)).or_default() += sum.count;
+    }
+}
+
+fn traffic_of_flows(reader: &Reader, span: Span, by_path: bool) -> Result<usize, QueryError> {
+    let columns = reader.flow_columns((span.from(), span.to()), COLUMNS)?;
+    let mut sums = Sums::default();
+    reader.flow_traffic(&columns, by_path, &mut sums)?;
+    Ok(sums.counts.len())
+}
+
+fn traffic_of_events(reader: &Reader, span: Span, parts: EventParts) -> Result<usize, QueryError> {
+    let columns = Columns::of((span.from(), span.to()), (span.length() / COLUMNS).max(SECOND));
+    let mut sums = Sums::default();
+    reader.event_traffic(&columns, parts, &mut sums)?;
+    Ok(sums.counts.len())
+}
 
 fn measure(
     (what, span): (&str, &str),
@@ -258,6 +321,8 @@ const FLOWS: u32 = 10_000;
 /// 20 million in a day.
 const EVENTS_PER_SECOND: u64 = 232;
 const BATCH: usize = 16_384;
+/// Columns of a chart.
+const COLUMNS: u64 = 180;
 
 #[cfg(test)]
 mod tests {
@@ -269,7 +334,7 @@ mod tests {
         let dir = Dir::new("day");
         assert_eq!(insert(dir.path(), 3).unwrap(), 180 * EVENTS_PER_SECOND);
         let asked = run_queries(dir.path(), 3).unwrap();
-        assert_eq!(asked.len(), 36);
+        assert_eq!(asked.len(), 52);
         let empty: Vec<&str> =
             asked.iter().filter(|asked| asked.rows == 0).map(|asked| asked.name.as_str()).collect();
         assert_eq!(empty, [] as [&str; 0]);

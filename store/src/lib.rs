@@ -112,6 +112,7 @@ mod stats;
 mod store;
 mod summary;
 mod taken;
+mod traffic;
 mod writer;
 
 pub use config::{Config, Error, Period, Policy};
@@ -129,3 +130,4 @@ pub use rows::{
 pub use spans::{FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, SeriesKey, Span, SpanSum};
 pub use stats::{State, Stats};
 pub use store::Store;
+pub use traffic::{Columns, Counted, EventGroup, EventParts, Tally};

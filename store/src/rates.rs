@@ -41,6 +41,19 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn rate_span(&self, span: Span, column: Nanos) -> Result<RateSpan, QueryError> {
+        self.rate_span_until(span, column, Nanos::MAX)
+    }
+
+    /// The same, with reports of minutes before `known_to` alone: a minute is stored bit by bit, after its end.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn rate_span_until(
+        &self,
+        span: Span,
+        column: Nanos,
+        known_to: Nanos,
+    ) -> Result<RateSpan, QueryError> {
         let column = column.max(SECOND);
         self.with_retry(|| {
             let mut points: BTreeMap<Nanos, RatePoint> = BTreeMap::new();
@@ -52,8 +65,8 @@ impl Reader {
                         add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
                     };
                     match features.spans {
-                        true => read_minutes(conn, (span, column), &mut kinds, &mut at)?,
-                        false => count_records(conn, (span, column), &mut kinds, &mut at)?,
+                        true => read_minutes(conn, (span, column, known_to), &mut kinds, &mut at)?,
+                        false => count_records(conn, (span, column, known_to), &mut kinds, &mut at)?,
                     }
                     if features.spans && column < MINUTE {
                         each(conn, "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
@@ -78,7 +91,7 @@ type AddAt<'a> = dyn FnMut(Nanos, &dyn Fn(&mut RatePoint)) + 'a;
 
 fn read_minutes(
     conn: &Connection,
-    (span, column): (Span, Nanos),
+    (span, column, known_to): (Span, Nanos, Nanos),
     kinds: &mut BTreeMap<Kind, u64>,
     at: &mut AddAt<'_>,
 ) -> rusqlite::Result<()> {
@@ -94,7 +107,9 @@ fn read_minutes(
             }
             return Ok(());
         }
-        add_reports(ts, count, column, at);
+        if ts < known_to {
+            add_reports(ts, count, column, at);
+        }
         Ok(())
     })
 }
@@ -115,7 +130,7 @@ pub fn spread(ts: Nanos, count: u64, column: Nanos) -> impl Iterator<Item = (Nan
 /// The same from a file without counts of minutes: its events and rollups, one by one.
 fn count_records(
     conn: &Connection,
-    (span, column): (Span, Nanos),
+    (span, column, known_to): (Span, Nanos, Nanos),
     kinds: &mut BTreeMap<Kind, u64>,
     at: &mut AddAt<'_>,
 ) -> rusqlite::Result<()> {
@@ -135,7 +150,7 @@ fn count_records(
     let mut select = conn.prepare_cached(
         "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
     )?;
-    each_minute(conn, (span.from(), span.to()), |minute| {
+    each_minute(conn, (span.from(), span.to().min(known_to)), |minute| {
         let mut count = 0_u64;
         let mut rows = select.query([int(minute), Metric::FlowLatency as i64])?;
         while let Some(row) = rows.next()? {

@@ -61,6 +61,11 @@ pub(crate) struct FileFacts {
 }
 
 impl FileFacts {
+    /// A number of records.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.meta.get(name).and_then(|value| u64::try_from(*value).ok()).unwrap_or(0)
+    }
+
     pub(crate) fn time(&self, name: &str) -> Option<Nanos> {
         self.meta.get(name).and_then(|value| u64::try_from(*value).ok())
     }
@@ -193,6 +198,13 @@ impl Reader {
     /// The files with records in a time range, oldest first, for questions that read one file after the other.
     pub(crate) fn files_of(&self, from: Nanos, to: Nanos) -> Result<Vec<Identity>, QueryError> {
         Ok(self.matching(Some(from), Some(to))?.files)
+    }
+
+    /// What is known of the files with records in a time range.
+    pub(crate) fn facts_of(&self, from: Nanos, to: Nanos) -> Result<Vec<FileFacts>, QueryError> {
+        let files = self.files_of(from, to)?;
+        let known = lock(&self.shared.known);
+        Ok(files.iter().filter_map(|file| known.get(file).cloned()).collect())
     }
 
     /// Asks something of one file alone, in which it is called `f0`. Its tables have no documented names: see [`crate::schema::SQL`].

@@ -125,9 +125,9 @@ pub struct PathSpan {
 /// A part of a span that rollups of one length cover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
-    interval: u32,
-    from: Nanos,
-    to: Nanos,
+    pub(crate) interval: u32,
+    pub(crate) from: Nanos,
+    pub(crate) to: Nanos,
 }
 
 impl Span {
@@ -186,7 +186,7 @@ impl Piece {
 }
 
 impl SpanSum {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum).min(LATEST);
         (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
@@ -204,7 +204,7 @@ impl SpanSum {
     }
 
     /// Of five columns: time, count, minimum, maximum, sum.
-    fn read(row: &Row<'_>, at: usize, interval: u32) -> rusqlite::Result<Self> {
+    pub(crate) fn read(row: &Row<'_>, at: usize, interval: u32) -> rusqlite::Result<Self> {
         let first = unsigned(row, at)?;
         let last = first.saturating_add(u64::from(interval) * SECOND);
         let value = |i| unsigned(row, at + i);
@@ -312,6 +312,18 @@ impl Reader {
                 |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &paths)));
             let rows = ranks.into_iter().filter_map(row).collect();
             Ok(FlowSpans { flows: rows, more, total, truncated: flows.truncated })
+        })
+    }
+
+    /// The latencies of each flow of a span of time, and whether there are more flows than are considered.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn flow_sums(&self, span: Span) -> Result<(HashMap<FlowKey, SpanSum>, bool), QueryError> {
+        self.with_retry(|| {
+            let flows = self.flows_of(span, None, &self.deadline())?;
+            let sums = flows.found.into_iter().map(|(flow, found)| (flow, found.sum)).collect();
+            Ok((sums, flows.truncated))
         })
     }
 

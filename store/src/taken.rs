@@ -46,10 +46,13 @@ impl Paths {
     }
 }
 
+/// When flows took which paths, by their numbers, in the order of time.
+pub(crate) type Taken = HashMap<i64, Vec<(Nanos, i64)>>;
+
 /// How the paths of flows, and how their latencies were obtained, are found in a file: one by one, or those of all flows in one pass.
 pub(crate) enum Takings {
     Each { features: Features },
-    All { bases: HashMap<i64, u8>, taken: HashMap<i64, Vec<(Nanos, i64)>> },
+    All { bases: HashMap<i64, u8>, taken: Taken },
 }
 
 impl Takings {
@@ -75,7 +78,7 @@ impl Takings {
                 }
             }
         }
-        let mut taken = all_taken(conn, features, span, wanted)?;
+        let mut taken = all_taken(conn, features, span, Some(wanted))?.0;
         // Without an event, the flow began in an earlier file, and kept its path.
         for (flow, path) in at_last {
             taken.entry(flow).or_insert_with(|| vec![path]);
@@ -127,19 +130,47 @@ fn are_many(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
     Ok(flows >= MANY_FLOWS && all.is_none_or(|all| int(flows as u64) >= all / 4))
 }
 
+/// The paths that all flows took in a span, in the order of time, and before them the one that each took when it began. Also says whether
+/// there are more than are considered.
+pub(crate) fn takings(
+    conn: &Connection,
+    features: Features,
+    span: (Nanos, Nanos),
+) -> rusqlite::Result<(Taken, bool)> {
+    let (mut taken, is_cut) = all_taken(conn, features, span, None)?;
+    if !features.spans {
+        // Without an event, the flow began in an earlier file, and kept its path.
+        let sql = "SELECT flow, first_seen, path FROM f0.flow_data WHERE path IS NOT NULL";
+        let mut select = conn.prepare_cached(sql)?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            if taken.len() < MOST_TAKINGS {
+                let path = (unsigned(row, 1)?, row.get(2)?);
+                taken.entry(row.get(0)?).or_insert_with(|| vec![path]);
+            }
+        }
+    }
+    Ok((taken, is_cut))
+}
+
+/// `wanted`: only of these flows. At most so many paths are considered otherwise; returns whether there are more.
 fn all_taken(
     conn: &Connection,
     features: Features,
     (from, to): (Nanos, Nanos),
-    wanted: &HashSet<i64>,
-) -> rusqlite::Result<HashMap<i64, Vec<(Nanos, i64)>>> {
-    let mut taken: HashMap<i64, Vec<(Nanos, i64)>> = HashMap::new();
+    wanted: Option<&HashSet<i64>>,
+) -> rusqlite::Result<(Taken, bool)> {
+    let mut taken = Taken::new();
+    let mut kept_in_all = 0;
     let mut select = conn.prepare_cached(&taken_sql(features, false))?;
     let mut rows = select.query([i64::MAX])?;
     while let Some(row) = rows.next()? {
         let (flow, ts) = (row.get(0)?, unsigned(row, 1)?);
-        if !wanted.contains(&flow) {
+        if wanted.is_some_and(|wanted| !wanted.contains(&flow)) {
             continue;
+        }
+        if wanted.is_none() && kept_in_all >= MOST_TAKINGS {
+            return Ok((taken, true));
         }
         let paths = taken.entry(flow).or_default();
         if ts >= to {
@@ -148,11 +179,14 @@ fn all_taken(
         if ts <= from || paths.len() >= 2 * MOST_TAKEN {
             // Only the last one before the span, and the latest ones in it, are of interest.
             let kept = if ts <= from { 0 } else { MOST_TAKEN };
-            paths.drain(..paths.len() - kept.min(paths.len()));
+            let gone = paths.len() - kept.min(paths.len());
+            paths.drain(..gone);
+            kept_in_all -= gone;
         }
         paths.push((ts, row.get(2)?));
+        kept_in_all += 1;
     }
-    Ok(taken)
+    Ok((taken, false))
 }
 
 fn taken(
@@ -234,5 +268,7 @@ const TAKEN: &str =
 
 /// Paths of a flow in a file that are considered: the latest.
 pub(crate) const MOST_TAKEN: usize = 100;
+/// Paths of all flows of a file that are considered: some 50 MB.
+const MOST_TAKINGS: usize = 1_000_000;
 /// From so many flows on, a file may be read as a whole.
 const MANY_FLOWS: usize = 1_000;

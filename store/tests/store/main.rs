@@ -11,3 +11,4 @@ mod retention;
 mod round_trip;
 mod spans;
 mod sql;
+mod traffic;

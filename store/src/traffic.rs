@@ -1,0 +1,750 @@
+//! What flows, events, nodes and queues did over time, column by column, added up by whatever a caller groups them by.
+//!
+//! Columns are read from the latest to the earliest, and an answer reads a bounded number of rows: of what is more, the latest is counted.
+
+use std::collections::HashMap;
+
+use collector::event::{Kind, Nanos};
+use detect::Metric;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use wire::FlowKey;
+
+use crate::guard::Deadline;
+use crate::intern::{parse_flow, parse_path};
+use crate::join::Identity;
+use crate::query::QueryError;
+use crate::reader::Reader;
+use crate::rows::kind_of;
+use crate::schema::Features;
+use crate::spans::{MINUTE, Piece, SECOND, SeriesKey, Span, SpanSum, each_minute};
+use crate::summary::{NOTHING, REPORTS};
+use crate::taken::{Taken, int, takings, unsigned};
+
+/// A span of time, divided into columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Columns {
+    from: Nanos,
+    to: Nanos,
+    column: Nanos,
+    interval: u32,
+    known_to: Nanos,
+}
+
+/// What is read of events.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct EventParts {
+    /// Their flows.
+    pub flow: bool,
+    /// Their paths.
+    pub path: bool,
+    /// Node, interface and queue.
+    pub place: bool,
+    /// Their metrics.
+    pub metric: bool,
+    /// Rules and drop reasons.
+    pub cause: bool,
+    /// Their values, and the first values of flows.
+    pub values: bool,
+}
+
+/// Events that are the same in what was asked of them. What was not asked is `None`, or empty.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct EventGroup {
+    /// Their kind.
+    pub kind: Option<Kind>,
+    /// Their metric.
+    pub metric: Option<Metric>,
+    /// Their flow.
+    pub flow: Option<FlowKey>,
+    /// Their path.
+    pub path: Vec<u32>,
+    /// Their node.
+    pub node: Option<u32>,
+    /// Their interface.
+    pub interface: Option<u32>,
+    /// Their queue.
+    pub queue: Option<u8>,
+    /// Their rule.
+    pub rule: Option<String>,
+    /// Their drop reason.
+    pub reason: Option<u8>,
+    /// Their value.
+    pub value: Option<u64>,
+    /// Of a new flow: its first flow latency, and its first hop latencies.
+    pub first: Option<(Option<u64>, Vec<u32>)>,
+}
+
+/// Adds values up. Each method that gives a number gives the same one for the same: it is called once for many values.
+pub trait Tally {
+    /// Forgets everything: the question is asked again.
+    fn reset(&mut self);
+    /// Something was stored in this column, whatever it is.
+    fn seen(&mut self, column: usize);
+    /// The number of a flow that took a path; empty: it is not known.
+    fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32;
+    /// The number of events that are the same.
+    fn event(&mut self, event: &EventGroup) -> u32;
+    /// The number of a node, queue or link.
+    fn series(&mut self, key: &SeriesKey) -> u32;
+    /// Adds values of what has this number.
+    fn add(&mut self, number: u32, column: usize, sum: &SpanSum);
+}
+
+/// How much was read.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counted {
+    /// Earlier columns were not counted: an answer reads a bounded number of rows.
+    pub from: Option<Nanos>,
+    /// Some flows are counted without their paths, because there are more changes of paths than are considered.
+    pub truncated: bool,
+}
+
+impl Columns {
+    /// Columns of this length, at whole multiples of it, so that they stay the same while time passes. `column`: whole seconds, or whole
+    /// minutes from a minute on.
+    pub fn of((from, to): (Nanos, Nanos), column: Nanos) -> Self {
+        let column = match column.max(SECOND) {
+            short if short < MINUTE => short / SECOND * SECOND,
+            long => long / MINUTE * MINUTE,
+        };
+        let to = to.min(LATEST - column).max(from.min(LATEST - column));
+        let (from, to) = (from.min(to) / column * column, to.div_ceil(column) * column);
+        let from = from.max(to.saturating_sub(column.saturating_mul(MOST_COLUMNS)));
+        let fits = |interval: &u32| column.is_multiple_of(u64::from(*interval) * SECOND);
+        let interval = [3600, 600, 60].into_iter().find(fits).unwrap_or(1);
+        Self { from, to, column, interval, known_to: Nanos::MAX }
+    }
+
+    /// The same, with flows' reports of minutes before this time alone: a minute is stored bit by bit, after its end.
+    #[must_use]
+    pub fn until(self, known_to: Nanos) -> Self {
+        Self { known_to, ..self }
+    }
+
+    /// The beginning of the first column.
+    pub fn from(&self) -> Nanos {
+        self.from
+    }
+
+    /// The end of the last column.
+    pub fn to(&self) -> Nanos {
+        self.to
+    }
+
+    /// The length of a column, ns.
+    pub fn column(&self) -> Nanos {
+        self.column
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        usize::try_from((self.to - self.from) / self.column).unwrap_or(usize::MAX)
+    }
+
+    /// The columns from the last to the first, of those that begin at `floor` or later: number, beginning, end.
+    fn backwards(self, floor: Nanos) -> impl Iterator<Item = (usize, Nanos, Nanos)> {
+        let at = move |i: usize| self.from + i as u64 * self.column;
+        (0..self.count())
+            .rev()
+            .map(move |i| (i, at(i), at(i + 1)))
+            .take_while(move |(_, from, _)| *from >= floor)
+    }
+}
+
+/// Rows that may still be read, and from when on columns are counted.
+struct Budget {
+    rows: usize,
+    floor: Nanos,
+}
+
+impl Budget {
+    /// Called after each row of a column. Returns whether the next row may be read.
+    fn take(&mut self) -> bool {
+        self.rows = self.rows.saturating_sub(1);
+        self.rows > 0
+    }
+
+    fn counted(&self, columns: &Columns, truncated: bool) -> Counted {
+        Counted { from: (self.floor > columns.from).then_some(self.floor), truncated }
+    }
+}
+
+impl Reader {
+    /// Columns of a span of time for flows: at most so many, and so few that an answer is fast with the flows that there are.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub fn flow_columns(&self, span: (Nanos, Nanos), most: u64) -> Result<Columns, QueryError> {
+        let files = self.with_retry(|| self.facts_of(span.0, span.1))?;
+        let count = |name: &str| files.iter().map(|facts| facts.count(name)).max().unwrap_or(0);
+        let (flows, rollups) =
+            (count("flows").max(1), files.iter().map(|facts| facts.count("rollups")).sum::<u64>());
+        let length = span.1.saturating_sub(span.0);
+        let least = length.div_ceil(most.saturating_sub(1).max(1));
+        let rows = |column: Nanos| {
+            let interval = u64::from(Columns::of((0, 0), column).interval) * SECOND;
+            flows.saturating_mul(length / interval).min(rollups)
+        };
+        let is_fast = |column: &Nanos| *column >= 3600 * SECOND || rows(*column) <= FAST_ROWS;
+        let offered =
+            FLOW_COLUMNS.into_iter().map(|minutes| minutes * MINUTE).filter(|column| *column >= least);
+        let days = least.div_ceil(1440 * MINUTE) * 1440 * MINUTE;
+        let column = offered.clone().find(is_fast).or_else(|| offered.max()).unwrap_or(days);
+        Ok(Columns::of(span, column))
+    }
+
+    /// Adds up reports of flows, and their latencies. They are counted by the minute, and a minute's reports on the path that the flow had at the
+    /// end of the interval of the rollup that is read: a minute, ten minutes or an hour.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn flow_traffic(
+        &self,
+        columns: &Columns,
+        by_path: bool,
+        tally: &mut dyn Tally,
+    ) -> Result<Counted, QueryError> {
+        self.each_file(columns, tally, MOST_ROWS, |conn, features, (budget, tally)| {
+            let mut flows = FlowReader::new(conn, features, (columns, by_path))?;
+            let floor = budget.floor;
+            for (column, from, to) in columns.backwards(floor) {
+                if !flows.column((column, from, to), budget, tally)? {
+                    budget.floor = to;
+                    break;
+                }
+            }
+            Ok(flows.truncated)
+        })
+    }
+
+    /// Adds up events. `parts`: what is asked of them.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn event_traffic(
+        &self,
+        columns: &Columns,
+        parts: EventParts,
+        tally: &mut dyn Tally,
+    ) -> Result<Counted, QueryError> {
+        self.each_file(columns, tally, MOST_EVENTS, |conn, features, (budget, tally)| {
+            if parts == EventParts::default() && features.spans && columns.column >= MINUTE {
+                return counted_minutes(conn, columns, tally).map(|()| false);
+            }
+            let mut events = EventReader::new(conn, features, parts)?;
+            let floor = budget.floor;
+            for (column, from, to) in columns.backwards(floor) {
+                if !events.column((column, from, to), budget, tally)? {
+                    budget.floor = to;
+                    break;
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// Adds up values of nodes, queues or links.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn series_traffic(
+        &self,
+        columns: &Columns,
+        metric: Metric,
+        tally: &mut dyn Tally,
+    ) -> Result<Counted, QueryError> {
+        self.each_file(columns, tally, MOST_ROWS, |conn, features, (budget, tally)| {
+            let mut series =
+                SeriesReader { metric, columns, numbers: HashMap::new(), minutes: HashMap::new() };
+            let interval = if features.spans { columns.interval } else { columns.interval.min(60) };
+            let (is_added_up, floor) = (features.spans && interval >= 60, budget.floor);
+            for (_, from, to) in columns.backwards(floor) {
+                if !series.read(conn, (interval, is_added_up), (from, to), (budget, tally))? {
+                    budget.floor = to;
+                    return Ok(false);
+                }
+            }
+            if is_added_up {
+                series.tail(conn, (budget, tally))?;
+            }
+            Ok(false)
+        })
+    }
+
+    /// Asks each file of a span, the latest first.
+    fn each_file(
+        &self,
+        columns: &Columns,
+        tally: &mut dyn Tally,
+        rows: usize,
+        mut read: impl FnMut(&Connection, Features, (&mut Budget, &mut dyn Tally)) -> rusqlite::Result<bool>,
+    ) -> Result<Counted, QueryError> {
+        self.with_retry(|| {
+            tally.reset();
+            let deadline: Deadline = self.deadline();
+            let (mut budget, mut truncated) = (Budget { rows, floor: columns.from }, false);
+            let files: Vec<Identity> = self.files_of(columns.from, columns.to)?;
+            for file in files.iter().rev() {
+                // What is in several files is read of all of them, so that a column is whole.
+                budget.rows = budget.rows.max(LEAST_ROWS);
+                truncated |= self.ask_file(file, &deadline, |conn, features| {
+                    read(conn, features, (&mut budget, &mut *tally))
+                })?;
+            }
+            Ok(budget.counted(columns, truncated))
+        })
+    }
+}
+
+/// Reads the rollups of flows of one file.
+struct FlowReader<'a> {
+    conn: &'a Connection,
+    features: Features,
+    columns: &'a Columns,
+    /// When flows took which paths, in the order of time.
+    taken: Taken,
+    paths: HashMap<i64, Vec<u32>>,
+    keys: HashMap<i64, Option<FlowKey>>,
+    numbers: HashMap<(i64, i64), Option<u32>>,
+    truncated: bool,
+}
+
+impl<'a> FlowReader<'a> {
+    fn new(
+        conn: &'a Connection,
+        features: Features,
+        (columns, by_path): (&'a Columns, bool),
+    ) -> rusqlite::Result<Self> {
+        let (taken, truncated) = match by_path {
+            true => takings(conn, features, (columns.from, columns.to))?,
+            false => (HashMap::new(), false),
+        };
+        let (paths, keys, numbers) = Default::default();
+        Ok(Self { conn, features, columns, taken, paths, keys, numbers, truncated })
+    }
+
+    /// Reads a column. Returns whether all of it was read.
+    fn column(
+        &mut self,
+        (column, from, to): (usize, Nanos, Nanos),
+        budget: &mut Budget,
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<bool> {
+        let interval = if self.features.spans { self.columns.interval.max(60) } else { 60 };
+        if interval == 60 || to > self.columns.known_to {
+            return self.pieces((from, to.min(self.columns.known_to)), column, (budget, tally));
+        }
+        self.read(LONGER, (interval, from, to), column, (budget, tally))
+    }
+
+    /// Reads a column of minutes, or one of which a part is not known yet.
+    fn pieces(
+        &mut self,
+        (from, to): (Nanos, Nanos),
+        column: usize,
+        (budget, tally): (&mut Budget, &mut dyn Tally),
+    ) -> rusqlite::Result<bool> {
+        let all = Piece { interval: 60, from, to };
+        let is_short = !self.features.spans || self.columns.interval <= 60;
+        let pieces = if is_short || from >= to { vec![all] } else { Span::of(from, to).pieces() };
+        let (mut whole, conn) = (true, self.conn);
+        for piece in pieces {
+            if piece.interval > 60 {
+                let read = (piece.interval, piece.from, piece.to);
+                whole = whole && self.read(LONGER, read, column, (budget, tally))?;
+                continue;
+            }
+            // Rollups of a minute stand at its beginning, among those of its first second only.
+            each_minute(conn, (piece.from, piece.to), |minute| {
+                whole = whole && self.read(MINUTES, (60, minute, minute + 1), column, (budget, tally))?;
+                Ok(())
+            })?;
+        }
+        Ok(whole)
+    }
+
+    fn read(
+        &mut self,
+        sql: &str,
+        (interval, from, to): (u32, Nanos, Nanos),
+        column: usize,
+        (budget, tally): (&mut Budget, &mut dyn Tally),
+    ) -> rusqlite::Result<bool> {
+        let mut select = self.conn.prepare_cached(sql)?;
+        let mut rows = select.query(params![interval, Metric::FlowLatency as i64, int(from), int(to)])?;
+        while let Some(row) = rows.next()? {
+            let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) else { continue };
+            let sum = SpanSum::read(row, 1, interval)?;
+            tally.seen(column);
+            if let Some(number) = self.number(flow, sum.last, tally)? {
+                tally.add(number, column, &sum);
+            }
+            if !budget.take() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The number of a flow on the path that it had at `end`.
+    fn number(&mut self, flow: i64, end: Nanos, tally: &mut dyn Tally) -> rusqlite::Result<Option<u32>> {
+        let path = self.taken.get(&flow).map_or(0, |taken| {
+            let after = taken.partition_point(|(ts, _)| *ts < end);
+            taken.get(after.saturating_sub(1)).map_or(0, |(_, path)| *path)
+        });
+        if let Some(number) = self.numbers.get(&(flow, path)) {
+            return Ok(*number);
+        }
+        know_path(self.conn, &mut self.paths, path)?;
+        let nodes = self.paths.get(&path).map_or(&[][..], Vec::as_slice);
+        let key = key_of(self.conn, &mut self.keys, flow)?;
+        let number = key.map(|key| tally.flow(&key, nodes));
+        if self.numbers.len() >= MOST_KNOWN {
+            self.numbers.clear();
+        }
+        self.numbers.insert((flow, path), number);
+        Ok(number)
+    }
+}
+
+/// Reads the events of one file.
+struct EventReader<'a> {
+    conn: &'a Connection,
+    parts: EventParts,
+    sql: String,
+    kinds: HashMap<i64, Kind>,
+    metrics: HashMap<i64, Metric>,
+    keys: HashMap<i64, Option<FlowKey>>,
+    paths: HashMap<i64, Vec<u32>>,
+    rules: HashMap<i64, String>,
+    numbers: HashMap<RawEvent, u32>,
+}
+
+/// What was asked of an event, as it is stored; 0 or `NOTHING`: nothing.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+struct RawEvent {
+    kind: i64,
+    metric: i64,
+    flow: i64,
+    path: i64,
+    place: [i64; 3],
+    rule: i64,
+    reason: i64,
+    value: Option<i64>,
+    first: Option<(Option<i64>, Option<String>)>,
+}
+
+impl<'a> EventReader<'a> {
+    fn new(conn: &'a Connection, features: Features, parts: EventParts) -> rusqlite::Result<Self> {
+        let mut kinds: HashMap<i64, Kind> = HashMap::new();
+        let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            kinds.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
+        }
+        let metrics = Metric::ALL.into_iter().map(|metric| (metric as i64, metric)).collect();
+        let (keys, paths, rules, numbers) = Default::default();
+        let sql = sql_of(parts, features.first_values);
+        Ok(Self { conn, parts, sql, kinds, metrics, keys, paths, rules, numbers })
+    }
+
+    /// Reads a column. Returns whether all of it was read.
+    fn column(
+        &mut self,
+        (column, from, to): (usize, Nanos, Nanos),
+        budget: &mut Budget,
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<bool> {
+        let mut counts: HashMap<RawEvent, u64> = HashMap::new();
+        let (mut select, mut whole) = (self.conn.prepare_cached(&self.sql)?, true);
+        let mut rows = select.query([int(from), int(to)])?;
+        while let Some(row) = rows.next()? {
+            *counts.entry(raw(row, self.parts)?).or_default() += 1;
+            if !budget.take() {
+                whole = false;
+                break;
+            }
+        }
+        drop(rows);
+        for (event, count) in counts {
+            let number = self.number(event, tally)?;
+            tally.seen(column);
+            tally.add(number, column, &SpanSum { count, ..NO_VALUES });
+        }
+        Ok(whole)
+    }
+
+    fn number(&mut self, event: RawEvent, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
+        if let Some(number) = self.numbers.get(&event) {
+            return Ok(*number);
+        }
+        know_path(self.conn, &mut self.paths, event.path)?;
+        if event.rule != 0 && !self.rules.contains_key(&event.rule) {
+            let mut select = self.conn.prepare_cached("SELECT rule FROM f0.rule_text WHERE id = ?1")?;
+            let rule = select.query_row([event.rule], |row| row.get(0)).optional()?;
+            self.rules.insert(event.rule, rule.unwrap_or_default());
+        }
+        let flow = if event.flow == 0 { None } else { key_of(self.conn, &mut self.keys, event.flow)? };
+        let [node, interface, queue] = event.place;
+        let number = |value: i64| u32::try_from(value).ok();
+        let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
+        let latencies = |text: &str| text.split(',').filter_map(|part| part.parse().ok()).collect();
+        let first = event
+            .first
+            .as_ref()
+            .map(|(flow, hops)| (flow.map(unsigned), hops.as_deref().map(latencies).unwrap_or_default()));
+        let group = EventGroup {
+            kind: self.kinds.get(&event.kind).copied(),
+            metric: self.metrics.get(&event.metric).copied(),
+            flow,
+            path: self.paths.get(&event.path).cloned().unwrap_or_default(),
+            node: number(node),
+            interface: number(interface),
+            queue: u8::try_from(queue).ok(),
+            rule: self.rules.get(&event.rule).cloned(),
+            reason: u8::try_from(event.reason).ok(),
+            value: event.value.map(unsigned),
+            first,
+        };
+        let number = tally.event(&group);
+        if self.numbers.len() < MOST_KNOWN {
+            self.numbers.insert(event, number);
+        }
+        Ok(number)
+    }
+}
+
+/// Reads rollups of nodes, queues and links of one file.
+struct SeriesReader<'a> {
+    metric: Metric,
+    columns: &'a Columns,
+    numbers: HashMap<SeriesKey, u32>,
+    /// Those that have a rollup of the last minute: its end.
+    minutes: HashMap<SeriesKey, Nanos>,
+}
+
+impl SeriesReader<'_> {
+    fn read(
+        &mut self,
+        conn: &Connection,
+        (interval, is_added_up): (u32, bool),
+        (from, to): (Nanos, Nanos),
+        (budget, tally): (&mut Budget, &mut dyn Tally),
+    ) -> rusqlite::Result<bool> {
+        let mut select = conn.prepare_cached(if is_added_up { ADDED_UP } else { AS_INSERTED })?;
+        let mut rows = select.query(params![interval, self.metric as i64, int(from), int(to)])?;
+        while let Some(row) = rows.next()? {
+            let Some(key) = series_key(row, self.metric)? else { continue };
+            let sum = SpanSum::read(row, 3, interval)?;
+            if self.minutes.get(&key).is_some_and(|end| sum.first < *end) {
+                continue;
+            }
+            let column = sum.first.saturating_sub(self.columns.from) / self.columns.column;
+            let Ok(column) = usize::try_from(column) else { continue };
+            let number = *self.numbers.entry(key).or_insert_with(|| tally.series(&key));
+            tally.seen(column);
+            tally.add(number, column, &sum);
+            if !budget.take() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The minute that has not ended has no rollup yet: its seconds are read.
+    fn tail(
+        &mut self,
+        conn: &Connection,
+        (budget, tally): (&mut Budget, &mut dyn Tally),
+    ) -> rusqlite::Result<()> {
+        let sql = "SELECT max(ts) FROM f0.span_data WHERE interval = 60 AND metric = ?1 AND ts < ?2";
+        let mut select = conn.prepare_cached(sql)?;
+        let to = self.columns.to;
+        let last: Option<i64> = select.query_row([self.metric as i64, int(to)], |row| row.get(0))?;
+        let minute = last.and_then(|last| u64::try_from(last).ok());
+        let last = match minute {
+            Some(minute) => minute,
+            // No minute has ended yet.
+            None => {
+                let mut select = conn.prepare_cached("SELECT max(ts) FROM f0.rollup_data WHERE ts < ?1")?;
+                let newest: Option<i64> = select.query_row([int(to)], |row| row.get(0))?;
+                newest.and_then(|ts| u64::try_from(ts).ok()).unwrap_or(0).saturating_sub(TAIL)
+            }
+        };
+        let last = last.max(self.columns.from);
+        let mut select = conn.prepare_cached(ADDED_UP)?;
+        let mut rows = select.query(params![60, self.metric as i64, int(last), int(last + MINUTE)])?;
+        while let Some(row) = rows.next()? {
+            if let Some(key) = series_key(row, self.metric)? {
+                self.minutes.insert(key, last + MINUTE);
+            }
+        }
+        drop(rows);
+        self.read(conn, (1, false), (last, to.min(last + TAIL)), (budget, tally)).map(drop)
+    }
+}
+
+fn series_key(row: &Row<'_>, metric: Metric) -> rusqlite::Result<Option<SeriesKey>> {
+    let part = |i| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(i)?.filter(|part| *part != NOTHING));
+    let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else { return Ok(None) };
+    let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
+    let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
+    Ok(Some(SeriesKey { metric: metric as u8, node, interface, queue }))
+}
+
+/// Events by kind alone, from the counts of minutes.
+fn counted_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) -> rusqlite::Result<()> {
+    let mut select =
+        conn.prepare_cached("SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2")?;
+    let mut rows = select.query([int(columns.from), int(columns.to)])?;
+    let mut numbers: HashMap<i64, u32> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (ts, kind) = (unsigned(row, 0)?, row.get::<_, i64>(1)?);
+        let column = usize::try_from((ts - columns.from.min(ts)) / columns.column).unwrap_or(usize::MAX);
+        tally.seen(column);
+        let Some(known) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) else {
+            debug_assert!(kind == REPORTS, "a kind that there is not");
+            continue;
+        };
+        let group = EventGroup { kind: Some(*known), ..EventGroup::default() };
+        let number = *numbers.entry(kind).or_insert_with(|| tally.event(&group));
+        tally.add(number, column, &SpanSum { count: unsigned(row, 2)?, ..NO_VALUES });
+    }
+    Ok(())
+}
+
+/// What is asked of events; 11 columns, of which those that are not asked are null.
+fn sql_of(parts: EventParts, has_first_values: bool) -> String {
+    let column = |name: &'static str, is_asked: bool| if is_asked { name } else { "NULL" };
+    let has_first = parts.values && has_first_values;
+    let columns = [
+        "e.kind",
+        column("e.metric", parts.metric || parts.values),
+        column("e.flow", parts.flow),
+        column("e.path", parts.path),
+        column("e.node", parts.place),
+        column("e.interface", parts.place),
+        column("e.queue", parts.place),
+        column("e.rule", parts.cause),
+        column("e.reason", parts.cause),
+        column("e.value", parts.values),
+        column("x.seq", has_first),
+        column("x.flow_latency", has_first),
+        column("x.hop_latencies", has_first),
+    ];
+    let first = if has_first { "LEFT JOIN f0.first_data x ON x.ts = e.ts AND x.seq = e.seq" } else { "" };
+    format!("SELECT {} FROM f0.event_data e {first} WHERE e.ts >= ?1 AND e.ts < ?2", columns.join(", "))
+}
+
+fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
+    let part = |i: usize, none: i64| row.get::<_, Option<i64>>(i).map(|part| part.unwrap_or(none));
+    let mut event = RawEvent { kind: row.get(0)?, metric: NOTHING, reason: NOTHING, ..RawEvent::default() };
+    event.place = [NOTHING; 3];
+    if parts.metric || parts.values {
+        event.metric = part(1, NOTHING)?;
+    }
+    if parts.flow {
+        event.flow = part(2, 0)?;
+    }
+    if parts.path {
+        event.path = part(3, 0)?;
+    }
+    if parts.place {
+        event.place = [part(4, NOTHING)?, part(5, NOTHING)?, part(6, NOTHING)?];
+    }
+    if parts.cause {
+        (event.rule, event.reason) = (part(7, 0)?, part(8, NOTHING)?);
+    }
+    if parts.values {
+        event.value = row.get(9)?;
+        if row.get::<_, Option<i64>>(10)?.is_some() {
+            event.first = Some((row.get(11)?, row.get(12)?));
+        }
+    }
+    Ok(event)
+}
+
+/// Reads a path, unless it is known.
+fn know_path(conn: &Connection, paths: &mut HashMap<i64, Vec<u32>>, number: i64) -> rusqlite::Result<()> {
+    if number == 0 || paths.contains_key(&number) {
+        return Ok(());
+    }
+    if paths.len() >= MOST_KNOWN {
+        paths.clear();
+    }
+    let mut select = conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
+    let text: Option<String> = select.query_row([number], |row| row.get(0)).optional()?;
+    paths.insert(number, text.as_deref().map(parse_path).unwrap_or_default());
+    Ok(())
+}
+
+fn key_of(
+    conn: &Connection,
+    keys: &mut HashMap<i64, Option<FlowKey>>,
+    number: i64,
+) -> rusqlite::Result<Option<FlowKey>> {
+    if let Some(key) = keys.get(&number) {
+        return Ok(*key);
+    }
+    let mut select =
+        conn.prepare_cached("SELECT src, dst, sport, dport, proto FROM f0.flow_key WHERE id = ?1")?;
+    let key = select.query_row([number], parse_flow).optional()?.flatten();
+    if keys.len() >= MOST_KNOWN {
+        keys.clear();
+    }
+    keys.insert(number, key);
+    Ok(key)
+}
+
+const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
+                       WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
+const LONGER: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
+                      WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
+const ADDED_UP: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
+                        WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
+const AS_INSERTED: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
+                           WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
+const NO_VALUES: SpanSum = SpanSum { count: 0, min: u64::MAX, max: 0, sum: 0, first: 0, last: 0 };
+/// Lengths of columns of flows, minutes.
+const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
+/// Rows that are read fast: in some 200 ms.
+const FAST_ROWS: u64 = 600_000;
+/// Rollups that are read for an answer.
+const MOST_ROWS: usize = 4_000_000;
+/// Events that are read for an answer.
+const MOST_EVENTS: usize = 3_000_000;
+/// Rows that are read of each further file, once there are too many.
+const LEAST_ROWS: usize = 65_536;
+/// Flows, paths, and events that are the same, of which a file's numbers are remembered: some 40 MB.
+const MOST_KNOWN: usize = 200_000;
+/// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
+const TAIL: Nanos = 180 * SECOND;
+/// The latest time that the store can hold.
+const LATEST: Nanos = i64::MAX as u64;
+/// Maximum number of columns.
+const MOST_COLUMNS: u64 = 1_001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_whole_multiples_and_cover_the_span() {
+        let columns = Columns::of((61 * SECOND, 181 * SECOND), 7 * SECOND);
+        assert_eq!((columns.from() / SECOND, columns.to() / SECOND, columns.count()), (56, 182, 18));
+        let minutes = Columns::of((61 * SECOND, 181 * SECOND), 90 * SECOND);
+        assert_eq!(
+            (minutes.column() / SECOND, minutes.from() / SECOND, minutes.to() / SECOND),
+            (60, 60, 240)
+        );
+        let backwards: Vec<_> =
+            minutes.backwards(120 * SECOND).map(|(i, from, _)| (i, from / SECOND)).collect();
+        assert_eq!(backwards, [(2, 180), (1, 120)]);
+        let intervals =
+            [1, 30, 60, 120, 600, 1800, 3600, 7200].map(|s| Columns::of((0, 1), s * SECOND).interval);
+        assert_eq!(intervals, [1, 1, 60, 60, 600, 600, 3600, 3600]);
+        // Backwards it is empty; for ever it is bounded.
+        assert_eq!(Columns::of((600 * SECOND, 0), SECOND).count(), 0);
+        assert!(Columns::of((0, u64::MAX), MINUTE).count() <= 1_001);
+    }
+}
