@@ -29,7 +29,7 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Option<String>,
 
-    /// Only events at or after this time: ns since the Unix epoch, or an age (30s, 15m, 2h, 7d)
+    /// Only events at or after this time: UTC such as 2026-11-26T03:10Z, ns since the Unix epoch, or an age (30s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "follow")]
     pub(crate) from: Option<u64>,
 

@@ -223,7 +223,7 @@ impl Printer {
 }
 
 /// One line: when, what, where, how much.
-fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
+pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
     let tone = match &*event.kind {
         "drop" | "loss" | "path_loop" => Tone::Bad,
         "rule_on" | "path_change" | "hop_limit" | "mtu" => Tone::Warn,

@@ -40,16 +40,22 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// Parses a time: ns since the epoch, or an age.
+/// Parses a time: UTC, ns since the epoch, or an age.
 pub(super) fn time(text: &str) -> Result<u64, String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     time_at(text, now.as_nanos() as u64)
 }
 
 fn time_at(text: &str, now: u64) -> Result<u64, String> {
-    let wrong = || "neither ns since 1970 nor an age such as 30s, 15m, 2h, 7d".to_string();
+    let wrong = || {
+        "neither UTC such as 2026-11-26T03:10Z, ns since 1970, nor an age such as 30s, 15m, 2h, 7d"
+            .to_string()
+    };
     if let Ok(ns) = text.parse() {
         return Ok(ns);
+    }
+    if text.contains('T') {
+        return terminal::units::parse_utc(text).ok_or_else(wrong);
     }
     let unit = text.chars().last().ok_or_else(wrong)?;
     let seconds: u64 = match unit {
@@ -75,7 +81,8 @@ mod tests {
             [at("17"), at("30s"), at("1m"), at("7d")],
             [Ok(17), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
         );
-        for wrong in ["", "s", "1y", "-1", "1é", "99999999999999999d"] {
+        assert_eq!(at("1970-01-01T00:01Z"), Ok(60_000_000_000));
+        for wrong in ["", "s", "2026-11-26T", "2026-13-01T00:00Z", "1y", "-1", "1é", "99999999999999999d"] {
             assert!(at(wrong).is_err(), "{wrong}");
         }
     }

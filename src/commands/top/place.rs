@@ -1,0 +1,315 @@
+//! What `top` shows: which time, which rows, and how a person got there.
+
+use super::{Order, View, screen::Key};
+
+/// The time that is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Range {
+    /// What there is now.
+    Now,
+    /// So many ns until now, from the store.
+    Last(u64),
+    /// From one time until another, ns.
+    Between(u64, u64),
+}
+
+/// A place to which one can go back.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Place {
+    pub(super) view: View,
+    pub(super) order: Order,
+    pub(super) filter: String,
+    pub(super) selected: usize,
+    /// One flow, hop by hop: its id and its text.
+    pub(super) flow: Option<(String, String)>,
+}
+
+/// What a row of a table leads to.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Target {
+    Flow { id: String, text: String },
+    Node(u32),
+    Link(u32, u32),
+}
+
+/// Everything that keys change.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct State {
+    pub(super) range: Range,
+    pub(super) place: Place,
+    /// Where one came from.
+    before: Vec<Place>,
+    /// The filter that is being written.
+    pub(super) writing: Option<String>,
+}
+
+/// What is to be done after a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    /// Draw again.
+    Draw,
+    /// Ask again, and draw.
+    Ask,
+    Quit,
+}
+
+impl Range {
+    /// From when on, until when.
+    pub(super) fn of(from: Option<u64>, to: Option<u64>, now: u64) -> Result<Self, String> {
+        match (from, to) {
+            (None, None) => Ok(Self::Now),
+            (Some(from), None) if from < now => Ok(Self::Last(now - from)),
+            (Some(_), None) => Err("--from is not in the past".to_owned()),
+            (None, Some(to)) => Ok(Self::Between(to.saturating_sub(USUAL), to)),
+            (Some(from), Some(to)) if from < to => Ok(Self::Between(from, to)),
+            (Some(_), Some(_)) => Err("--from must be before --to".to_owned()),
+        }
+    }
+
+    /// As parameters of a request, each with `&` before it.
+    pub(super) fn query(self, now: u64) -> String {
+        match self {
+            Self::Now => String::new(),
+            Self::Last(length) => format!("&from={}", now.saturating_sub(length)),
+            Self::Between(from, to) => format!("&from={from}&to={to}"),
+        }
+    }
+
+    /// Whether what is shown may change by itself.
+    pub(super) fn is_live(self) -> bool {
+        !matches!(self, Self::Between(..))
+    }
+
+    fn limits(self, now: u64) -> (u64, u64) {
+        match self {
+            Self::Now => (now.saturating_sub(USUAL), now),
+            Self::Last(length) => (now.saturating_sub(length), now),
+            Self::Between(from, to) => (from, to),
+        }
+    }
+
+    fn earlier(self, now: u64) -> Self {
+        let (from, to) = self.limits(now);
+        Self::Between(from.saturating_sub(to - from), from)
+    }
+
+    fn later(self, now: u64) -> Self {
+        let (from, to) = self.limits(now);
+        let length = to - from;
+        match to.saturating_add(length) {
+            // The future is not entered.
+            end if end >= now && length == USUAL => Self::Now,
+            end if end >= now => Self::Last(length),
+            end => Self::Between(to, end),
+        }
+    }
+
+    /// Around the same middle; what lasts until now does so still.
+    fn stretched(self, now: u64, is_longer: bool) -> Self {
+        let (from, to) = self.limits(now);
+        let length = to - from;
+        let new = if is_longer { length.saturating_mul(2) } else { (length / 2).max(SHORTEST) };
+        if self.is_live() {
+            return Self::Last(new);
+        }
+        let middle = from + length / 2;
+        let end = (middle.saturating_add(new / 2)).min(now);
+        Self::Between(end.saturating_sub(new), end)
+    }
+}
+
+impl State {
+    pub(super) fn new(range: Range, view: View, order: Order, filter: &str) -> Self {
+        let place = Place { view, order, filter: filter.to_owned(), selected: 0, flow: None };
+        Self { range, place, before: Vec::new(), writing: None }
+    }
+
+    /// What a key does. `rows`: what the rows of the table lead to.
+    pub(super) fn press(&mut self, key: Key, rows: &[Target], now: u64) -> Action {
+        if self.writing.is_some() {
+            return self.write(key);
+        }
+        let last = rows.len().saturating_sub(1);
+        match key {
+            Key::Char('q' | 'Q' | '\u{3}' | '\u{4}') => return Action::Quit,
+            Key::Up | Key::Char('k') => self.select(self.place.selected.saturating_sub(1)),
+            Key::Down | Key::Char('j') => self.select((self.place.selected + 1).min(last)),
+            Key::PageUp => self.select(self.place.selected.saturating_sub(PAGE)),
+            Key::PageDown => self.select((self.place.selected + PAGE).min(last)),
+            Key::Home => self.select(0),
+            Key::End => self.select(last),
+            Key::Enter | Key::Right => {
+                // There may be fewer rows than before.
+                let selected = rows.get(self.place.selected.min(last));
+                let Some(target) = selected.filter(|_| self.place.flow.is_none()) else {
+                    return Action::Draw;
+                };
+                self.enter(target.clone());
+                return Action::Ask;
+            }
+            Key::Escape | Key::Backspace | Key::Left => {
+                let Some(before) = self.before.pop() else { return Action::Draw };
+                self.place = before;
+                return Action::Ask;
+            }
+            Key::Char('/') => self.writing = Some(self.place.filter.clone()),
+            Key::Char(other) => return self.press_letter(other, now),
+        }
+        Action::Draw
+    }
+
+    fn press_letter(&mut self, letter: char, now: u64) -> Action {
+        let view = match letter {
+            'f' => Some(View::Flows),
+            'n' => Some(View::Nodes),
+            'l' => Some(View::Links),
+            _ => None,
+        };
+        if let Some(view) = view {
+            (self.place.view, self.place.selected, self.place.flow) = (view, 0, None);
+            return Action::Ask;
+        }
+        match letter {
+            's' => self.place.order = self.place.order.next(),
+            '[' | '<' => self.range = self.range.earlier(now),
+            ']' | '>' => self.range = self.range.later(now),
+            '-' => self.range = self.range.stretched(now, true),
+            '+' => self.range = self.range.stretched(now, false),
+            '0' => self.range = Range::Now,
+            _ => return Action::Draw,
+        }
+        Action::Ask
+    }
+
+    fn select(&mut self, row: usize) {
+        self.place.selected = row;
+    }
+
+    fn enter(&mut self, target: Target) {
+        if self.before.len() == DEEPEST {
+            self.before.remove(0);
+        }
+        self.before.push(self.place.clone());
+        let narrow = match target {
+            Target::Flow { id, text } => {
+                self.place.flow = Some((id, text));
+                return;
+            }
+            Target::Node(node) => format!("node == {node}"),
+            Target::Link(from, to) => format!("path ~ {from}>{to}"),
+        };
+        // The filter of the flows may be one of alternatives.
+        self.place.filter = match self.place.filter.trim() {
+            "" => narrow,
+            filter if filter.contains(char::is_whitespace) => format!("({filter}) and {narrow}"),
+            word => format!("\"{}\" and {narrow}", word.trim_matches('"')),
+        };
+        (self.place.view, self.place.selected) = (View::Flows, 0);
+    }
+
+    fn write(&mut self, key: Key) -> Action {
+        let Some(text) = &mut self.writing else { return Action::Draw };
+        match key {
+            Key::Char('\u{3}' | '\u{4}') => return Action::Quit,
+            Key::Char(letter) if !letter.is_control() && text.len() < LONGEST => text.push(letter),
+            Key::Backspace => {
+                text.pop();
+            }
+            Key::Escape => self.writing = None,
+            Key::Enter => {
+                self.place.filter = self.writing.take().unwrap_or_default();
+                self.place.selected = 0;
+                return Action::Ask;
+            }
+            _ => {}
+        }
+        Action::Draw
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// A time whose length is not given.
+const USUAL: u64 = 900 * SECOND;
+const SHORTEST: u64 = 60 * SECOND;
+/// Rows of a step by a page key.
+const PAGE: usize = 20;
+/// Places to which one can go back.
+const DEEPEST: usize = 32;
+/// Bytes of a filter.
+const LONGEST: usize = 4_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_795_269_600 * SECOND;
+
+    fn state() -> State {
+        State::new(Range::Now, View::Nodes, Order::Latency, "")
+    }
+
+    #[test]
+    fn times_are_paged_back_and_never_into_the_future() {
+        let hour = 3_600 * SECOND;
+        let mut state = State::new(Range::Last(hour), View::Flows, Order::Rate, "");
+        let mut press = |letter| {
+            assert_eq!(state.press(Key::Char(letter), &[], NOW), Action::Ask);
+            state.range
+        };
+        assert_eq!(press('['), Range::Between(NOW - 2 * hour, NOW - hour));
+        assert_eq!(press('['), Range::Between(NOW - 3 * hour, NOW - 2 * hour));
+        assert_eq!(press(']'), Range::Between(NOW - 2 * hour, NOW - hour));
+        assert_eq!(press('+'), Range::Between(NOW - 7 * hour / 4, NOW - 5 * hour / 4));
+        assert_eq!(press('-'), Range::Between(NOW - 2 * hour, NOW - hour));
+        assert_eq!(press(']'), Range::Last(hour));
+        assert_eq!(press('-'), Range::Last(2 * hour));
+        assert_eq!(press('0'), Range::Now);
+        assert_eq!([press('['), press(']')], [Range::Between(NOW - 2 * USUAL, NOW - USUAL), Range::Now]);
+        let given = |from, to| Range::of(from, to, NOW);
+        assert_eq!(given(Some(NOW - hour), None), Ok(Range::Last(hour)));
+        assert_eq!(given(None, Some(NOW)), Ok(Range::Between(NOW - USUAL, NOW)));
+        assert!(given(Some(NOW), None).is_err() && given(Some(5), Some(5)).is_err());
+    }
+
+    #[test]
+    fn a_node_leads_to_its_flows_a_flow_to_its_hops_and_back() {
+        let mut state = state();
+        state.place.filter = "src == 10.0.0.1 or port == 80".to_owned();
+        let nodes = [Target::Node(3), Target::Node(7)];
+        assert_eq!(state.press(Key::Down, &nodes, NOW), Action::Draw);
+        assert_eq!(state.press(Key::Down, &nodes, NOW), Action::Draw);
+        assert_eq!((state.place.selected, state.press(Key::Enter, &nodes, NOW)), (1, Action::Ask));
+        assert_eq!(state.place.filter, "(src == 10.0.0.1 or port == 80) and node == 7");
+        assert_eq!((state.place.view, state.place.selected), (View::Flows, 0));
+        let flow = Target::Flow { id: "00ab".to_owned(), text: "a>b".to_owned() };
+        state.press(Key::Enter, &[flow], NOW);
+        assert_eq!(state.place.flow, Some(("00ab".to_owned(), "a>b".to_owned())));
+        assert_eq!(state.press(Key::Enter, &[], NOW), Action::Draw, "a hop leads nowhere");
+        assert_eq!(state.press(Key::Escape, &[], NOW), Action::Ask);
+        assert!(state.place.flow.is_none() && state.before.len() == 1);
+        state.press(Key::Backspace, &[], NOW);
+        assert_eq!((state.place.view, state.place.selected, state.before.len()), (View::Nodes, 1, 0));
+        // Nothing is behind the first place.
+        assert_eq!(state.press(Key::Escape, &nodes, NOW), Action::Draw);
+        state.place.filter = "10.0.0.1".to_owned();
+        state.press(Key::Enter, &[Target::Link(1, 2)], NOW);
+        assert_eq!(state.place.filter, "\"10.0.0.1\" and path ~ 1>2");
+        let parsed = filter::Filter::parse(&state.place.filter, filter::View::Flows, &filter::no_names);
+        assert!(parsed.is_ok(), "{parsed:?}");
+    }
+
+    #[test]
+    fn a_filter_is_written_and_applies_when_it_is_done() {
+        let mut state = state();
+        let mut press = |key| (state.press(key, &[], NOW), state.writing.clone(), state.place.filter.clone());
+        press(Key::Char('/'));
+        press(Key::Char('q'));
+        press(Key::Char('é'));
+        assert_eq!(press(Key::Backspace), (Action::Draw, Some("q".to_owned()), String::new()));
+        assert_eq!(press(Key::Enter), (Action::Ask, None, "q".to_owned()));
+        press(Key::Char('/'));
+        press(Key::Char('x'));
+        assert_eq!(press(Key::Escape), (Action::Draw, None, "q".to_owned()), "given up");
+        assert_eq!(press(Key::Char('q')).0, Action::Quit);
+    }
+}

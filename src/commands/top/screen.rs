@@ -1,0 +1,210 @@
+//! The screen of `top`: what is drawn on it, and the keys that are pressed.
+
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use terminal::{CliError, Terminal};
+
+/// A key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Key {
+    Char(char),
+    Up,
+    Down,
+    Left,
+    Right,
+    Home,
+    End,
+    PageUp,
+    PageDown,
+    Enter,
+    Escape,
+    Backspace,
+}
+
+/// The keys that are pressed.
+pub(super) struct Keys {
+    bytes: Receiver<u8>,
+}
+
+impl Keys {
+    /// The next one, if one is pressed in this time.
+    pub(super) fn next(&self, wait: Duration) -> Result<Key, RecvTimeoutError> {
+        let first = self.bytes.recv_timeout(wait)?;
+        Ok(key(first, || self.bytes.recv_timeout(REST).ok()))
+    }
+}
+
+/// A key by its bytes. `more` gives those that follow at once.
+fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
+    match first {
+        b'\r' | b'\n' => Key::Enter,
+        0x7f | 0x08 => Key::Backspace,
+        0x1b => match more() {
+            Some(b'[' | b'O') => sequence(more),
+            _ => Key::Escape,
+        },
+        0..0x80 => Key::Char(char::from(first)),
+        _ => {
+            // UTF-8 of several bytes.
+            let length = (first.leading_ones() as usize).clamp(1, 4);
+            let bytes: Vec<u8> =
+                std::iter::once(first).chain(std::iter::from_fn(more).take(length - 1)).collect();
+            Key::Char(String::from_utf8_lossy(&bytes).chars().next().unwrap_or('\u{fffd}'))
+        }
+    }
+}
+
+/// A key that sends a sequence: `ESC [ A`, `ESC [ 5 ~`. What is not known does nothing.
+fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
+    let mut number = 0_u8;
+    for byte in std::iter::from_fn(more).take(LONGEST) {
+        match byte {
+            b'0'..=b'9' => number = byte - b'0',
+            b'A' => return Key::Up,
+            b'B' => return Key::Down,
+            b'C' => return Key::Right,
+            b'D' => return Key::Left,
+            b'H' => return Key::Home,
+            b'F' => return Key::End,
+            b'~' => {
+                return match number {
+                    1 | 7 => Key::Home,
+                    4 | 8 => Key::End,
+                    5 => Key::PageUp,
+                    6 => Key::PageDown,
+                    _ => Key::Char('\0'),
+                };
+            }
+            0x40..0x7f => return Key::Char('\0'),
+            _ => {}
+        }
+    }
+    Key::Char('\0')
+}
+
+/// Overwrites the previous screen line by line, which avoids flicker.
+pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
+    let mut out = String::from("\x1b[H");
+    for line in picture.lines().take(terminal.height.saturating_sub(1)) {
+        out.push_str(cut(line, terminal.width));
+        out.push_str("\x1b[0m\x1b[K\r\n");
+    }
+    out.push_str("\x1b[J");
+    let mut stdout = io::stdout();
+    stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()).map_err(CliError::output)
+}
+
+/// As much of a line as fits, colours not counted: a line that wraps would push the others down.
+fn cut(line: &str, width: usize) -> &str {
+    let (mut columns, mut in_escape) = (0, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            '\x1b' => in_escape = true,
+            'm' if in_escape => in_escape = false,
+            _ if in_escape => {}
+            _ if columns == width => return &line[..at],
+            _ => columns += 1,
+        }
+    }
+    line
+}
+
+/// The alternate screen, with keys read one by one. Dropping it restores the terminal.
+///
+/// The terminal's mode is changed by `stty`, which every system with a terminal has: doing it here would need unsafe code.
+pub(super) struct Screen {
+    mode: Option<String>,
+}
+
+impl Screen {
+    pub(super) fn enter() -> Self {
+        let mode = stty(&["-g"]).map(|mode| mode.trim().to_string());
+        if mode.is_some() {
+            // Without isig Ctrl-C comes as a key, so that it is handled like `q`.
+            stty(&["-icanon", "-echo", "-isig", "min", "1"]);
+        }
+        print!("\x1b[?1049h\x1b[?25l\x1b[2J");
+        Self { mode }
+    }
+
+    /// Keys as they are pressed. The reading thread ends with the process.
+    pub(super) fn keys(&self) -> Keys {
+        let (sender, bytes) = mpsc::channel();
+        if self.mode.is_some() {
+            thread::spawn(move || {
+                for byte in io::stdin().lock().bytes() {
+                    let Ok(byte) = byte else { break };
+                    if sender.send(byte).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Keys { bytes }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        print!("\x1b[?25h\x1b[?1049l");
+        // No error handling: the terminal may be gone.
+        let _ = io::stdout().flush();
+        if let Some(mode) = &self.mode {
+            stty(&[mode]);
+        }
+    }
+}
+
+fn stty(args: &[&str]) -> Option<String> {
+    let output =
+        Command::new("stty").args(args).stdin(Stdio::inherit()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// How long the bytes of one key are apart at most.
+const REST: Duration = Duration::from_millis(40);
+/// Bytes of a key.
+const LONGEST: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_from_their_bytes() {
+        let read = |bytes: &[u8]| {
+            let mut rest = bytes.iter().copied();
+            let first = rest.next().unwrap();
+            let found = key(first, || rest.next());
+            (found, rest.count())
+        };
+        let keys: [(&[u8], Key); 13] = [
+            (b"\x1b[A", Key::Up),
+            (b"\x1bOB", Key::Down),
+            (b"\x1b[5~", Key::PageUp),
+            (b"\x1b[1;5C", Key::Right),
+            (b"\x1b[4~", Key::End),
+            (b"\x1b[H", Key::Home),
+            (b"\x1b[20~", Key::Char('\0')),
+            (b"\x1b", Key::Escape),
+            (b"\x7f", Key::Backspace),
+            (b"\r", Key::Enter),
+            (b"q", Key::Char('q')),
+            ("é".as_bytes(), Key::Char('é')),
+            (b"\xff", Key::Char('\u{fffd}')),
+        ];
+        for (bytes, expected) in keys {
+            assert_eq!(read(bytes), (expected, 0), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_cut_where_the_screen_ends() {
+        assert_eq!(cut("\x1b[1mab\x1b[0mcd", 3), "\x1b[1mab\x1b[0mc");
+        assert_eq!([cut("äbc", 1), cut("abc", 3), cut("", 3)], ["ä", "abc", ""]);
+    }
+}
