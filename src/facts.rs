@@ -1,9 +1,9 @@
 //! What filters are about: of stored and live events, and of flows.
 
-use collector::{Event, event::FirstValues};
+use collector::{Event, Kind, event::FirstValues};
 use detect::Metric;
 use filter::Facts;
-use store::{EventRow, FirstRow, FlowSpan};
+use store::{EventGroup, EventRow, FirstRow, FlowSpan};
 
 /// Of a stored event.
 pub(crate) fn of_row(row: &EventRow) -> Facts<'_> {
@@ -18,8 +18,7 @@ pub(crate) fn of_event<'a>(
 ) -> Facts<'a> {
     let mut values = [None; Metric::COUNT];
     if let Some(first) = first {
-        let latencies = first.hop_latencies.iter().filter(|latency| **latency != u32::MAX);
-        values[Metric::HopLatency as usize] = latencies.max().map(|latency| u64::from(*latency));
+        values[Metric::HopLatency as usize] = greatest(first.hop_latencies);
         values[Metric::FlowLatency as usize] = first.flow_latency;
     }
     if let Some(metric) = event.metric {
@@ -41,6 +40,37 @@ pub(crate) fn of_event<'a>(
     }
 }
 
+/// Of events that are the same in what is asked of them.
+pub(crate) fn of_group(group: &EventGroup) -> Facts<'_> {
+    let mut values = [None; Metric::COUNT];
+    if let Some((flow_latency, hop_latencies)) = &group.first {
+        values[Metric::HopLatency as usize] = greatest(hop_latencies);
+        values[Metric::FlowLatency as usize] = *flow_latency;
+    }
+    if let Some(metric) = group.metric {
+        values[metric as usize] = group.value;
+    }
+    Facts {
+        flow: group.flow.as_ref(),
+        flow_text: None,
+        path: &group.path,
+        node: group.node,
+        interface: group.interface,
+        queue: group.queue,
+        kind: group.kind.map(Kind::name),
+        metric: group.metric.map(Metric::name),
+        rule: group.rule.as_deref(),
+        reason: group.reason,
+        reports: None,
+        values,
+    }
+}
+
+/// The greatest of some latencies; those that are not known are the maximum.
+fn greatest(latencies: &[u32]) -> Option<u64> {
+    latencies.iter().filter(|latency| **latency != u32::MAX).max().map(|latency| u64::from(*latency))
+}
+
 /// Of a flow in a span of time: its latency is the largest. What its packets saw of nodes is not known.
 pub(crate) fn of_span(span: &FlowSpan) -> Facts<'_> {
     let mut values = [None; Metric::COUNT];
@@ -51,5 +81,22 @@ pub(crate) fn of_span(span: &FlowSpan) -> Facts<'_> {
         reports: Some(span.sum.count),
         values,
         ..Facts::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filter::{View, complete};
+
+    use super::*;
+
+    #[test]
+    fn a_filter_knows_every_kind_and_metric() {
+        let offered = |text: &str| -> Vec<String> {
+            let found = complete(text, View::Events, &[]);
+            found.into_iter().map(|one| one.text.trim().to_owned()).collect()
+        };
+        assert_eq!(offered("kind == "), Kind::ALL.map(Kind::name));
+        assert_eq!(offered("metric == "), Metric::ALL.map(Metric::name));
     }
 }

@@ -15,7 +15,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
 
 pub(crate) use self::{clickhouse::Remote, local::Local};
-use crate::sql::{Failure, QueryFailure, Request};
+use crate::{
+    sql::{Failure, QueryFailure, Request},
+    traffic::{Traffic, TrafficQuestion},
+};
 
 /// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
@@ -91,10 +94,16 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
         only_of_a_collector("losses of a span of time")
     }
 
-    /// Counts over time, in parts of so many ns.
-    fn rates(&self, parts: (Span, u64), place: Place) -> Answer<'_, RateSpan> {
+    /// Counts over time, in parts of so many ns; reports before this time alone.
+    fn rates(&self, parts: (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {
         let (_, _) = (parts, place);
         only_of_a_collector("rates of a span of time")
+    }
+
+    /// Values over time, by groups.
+    fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic> {
+        let (_, _) = (question, place);
+        only_of_a_collector("sums of traffic by groups")
     }
 
     /// SQL of a user, which can only read. The answer is [`crate::sql::Rows`] as JSON.

@@ -50,6 +50,7 @@ mod switch;
 mod text;
 mod tls;
 mod topology;
+mod traffic;
 mod translator_role;
 mod triggers;
 mod view;

@@ -17,6 +17,7 @@ mod queues;
 #[cfg(test)]
 pub(crate) mod schema;
 mod status;
+mod traffic;
 
 use std::collections::BTreeMap;
 
@@ -49,6 +50,7 @@ pub(crate) use status::{
     Evidence, InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage, StatusView,
     StoreView, StreamsView, TableView, TriedView, WorkerView,
 };
+pub(crate) use traffic::{TrafficRow, TrafficView};
 
 /// A node that may be unavailable (all-ones on the wire).
 pub(crate) fn node(id: u32) -> Option<u32> {

@@ -8,8 +8,8 @@ use std::{
     path::Path,
 };
 
-pub use toml::de::DeValue;
 use detect::rule::names::distance;
+pub use toml::de::DeValue;
 use toml::{Spanned, de::DeTable};
 
 /// A value of the file and its position.

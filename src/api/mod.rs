@@ -30,6 +30,7 @@ mod state;
 mod stored;
 mod stream;
 mod switch;
+mod traffic;
 mod translator;
 mod transport;
 
@@ -136,6 +137,7 @@ routes! {
     get "/api/v1/events/stream" => stream::events,
     get "/api/v1/rollups" => stored::rollups,
     post "/api/v1/query" => stored::query,
+    get "/api/v1/traffic" => traffic::traffic,
     get "/api/v1/queues" => queues::heat,
     get "/api/v1/queues/{node}" => queues::burst,
     get "/api/v1/recordings" => queues::recordings,

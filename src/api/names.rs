@@ -1,6 +1,6 @@
 //! Names: of nodes as configured, of devices and hosts of the inventory, of the interfaces that devices name, and of hosts by DNS.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use axum::extract::State;
 use manager::inventory;
@@ -26,6 +26,17 @@ pub(crate) async fn names(State(context): State<Arc<Context>>, params: Params) -
         view
     })
     .await
+}
+
+/// Labels of nodes in the inventory.
+pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
+    let settings = context.active_config.settings();
+    let known = match &context.manager {
+        Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
+        None => None,
+    };
+    let inventory = known.unwrap_or_else(|| inventory::of(&settings.inventory));
+    inventory.devices().map(|device| (device.node, device.labels.clone())).collect()
 }
 
 /// Makes the names, without those by DNS: outside the runtime, because they may be many.

@@ -43,6 +43,8 @@ pub(crate) enum Form {
         pattern: &'static str,
         check: fn(&str) -> bool,
     },
+    /// One to so many of these names, separated by commas.
+    Names(fn() -> Vec<&'static str>, usize),
     /// Any text.
     Text,
     /// A condition of [`filter`].
@@ -95,10 +97,19 @@ impl Param {
             Form::Count if crate::config::memory::Count::parse(text).is_none() => {
                 bad("a number such as 1000000 or 1M")
             }
-            Form::Cursor { check, .. } if !check(text) => bad("`next` of the previous page"),
-            Form::OneOf(_) | Form::Flow | Form::Count | Form::Cursor { .. } | Form::Text | Form::Filter => {
-                Ok(())
+            Form::Names(names, most)
+                if text.split(',').count() > most || !text.split(',').all(|name| names().contains(&name)) =>
+            {
+                bad(&format!("1 to {most} of {}, separated by commas", names().join(", ")))
             }
+            Form::Cursor { check, .. } if !check(text) => bad("`next` of the previous page"),
+            Form::OneOf(_)
+            | Form::Names(..)
+            | Form::Flow
+            | Form::Count
+            | Form::Cursor { .. }
+            | Form::Text
+            | Form::Filter => Ok(()),
         }
     }
 }

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     config::{Settings, build},
     history::{FlowQuestion, FlowsQuestion},
+    traffic::LATE,
     view::{
         self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView,
         Links, NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
@@ -72,7 +73,9 @@ pub(crate) async fn activity(
     let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
     let column = column(span.length(), columns);
     let place = place(&context).await?;
-    let rates = history_of(&context)?.rates((span, column), Arc::clone(&place)).await?;
+    let now = nic::time::now();
+    let reports_to = (now.saturating_sub(LATE) / MINUTE * MINUTE).min(span.to());
+    let rates = history_of(&context)?.rates((span, column, reports_to), Arc::clone(&place)).await?;
     respond(place, move || {
         let point = |point: &store::RatePoint| ActivityPoint {
             ts: point.ts,
@@ -82,7 +85,8 @@ pub(crate) async fn activity(
         };
         let kinds = rates.kinds.iter().map(|(kind, count): (&Kind, &u64)| (kind.name(), *count)).collect();
         let points = rates.points.iter().map(point).collect();
-        Activity { from: span.from(), to: span.to(), column, points, kinds }
+        let events_to = now.min(span.to());
+        Activity { from: span.from(), to: span.to(), column, reports_to, events_to, points, kinds }
     })
     .await
 }

@@ -225,10 +225,10 @@ impl History for Remote {
         })
     }
 
-    fn rates(&self, (span, column): (Span, u64), place: Place) -> Answer<'_, RateSpan> {
+    fn rates(&self, parts: (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {
         Box::pin(async move {
             let _place = place;
-            self.rate_span(span, column).await
+            self.rate_span(parts).await
         })
     }
 

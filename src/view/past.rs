@@ -41,6 +41,10 @@ pub(crate) struct Activity {
     pub(crate) to: u64,
     /// Length of a part, nanoseconds. Reports are counted by the minute: those of a minute are spread evenly over shorter parts.
     pub(crate) column: u64,
+    /// Reports later than this are not known yet: they are stored by the minute, after its end.
+    pub(crate) reports_to: u64,
+    /// Events later than this are not known yet.
+    pub(crate) events_to: u64,
     /// The parts in which something was counted, in ascending order of time. In others, nothing was received.
     pub(crate) points: Vec<ActivityPoint>,
     /// Events of the whole span by kind.

@@ -1,5 +1,8 @@
 //! Questions about another time than now: of a store whose past is known, by a program that was started after it.
 
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+
 use collector::event::Basis;
 use collector::{Batch, Event, FlowRow, Kind, Output as _, Rollup};
 use detect::Metric;
@@ -8,8 +11,9 @@ use store::{Config, Store};
 use wire::FlowKey;
 
 use crate::support::{
-    TempDir, schema,
+    TempDir, hopwise, schema,
     server::{Server, report},
+    skipped,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -266,13 +270,146 @@ fn a_change_of_a_path_says_the_path_before_and_after_and_how_often_each_was_used
 }
 
 #[test]
+fn traffic_is_stacked_by_what_is_chosen() {
+    let server = started();
+    let ask = |more: &str| server.json(&format!("/api/v1/traffic?{}&{more}", between(4, 9)));
+    let rows = |answer: &Value| -> Vec<Value> {
+        let rows = answer["groups"].as_array().unwrap().iter();
+        rows.map(|row| json!([row["key"], row["filters"], row["count"], row["values"]])).collect()
+    };
+    let long = [60; 5];
+    let short = [0, 10, 10, 0, 0];
+    let by_source = ask("by=src");
+    let expected = [
+        json!([["10.0.0.1"], ["src == 10.0.0.1"], 300, long]),
+        json!([["10.0.0.2"], ["src == 10.0.0.2"], 20, short]),
+    ];
+    assert_eq!(rows(&by_source), expected);
+    assert_eq!((&by_source["column"], &by_source["known_to"]), (&json!(MINUTE), &json!(at(9))));
+    assert_eq!(by_source["total"]["values"], json!([60, 70, 70, 60, 60]));
+    assert_eq!((&by_source["overlapping"], &by_source["truncated"]), (&json!(false), &json!(false)));
+    // The greatest, and the others.
+    let first = ask("by=src&top=1");
+    assert_eq!((rows(&first).len(), &first["other_groups"]), (1, &json!(1)));
+    assert_eq!((&first["others"]["values"], &first["others"]["count"]), (&json!(short), &json!(20)));
+    // Two dimensions, of which nodes overlap.
+    let both = ask("by=src,node");
+    let of = |source: &str, node: &str| {
+        let is_it = |row: &&Value| row["key"] == json!([source, node]);
+        both["groups"].as_array().unwrap().iter().find(is_it).map(|row| row["count"].clone())
+    };
+    let nodes = ["1", "2", "3", "4"];
+    assert_eq!(
+        nodes.map(|node| of("10.0.0.1", node)),
+        [Some(json!(300)), Some(json!(300)), Some(json!(300)), None]
+    );
+    assert_eq!((&both["overlapping"], &both["total"]["count"]), (&json!(true), &json!(320)));
+    // What a group's filter selects is the group.
+    let link = ask("by=link&filter=path%20~%201%3E4");
+    let found: Vec<&Value> = link["groups"].as_array().unwrap().iter().map(|row| &row["key"][0]).collect();
+    assert_eq!((found, &link["total"]["count"]), (vec![&json!("1>4"), &json!("4>3")], &json!(20)));
+    // By what a flow was in the whole time.
+    assert_eq!(ask("by=src&filter=reports%20%3C%2050")["total"]["count"], json!(20));
+    // A path change in the middle of the time.
+    let paths = server.json(&format!("/api/v1/traffic?by=path&{}", between(18, 23)));
+    let found = rows(&paths);
+    assert_eq!(found[0], json!([["1>4>3"], ["path ~ 1>4>3 and hops == 3"], 180, [0, 0, 60, 60, 60]]));
+    assert_eq!(found[1], json!([["1>2>3"], ["path ~ 1>2>3 and hops == 3"], 120, [60, 60, 0, 0, 0]]));
+    let latency = ask("by=proto&measure=flow_latency");
+    let row = &latency["groups"][0];
+    let mean = (60 * 1_000 + 10 * 4_000) / 70;
+    assert_eq!(
+        (&row["key"], &row["max"], &row["values"]),
+        (&json!(["udp"]), &json!(4_000), &json!([1_000, mean, mean, 1_000, 1_000]))
+    );
+    let queue = ask("by=queue&measure=queue_occupancy");
+    assert_eq!(rows(&queue), [json!([["2.5"], ["node == 2 and queue == 5"], 300, [20, 20, 20, 20, 20]])]);
+    let events = ask("by=kind&measure=events&columns=6");
+    assert_eq!(
+        rows(&events).iter().map(|row| row[0].clone()).collect::<Vec<_>>(),
+        [json!(["change"]), json!(["new"])]
+    );
+    assert_eq!(events["total"]["count"], json!(2));
+    // Where nothing was stored there is a gap; what reports do not have is said.
+    let late = server.json(&format!("/api/v1/traffic?by=queue&{}", between(28, 32)));
+    assert_eq!(late["total"]["values"], json!([60, 60, null, null]));
+    assert_eq!((&late["lacks"], &late["groups"][0]["key"]), (&json!(["queue"]), &json!([null])));
+}
+
+#[test]
+fn top_shows_another_time_and_leads_from_nodes_to_flows_to_hops() {
+    let server = started();
+    let (from, to) = (at(4).to_string(), at(9).to_string());
+    let url = format!("http://{}", server.api);
+    let ask = |more: &[&str]| {
+        let args = ["top", "--once", "--api", &url, "--from", &from, "--to", &to];
+        hopwise(args.iter().chain(more).copied())
+    };
+    let flows = ask(&[]).stdout;
+    let time = "2026-11-21 14:04 to 2026-11-21 14:09 UTC, from the store";
+    assert!(flows.contains(time), "{flows}");
+    let rows: Vec<&str> = flows.lines().filter(|line| line.contains('>')).collect();
+    assert!(rows.len() == 2 && rows[0].contains("4.00 us") && rows[1].contains("1>2>3"), "{flows}");
+    let one = ask(&["--filter", "node == 4"]).stdout;
+    assert!(one.contains("10.0.0.2:5000") && !one.contains("10.0.0.1:5000"), "{one}");
+    // Written as people do, and times that make no sense.
+    let written =
+        hopwise(["top", "--once", "--api", &url, "--from", "2026-11-21T14:04Z", "--to", "2026-11-21T14:09Z"]);
+    assert_eq!(written.stdout, flows);
+    let json = ask(&["--json"]).json().remove(0);
+    assert_eq!(
+        (&json["flows"]["range"]["from"], &json["nodes"]["nodes"][1]["hop_latency"]["max"]),
+        (&json!(at(4)), &json!(9_000))
+    );
+    let wrong = hopwise(["top", "--once", "--api", &url, "--from", &to, "--to", &from]);
+    assert!(wrong.code != Some(0) && wrong.stderr.contains("--from must be before --to"), "{wrong:?}");
+
+    if Command::new("script").arg("--version").output().is_err() {
+        return skipped("the keys of `hopwise top`: script is not installed (bsdutils)");
+    }
+    let program = env!("CARGO_BIN_EXE_hopwise");
+    let shell = format!("{program} top --api {url} --from {from} --to {to} --sort rate");
+    let mut child = Command::new("script")
+        .args(["-qec", &shell, "/dev/null"])
+        .env("TERM", "xterm")
+        .env("COLUMNS", "140")
+        .env("LINES", "40")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The terminal has its mode once the screen is there.
+    let (mut output, mut shown) = (child.stdout.take().unwrap(), Vec::new());
+    while !shown.ends_with(b"\x1b[?1049h") {
+        let mut byte = [0];
+        output.read_exact(&mut byte).unwrap();
+        shown.push(byte[0]);
+    }
+    // Nodes, the second of them, its flows, the first of these; back, the time before, and the end.
+    child.stdin.take().unwrap().write_all(b"n\x1b[B\r\r\x7f[q").unwrap();
+    output.read_to_end(&mut shown).unwrap();
+    assert!(child.wait().unwrap().success());
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    for part in [
+        "filter: node == 2",
+        "HOP  NODE",
+        "greatest latency 1.50 us",
+        "events, latest first",
+        "2026-11-21 13:59 to 2026-11-21 14:04 UTC",
+    ] {
+        assert!(shown.contains(part), "{part:?} is not in {shown}");
+    }
+}
+
+#[test]
 fn activity_has_gaps_where_nothing_was_received() {
     let server = started();
     let answer = server.json(&format!("/api/v1/activity?{}&columns=10", between(20, 40)));
     let point =
         |minute: u64, events: u64| json!({"ts": at(minute), "reports": 120, "events": events, "lost": 0});
     let points = json!([point(20, 1), point(22, 0), point(24, 0), point(26, 0), point(28, 0)]);
-    let expected = json!({"from": at(20), "to": at(40), "column": 2 * MINUTE, "points": points, "kinds": {"path_change": 1}});
+    let expected = json!({"from": at(20), "to": at(40), "column": 2 * MINUTE, "reports_to": at(40), "events_to": at(40),
+        "points": points, "kinds": {"path_change": 1}});
     // Short parts are made of events themselves, minutes of counts.
     let short = server.json(&format!("/api/v1/activity?{}&columns=1000", between(20, 21)));
     assert_eq!(short["column"], json!(SECOND));
@@ -284,6 +421,23 @@ fn activity_has_gaps_where_nothing_was_received() {
     let events = server.json(&format!("/api/v1/events?from={}&to={}", at(6), at(20) - 1));
     let seen: Vec<&Value> = events["events"].as_array().unwrap().iter().map(|event| &event["ts"]).collect();
     assert_eq!(seen, [&json!(at(6) + SECOND)]);
+}
+
+#[test]
+fn sums_of_traffic_are_as_the_document_says() {
+    let server = started();
+    let document = server.json("/api/v1/openapi.json");
+    let schema = &document["paths"]["/api/v1/traffic"]["get"]["responses"]["200"]["content"]["application/json"]
+        ["schema"];
+    for asked in [
+        "by=src,dport,path",
+        "by=queue&measure=events",
+        "by=queue&measure=queue_occupancy&columns=1",
+        "top=1",
+    ] {
+        let asked = format!("/api/v1/traffic?{asked}&{}", between(4, 9));
+        schema::check(&document, schema, &server.json(&asked), &asked);
+    }
 }
 
 #[test]
@@ -309,6 +463,7 @@ fn answers_about_a_time_are_as_the_document_says_and_odd_times_are_no_fault() {
             "losses",
             "activity",
             "events",
+            "traffic",
         ] {
             check(&format!("/api/v1/{name}"), &format!("/api/v1/{name}?{span}"));
         }
@@ -326,7 +481,17 @@ fn answers_about_a_time_are_as_the_document_says_and_odd_times_are_no_fault() {
             assert_eq!(server.get(&format!("/api/v1/{asked}{to}")).status, 200, "{asked}{to}");
         }
     }
-    let strange = ["flows?from=soon", "nodes?to=-1", "activity?columns=0", "flows?from=1&from=2"];
+    let strange = [
+        "flows?from=soon",
+        "nodes?to=-1",
+        "activity?columns=0",
+        "flows?from=1&from=2",
+        "traffic?by=colour",
+        "traffic?by=src,dst,node,path",
+        "traffic?by=",
+        "traffic?measure=bytes",
+        "traffic?filter=kind%20%3D%3D%20drop",
+    ];
     for wrong in strange {
         assert_eq!(server.get(&format!("/api/v1/{wrong}")).status, 400, "{wrong}");
     }

@@ -12,6 +12,7 @@ import * as paths from './paths.mjs';
 import { questions } from './questions.mjs';
 import { alerts } from './alerts.mjs';
 import * as ranges from './ranges.mjs';
+import * as traffic from './traffic.mjs';
 
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
@@ -20,6 +21,7 @@ const PAGES = [
   'overview',
   'alerts',
   'topology',
+  'traffic',
   'queues',
   'flow',
   'paths',
@@ -84,7 +86,7 @@ async function pagesOf(base, token) {
     await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     const page = await newPage(context, problems);
     if (token) await page.goto(`${base}?token=${token}`);
-    const all = { ...checks, alerts, paths: paths.paths };
+    const all = { ...checks, alerts, paths: paths.paths, traffic: traffic.traffic };
     for (const name of PAGES) await check(name, () => all[name](page, base));
     await check('where packets are lost', () => paths.losses(page, base));
     if (process.env.HOPWISE_URL)
@@ -93,6 +95,7 @@ async function pagesOf(base, token) {
       );
     await check('another time: chosen, kept, zoomed, and back', () => ranges.ranges(page, base));
     await check('a flow that has expired is found in its time', () => ranges.expired(page, base));
+    await check('saved views', () => traffic.views(page, base));
     await check('what is set is in the address', () => checks.addresses(page, base));
     await check('filters', () => checks.filters(page, base));
     await check('keys, and names on a phone', () => checks.hands(page, base));

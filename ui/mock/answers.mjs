@@ -212,7 +212,8 @@ export function activity(fabric, query) {
       lost: 0,
     });
   }
-  return { from, to, column, points, kinds };
+  const known = Math.min(to, ns(fabric.now));
+  return { from, to, column, reports_to: known, events_to: known, points, kinds };
 }
 
 const UNKNOWN = {

@@ -12,6 +12,7 @@ import { Large, largeAnswer } from './large.mjs';
 import { Manager } from './manager.mjs';
 import * as paths from './paths.mjs';
 import * as queues from './queues.mjs';
+import { traffic } from './traffic.mjs';
 import { answer } from './sql.mjs';
 
 const DIST = fileURLToPath(new URL('../dist', import.meta.url));
@@ -91,6 +92,7 @@ function read({ fabric, empty }, path, query) {
   const words = path.split('/').map(decodeURIComponent);
   const [name, id, part] = words;
   if (/^queues\/\d+$/.test(path)) return queues.burst(Number(path.slice('queues/'.length)), query);
+  if (path === 'traffic') return traffic(query, empty);
   if (path === 'queues') return empty ? { ...queues.heat(query), rows: [], total: 0 } : queues.heat(query);
   // The empty mock has no collector memory.
   if (name === 'dta') return empty ? null : dta(fabric, words, query);

@@ -7,6 +7,7 @@ export const LETTERS: Readonly<Record<string, string>> = {
   overview: 'o',
   topology: 't',
   alerts: 'a',
+  traffic: 'r',
   queues: 'u',
   flow: 'f',
   paths: 'p',
@@ -28,6 +29,7 @@ const SEARCH = 'main [data-search], main input[type="search"]';
 const HELP: readonly [keys: string, what: string][] = [
   ['/', 'search on this page'],
   ['?', 'these keys'],
+  ['v', 'saved views'],
   ['↑ ↓ Home End', 'another row of a table; Enter selects it'],
   ['Ctrl Enter', 'run the SQL query'],
 ];
@@ -47,7 +49,7 @@ export interface Keys {
 }
 
 /** Keys that work on every page, and the dialog that shows them and turns them off. */
-export function keys(pages: readonly { name: string; title: string }[]): Keys {
+export function keys(pages: readonly { name: string; title: string }[], openViews: () => void): Keys {
   const dialog = helpDialog(pages);
   const open = (): void => {
     if (!dialog.open) dialog.showModal();
@@ -67,6 +69,7 @@ export function keys(pages: readonly { name: string; title: string }[]): Keys {
     if (page) goTo(link(page.name));
     else if (event.key === 'g') waiting = Date.now();
     else if (event.key === '?') open();
+    else if (event.key === 'v') openViews();
     else if (event.key !== '/' || !focusSearch()) return;
     event.preventDefault();
   });
@@ -128,7 +131,7 @@ function helpDialog(pages: readonly { name: string; title: string }[]): HTMLDial
     rows(pages.flatMap(({ name, title }) => (LETTERS[name] ? [[`g ${LETTERS[name]}`, title] as const] : []))),
     h('h3', {}, 'On the map'),
     rows(MAP_HELP),
-    h('p', { class: 'check' }, box, h('label', { for: 'keys-on' }, 'Use the keys /, ? and g')),
+    h('p', { class: 'check' }, box, h('label', { for: 'keys-on' }, 'Use the keys /, ?, v and g')),
     close,
   );
   const dialog = h('dialog', { class: 'token keys', aria: { label: 'Keys' } }, form);

@@ -20,6 +20,7 @@ import { queuesPage } from './pages/queues';
 import { sqlPage } from './pages/sql';
 import { storesPage } from './pages/stores';
 import { topologyPage } from './pages/topology';
+import { trafficPage } from './pages/traffic';
 import { unavailablePage } from './pages/unavailable';
 import { parseRoute, type Page, type Route } from './router';
 import { session } from './session';
@@ -30,6 +31,7 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
   overview: { title: 'Overview', make: overviewPage },
   alerts: { title: 'Alerts', make: alertsPage },
   topology: { title: 'Topology', make: topologyPage },
+  traffic: { title: 'Traffic', make: trafficPage },
   queues: { title: 'Queues', make: queuesPage },
   flow: { title: 'Flow', make: flowPage },
   paths: { title: 'Paths', make: pathsPage },
@@ -50,6 +52,7 @@ const RANGED: ReadonlySet<string> = new Set([
   'overview',
   'alerts',
   'topology',
+  'traffic',
   'queues',
   'flow',
   'paths',

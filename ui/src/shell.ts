@@ -13,6 +13,7 @@ import { timeBar } from './time-bar';
 import { printHead } from './print';
 import { session } from './session';
 import { tokenDialog } from './token';
+import { viewsDialog } from './views';
 
 export interface Shell {
   element: HTMLElement;
@@ -30,7 +31,8 @@ export function shell(pages: { name: string; title: string }[]): Shell {
   const state = h('span', { class: 'live-state', role: 'status' });
   const banner = h('div', { class: 'banner', role: 'alert' });
   const stopped = stoppedBanner();
-  const { dialog: help, button: helpButton } = keys(pages);
+  const views = viewsDialog();
+  const { dialog: help, button: helpButton } = keys(pages, () => views.open());
   const header = h(
     'header',
     { class: 'top' },
@@ -42,6 +44,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     ),
     h('nav', { aria: { label: 'Pages' } }, ...tabs),
     state,
+    viewsButton(() => views.open()),
     helpButton,
     themeButton(),
   );
@@ -64,6 +67,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     main,
     dialog.element,
     help,
+    views.dialog,
   );
   live.watch(() => {
     showState(state);
@@ -125,6 +129,15 @@ function logo(): HTMLElement {
   image.src = './favicon.svg';
   image.alt = '';
   return image;
+}
+
+function viewsButton(open: () => void): HTMLElement {
+  const title = 'Saved views';
+  return h(
+    'button',
+    { class: 'quiet', type: 'button', title, aria: { label: title }, on: { click: open } },
+    '☆',
+  );
 }
 
 function themeButton(): HTMLElement {

@@ -84,6 +84,8 @@ test('parts in which nothing was received are gaps, and not zero', () => {
     from: 120e9,
     to: 360e9,
     column: 60e9,
+    reports_to: 360e9,
+    events_to: 360e9,
     points: [point(120e9, 600, 0), point(300e9, 60, 6, 3)],
     kinds: {},
   };
@@ -93,6 +95,24 @@ test('parts in which nothing was received are gaps, and not zero', () => {
     events: [0, null, null, 0.1],
     totals: { reports: 660, events: 6, lost: 3 },
   });
+});
+
+test('what has not ended is not known, or is the rate of the time that has passed', () => {
+  const point = (ts: number, reports: number, events: number) => ({ ts, reports, events, lost: 0 });
+  const minutes = {
+    from: 0,
+    to: 180e9,
+    column: 60e9,
+    reports_to: 60e9,
+    events_to: 130e9,
+    points: [point(0, 600, 60), point(60e9, 300, 60), point(120e9, 0, 10)],
+    kinds: {},
+  };
+  const { reports, events } = activityColumns(minutes);
+  assert.deepEqual(reports, [10, null, null]);
+  assert.deepEqual(events, [1, 1, 1]);
+  const long = { ...minutes, column: 180e9, points: [point(0, 600, 130)] };
+  assert.deepEqual([activityColumns(long).reports, activityColumns(long).events], [[10], [1]]);
 });
 
 test('a link that stays on the page follows the time, back to now too', () => {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{
     alerts as of_alerts, dta, filters, flows, losses,
     params::{Form, Param},
-    past, paths as of_paths, queues as of_queues, refusal, session, state, stored, stream,
+    past, paths as of_paths, queues as of_queues, refusal, session, state, stored, stream, traffic,
 };
 use crate::view::{self, schema};
 
@@ -173,6 +173,12 @@ fn queues() -> Vec<Operation> {
             "Reports, events and losses of a span of time, over time.",
             past::ACTIVITY,
             of::<view::Activity>,
+        ),
+        get(
+            "/api/v1/traffic",
+            "Reports, events, latencies or occupancies over time, of the greatest groups by what is chosen, and of the others.",
+            traffic::TRAFFIC,
+            of::<view::TrafficView>,
         ),
         get(
             "/api/v1/queues",
@@ -683,6 +689,10 @@ fn query(param: &Param) -> Value {
         Form::Count => json!({"type": "string", "pattern": "^[0-9_]+[KMG]?$"}),
         Form::OneOf(names) => json!({"type": "string", "enum": names()}),
         Form::Cursor { pattern, .. } => json!({"type": "string", "pattern": pattern}),
+        Form::Names(names, most) => {
+            let (name, more) = (names().join("|"), most - 1);
+            json!({"type": "string", "pattern": format!("^({name})(,({name})){{0,{more}}}$")})
+        }
         Form::Flow => json!({"type": "string", "format": "flow"}),
         Form::Text => json!({"type": "string"}),
         Form::Filter => json!({"type": "string", "format": "filter"}),

@@ -110,9 +110,14 @@ impl Remote {
         Ok(NodeSpans { series: series.collect(), drops: drops.collect(), truncated })
     }
 
-    pub(super) async fn rate_span(&self, span: Span, column: u64) -> Result<RateSpan, Failure> {
+    /// `known_to`: later reports are not all there yet.
+    pub(super) async fn rate_span(
+        &self,
+        (span, column, known_to): (Span, u64, u64),
+    ) -> Result<RateSpan, Failure> {
         let until = Instant::now() + self.limit;
-        let statement = self.about(Stream::Rollups).reports(span, &self.pairs, column.max(MINUTE));
+        let known = Span::of(span.from(), known_to.clamp(span.from(), span.to()));
+        let statement = self.about(Stream::Rollups).reports(known, &self.pairs, column.max(MINUTE));
         let reports: Vec<Count> = self.rows(statement, until).await?;
         let events: Vec<Count> = self.rows(self.about(Stream::Events).counts(span, column), until).await?;
         let losses: Vec<Count> = self.rows(self.about(Stream::Losses).losses(span, column), until).await?;

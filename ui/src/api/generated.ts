@@ -24,12 +24,16 @@ export type Acknowledged = {
 export type Activity = {
   /** Length of a part, nanoseconds. Reports are counted by the minute: those of a minute are spread evenly over shorter parts. */
   column: number;
+  /** Events later than this are not known yet. */
+  events_to: number;
   /** Beginning of the span, nanoseconds since the Unix epoch. */
   from: number;
   /** Events of the whole span by kind. */
   kinds: NamedCounts;
   /** The parts in which something was counted, in ascending order of time. In others, nothing was received. */
   points: Array<ActivityPoint>;
+  /** Reports later than this are not known yet: they are stored by the minute, after its end. */
+  reports_to: number;
   /** Its end, which is not in it. */
   to: number;
 };
@@ -2773,6 +2777,58 @@ export type Table = {
   refused: number;
   /** Entries in use. */
   used: number;
+};
+
+/** `/traffic`: values over time, stacked by groups. */
+export type Traffic = {
+  /** The dimensions. */
+  by: Array<string>;
+  /** Length of a column, ns. */
+  column: number;
+  /** Columns before this time were not counted, because there is more than an answer reads; null: all were. */
+  counted_from: number | null;
+  /** True: values are numbers of something, which can be stacked. False: values are measured; that of a column is their mean. */
+  counts: boolean;
+  /** Beginning of the first column, nanoseconds since the Unix epoch. */
+  from: number;
+  /** The greatest groups, the greatest first. */
+  groups: Array<TrafficRow>;
+  /** What came later is not known yet: reports of flows are stored by the minute, after its end. The column that it is in is known in part. */
+  known_to: number;
+  /** Dimensions and fields of the filter that the values do not have: all are in the group of what is unknown, or none matches. */
+  lacks: Array<string>;
+  /** What is added up. `reports` are reports of flows: as many as devices send, which are fewer than packets where they sample or filter. */
+  measure: string;
+  /** How many other groups there are; at least, if `truncated`. */
+  other_groups: number;
+  /** All other groups together. */
+  others: TrafficRow;
+  /** True: a value may be in several groups, such as all nodes of a path, so that their sum is more than the total. */
+  overlapping: boolean;
+  /** End of the last column. */
+  to: number;
+  /** Everything that matches, each value once. */
+  total: TrafficRow;
+  /** True: there are more groups, or changes of paths, than are told apart. Those that came later are among the others, or in the group of what is unknown. */
+  truncated: boolean;
+  /** The unit of values. */
+  unit: string;
+};
+
+/** A group, or several together. */
+export type TrafficRow = {
+  /** How many values it has in all columns. */
+  count: number;
+  /** A filter that is true of this group alone, by each dimension; null: there is none. */
+  filters: Array<string | null>;
+  /** The group by each dimension; null: it is not known. Empty for several groups together. */
+  key: Array<string | null>;
+  /** The greatest; null for what is counted. */
+  max: number | null;
+  /** Their mean; null for what is counted. */
+  mean: number | null;
+  /** The value of each column: a number of reports or events, or a mean; null where nothing was stored at all, where it is not known yet, or where nothing was measured. */
+  values: Array<number | null>;
 };
 
 /** `/api/v1/translator`. */

@@ -43,6 +43,8 @@ export type {
   Status,
   Store as StoreStatus,
   Table as TableFill,
+  Traffic,
+  TrafficRow,
   Trial,
   UsedPath,
 } from './generated';

@@ -9,6 +9,8 @@ export interface CellView {
   href?: string;
   class?: string;
   title?: string;
+  /** The colour of the text. */
+  colour?: string;
   /** A bar behind the text, fraction of the cell's width. */
   bar?: number;
 }
@@ -18,6 +20,8 @@ export interface Column<T> {
   hint?: string;
   numeric?: boolean;
   class?: string;
+  /** Its name in the order of the table, if rows can be sorted by it. */
+  order?: string;
   cell(row: T): CellView | string;
   /** In a file: its value in place of the text, with its name, and its unit or that it is a time. */
   file?: Omit<FileColumn<T>, 'name'> & { name?: string };
@@ -25,6 +29,12 @@ export interface Column<T> {
 
 export interface FileColumn<T> extends SheetColumn {
   value(row: T): Cell;
+}
+
+/** The order of a table: the name of a column, and `-` before it for the other direction. */
+export interface Order {
+  get(): string;
+  set(order: string): void;
 }
 
 export interface TableOptions<T> {
@@ -36,6 +46,8 @@ export interface TableOptions<T> {
   /** Makes rows clickable and reachable by keyboard. */
   select?(row: T): void;
   selected?(row: T): boolean;
+  /** Makes headings of columns with an order buttons. Who makes the rows sorts them. */
+  order?: Order;
 }
 
 /** A table that is refreshed in place: focus, selection and scroll position survive. */
@@ -43,6 +55,7 @@ export class LiveTable<T> {
   readonly element: HTMLElement;
   private readonly body: HTMLTableSectionElement;
   private readonly note: HTMLElement;
+  private readonly heads: HTMLTableCellElement[];
   private rows: T[] = [];
 
   constructor(private readonly options: TableOptions<T>) {
@@ -50,17 +63,19 @@ export class LiveTable<T> {
     this.note = h('p', { class: 'table-note' }, options.empty);
     // No data yet, which differs from data without rows.
     this.note.hidden = true;
-    const heads = options.columns.map((column) =>
+    this.heads = options.columns.map((column) =>
       h(
         'th',
         { scope: 'col', class: cellClass(column), ...(column.hint ? { title: column.hint } : {}) },
-        column.title,
+        options.order && column.order !== undefined
+          ? sortButton(column.title, column.order, options.order)
+          : column.title,
       ),
     );
     const table = h(
       'table',
       { aria: { label: options.label } },
-      h('thead', {}, h('tr', {}, ...heads)),
+      h('thead', {}, h('tr', {}, ...this.heads)),
       this.body,
     );
     this.element = scrollBox('table-box', options.label, table, this.note);
@@ -68,6 +83,7 @@ export class LiveTable<T> {
 
   update(rows: readonly T[]): void {
     this.rows = [...rows];
+    this.showOrder();
     while (this.body.rows.length > rows.length) this.body.deleteRow(-1);
     rows.forEach((row, index) => this.patch(this.rowAt(index), row));
     show(this.note, rows.length === 0);
@@ -94,6 +110,16 @@ export class LiveTable<T> {
       ]),
       cut,
     };
+  }
+
+  private showOrder(): void {
+    const order = this.options.order?.get() ?? '';
+    this.options.columns.forEach((column, i) => {
+      if (this.options.order === undefined || column.order === undefined) return;
+      const direction =
+        order === column.order ? 'descending' : order === `-${column.order}` ? 'ascending' : 'none';
+      this.heads[i]?.setAttribute('aria-sort', direction);
+    });
   }
 
   private rowAt(index: number): HTMLTableRowElement {
@@ -156,6 +182,12 @@ function fileColumn<T>(column: Column<T>): FileColumn<T> & { text(row: T): strin
   return { value: shown, ...file, name: file?.name ?? title, text };
 }
 
+/** Sorts by its column: greatest first, and pressed again the other way. */
+function sortButton(title: string, column: string, order: Order): HTMLElement {
+  const sort = (): void => order.set(order.get() === column ? `-${column}` : column);
+  return h('button', { type: 'button', class: 'sort', on: { click: sort } }, title);
+}
+
 /** Boxes that may be too small for what is in them: then the keyboard has to reach them, to scroll. */
 const boxes = new ResizeObserver((entries) => {
   for (const { target } of entries) {
@@ -182,6 +214,7 @@ function patchCell(cell: HTMLTableCellElement, view: CellView, base: string): vo
   const name = `${base} ${view.class ?? ''} ${view.bar === undefined ? '' : 'has-bar'}`.trim();
   if (cell.className !== name) cell.className = name;
   if (cell.title !== (view.title ?? '')) cell.title = view.title ?? '';
+  if (cell.style.color !== (view.colour ?? '')) cell.style.color = view.colour ?? '';
   if (view.bar !== undefined) cell.style.setProperty('--bar', `${(Math.min(1, view.bar) * 100).toFixed(1)}%`);
   if (view.href === undefined) return setText(cell, view.text);
   const existing = cell.firstElementChild;

@@ -9,10 +9,14 @@ export interface ActivityColumns {
   totals: { reports: number; events: number; lost: number };
 }
 
-/** Counts of parts as rates. A part in which nothing was counted is a gap. */
+/** Counts of parts as rates. A part in which nothing was counted is a gap, and so is one of which nothing is known yet. */
 export function activityColumns(activity: Activity): ActivityColumns {
-  const { from, to, column, points } = activity;
-  const seconds = column / 1e9;
+  const { from, to, column, points, reports_to: reportsTo, events_to: eventsTo } = activity;
+  // Of a part that has not ended, the rate is that of the time that has passed.
+  const rate = (value: number, begun: number, until: number): number | null => {
+    const seconds = (Math.min(begun + column, until) - begun) / 1e9;
+    return seconds > 0 ? value / seconds : null;
+  };
   const known = new Map(points.map((point) => [Math.round((point.ts - from) / column), point]));
   const parts = Math.max(0, Math.ceil((to - from) / column));
   const result: ActivityColumns = {
@@ -25,8 +29,9 @@ export function activityColumns(activity: Activity): ActivityColumns {
     const point = known.get(part);
     // The middle: the part is of all of its time.
     result.times.push((from + (part + 0.5) * column) / 1e9);
-    result.reports.push(point ? point.reports / seconds : null);
-    result.events.push(point ? point.events / seconds : null);
+    const begun = from + part * column;
+    result.reports.push(point ? rate(point.reports, begun, reportsTo) : null);
+    result.events.push(point ? rate(point.events, begun, eventsTo) : null);
   }
   for (const { reports, events, lost } of points) {
     result.totals.reports += reports;

@@ -1,0 +1,320 @@
+//! By what traffic can be stacked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use store::{EventGroup, SeriesKey};
+use wire::FlowKey;
+
+/// By what values are grouped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Dimension {
+    /// Source address.
+    Src,
+    /// Destination address.
+    Dst,
+    /// Prefix of the source address.
+    SrcPrefix,
+    /// Prefix of the destination address.
+    DstPrefix,
+    /// Source port.
+    SrcPort,
+    /// Destination port.
+    DstPort,
+    /// The lower of both ports: usually that of the service.
+    Port,
+    /// IP protocol.
+    Proto,
+    /// The flow.
+    Flow,
+    /// The path.
+    Path,
+    /// A node of the path; of an event its node.
+    Node,
+    /// Two nodes that follow one another on the path.
+    Link,
+    /// A label of such a node in the inventory.
+    Label,
+    /// A queue of a node.
+    Queue,
+    /// An interface of a node.
+    Interface,
+    /// The kind of the event.
+    Kind,
+    /// The metric of the event.
+    Metric,
+    /// The rule of the event.
+    Rule,
+    /// The drop reason of the event.
+    Reason,
+}
+
+/// A value of a dimension.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Part {
+    /// It has none, or it is not known.
+    Unknown,
+    Address(IpAddr),
+    Prefix(IpAddr, u8),
+    Number(u64),
+    Proto(u8),
+    Flow(String),
+    Path(Vec<u32>),
+    Node(u32),
+    Link(u32, u32),
+    Queue(u32, Option<u8>),
+    Interface(u32, u32),
+    Word(&'static str),
+    Text(String),
+}
+
+/// Lengths of prefixes, bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Prefixes {
+    /// Of IPv4.
+    pub(crate) v4: u8,
+    /// Of IPv6.
+    pub(crate) v6: u8,
+}
+
+/// What parts are made with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Making<'a> {
+    pub(super) prefixes: Prefixes,
+    pub(super) labels: &'a BTreeMap<u32, Vec<String>>,
+}
+
+impl Dimension {
+    /// All, in the order in which they are offered.
+    pub(crate) const ALL: [Self; 19] = [
+        Self::Src,
+        Self::Dst,
+        Self::SrcPrefix,
+        Self::DstPrefix,
+        Self::Port,
+        Self::SrcPort,
+        Self::DstPort,
+        Self::Proto,
+        Self::Flow,
+        Self::Node,
+        Self::Link,
+        Self::Path,
+        Self::Label,
+        Self::Queue,
+        Self::Interface,
+        Self::Kind,
+        Self::Metric,
+        Self::Rule,
+        Self::Reason,
+    ];
+
+    /// The name in the API.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Src => "src",
+            Self::Dst => "dst",
+            Self::SrcPrefix => "src_prefix",
+            Self::DstPrefix => "dst_prefix",
+            Self::SrcPort => "sport",
+            Self::DstPort => "dport",
+            Self::Port => "port",
+            Self::Proto => "proto",
+            Self::Flow => "flow",
+            Self::Path => "path",
+            Self::Node => "node",
+            Self::Link => "link",
+            Self::Label => "label",
+            Self::Queue => "queue",
+            Self::Interface => "interface",
+            Self::Kind => "kind",
+            Self::Metric => "metric",
+            Self::Rule => "rule",
+            Self::Reason => "reason",
+        }
+    }
+
+    /// The dimension of that name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Whether the flow alone decides.
+    pub(super) fn is_of_flow(self) -> bool {
+        use Dimension::{Dst, DstPort, DstPrefix, Flow, Port, Proto, Src, SrcPort, SrcPrefix};
+        matches!(self, Src | Dst | SrcPrefix | DstPrefix | SrcPort | DstPort | Port | Proto | Flow)
+    }
+
+    /// The groups of a flow that took a path; at least one.
+    pub(super) fn of_flow(self, flow: &FlowKey, path: &[u32], making: Making<'_>) -> Vec<Part> {
+        let nodes = || path.iter().copied().filter(|node| *node != u32::MAX);
+        let parts: BTreeSet<Part> = match self {
+            Self::Path if !path.is_empty() => BTreeSet::from([Part::Path(path.to_vec())]),
+            Self::Node => nodes().map(Part::Node).collect(),
+            Self::Label => nodes().flat_map(|node| labels(node, making)).collect(),
+            Self::Link => path
+                .windows(2)
+                .filter(|ends| !ends.contains(&u32::MAX))
+                .map(|ends| Part::Link(ends[0], ends[1]))
+                .collect(),
+            _ if self.is_of_flow() => return vec![self.of_key(flow, making)],
+            _ => BTreeSet::new(),
+        };
+        known(parts)
+    }
+
+    fn of_key(self, flow: &FlowKey, making: Making<'_>) -> Part {
+        let is_addressed = flow.known_id().is_none();
+        let port = |port: Option<u16>| port.map_or(Part::Unknown, |port| Part::Number(port.into()));
+        match self {
+            Self::Flow => Part::Flow(flow.to_string()),
+            _ if !is_addressed => Part::Unknown,
+            Self::Src => Part::Address(flow.src()),
+            Self::Dst => Part::Address(flow.dst()),
+            Self::SrcPrefix => prefix(flow.src(), making.prefixes),
+            Self::DstPrefix => prefix(flow.dst(), making.prefixes),
+            Self::SrcPort => port(flow.src_port()),
+            Self::DstPort => port(flow.dst_port()),
+            Self::Port => port(flow.ports().map(|(src, dst)| src.min(dst))),
+            Self::Proto => Part::Proto(flow.proto()),
+            _ => Part::Unknown,
+        }
+    }
+
+    /// The groups of an event; at least one.
+    pub(super) fn of_event(self, event: &EventGroup, making: Making<'_>) -> Vec<Part> {
+        let word = |word: Option<&'static str>| word.map_or(Part::Unknown, Part::Word);
+        let part = match self {
+            Self::Kind => word(event.kind.map(collector::Kind::name)),
+            Self::Metric => word(event.metric.map(detect::Metric::name)),
+            Self::Rule => event.rule.clone().map_or(Part::Unknown, Part::Text),
+            Self::Reason => event.reason.map_or(Part::Unknown, |code| Part::Number(code.into())),
+            Self::Path if !event.path.is_empty() => Part::Path(event.path.clone()),
+            Self::Node => event.node.map_or(Part::Unknown, Part::Node),
+            Self::Queue => match (event.node, event.queue) {
+                (Some(node), Some(queue)) => Part::Queue(node, Some(queue)),
+                _ => Part::Unknown,
+            },
+            Self::Interface => match (event.node, event.interface) {
+                (Some(node), Some(interface)) => Part::Interface(node, interface),
+                _ => Part::Unknown,
+            },
+            Self::Label => {
+                return known(event.node.map(|node| labels(node, making).collect()).unwrap_or_default());
+            }
+            _ if self.is_of_flow() => event.flow.map_or(Part::Unknown, |flow| self.of_key(&flow, making)),
+            _ => Part::Unknown,
+        };
+        vec![part]
+    }
+
+    /// The groups of a node, queue or link; at least one.
+    pub(super) fn of_series(self, key: &SeriesKey, making: Making<'_>) -> Vec<Part> {
+        let part = match self {
+            Self::Node => Part::Node(key.node),
+            Self::Queue => Part::Queue(key.node, key.queue),
+            Self::Interface => key.interface.map_or(Part::Unknown, |one| Part::Interface(key.node, one)),
+            Self::Label => return known(labels(key.node, making).collect()),
+            _ => Part::Unknown,
+        };
+        vec![part]
+    }
+
+    /// The filter that is true of a group, if there is one.
+    pub(crate) fn filter(self, part: &Part, labels: &BTreeMap<u32, Vec<String>>) -> Option<String> {
+        let field = match self {
+            Self::SrcPrefix => "src",
+            Self::DstPrefix => "dst",
+            _ => self.name(),
+        };
+        Some(match part {
+            Part::Unknown => return None,
+            Part::Address(_) | Part::Number(_) | Part::Proto(_) | Part::Node(_) | Part::Word(_) => {
+                format!("{field} == {part}")
+            }
+            Part::Prefix(..) => format!("{field} in {part}"),
+            Part::Flow(text) | Part::Text(text) if self != Self::Label => quoted(field, text)?,
+            Part::Text(label) | Part::Flow(label) => {
+                let nodes = labels.iter().filter(|(_, of)| of.contains(label)).take(MOST_NAMED + 1);
+                let nodes: Vec<String> = nodes.map(|(node, _)| node.to_string()).collect();
+                if nodes.is_empty() || nodes.len() > MOST_NAMED {
+                    return None;
+                }
+                format!("node in ({})", nodes.join(", "))
+            }
+            // A pattern has so many parts, and says nothing of a node that is not known.
+            Part::Path(path) if path.len() > MOST_STEPS || path.contains(&u32::MAX) => return None,
+            Part::Path(path) => format!("path ~ {part} and hops == {}", path.len()),
+            Part::Link(from, to) => format!("path ~ {from}>{to}"),
+            Part::Queue(node, None) => format!("node == {node}"),
+            Part::Queue(node, Some(queue)) => format!("node == {node} and queue == {queue}"),
+            Part::Interface(node, interface) => format!("node == {node} and interface == {interface}"),
+        })
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("unknown"),
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Prefix(network, length) => write!(f, "{network}/{length}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Proto(1) => f.write_str("icmp"),
+            Self::Proto(6) => f.write_str("tcp"),
+            Self::Proto(17) => f.write_str("udp"),
+            Self::Proto(58) => f.write_str("icmpv6"),
+            Self::Proto(132) => f.write_str("sctp"),
+            Self::Proto(number) => write!(f, "{number}"),
+            Self::Flow(text) | Self::Text(text) => f.write_str(text),
+            Self::Path(path) => {
+                for (i, node) in path.iter().enumerate() {
+                    let separator = if i == 0 { "" } else { ">" };
+                    match *node {
+                        u32::MAX => write!(f, "{separator}?")?,
+                        node => write!(f, "{separator}{node}")?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Node(node) | Self::Queue(node, None) => write!(f, "{node}"),
+            Self::Link(from, to) => write!(f, "{from}>{to}"),
+            Self::Queue(node, Some(queue)) => write!(f, "{node}.{queue}"),
+            Self::Interface(node, interface) => write!(f, "{node}/{interface}"),
+            Self::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+fn known(parts: BTreeSet<Part>) -> Vec<Part> {
+    if parts.is_empty() { vec![Part::Unknown] } else { parts.into_iter().collect() }
+}
+
+fn labels(node: u32, making: Making<'_>) -> impl Iterator<Item = Part> {
+    making.labels.get(&node).into_iter().flatten().cloned().map(Part::Text)
+}
+
+fn prefix(address: IpAddr, prefixes: Prefixes) -> Part {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefixes.v4.min(32))).unwrap_or(0);
+            Part::Prefix(Ipv4Addr::from_bits(address.to_bits() & mask).into(), prefixes.v4.min(32))
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefixes.v6.min(128))).unwrap_or(0);
+            Part::Prefix(Ipv6Addr::from_bits(address.to_bits() & mask).into(), prefixes.v6.min(128))
+        }
+    }
+}
+
+/// A text has no quotes in a filter.
+fn quoted(field: &str, text: &str) -> Option<String> {
+    (!text.contains('"')).then(|| format!("{field} == \"{text}\""))
+}
+
+/// Nodes that a filter names.
+const MOST_NAMED: usize = 64;
+/// Parts of a pattern of a path.
+const MOST_STEPS: usize = 64;

@@ -1,0 +1,287 @@
+//! Sums of groups whose truth is known.
+
+use std::collections::HashMap;
+
+use filter::View;
+use store::{Columns, Counted, EventGroup, SeriesKey, SpanSum, Tally};
+use wire::FlowKey;
+
+use super::*;
+
+const START: u64 = 1_795_269_600 * SECOND;
+
+fn question(measure: Measure, by: &[Dimension], top: usize) -> TrafficQuestion {
+    TrafficQuestion {
+        span: (START, START + 10 * MINUTE),
+        now: START + 3_600 * SECOND,
+        columns: 100,
+        measure,
+        by: by.to_vec(),
+        prefixes: Prefixes { v4: 24, v6: 64 },
+        top,
+        condition: None,
+        labels: Arc::default(),
+    }
+}
+
+fn flow(number: u32) -> FlowKey {
+    let [_, b, c, d] = number.to_be_bytes();
+    FlowKey::v4([10, b, c, d], [10, 200, 0, 1], Some((5_000, 443)), 6)
+}
+
+fn sum(count: u64, latency: u64) -> SpanSum {
+    SpanSum { count, min: latency, max: latency, sum: count * latency, first: 0, last: 0 }
+}
+
+/// Fills a minute of each flow with as many reports as its number says.
+fn fill(stacks: &mut Stacks, flows: impl Iterator<Item = u32>) {
+    stacks.reset();
+    for number in flows {
+        let place = stacks.flow(&flow(number), &[1, 2, 1 + number % 3]);
+        let column = number as usize % 10;
+        stacks.seen(column);
+        stacks.add(place, column, &sum(number.into(), 100));
+    }
+}
+
+fn counts(values: &[Option<Sums>]) -> Vec<Option<u64>> {
+    values.iter().map(|sums| sums.map(|sums| sums.count)).collect()
+}
+
+fn asked(question: TrafficQuestion, flows: std::ops::Range<u32>) -> Traffic {
+    let columns = Columns::of(question.span, MINUTE);
+    let mut stacks = Stacks::new(Arc::new(question), columns, HashMap::new());
+    loop {
+        fill(&mut stacks, flows.clone());
+        if !stacks.wants_more() {
+            return stacks.answer(Counted::default());
+        }
+    }
+}
+
+#[test]
+fn what_is_in_is_in_the_greatest_groups_or_in_the_others() {
+    for top in [1, 3, 50] {
+        let traffic = asked(question(Measure::Reports, &[Dimension::Src], top), 1..21);
+        assert_eq!(traffic.groups.len(), top.min(20));
+        assert_eq!(traffic.others.0, 20 - top.min(20) as u64);
+        let first = &traffic.groups[0];
+        assert_eq!(first.0, [Part::Address("10.0.0.20".parse().unwrap())]);
+        let mut expected = vec![Some(0); 10];
+        expected[0] = Some(20);
+        assert_eq!(counts(&first.1), expected);
+        for column in 0..10 {
+            let of = |values: &[Option<Sums>]| values[column].map_or(0, |sums| sums.count);
+            let parts: u64 = traffic.groups.iter().map(|(_, values)| of(values)).sum();
+            assert_eq!(parts + of(&traffic.others.1), of(&traffic.total));
+        }
+        assert_eq!(Sums::of(&traffic.total).count, (1..21).sum::<u64>());
+    }
+}
+
+#[test]
+fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
+    // With ten columns there is room for some 100,000 groups.
+    let flows = 1..120_001;
+    let traffic = asked(question(Measure::Reports, &[Dimension::Flow], 5), flows.clone());
+    let greatest: Vec<u64> = traffic.groups.iter().map(|(_, values)| Sums::of(values).count).collect();
+    assert_eq!(greatest, [120_000, 119_999, 119_998, 119_997, 119_996]);
+    let all: u64 = flows.map(u64::from).sum();
+    let others = Sums::of(&traffic.others.1).count;
+    assert_eq!((traffic.others.0, others), (119_995, all - greatest.iter().sum::<u64>()));
+    assert_eq!(Sums::of(&traffic.total).count, all);
+    assert!(!traffic.truncated);
+}
+
+#[test]
+fn beyond_the_most_groups_the_answer_says_so_and_loses_nothing() {
+    let traffic = asked(question(Measure::Reports, &[Dimension::Flow], 2), 1..200_101);
+    let parts: u64 = traffic.groups.iter().map(|(_, values)| Sums::of(values).count).sum();
+    assert_eq!(parts + Sums::of(&traffic.others.1).count, (1..200_101).sum::<u64>());
+    assert!(traffic.truncated);
+}
+
+#[test]
+fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
+    let node = asked(question(Measure::Reports, &[Dimension::Node], 10), 1..4);
+    let found: Vec<_> =
+        node.groups.iter().map(|(parts, values)| (parts[0].to_string(), Sums::of(values).count)).collect();
+    // Paths 1>2>2, 1>2>3, 1>2>1 with 1, 2 and 3 reports.
+    assert_eq!(found, [("1".into(), 6), ("2".into(), 6), ("3".into(), 2)]);
+    assert_eq!(Sums::of(&node.total).count, 6);
+    let both = question(Measure::Reports, &[Dimension::Link, Dimension::Port], 10);
+    assert!(both.overlaps());
+    let both = asked(both, 1..4);
+    let found: Vec<_> = both
+        .groups
+        .iter()
+        .map(|(parts, values)| {
+            (parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "), Sums::of(values).count)
+        })
+        .collect();
+    let expected = [("1>2 443", 6), ("2>1 443", 3), ("2>3 443", 2), ("2>2 443", 1)];
+    assert_eq!(found, expected.map(|(name, count)| (name.to_owned(), count)));
+}
+
+#[test]
+fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros() {
+    let mut question = question(Measure::Reports, &[Dimension::Proto], 3);
+    // The fifth minute has ended, but not long ago.
+    question.now = START + 5 * MINUTE + LATE - 1;
+    let traffic = asked(question, 1..8);
+    let expected = vec![None, Some(1), Some(2), Some(3), None, None, None, None, None, None];
+    assert_eq!(counts(&traffic.total), expected, "nothing was stored in the first minute");
+    assert_eq!(traffic.groups[0].0, [Part::Proto(6)]);
+    let cut = Counted { from: Some(START + 2 * MINUTE), truncated: false };
+    let columns = Columns::of((START, START + 10 * MINUTE), MINUTE);
+    let question = super::tests::question(Measure::Reports, &[Dimension::Src], 3);
+    let mut stacks = Stacks::new(Arc::new(question), columns, HashMap::new());
+    fill(&mut stacks, 1..5);
+    let traffic = stacks.answer(cut);
+    assert_eq!(counts(&traffic.total)[..5], [None, None, Some(2), Some(3), Some(4)]);
+    assert_eq!(traffic.groups.len(), 3, "what was not counted is no group");
+}
+
+#[test]
+fn a_filter_selects_flows_events_and_queues() {
+    let with = |measure: Measure, by, text: &str| {
+        let view = if measure.source() == Source::Flows { View::Flows } else { View::Events };
+        let condition = Filter::parse(text, view, &|_| None).unwrap();
+        TrafficQuestion { condition: Some(Arc::new(condition)), ..question(measure, by, 10) }
+    };
+    let traffic = asked(with(Measure::Reports, &[Dimension::Src], "src == 10.0.0.2 or path ~ 2>3"), 1..9);
+    let found: Vec<String> = traffic.groups.iter().map(|(parts, _)| parts[0].to_string()).collect();
+    assert_eq!(found, ["10.0.0.8", "10.0.0.5", "10.0.0.2"]);
+    assert_eq!(Sums::of(&traffic.total).count, 15);
+
+    let question = with(Measure::Events, &[Dimension::Queue], "kind == drop and node == 7");
+    let columns = Columns::of(question.span, MINUTE);
+    let mut stacks = Stacks::new(Arc::new(question), columns, HashMap::new());
+    let event = |kind, node| EventGroup {
+        kind: Some(kind),
+        node: Some(node),
+        queue: Some(1),
+        ..EventGroup::default()
+    };
+    for (kind, node, count) in
+        [(collector::Kind::Drop, 7, 5), (collector::Kind::Change, 7, 9), (collector::Kind::Drop, 8, 9)]
+    {
+        let place = stacks.event(&event(kind, node));
+        stacks.add(place, 0, &SpanSum { min: u64::MAX, max: 0, ..sum(count, 0) });
+    }
+    stacks.seen(0);
+    let traffic = stacks.answer(Counted::default());
+    assert_eq!(traffic.groups.iter().map(|(parts, _)| parts[0].to_string()).collect::<Vec<_>>(), ["7.1"]);
+    assert_eq!(Sums::of(&traffic.total).count, 5);
+}
+
+#[test]
+fn what_values_do_not_have_is_named() {
+    let question = |measure, by: &[Dimension], text: &str| {
+        let condition = Filter::parse(text, View::Events, &|_| None).unwrap();
+        TrafficQuestion { condition: Some(Arc::new(condition)), ..question(measure, by, 10) }
+    };
+    let occupancy = Measure::Of(Metric::QueueOccupancy);
+    assert_eq!(question(occupancy, &[Dimension::Queue, Dimension::Node], "node == 1").lacks(), [""; 0]);
+    assert_eq!(question(occupancy, &[Dimension::Src], "src == 10.0.0.1").lacks(), ["src"]);
+    assert_eq!(
+        question(Measure::Reports, &[Dimension::Queue], "hop_latency > 1us").lacks(),
+        ["queue", "hop_latency"]
+    );
+    assert_eq!(question(Measure::Events, &[Dimension::Link], "").lacks(), ["link"]);
+}
+
+#[test]
+fn a_group_has_a_filter_that_selects_it_alone() {
+    let labels: BTreeMap<u32, Vec<String>> =
+        [(1, vec!["leaf".to_owned()]), (2, vec!["spine".to_owned()]), (3, vec!["leaf".to_owned()])].into();
+    let making = dimension::Making { prefixes: Prefixes { v4: 24, v6: 64 }, labels: &labels };
+    let flows = [
+        (flow(1), vec![1, 2, 3]),
+        (FlowKey::v4([10, 9, 9, 9], [10, 200, 0, 2], Some((80, 6_000)), 17), vec![1, 2]),
+        (FlowKey::v6([1; 16], [2; 16], None, 58), vec![4, 5]),
+        (FlowKey::of_id(7), vec![]),
+    ];
+    let of_flows = Dimension::ALL.into_iter().filter(|dimension| Measure::Reports.has(*dimension));
+    for dimension in of_flows {
+        for (flow, path) in &flows {
+            for part in dimension.of_flow(flow, path, making) {
+                let Some(text) = dimension.filter(&part, &labels) else {
+                    assert_eq!(part, Part::Unknown, "{dimension:?}");
+                    continue;
+                };
+                let filter = Filter::parse(&text, View::Flows, &|_| None)
+                    .unwrap_or_else(|fault| panic!("{text}: {fault}"));
+                for (other, path) in &flows {
+                    let facts = filter::Facts { flow: Some(other), path, ..filter::Facts::default() };
+                    let is_in = dimension.of_flow(other, path, making).contains(&part);
+                    // Either port of a flow may be the one that a filter asks for.
+                    if dimension != Dimension::Port {
+                        assert_eq!(filter.matches(&facts), is_in, "{text} and {other}");
+                    }
+                }
+            }
+        }
+    }
+    let event = EventGroup {
+        kind: Some(collector::Kind::Drop),
+        metric: Some(Metric::HopLatency),
+        node: Some(3),
+        queue: Some(2),
+        interface: Some(9),
+        rule: Some("too slow".to_owned()),
+        reason: Some(71),
+        ..EventGroup::default()
+    };
+    let expected = [
+        (Dimension::Node, "node == 3"),
+        (Dimension::Queue, "node == 3 and queue == 2"),
+        (Dimension::Interface, "node == 3 and interface == 9"),
+        (Dimension::Kind, "kind == drop"),
+        (Dimension::Metric, "metric == hop_latency"),
+        (Dimension::Rule, "rule == \"too slow\""),
+        (Dimension::Reason, "reason == 71"),
+        (Dimension::Label, "node in (1, 3)"),
+    ];
+    for (dimension, expected) in expected {
+        let part = dimension.of_event(&event, making).remove(0);
+        let text = dimension.filter(&part, &labels).unwrap();
+        assert_eq!(text, expected);
+        let filter = Filter::parse(&text, View::Events, &|_| None).unwrap();
+        assert!(filter.matches(&crate::facts::of_group(&event)), "{text}");
+    }
+    let key = SeriesKey { metric: Metric::QueueOccupancy as u8, node: 3, interface: None, queue: Some(2) };
+    assert_eq!(Dimension::Queue.of_series(&key, making), [Part::Queue(3, Some(2))]);
+}
+
+#[test]
+fn prefixes_are_as_long_as_wanted() {
+    let labels = BTreeMap::new();
+    let text = |v4, v6, flow: &FlowKey| {
+        let making = dimension::Making { prefixes: Prefixes { v4, v6 }, labels: &labels };
+        Dimension::SrcPrefix.of_flow(flow, &[], making).remove(0).to_string()
+    };
+    let v4 = FlowKey::v4([10, 1, 255, 3], [0; 4], None, 6);
+    let v6 =
+        FlowKey::v6([0x20, 1, 0xd, 0xb8, 0xff, 0xff, 0xff, 0xff, 9, 9, 9, 9, 9, 9, 9, 9], [0; 16], None, 6);
+    assert_eq!(
+        [0, 8, 23, 24, 32].map(|length| text(length, 64, &v4)),
+        ["0.0.0.0/0", "10.0.0.0/8", "10.1.254.0/23", "10.1.255.0/24", "10.1.255.3/32"]
+    );
+    assert_eq!(
+        [0, 32, 64].map(|length| text(24, length, &v6)),
+        ["::/0", "2001:db8::/32", "2001:db8:ffff:ffff::/64"]
+    );
+}
+
+#[test]
+fn the_column_is_as_long_as_the_range_needs() {
+    let column = |seconds: u64, columns| {
+        let span = (START, START + seconds * SECOND);
+        TrafficQuestion { span, columns, ..question(Measure::Events, &[Dimension::Node], 1) }.column()
+            / SECOND
+    };
+    assert_eq!([column(60, 180), column(300, 180), column(900, 180)], [1, 2, 10]);
+    assert_eq!([column(3_600, 180), column(86_400, 180), column(7 * 86_400, 180)], [30, 600, 3_600]);
+    assert_eq!([column(60, 1), column(400 * 86_400, 10)], [60, 45 * 86_400]);
+}

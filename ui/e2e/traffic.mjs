@@ -1,0 +1,97 @@
+// Traffic by what is chosen, and saved views.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { addressIs, drawn, open, Skipped, until, WAIT } from './checks.mjs';
+
+const ROWS = '.traffic .panel[aria-label="Groups"] tbody tr';
+
+/** The answer that the page shows, of the last whole minutes. */
+async function answer(page, base, query) {
+  return (await page.request.get(`${base}api/v1/traffic?${query}`)).json();
+}
+
+/** Traffic is stacked by source, a group is clicked, and the drawing, the order and the filter are in the address. */
+export async function traffic(page, base) {
+  await open(page, base, 'traffic');
+  const { total } = await answer(page, base, 'by=src');
+  if (total.count === 0) throw new Skipped('no minute has ended since the program began');
+  await until(page, ROWS, (text) => /\d/.test(text), 'groups');
+  await drawn(page, '.traffic-drawing');
+  const first = await page.locator(ROWS).first().locator('td').nth(1).innerText();
+  await page.locator(ROWS).first().click();
+  await addressIs(page, /^#\/traffic\?.*filter=src\+%3D%3D\+/, 'the group is in the filter');
+  await until(page, '.traffic', () => true, 'the page');
+  await page.waitForFunction(
+    ([rows, name]) => {
+      const all = [...document.querySelectorAll(rows)].map((row) => row.cells[1].textContent);
+      return all.length === 2 && all[0] === name && all[1] === 'Total';
+    },
+    [ROWS, first],
+    WAIT,
+  );
+  await page.goBack();
+  await addressIs(page, /^#\/traffic$/, 'back to all');
+  await page.waitForFunction((rows) => document.querySelectorAll(rows).length > 2, ROWS, WAIT);
+
+  await page.getByLabel('and by', { exact: true }).selectOption('dport');
+  await page.getByLabel('Drawing').selectOption('sankey');
+  await addressIs(page, /by=src%2Cdport.*draw=sankey/, 'two dimensions and a drawing');
+  await until(
+    page,
+    '.sankey',
+    (text) => /Source host/.test(text) && /Destination port/.test(text),
+    'a Sankey',
+  );
+  const bars = await page.locator('.sankey rect').count();
+  assert.ok(bars >= 3, `${bars} bars`);
+  await page.locator('.sankey rect[role="button"]').first().focus();
+  await page.keyboard.press('Enter');
+  await addressIs(page, /filter=/, 'a bar is in the filter');
+  await page.getByRole('button', { name: 'Clear filter' }).click();
+
+  await page.getByLabel('Drawing').selectOption('lines');
+  await drawn(page, '.traffic-drawing');
+  const count = page.getByRole('columnheader', { name: 'Reports' });
+  assert.equal(await count.getAttribute('aria-sort'), 'descending');
+  await count.getByRole('button').click();
+  await addressIs(page, /sort=-count/, 'the order');
+  const address = page.url();
+  await page.reload();
+  await until(page, ROWS, (text) => /\d/.test(text), 'groups after a reload');
+  assert.equal(page.url(), address);
+  const cells = await page.locator(`${ROWS} td:nth-child(3)`).allInnerTexts();
+  const counts = cells.slice(0, -1).map((text) => Number(text.replace(/\D/g, '')));
+  const groups = counts.filter((_, i) => i < counts.length);
+  assert.deepEqual(
+    groups.slice(0, 3),
+    [...groups.slice(0, 3)].sort((one, other) => one - other),
+    'ascending',
+  );
+}
+
+/** A view is saved, opened by its name, exported, deleted and imported again. */
+export async function views(page, base) {
+  await open(page, base, 'traffic?by=dst&draw=lines');
+  await until(page, '.traffic', (text) => /Groups/.test(text), 'the page');
+  await page.locator('main').focus();
+  await page.keyboard.press('v');
+  const dialog = page.getByRole('dialog', { name: 'Saved views' });
+  await dialog.getByLabel('Save what this page shows as').fill('by destination');
+  await dialog.getByRole('button', { name: 'Save', exact: true }).click();
+  await until(page, '.views', (text) => /by destination/.test(text), 'the saved view');
+  const loading = page.waitForEvent('download');
+  await dialog.getByRole('button', { name: 'Export' }).click();
+  const file = await (await loading).path();
+  const kept = { name: 'by destination', address: '#/traffic?by=dst&draw=lines' };
+  assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')), { views: [kept] });
+  await dialog.getByRole('button', { name: 'Delete by destination' }).click();
+  await until(page, '.views', (text) => text === '', 'no view');
+  await dialog.getByLabel('File of saved views').setInputFiles(file);
+  await until(page, '.views', (text) => /by destination/.test(text), 'the imported view');
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  await open(page, base, 'events');
+  await page.getByRole('button', { name: 'Saved views' }).click();
+  await dialog.getByRole('link', { name: 'by destination' }).click();
+  await addressIs(page, /^#\/traffic\?by=dst&draw=lines$/, 'the view is opened');
+  await until(page, '.traffic-controls', () => true, 'its page');
+}
