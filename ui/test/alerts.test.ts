@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Alert, Trial } from '../src/api/types';
+import type { Alert, Alerts, Trial } from '../src/api/types';
 import {
+  cutText,
+  lasted,
   linksOf,
+  noneText,
+  openText,
   placeText,
   reasonText,
   silenceFilters,
@@ -66,6 +70,42 @@ test('how long it lasts', () => {
   const over: Alert = { ...ALERT, state: 'resolved', until: 1_007 * SECOND };
   assert.equal(sinceText(over, 9_999 * SECOND), '7 s');
   assert.equal(sinceText({ ...over, until: null }, 0), '–');
+  assert.deepEqual(
+    [ALERT, over, { ...over, until: null }, { ...ALERT, since: null }].map((one) =>
+      lasted(one, 1_095 * SECOND),
+    ),
+    [95, 7, null, null],
+  );
+});
+
+test('an alert whose end is not stored lasts until now only if the collector says so', () => {
+  assert.equal(openText(ALERT, true), 'now');
+  assert.equal(openText(ALERT, false), 'the end of this time');
+  assert.equal(openText({ ...ALERT, state: 'resolved' }, true), 'an unknown time');
+});
+
+test('a list without alerts says what it knows', () => {
+  assert.equal(noneText(false).title, 'Nothing is wrong');
+  assert.deepEqual(noneText(true), { title: 'Nothing fires', text: 'Alerts that ended are hidden.' });
+});
+
+test('what the list of alerts leaves out is said', () => {
+  const answer: Alerts = {
+    alerts: [ALERT],
+    confirmed: true,
+    firing: 1,
+    from: 0,
+    to: 1,
+    known_since: null,
+    total: 1,
+    unacknowledged: 1,
+  };
+  assert.equal(cutText(answer), '');
+  assert.equal(cutText({ ...answer, total: 502 }), '501 more are not shown.');
+  assert.match(
+    cutText({ ...answer, total: 502, known_since: 1_000 * SECOND }),
+    /^501 more .* are missing, and not counted\.$/,
+  );
 });
 
 test('an alert leads to the moment, the flow, the queue and the recording', () => {

@@ -1,5 +1,5 @@
-import type { Alert, Trial } from '../api/types';
-import { dateTime, metricValue, NONE, plural, span } from '../lib/format';
+import type { Alert, Alerts, Trial } from '../api/types';
+import { dateTime, exact, metricValue, NONE, plural, span } from '../lib/format';
 import { names } from '../lib/names';
 import { metricLabel } from './events';
 
@@ -42,12 +42,41 @@ export function placeText({ node, queue }: { node: number | null; queue: number 
   return `${names.node(node)}${queue === null ? '' : ` queue ${queue}`}`;
 }
 
-/** Since when and, if it has ended, for how long and why. Times in ns. */
-export function sinceText(alert: Alert, now: number): string {
-  const { since, until } = alert;
-  if (alert.state === 'firing') return since === null ? 'longer than is stored' : span((now - since) / 1e9);
-  if (since === null || until === null) return NONE;
-  return `${span((until - since) / 1e9)}`;
+/** How long it lasts, or lasted the last time, s; null: not stored. `end`: of what is known, ns. */
+export function lasted({ state, since, until }: Alert, end: number): number | null {
+  const last = state === 'firing' ? end : until;
+  return since === null || last === null ? null : (last - since) / 1e9;
+}
+
+/** The same in words. */
+export function sinceText(alert: Alert, end: number): string {
+  if (alert.state === 'firing' && alert.since === null) return 'longer than is stored';
+  const seconds = lasted(alert, end);
+  return seconds === null ? NONE : span(seconds);
+}
+
+/** Until when an episode lasted whose end is not stored. `confirmed`: the collector says what is true now. */
+export function openText(alert: Alert, confirmed: boolean): string {
+  if (alert.state !== 'firing') return 'an unknown time';
+  return confirmed ? 'now' : 'the end of this time';
+}
+
+/** What there is to say without alerts. */
+export function noneText(onlyFiring: boolean): { title: string; text: string } {
+  return onlyFiring
+    ? { title: 'Nothing fires', text: 'Alerts that ended are hidden.' }
+    : { title: 'Nothing is wrong', text: 'No rule was true in this time.' };
+}
+
+/** What the answer leaves out, in sentences; empty: nothing. */
+export function cutText({ total, alerts, known_since }: Alerts): string {
+  const parts: string[] = [];
+  if (total > alerts.length) parts.push(`${exact(total - alerts.length)} more are not shown.`);
+  if (known_since !== null)
+    parts.push(
+      `There are too many events of rules: alerts before ${dateTime(known_since).slice(0, 19)} are missing, and not counted.`,
+    );
+  return parts.join(' ');
 }
 
 const ENDED: Readonly<Record<string, string>> = {

@@ -1,7 +1,15 @@
 import type { Alert } from '../api/types';
 import { h, panel, setText, show } from '../lib/dom';
 import { dateTime, exact, flowName } from '../lib/format';
-import { endedText, linksOf, reasonText, silenceFilters, SILENCES, stateText } from '../model/alerts';
+import {
+  endedText,
+  linksOf,
+  openText,
+  reasonText,
+  silenceFilters,
+  SILENCES,
+  stateText,
+} from '../model/alerts';
 import { link } from '../router';
 import { session } from '../session';
 
@@ -10,6 +18,14 @@ const EPISODES = 12;
 interface Options {
   change(path: string, body: unknown): Promise<void>;
   close(): void;
+}
+
+/** What else the page knows of the chosen alert. */
+interface Around {
+  isChosen: boolean;
+  /** Only alerts that fire are listed. */
+  onlyFiring: boolean;
+  confirmed: boolean;
 }
 
 /** One alert: why, since when, where to look, and what can be said about it. */
@@ -28,7 +44,7 @@ export function alertDetail(options: Options) {
   const which = h('select', { aria: { label: 'What to silence' } });
   const silence = h('button', { type: 'button' }, 'Silence');
   const actions = h('div', { class: 'bar' }, comment, acknowledge, which, seconds, silence);
-  const gone = h('p', { class: 'muted' }, 'This alert is not in the time that is shown.');
+  const gone = h('p', { class: 'muted' });
   const closing = h('button', { type: 'button', on: { click: options.close } }, 'Close');
   const body = h('div', { class: 'alert-body' }, title, facts, links, actions);
   const element = panel('Selected alert', { class: 'wide', aside: closing }, gone, body, problem);
@@ -68,8 +84,14 @@ export function alertDetail(options: Options) {
   return {
     element,
     stop: unwatch,
-    show(alert: Alert | null, isChosen: boolean): void {
+    show(alert: Alert | null, { isChosen, onlyFiring, confirmed }: Around): void {
       show(element, isChosen);
+      setText(
+        gone,
+        onlyFiring
+          ? 'This alert does not fire: it is hidden, or is not in the time that is shown.'
+          : 'This alert is not in the time that is shown.',
+      );
       show(gone, alert === null);
       show(body, alert !== null);
       const isOther = alert?.id !== current?.id;
@@ -84,7 +106,7 @@ export function alertDetail(options: Options) {
       setText(title, `${alert.rule}${alert.flow === null ? '' : `: ${flowName(alert.flow)}`}`);
       setText(acknowledge, alert.acknowledged === null ? 'Acknowledge' : 'Take back');
       acknowledge.hidden = alert.state !== 'firing';
-      fill(facts, factsOf(alert));
+      fill(facts, factsOf(alert, confirmed));
       const anchors = linksOf(alert).map(({ text, page, argument, query }) =>
         h('a', { class: 'button', href: link(page, argument, query) }, text),
       );
@@ -108,10 +130,10 @@ function fill(list: HTMLElement, facts: readonly (readonly [string, string])[]):
   list.replaceChildren(...facts.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
 
-function factsOf(alert: Alert): (readonly [string, string])[] {
+function factsOf(alert: Alert, confirmed: boolean): (readonly [string, string])[] {
   const { acknowledged } = alert;
   const when = (ns: number | null): string => (ns === null ? 'not stored' : dateTime(ns));
-  const open = alert.state === 'firing' ? 'now' : 'an unknown time';
+  const open = openText(alert, confirmed);
   const times = alert.episodes
     .slice(-EPISODES)
     .reverse()

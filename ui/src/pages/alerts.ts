@@ -1,12 +1,21 @@
 import { get, send, type Params } from '../api/client';
 import { poll } from '../api/poll';
 import type { Alert, Alerts } from '../api/types';
-import { empty, h, panel, setText, show } from '../lib/dom';
+import { h, panel, setText, show } from '../lib/dom';
 import { hands } from '../hands';
-import { ago, bothTimes, dateTime, exact, flowName, plural } from '../lib/format';
+import { ago, bothTimes, exact, flowName, metricUnit, plural } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { live } from '../live';
-import { placeText, sinceText, stateText, stateTone, valueText } from '../model/alerts';
+import {
+  cutText,
+  lasted,
+  noneText,
+  placeText,
+  sinceText,
+  stateText,
+  stateTone,
+  valueText,
+} from '../model/alerts';
 import { nanos } from '../model/range';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
@@ -31,7 +40,7 @@ class AlertsPage implements Page {
   private readonly settings: AlertSettings;
   private readonly note = h('p', { class: 'muted', role: 'status' });
   private readonly table: LiveTable<Alert>;
-  private readonly none = empty('Nothing is wrong', 'No rule was true in this time.');
+  private readonly none = noAlert();
   private readonly only: HTMLInputElement;
   private readonly detail = alertDetail({
     change: (path, body) => this.change(path, body),
@@ -40,13 +49,15 @@ class AlertsPage implements Page {
   private readonly silences = silencesPanel(() => this.polled.now());
   private readonly trial;
   private readonly polled;
-  private shown: readonly Alert[] = [];
+  private answer: Alerts | null = null;
 
   constructor(route: Route) {
     this.settings = new Settings(route, DEFAULTS);
     this.table = alertTable(
       (alert) => this.select(alert.id),
       (alert) => alert.id === this.settings.get('alert'),
+      // Nothing is known of what came after the time that is shown.
+      () => Math.min(live.now(), this.answer?.to ?? Infinity),
     );
     this.only = h('input', { type: 'checkbox', id: 'only-firing' });
     this.only.checked = this.settings.get('state') === 'firing';
@@ -69,13 +80,13 @@ class AlertsPage implements Page {
         { class: 'wide', aside: filter, hands: this.copies() },
         this.note,
         this.table.element,
-        this.none,
+        this.none.element,
       ),
       this.detail.element,
       this.trial.element,
       this.silences.element,
     );
-    show(this.none, false);
+    show(this.none.element, false);
     this.polled = poll<Alerts>({
       intervalMs: () => times.intervalMs(3000),
       request: (signal) => this.request(signal),
@@ -104,7 +115,7 @@ class AlertsPage implements Page {
     return hands({
       title: 'Alerts',
       asked: () => [{ path: 'alerts', params: this.params() }],
-      sheet: () => this.table.sheet(),
+      sheet: () => this.table.sheet(this.answer === null ? '' : cutText(this.answer)),
     });
   }
 
@@ -118,17 +129,27 @@ class AlertsPage implements Page {
   }
 
   private show(answer: Alerts): void {
-    this.shown = answer.alerts;
-    show(this.none, answer.alerts.length === 0);
+    this.answer = answer;
+    this.none.say(noneText(this.onlyFiring()));
+    show(this.none.element, answer.alerts.length === 0);
     show(this.table.element, answer.alerts.length > 0);
     setText(this.note, noteText(answer));
     this.update();
   }
 
   private update(): void {
-    this.table.update(this.shown);
+    const alerts = this.answer?.alerts ?? [];
+    this.table.update(alerts);
     const id = this.settings.get('alert');
-    this.detail.show(id === '' ? null : (this.shown.find((alert) => alert.id === id) ?? null), id !== '');
+    this.detail.show(id === '' ? null : (alerts.find((alert) => alert.id === id) ?? null), {
+      isChosen: id !== '',
+      onlyFiring: this.onlyFiring(),
+      confirmed: this.answer?.confirmed ?? false,
+    });
+  }
+
+  private onlyFiring(): boolean {
+    return this.settings.get('state') === 'firing';
   }
 
   private select(id: string): void {
@@ -145,26 +166,43 @@ class AlertsPage implements Page {
 }
 
 function noteText(answer: Alerts): string {
-  const { firing, unacknowledged, total, alerts } = answer;
+  const { firing, unacknowledged } = answer;
   const head =
     firing === 0
       ? 'Nothing fires.'
       : `${plural(firing, 'alert')} fire${firing === 1 ? 's' : ''}, ${exact(unacknowledged)} not acknowledged.`;
-  const rest = total > alerts.length ? ` ${exact(total - alerts.length)} more are not shown.` : '';
-  const cut =
-    answer.known_since === null
-      ? ''
-      : ` There are too many events of rules: alerts before ${dateTime(answer.known_since).slice(0, 19)} are missing, and not counted.`;
-  const doubt = answer.confirmed || firing === 0 ? '' : ' As stored at the end of this time.';
-  return `${head}${rest}${cut}${doubt}`;
+  const doubt = answer.confirmed || firing === 0 ? '' : 'As stored at the end of this time.';
+  return [head, cutText(answer), doubt].filter((part) => part !== '').join(' ');
 }
 
-function alertTable(select: (alert: Alert) => void, selected: (alert: Alert) => boolean): LiveTable<Alert> {
+/** Stands in place of the table while there is no alert. */
+function noAlert() {
+  const [title, text] = [h('strong'), h('p')];
+  return {
+    element: h('div', { class: 'empty' }, title, text),
+    say(said: { title: string; text: string }): void {
+      setText(title, said.title);
+      setText(text, said.text);
+    },
+  };
+}
+
+/** `end`: of what is known, ns. */
+function alertTable(
+  select: (alert: Alert) => void,
+  selected: (alert: Alert) => boolean,
+  end: () => number,
+): LiveTable<Alert> {
   return new LiveTable<Alert>({
     label: 'Alerts',
     empty: '',
     select,
     selected,
+    also: [
+      { name: 'Threshold', value: (alert) => alert.threshold },
+      { name: 'Metric', value: (alert) => alert.metric },
+      { name: 'Unit of both', value: (alert) => metricUnit(alert.metric) || null },
+    ],
     columns: [
       { title: 'State', cell: (alert) => ({ text: stateText(alert), class: stateTone(alert) }) },
       { title: 'Rule', cell: (alert) => ({ text: alert.rule, title: alert.when ?? '' }) },
@@ -173,25 +211,38 @@ function alertTable(select: (alert: Alert) => void, selected: (alert: Alert) => 
         class: 'flow grow',
         cell: (alert) =>
           alert.flow === null ? '–' : { text: flowName(alert.flow), title: alert.text ?? '' },
+        file: { value: (alert) => alert.text },
       },
       { title: 'Where', hint: 'The node and queue that have the value', cell: (alert) => placeText(alert) },
-      { title: 'Value', numeric: true, hint: 'What made the rule true', cell: (alert) => valueText(alert) },
+      {
+        title: 'Value',
+        numeric: true,
+        hint: 'What made the rule true',
+        cell: (alert) => valueText(alert),
+        file: { value: (alert) => alert.value },
+      },
       {
         title: 'Since',
         numeric: true,
-        cell: (alert) => ({ text: ago(alert.since, live.now()), title: bothTimes(alert.since) }),
+        cell: (alert) => ({
+          text: alert.since === null ? 'not stored' : ago(alert.since, live.now()),
+          title: bothTimes(alert.since),
+        }),
+        file: { value: (alert) => alert.since, time: true },
       },
       {
         title: 'For',
         numeric: true,
         hint: 'How long it lasts, or lasted the last time',
-        cell: (alert) => sinceText(alert, live.now()),
+        cell: (alert) => sinceText(alert, end()),
+        file: { value: (alert) => lasted(alert, end()), unit: 's' },
       },
       {
         title: 'Times',
         numeric: true,
         hint: 'How often it began in the time that is shown',
         cell: (alert) => exact(alert.count),
+        file: { value: (alert) => alert.count },
       },
     ],
   });
