@@ -93,7 +93,10 @@ export function trialPanel(settings: AlertSettings) {
       // The API reads whole numbers of any length.
       const body = { when: text, from: Number(nanos(from)), to: Number(nanos(to)) };
       const trial = await send<Trial>('POST', 'alerts/try', body);
-      if (mine === asked && !stopped) fill(trial, when.value);
+      if (mine !== asked || stopped) return;
+      // Positions of faults are those of the text that was sent.
+      when.value = text;
+      fill(trial, text);
     } catch (error) {
       if (mine !== asked || stopped) return;
       clear();
@@ -129,7 +132,11 @@ export function trialPanel(settings: AlertSettings) {
     void look();
   });
   when.addEventListener('input', () => {
+    // What was found, or is being looked for, is about another condition.
+    asked += 1;
     marks.replaceChildren();
+    when.removeAttribute('aria-invalid');
+    clear();
     settings.type({ when: when.value.trim() });
   });
   when.addEventListener('scroll', () => (marks.scrollLeft = when.scrollLeft));
