@@ -28,7 +28,11 @@ export function menuButton(text: string, label: string, groups: () => MenuGroup[
   menu.popover = 'auto';
   button.setAttribute('aria-haspopup', 'menu');
   button.setAttribute('aria-expanded', 'false');
-  button.addEventListener('click', () => {
+  // Pressing the button closes the menu before the click arrives.
+  let wasOpen = false;
+  button.addEventListener('pointerdown', () => (wasOpen = menu.matches(':popover-open')));
+  button.addEventListener('click', (event) => {
+    if (event.detail > 0 && wasOpen) return menu.hidePopover();
     fill(menu, groups(), (item) => {
       menu.hidePopover();
       item.run().then(
