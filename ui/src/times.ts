@@ -66,6 +66,12 @@ export class Times {
     return limits(this.range, this.now());
   }
 
+  /** How long it is, ns. */
+  length(): number {
+    const { from, to } = this.limits();
+    return (to - from) * 1e6;
+  }
+
   /** Parameters of the API; none for what is live. */
   query(): Record<string, string> {
     if (this.isLive()) return {};

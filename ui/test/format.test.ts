@@ -95,3 +95,9 @@ test('flows and paths', () => {
     [f.pathText([]), '–'],
   ]);
 });
+
+test('a time has its day where the time of day does not say it', () => {
+  const at = new Date(2026, 10, 26, 21, 4, 7, 123).getTime() * 1e6;
+  assert.equal(f.timeWithin(at, 900e9), '21:04:07');
+  assert.equal(f.timeWithin(at, 86_400e9), '11-26 21:04:07');
+});

@@ -118,6 +118,14 @@ export function clock(ts: Maybe): string {
   return `${day}.${part(date.getMilliseconds(), 3)}`;
 }
 
+/** From this length on, a time of day alone does not say which day, ns. */
+const LONG = 20 * 3600e9;
+
+/** A local time within a span of `length` ns: `21:04:07`, with its day if the span is long. */
+export function timeWithin(ts: Maybe, length: number): string {
+  return length > LONG ? dateTime(ts).slice(5, 19) : clock(ts).slice(0, 8);
+}
+
 /** Full local date and time, for hover texts. */
 export function dateTime(ts: Maybe): string {
   if (!known(ts)) return NONE;

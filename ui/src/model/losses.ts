@@ -12,7 +12,15 @@ export function lostOf(link: LinkLoss): number | null {
 export function withLosses(links: readonly MapLink[], losses: LossMap | null): MapLink[] {
   if (!losses) return [...links];
   const lost = new Map(losses.links.map((link) => [`${link.from}>${link.to}`, lostOf(link)] as const));
-  return links.map((link) => ({ ...link, lost: lost.get(`${link.from}>${link.to}`) ?? null }));
+  const known = new Set(links.map(({ from, to }) => `${from}>${to}`));
+  const nothing = { egress_if: null, ingress_if: null, utilization: null, queue_occupancy: null };
+  const missing = losses.links
+    .filter(({ from, to }) => !known.has(`${from}>${to}`))
+    .map(({ from, to }) => ({ from, to, ...nothing, hop_latency: null, flows: 0, last_seen: 0 }));
+  return [...links, ...missing].map((link) => ({
+    ...link,
+    lost: lost.get(`${link.from}>${link.to}`) ?? null,
+  }));
 }
 
 /**

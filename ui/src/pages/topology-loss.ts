@@ -3,7 +3,7 @@ import { poll, type Poll } from '../api/poll';
 import type { DropsOfPlace, LinkLoss, LossMap, LostReports } from '../api/types';
 import { hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
-import { clock, exact, plural } from '../lib/format';
+import { exact, plural, timeWithin } from '../lib/format';
 import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
@@ -48,7 +48,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
       { title: 'Flows', numeric: true, cell: ({ flows }) => exact(flows) },
       {
         title: 'From – until',
-        cell: ({ first, last }) => `${clock(first).slice(0, 8)} – ${clock(last).slice(0, 8)}`,
+        cell: ({ first, last }) => [first, last].map((ts) => timeWithin(ts, times.length())).join(' – '),
       },
     ],
   });
@@ -93,7 +93,11 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
         links.update(losses.links.slice(0, ROWS));
         drops.update(losses.drops.slice(0, ROWS));
         reports.update(losses.reporters);
-        setText(note, noteText(losses));
+        const hidden = [losses.links, losses.drops].reduce(
+          (sum, rows) => sum + Math.max(0, rows.length - ROWS),
+          0,
+        );
+        setText(note, noteText(losses, losses.more + hidden));
         arrived(losses);
       },
       failed(error) {
@@ -134,11 +138,12 @@ function lossSheet(losses: LossMap): Sheet {
       one.lost_most,
       verdictOf(one),
     ]),
-    cut: noteText(losses),
+    cut: noteText(losses, losses.more),
   };
 }
 
-function noteText(losses: LossMap): string {
+/** `more`: rows that are not there. */
+function noteText(losses: LossMap, more: number): string {
   const parts: string[] = [];
   if (losses.uncounted !== null) parts.push(`To count what links lose unseen, hopwise ${losses.uncounted}.`);
   if (losses.left_out > 0)
@@ -147,9 +152,9 @@ function noteText(losses: LossMap): string {
     );
   if (losses.counted_until !== null)
     parts.push(
-      `Reports after ${clock(losses.counted_until)} were not counted: there are too many; choose a shorter time.`,
+      `Reports after ${timeWithin(losses.counted_until, times.length())} were not counted: there are too many; choose a shorter time.`,
     );
-  if (losses.more > 0) parts.push(`${plural(losses.more, 'row')} more.`);
+  if (more > 0) parts.push(`${plural(more, 'row')} more.`);
   if (losses.range?.truncated === true) parts.push('This time has more flows or places than are considered.');
   return parts.join(' ');
 }

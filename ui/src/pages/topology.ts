@@ -313,10 +313,16 @@ class TopologyPage implements Page {
 
   private draw(): void {
     if (this.stopped) return;
-    const { graph, selected, flow, hosts } = this;
     const metric = metricNamed(this.settings.get('lens'));
     this.metrics.update(metric);
     this.loss.follow(metric === 'loss');
+    if (metric !== 'loss' && this.losses !== null) {
+      // Links that only the losses name are those of their time.
+      this.losses = null;
+      this.graph = buildGraph(this.nodes, this.links);
+      this.arrange();
+    }
+    const { graph, selected, flow, hosts } = this;
     const hostName = (address: string): string => names.host(address);
     const found = search(graph.nodes, hosts, this.settings.get('find'), hostName);
     const path = flow?.path ?? null;
