@@ -10,6 +10,7 @@ import type {
 } from '../src/api/types';
 import { lostOf, placeText, reasonText, summaryOf, verdictOf, withLosses } from '../src/model/losses';
 import {
+  changeText,
   difference,
   differenceText,
   hopRows,
@@ -77,7 +78,15 @@ test('what changed is the nodes that left and those that joined', () => {
   assert.equal(parsePath('101>x'), null);
 });
 
-function direction(paths: [number[], number][], unknown: string | null = null): PathsOfDirection {
+test('a node that is unknown in one path is no change', () => {
+  assert.equal(changeText([101, 201, 103], [101, 202, 103]), '201 → 202');
+  assert.equal(changeText([101, null, 103], [101, 202, 103]), 'perhaps nothing: a node is unknown');
+  assert.equal(changeText([101, null, 103], [101, null, 103]), 'no node');
+  assert.equal(changeText([101, null, 103], [101, 202, 104]), '103 → 202, 104');
+  assert.equal(changeText([101, null, 103], [101, 103]), 'no node that is known');
+});
+
+function direction(paths: [(number | null)[], number][], unknown: string | null = null): PathsOfDirection {
   const uses = paths.map(([path, time]) => ({
     path,
     time,
@@ -102,6 +111,15 @@ test('both directions are compared by the path that each took the longest', () =
     state: 'differs',
     text: 'Asymmetric: only the way there passes 3, only the way back 2.',
   });
+  const unsure = symmetry(there, direction([[[4, null, 1], 9]]));
+  assert.equal(unsure.state, 'unknown');
+  assert.match(unsure.text, /^Perhaps symmetric/);
+  const both = direction([[[1, null, 4], 9]]);
+  assert.equal(symmetry(both, direction([[[4, null, 1], 9]])).state, 'unknown');
+  assert.match(
+    symmetry(there, direction([[[4, null, 2], 9]])).text,
+    /^Asymmetric.* At least one node is unknown/,
+  );
   const silent = symmetry(there, direction([], 'the opposite direction is not measured'));
   assert.deepEqual(silent, { state: 'unknown', text: 'The opposite direction is not measured.' });
   assert.equal(symmetry(there, null).state, 'unknown');
@@ -169,6 +187,14 @@ test('hops stand beside the same nodes of what they are compared with', () => {
   ]);
 });
 
+test('a hop whose node is unknown is not the latency of the flow', () => {
+  const found = hopRows(latencies([spread(null, [100]), spread(2, [300])], spread(null, [500])), null);
+  assert.deepEqual(
+    found.map(({ key }) => key),
+    ['?', '2', 'flow'],
+  );
+});
+
 function loss(changes: Partial<LinkLoss>): LinkLoss {
   return { from: 1, to: 2, dropped: 0, sent: null, lost: null, lost_most: null, unknown: null, ...changes };
 }
@@ -220,6 +246,14 @@ test('the map shows what links lost, and grey where it is not known', () => {
   assert.deepEqual(
     links.map((one) => edgeValue(one, 'loss')),
     [4, null],
+  );
+  const added = withLosses([{ ...link, from: 2, to: 1 }], losses);
+  assert.deepEqual(
+    added.map((one) => [one.from, one.to, edgeValue(one, 'loss')]),
+    [
+      [2, 1, null],
+      [1, 2, 4],
+    ],
   );
   assert.equal(edgeValue(withLosses([link], null)[0] ?? link, 'loss'), null);
   assert.deepEqual([...nodeValues(buildGraph([], links), 'loss').values()], [null, null]);

@@ -17,6 +17,9 @@ export interface Step {
   flows: PathChange[];
 }
 
+/** In place of what the page cannot say yet. */
+export const NOT_ANSWERED = 'Not answered yet.';
+
 /** Changes of the same paths this long after each other are one step, ns. */
 const TOGETHER = 5e9;
 
@@ -103,6 +106,25 @@ export function differenceText({ left, joined, leftLinks, joinedLinks }: Differe
   return 'no node';
 }
 
+/** Whether two paths may be the same one: they differ, if at all, where the node is unknown. */
+function mayBeSame(one: Path, other: Path): boolean {
+  return (
+    one.length === other.length &&
+    one.every((node, i) => node === null || (other[i] ?? null) === null || node === other[i])
+  );
+}
+
+/** What changed from one path to the other, in words. */
+export function changeText(before: Path, after: Path): string {
+  const changed = difference(before, after);
+  if (pathKey(before) === pathKey(after) || ![...before, ...after].includes(null))
+    return differenceText(changed);
+  if (mayBeSame(before, after)) return 'perhaps nothing: a node is unknown';
+  return changed.left.length + changed.joined.length === 0
+    ? 'no node that is known'
+    : differenceText(changed);
+}
+
 export interface Symmetry {
   text: string;
   state: 'same' | 'differs' | 'unknown';
@@ -122,14 +144,20 @@ export function symmetry(forward: PathsOfDirection, reverse: PathsOfDirection | 
       state: 'unknown',
       text: sentence(reverse.unknown ?? 'the path of the opposite direction is not stored'),
     };
-  if (pathKey(there) === pathKey([...back].reverse()))
-    return { state: 'same', text: 'Symmetric: both directions take the same nodes most of the time.' };
+  const isUnknown = [...there, ...back].includes(null);
+  if (mayBeSame(there, [...back].reverse()))
+    return isUnknown
+      ? {
+          state: 'unknown',
+          text: 'Perhaps symmetric: the nodes that are known are the same, and at least one is unknown.',
+        }
+      : { state: 'same', text: 'Symmetric: both directions take the same nodes most of the time.' };
   const { left, joined } = difference(there, back);
   const list = (nodes: readonly number[]): string =>
     nodes.map((node) => names.node(node)).join(', ') || 'no other node';
   return {
     state: 'differs',
-    text: `Asymmetric: only the way there passes ${list(left)}, only the way back ${list(joined)}.`,
+    text: `Asymmetric: only the way there passes ${list(left)}, only the way back ${list(joined)}.${isUnknown ? ' At least one node is unknown, and may be one of these.' : ''}`,
   };
 }
 
@@ -191,6 +219,8 @@ export function hopLabel(hop: Pick<LatencySpread, 'node'>): string {
 }
 
 export interface HopRow {
+  /** In addresses: the node, `?` if it is unknown, or `flow`. */
+  key: string;
   label: string;
   node: number | null;
   here: LatencySpread | null;
@@ -199,18 +229,22 @@ export interface HopRow {
   share: number;
 }
 
+function nameOf(hop: Pick<LatencySpread, 'node'>): Pick<HopRow, 'key' | 'label' | 'node'> {
+  return { key: hop.node === null ? '?' : String(hop.node), label: hopLabel(hop), node: hop.node };
+}
+
 /** Each hop with its share, beside the same node of what it is compared with; the flow's own latency last. */
 export function hopRows(here: HopLatencies | null, there: HopLatencies | null): HopRow[] {
   const sum = (here?.hops ?? []).reduce((all, hop) => all + hop.mean, 0);
   const rows = (here?.hops ?? []).map((hop) => ({
-    label: hopLabel(hop),
-    node: hop.node,
+    ...nameOf(hop),
     here: hop,
     there: there?.hops.find(({ node }) => node === hop.node) ?? null,
     share: hop.mean / Math.max(1, sum),
   }));
   const others = (there?.hops ?? []).filter(({ node }) => !rows.some((row) => row.node === node));
   const flow = {
+    key: 'flow',
     label: 'flow latency',
     node: null,
     here: here?.flow ?? null,
@@ -219,7 +253,7 @@ export function hopRows(here: HopLatencies | null, there: HopLatencies | null): 
   };
   return [
     ...rows,
-    ...others.map((hop) => ({ label: hopLabel(hop), node: hop.node, here: null, there: hop, share: 0 })),
+    ...others.map((hop) => ({ ...nameOf(hop), here: null, there: hop, share: 0 })),
     ...(flow.here || flow.there ? [flow] : []),
   ];
 }

@@ -38,6 +38,8 @@ export function pathsMap() {
     legend,
     nothing,
   );
+  let fetched: Graph = NO_GRAPH;
+  /** With the links of the paths that are drawn. */
   let graph: Graph = NO_GRAPH;
   let uses: readonly PathUse[] = [];
   let drawn: { before: Drawn | null; after: Drawn | null } = { before: null, after: null };
@@ -86,7 +88,8 @@ export function pathsMap() {
       ]);
     },
     show: ([nodes, links, paths]) => {
-      graph = withLinks(buildGraph(nodes.nodes, links.links), overlays());
+      fetched = buildGraph(nodes.nodes, links.links);
+      graph = withLinks(fetched, overlays());
       uses = paths.paths;
       draw();
     },
@@ -99,7 +102,7 @@ export function pathsMap() {
       const key = (one: Drawn | null): string => (one ? `${one.label} ${pathKey(one.path)}` : '');
       if (key(before) === key(drawn.before) && key(after) === key(drawn.after)) return;
       drawn = { before, after };
-      graph = withLinks(graph, overlays());
+      graph = withLinks(fetched, overlays());
       legend.replaceChildren(
         ...(['before', 'after'] as const).flatMap((look) => {
           const one = drawn[look];
@@ -118,6 +121,8 @@ export function pathsMap() {
       show(nothing, before === null && after === null);
       draw();
     },
+    /** Asks again: the time is another one. */
+    now: () => polled.now(),
     stop(): void {
       polled.stop();
       canvas.destroy();

@@ -1,10 +1,14 @@
 import type { PathUses, PathsOfDirection, UsedPath } from '../api/types';
 import { hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
-import { clock, exact, pathText, percent, span } from '../lib/format';
+import { exact, pathText, percent, span, timeWithin } from '../lib/format';
 import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
-import { symmetry } from '../model/paths';
+import { NOT_ANSWERED, symmetry } from '../model/paths';
+import { times } from '../times';
+
+const TRUNCATED = 'Not all is here: there are more flows, paths or changes than are considered.';
 
 /** How often each path was used, there and back; beside it another flow or time. */
 export function usesPanel() {
@@ -16,7 +20,7 @@ export function usesPanel() {
     'How often each path was used',
     {
       class: 'wide',
-      hands: hands({ title: 'How often each path was used', sheet: () => there.sheet() }),
+      hands: hands({ title: 'How often each path was used', sheet: () => beside([there, back, other]) }),
     },
     verdict,
     h('div', { class: 'beside' }, there.element, other.element),
@@ -27,13 +31,21 @@ export function usesPanel() {
     update(uses: PathUses | null, compared: PathUses | null, label: string): void {
       show(other.element, compared !== null);
       if (compared) other.update(compared.forward, label);
-      if (!uses) return;
+      else other.clear();
+      if (!uses) {
+        setText(verdict, '');
+        delete verdict.dataset['state'];
+        show(back.element, false);
+        there.clear();
+        return back.clear();
+      }
       const { text, state } = symmetry(uses.forward, uses.reverse);
       setText(verdict, text);
       verdict.dataset['state'] = state;
       there.update(uses.forward, 'There');
       show(back.element, uses.reverse !== null);
       if (uses.reverse) back.update(uses.reverse, 'Back');
+      else back.clear();
     },
   };
 }
@@ -54,25 +66,69 @@ function direction(title: string) {
         class: 'grow',
         numeric: true,
         cell: ({ share }) => ({ text: percent(share), bar: share }),
+        file: { value: ({ share }) => share, unit: 'fraction' },
       },
-      { title: 'Time', numeric: true, cell: ({ time }) => span(time / 1e9) },
-      { title: 'Reports', numeric: true, cell: ({ reports }) => exact(reports) },
-      { title: 'Flows', numeric: true, cell: ({ flows }) => exact(flows) },
+      {
+        title: 'Time',
+        numeric: true,
+        cell: ({ time }) => span(time / 1e9),
+        file: { value: ({ time }) => time / 1e9, unit: 's' },
+      },
+      {
+        title: 'Reports',
+        numeric: true,
+        cell: ({ reports }) => exact(reports),
+        file: { value: ({ reports }) => reports },
+      },
+      {
+        title: 'Flows',
+        numeric: true,
+        cell: ({ flows }) => exact(flows),
+        file: { value: ({ flows }) => flows },
+      },
       {
         title: 'From – until',
-        cell: ({ first, last }) => `${clock(first).slice(0, 8)} – ${clock(last).slice(0, 8)}`,
+        cell: ({ first, last }) => [first, last].map((ts) => timeWithin(ts, times.length())).join(' – '),
+        file: { name: 'From', value: ({ first }) => first, time: true },
       },
     ],
+    also: [{ name: 'Until', value: ({ last }) => last, time: true }],
   });
+  let cut = '';
   return {
     element: h('div', {}, heading, table.element, note),
-    sheet: () => table.sheet(),
+    heading: () => heading.textContent ?? title,
+    sheet: () => table.sheet(cut),
+    clear(): void {
+      cut = '';
+      setText(heading, title);
+      setText(note, '');
+      table.setEmpty(NOT_ANSWERED);
+      table.update([]);
+    },
     update(of: PathsOfDirection, label: string): void {
       setText(heading, `${label}: ${subject(of)}`);
       table.setEmpty(of.unknown ?? 'No path is stored.');
       table.update(of.paths);
       setText(note, noteText(of));
+      cut = of.truncated ? TRUNCATED : '';
     },
+  };
+}
+
+/** All directions in one file: the first column says which one. */
+function beside(all: readonly ReturnType<typeof direction>[]): Sheet | null {
+  const sheets = all.flatMap((one) => {
+    const sheet = one.sheet();
+    return sheet ? [{ name: one.heading(), sheet }] : [];
+  });
+  const [first] = sheets;
+  if (!first) return null;
+  return {
+    columns: [{ name: 'Direction' }, ...first.sheet.columns],
+    rows: sheets.flatMap(({ name, sheet }) => sheet.rows.map((row) => [name, ...row])),
+    texts: sheets.flatMap(({ name, sheet }) => (sheet.texts ?? []).map((row) => [name, ...row])),
+    cut: sheets.find(({ sheet }) => sheet.cut !== '')?.sheet.cut ?? '',
   };
 }
 
@@ -88,6 +144,6 @@ function noteText({ spread, truncated, paths }: PathsOfDirection): string {
     parts.push(
       `Many flows: reports are counted by ${span(spread / 1e9)}, and divided among the paths of that time.`,
     );
-  if (truncated) parts.push('Not all is here: there are more flows, paths or changes than are considered.');
+  if (truncated) parts.push(TRUNCATED);
   return parts.join(' ');
 }

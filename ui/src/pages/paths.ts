@@ -3,12 +3,12 @@ import { poll, type Poll } from '../api/poll';
 import type { HopLatencies, PathChange, PathChanges, PathUses } from '../api/types';
 import { digits, hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
-import { bothTimes, clock, exact, flowName, pathText, plural } from '../lib/format';
+import { bothTimes, clock, exact, flowName, pathText, plural, timeWithin } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import {
-  difference,
-  differenceText,
+  changeText,
   mainPath,
+  NOT_ANSWERED,
   pathKey,
   readCompared,
   steps,
@@ -48,7 +48,10 @@ class PathsPage implements Page {
   readonly followsRange = true;
   private readonly settings: Settings<typeof DEFAULTS>;
   private flow: string;
-  private found: Step[] = [];
+  /** Null: not answered yet. */
+  private found: Step[] | null = null;
+  /** What the list of changes leaves out. */
+  private cut = '';
   private answer: Answer = NOTHING;
   private readonly map = pathsMap();
   private readonly uses = usesPanel();
@@ -62,6 +65,8 @@ class PathsPage implements Page {
   private readonly summary = h('p', { class: 'step-summary', role: 'status' });
   private readonly note = h('span', { class: 'muted' });
   private readonly trouble = h('p', { class: 'table-note', role: 'status' });
+  /** What each request was refused with. */
+  private readonly troubles = new Map<'changes' | 'details', string>();
   private readonly fields = this.makeFields();
   private readonly stepTable = this.makeSteps();
   private readonly flowTable = this.makeFlows();
@@ -77,25 +82,32 @@ class PathsPage implements Page {
       intervalMs: () => times.intervalMs(5000),
       request: (signal) => get('paths/changes', this.params(), signal),
       show: (answer) => this.take(answer),
-      failed: (error) => this.say(error),
+      failed: (error) => {
+        this.say('changes', error);
+        if (this.found === null) this.clearSteps();
+      },
     });
     this.details = poll<Answer>({
       intervalMs: () => times.intervalMs(10_000),
       request: (signal) => this.request(signal),
       show: (answer) => {
+        this.say('details', null);
         this.answer = answer;
         this.draw();
       },
-      failed: (error) => this.say(error),
+      failed: (error) => this.say('details', error),
     });
   }
 
   route(route: Route): void {
     this.settings.adopt(route);
     this.flow = route.argument;
+    this.found = null;
+    this.say('changes', null);
     this.fill();
     this.changes.now();
     this.details.now();
+    this.map.now();
   }
 
   stop(): void {
@@ -139,10 +151,10 @@ class PathsPage implements Page {
       asked: () => [{ path: 'paths/changes', params: this.params() }, ...(this.isChosen() ? [uses()] : [])],
       sheet: () => ({
         columns: ['time', 'flow', 'before', 'after'].map((name) => ({ name, time: name === 'time' })),
-        rows: this.found.flatMap(({ flows }) =>
+        rows: (this.found ?? []).flatMap(({ flows }) =>
           flows.map((one) => [digits(one.ts), one.text, pathKey(one.before), pathKey(one.after)]),
         ),
-        cut: this.note.textContent?.includes(' of ') ? this.note.textContent : '',
+        cut: this.cut,
       }),
     });
   }
@@ -190,20 +202,20 @@ class PathsPage implements Page {
   private makeSteps(): LiveTable<Step> {
     return new LiveTable<Step>({
       label: 'Path changes, newest first',
-      empty: 'No path changed in this time.',
+      empty: NOT_ANSWERED,
       select: (step) => this.choose(step),
       selected: (step) => step.key === this.step()?.key,
       columns: [
         {
           title: 'Time',
-          cell: ({ first }) => ({ text: clock(first).slice(0, 10), title: bothTimes(first) }),
+          cell: ({ first }) => ({ text: changeTime(first), title: bothTimes(first) }),
         },
         { title: 'Flows', numeric: true, cell: ({ flows }) => exact(flows.length) },
         {
           title: 'Changed',
           class: 'grow two-lines',
           cell: ({ before, after }) => ({
-            text: `${differenceText(difference(before, after))}\n${pathText([...before])} → ${pathText([...after])}`,
+            text: `${changeText(before, after)}\n${pathText([...before])} → ${pathText([...after])}`,
           }),
         },
       ],
@@ -224,7 +236,7 @@ class PathsPage implements Page {
             href: link('paths', change.text, { step: this.step()?.key ?? '' }),
           }),
         },
-        { title: 'Time', numeric: true, cell: ({ ts }) => ({ text: clock(ts), title: bothTimes(ts) }) },
+        { title: 'Time', numeric: true, cell: ({ ts }) => ({ text: exactTime(ts), title: bothTimes(ts) }) },
       ],
     });
   }
@@ -234,7 +246,7 @@ class PathsPage implements Page {
     flow.value = this.flow;
     [src.value, dst.value] = [this.settings.get('src'), this.settings.get('dst')];
     compare.value = this.settings.get('compare');
-    setText(this.trouble, '');
+    this.say('details', null);
     this.answer = NOTHING;
     this.draw();
   }
@@ -287,32 +299,50 @@ class PathsPage implements Page {
   }
 
   private take(answer: PathChanges): void {
+    this.say('changes', null);
     this.found = steps(answer.changes);
     const rest = answer.total - answer.changes.length;
     const more =
       rest > 0
         ? `the latest ${exact(answer.changes.length)} of ${plural(answer.total, 'change')}`
         : plural(answer.total, 'change');
-    setText(this.note, [more, partText(answer)].filter((text) => text !== '').join('. '));
+    const part = partText(answer);
+    const joined = (texts: string[]): string => texts.filter((text) => text !== '').join('. ');
+    setText(this.note, joined([more, part]));
+    this.cut = joined([rest > 0 ? more : '', part]);
+    this.stepTable.setEmpty('No path changed in this time.');
     this.draw();
   }
 
-  private say(error: unknown): void {
-    if (error instanceof ApiError) setText(this.trouble, error.message);
+  /** Says what is wrong with a request; null: nothing any more. */
+  private say(which: 'changes' | 'details', error: unknown): void {
+    if (error === null) this.troubles.delete(which);
+    else if (error instanceof ApiError) this.troubles.set(which, error.message);
+    setText(this.trouble, [...new Set(this.troubles.values())].join(' '));
+  }
+
+  /** The changes were not answered: those of another flow or time are no answer. */
+  private clearSteps(): void {
+    this.cut = '';
+    setText(this.note, '');
+    setText(this.summary, '');
+    this.stepTable.setEmpty(NOT_ANSWERED);
+    this.stepTable.update([]);
+    this.flowTable.update([]);
+    show(this.flowTable.element, false);
   }
 
   /** The chosen step; the newest one while none is chosen and no flow or host is. */
   private step(): Step | null {
     const key = this.settings.get('step');
-    const chosen = this.found.find((step) => step.key === key);
+    const found = this.found ?? [];
+    const chosen = found.find((step) => step.key === key);
     if (chosen) return chosen;
     const ends = key.slice(key.indexOf('/'));
     const time = Number(key.slice(0, key.indexOf('/')));
     // Of one flow alone, the same change may begin later.
-    const near = this.found.find(
-      (step) => step.key.endsWith(ends) && Math.abs(step.first / 1e6 - time) < 60_000,
-    );
-    return key === '' ? (this.found[0] ?? null) : (near ?? null);
+    const near = found.find((step) => step.key.endsWith(ends) && Math.abs(step.first / 1e6 - time) < 60_000);
+    return key === '' ? (found[0] ?? null) : (near ?? null);
   }
 
   private choose(step: Step): void {
@@ -321,20 +351,22 @@ class PathsPage implements Page {
   }
 
   private move(by: number): void {
-    const at = this.found.findIndex(({ key }) => key === this.step()?.key);
-    const next = this.found[Math.min(this.found.length - 1, Math.max(0, at + by))];
+    const found = this.found ?? [];
+    const at = found.findIndex(({ key }) => key === this.step()?.key);
+    const next = found[Math.min(found.length - 1, Math.max(0, at + by))];
     if (next) this.choose(next);
   }
 
   private draw(): void {
-    const step = this.step();
-    this.stepTable.update(this.found.slice(0, MOST_STEPS));
-    this.flowTable.update(step?.flows.slice(0, MOST_STEPS) ?? []);
-    show(this.flowTable.element, step !== null && this.flow === '');
-    setText(this.summary, this.summaryText(step));
-    const { before, after } = this.drawn(step);
-    this.map.show(before, after);
     const { uses, latencies, other } = this.answer;
+    // What is not answered yet stays as it is: it is neither a change nor none.
+    if (this.found !== null) this.drawSteps(this.found);
+    if (this.found !== null || other !== null) {
+      const step = this.step();
+      setText(this.summary, this.summaryText(step));
+      const { before, after } = this.drawn(step);
+      this.map.show(before, after);
+    }
     show(this.uses.element, this.isChosen());
     show(this.latency.element, this.flow !== '');
     const label = comparedLabel(this.compared());
@@ -342,10 +374,18 @@ class PathsPage implements Page {
     this.latency.update(latencies, other?.latencies ?? null, label);
   }
 
+  private drawSteps(found: readonly Step[]): void {
+    const step = this.step();
+    this.stepTable.update(found.slice(0, MOST_STEPS));
+    this.flowTable.update(step?.flows.slice(0, MOST_STEPS) ?? []);
+    show(this.flowTable.element, step !== null && this.flow === '');
+  }
+
   private summaryText(step: Step | null): string {
     if (this.answer.other)
       return `Compared with ${comparedLabel(this.compared())}: the paths that were taken the longest.`;
     if (step) return summaryOf(step);
+    if (this.found !== null && this.found.length > 0) return 'The chosen change is not in this time.';
     return this.isChosen()
       ? 'No path changed in this time: the way there, and the way back.'
       : 'No path changed in this time.';
@@ -390,8 +430,17 @@ function drawnPath(path: Drawn['path'] | null, label: string): Drawn | null {
 function summaryOf(step: Step): string {
   const { first, last, before, after, flows } = step;
   const until = last - first > 1e6 ? ` to ${clock(last)}` : '';
-  const what = differenceText(difference(before, after));
-  return `${plural(flows.length, 'flow')} changed path at ${clock(first)}${until}: ${what}.`;
+  const what = changeText(before, after);
+  return `${plural(flows.length, 'flow')} changed path at ${exactTime(first)}${until}: ${what}.`;
+}
+
+/** To a tenth of a second; with its day in a long time. */
+function changeTime(ts: number): string {
+  return `${timeWithin(ts, times.length())}${clock(ts).slice(8, 10)}`;
+}
+
+function exactTime(ts: number): string {
+  return `${timeWithin(ts, times.length())}${clock(ts).slice(8)}`;
 }
 
 function comparedLabel(compared: Compared | null): string {
