@@ -81,6 +81,7 @@ fn every_case_runs_and_says_what_it_measured() {
     let may_skip = [
         "skipped export-clickhouse",
         "skipped export-kafka",
+        "skipped outlet",
         "skipped udp-one-sender",
         "skipped rx-",
         "skipped xdp-detect-",
