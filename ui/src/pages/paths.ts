@@ -318,7 +318,7 @@ class PathsPage implements Page {
   private say(which: 'changes' | 'details', error: unknown): void {
     if (error === null) this.troubles.delete(which);
     else if (error instanceof ApiError) this.troubles.set(which, error.message);
-    setText(this.trouble, [...new Set(this.troubles.values())].join(' '));
+    setText(this.trouble, [...new Set(this.troubles.values())].join('; '));
   }
 
   /** The changes were not answered: those of another flow or time are no answer. */
@@ -330,6 +330,7 @@ class PathsPage implements Page {
     this.stepTable.update([]);
     this.flowTable.update([]);
     show(this.flowTable.element, false);
+    this.map.show(null, null);
   }
 
   /** The chosen step; the newest one while none is chosen and no flow or host is. */
