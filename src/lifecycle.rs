@@ -346,7 +346,7 @@ impl Server {
             reminders: reminds.then(|| outlet(&self.pipeline)).transpose()?.map(Arc::new),
             notes,
             config_file: self.file.clone(),
-            enabling: tokio::sync::Mutex::default(),
+            enabling: Arc::default(),
             active_config: Arc::clone(&self.active_config),
             monitor,
             hub: Arc::clone(&self.hub),

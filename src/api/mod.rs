@@ -93,7 +93,7 @@ pub(crate) struct Context {
     /// The configuration file, if there is one.
     pub(crate) config_file: Option<PathBuf>,
     /// One rule is added to it at a time.
-    pub(crate) enabling: tokio::sync::Mutex<()>,
+    pub(crate) enabling: Arc<tokio::sync::Mutex<()>>,
     /// Permits for SQL queries.
     pub(crate) queries: Arc<Semaphore>,
     /// Permits for other questions about the past.
