@@ -109,28 +109,29 @@ async fn events(
     Ok((past.alerts(), known_since))
 }
 
-/// Asks the collector which of those that fire are true in it. `false`: it did not answer, or there are too many to ask about.
+/// Asks the collector which of those that fire are true in it. `false`: it did not answer.
 async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
     let asked: Vec<(FlowKey, Arc<str>)> = alerts
         .iter()
         .filter(|one| one.is_firing())
         .filter_map(|one| Some((one.last.flow?, Arc::clone(&one.last.rule))))
-        .take(MOST_CONFIRMED + 1)
         .collect();
-    if asked.len() > MOST_CONFIRMED {
-        return false;
+    let mut heard = Vec::with_capacity(asked.len());
+    // In parts: the workers have reports to take in between.
+    for part in asked.chunks(MOST_ASKED) {
+        let part: Arc<[_]> = part.into();
+        let question = {
+            let part = Arc::clone(&part);
+            move |collector: &Collector| {
+                part.iter().map(|(flow, rule)| is_true(collector, flow, rule)).collect::<Vec<bool>>()
+            }
+        };
+        let Ok(answers) = context.monitor.ask(question).await else { return false };
+        let is_heard = |at: usize| answers.iter().any(|worker| worker.get(at) == Some(&true));
+        heard.extend((0..part.len()).map(is_heard));
     }
-    let asked = Arc::new(asked);
-    let question = {
-        let asked = Arc::clone(&asked);
-        move |collector: &Collector| {
-            asked.iter().map(|(flow, rule)| is_true(collector, flow, rule)).collect::<Vec<bool>>()
-        }
-    };
-    let Ok(answers) = context.monitor.ask(question).await else { return false };
-    let is_heard = |at: usize| answers.iter().any(|worker| worker.get(at) == Some(&true));
     let those = alerts.iter_mut().filter(|one| one.is_firing() && one.last.flow.is_some());
-    those.enumerate().filter(|(at, _)| !is_heard(*at)).for_each(|(_, alert)| alert.is_unheard());
+    those.zip(heard).filter(|(_, is_heard)| !is_heard).for_each(|(alert, _)| alert.is_unheard());
     true
 }
 
@@ -434,8 +435,8 @@ const LEAD: u64 = 3_600 * SECOND;
 const MOST_EVENTS: usize = 20_000;
 /// Events that a rule is tried on: about 30 MiB.
 const MOST_TRIED: usize = 100_000;
-/// Alerts that the collector is asked about.
-const MOST_CONFIRMED: usize = 2_000;
+/// Alerts that the collector is asked about at a time.
+const MOST_ASKED: usize = 2_000;
 /// Recordings that are read.
 const MOST_RECORDINGS: usize = 1_000;
 /// Parts of a span in which firings are counted.

@@ -17,9 +17,9 @@ use crate::{
 
 /// Looks for silences that have ended, as long as the program runs.
 pub(in crate::api) async fn remind(context: Weak<Context>) {
-    let mut after = nic::time::now();
+    let (mut after, mut failures) = (nic::time::now(), 0);
     loop {
-        time::sleep(EVERY).await;
+        time::sleep(pause(failures)).await;
         let Some(context) = context.upgrade() else { return };
         let (Some(outlet), Some(notes)) = (&context.reminders, &context.notes) else { return };
         let now = nic::time::now();
@@ -35,12 +35,26 @@ pub(in crate::api) async fn remind(context: Weak<Context>) {
                         "a silence has ended; alerts that still fire are reported once more"
                     );
                 }
-                // Later: the store or the collector is busy.
-                Err(_) => continue,
+                // Later, and then less often: the store or the collector is busy, and the search is work for it.
+                Err(_) => {
+                    failures = failures.saturating_add(1);
+                    if failures == NOTABLE {
+                        tracing::warn!(
+                            failures,
+                            "a silence has ended, and the alerts that still fire cannot be looked up; they are reported once that succeeds"
+                        );
+                    }
+                    continue;
+                }
             }
         }
-        after = now;
+        (after, failures) = (now, 0);
     }
+}
+
+/// How long it rests when it has failed so often in a row.
+fn pause(failures: u32) -> Duration {
+    EVERY.saturating_mul(1 << failures.min(MOST_DOUBLINGS))
 }
 
 /// Those that fire, that began while they were silenced, and that no silence covers now.
@@ -91,3 +105,20 @@ fn again(alert: &Alert, rule: u16, now: u64) -> Event {
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(2);
+/// Then about every minute.
+const MOST_DOUBLINGS: u32 = 5;
+/// So many failures in a row are no chance.
+const NOTABLE: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_looks_less_often_when_it_fails() {
+        assert_eq!(
+            [0, 1, 4, 5, 6, u32::MAX].map(|failures| pause(failures).as_secs()),
+            [2, 4, 32, 64, 64, 64]
+        );
+    }
+}
