@@ -138,16 +138,24 @@ impl Reader {
         let mut silenced = HashSet::new();
         let (chunk, read, bytes, records) = loop {
             silenced.clear();
+            let mut failed = None;
             let mut chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
             let stored = std::mem::take(&mut chunk.records);
             let bytes = stored.iter().map(StoredRecord::bytes).sum();
             let (read, mut days) = (stored.len(), days.map(Days::new));
             // What of it is in the stream.
             let of = |stored| {
+                if failed.is_some() {
+                    return None;
+                }
                 let mut record = records::record(self.stream, stored)?;
                 if let Record::Alert(alert) = &mut record {
-                    self.beginnings.complete(alert);
-                    if self.notes.as_ref().is_some_and(|notes| notes.is_silenced(alert)) {
+                    let began = self.beginnings.complete(alert).unwrap_or_else(|error| {
+                        failed = Some(error);
+                        None
+                    });
+                    if self.notes.as_ref().zip(began).is_some_and(|(notes, began)| notes.is_silenced(&began))
+                    {
                         silenced.insert(alert.id);
                         return None;
                     }
@@ -155,7 +163,12 @@ impl Reader {
                 Some(record)
             };
             let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
-            match whole(stored.into_iter().map(of), takes) {
+            let taken = whole(stored.into_iter().map(of), takes);
+            // It is read again: an alert must not lose its beginning, nor be told although it is silenced.
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            match taken {
                 Ok(records) => break (chunk, read, bytes, records),
                 // Only those before the first one of a day too many, also if more of them are a batch.
                 Err(fewer) => wanted = Wanted { until: None, records: fewer, bytes: usize::MAX, ..wanted },
@@ -258,7 +271,8 @@ const UNPACKED: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use collector::Output as _;
+    use crate::view::SilenceView;
+    use collector::{Event, Kind, Output as _};
     use export::sink::clickhouse::{ClickHouse, DAYS};
     use testkit::records::{Dir, SECOND, START, loss};
 
@@ -290,5 +304,41 @@ mod tests {
         assert_eq!(pages(None, None).0, [200, 50], "other systems have no such limit");
         // One of before there was this limit is not sent as it was: no server took it.
         assert_eq!(pages(Some(sink), Some(ends[2])).0, counts);
+    }
+
+    #[test]
+    fn a_silence_of_a_node_is_about_where_the_alert_began() {
+        let dir = Dir::new("export-silence");
+        let notes = Notes::open(dir.path()).unwrap();
+        let (from, until) = (START, START + 100);
+        let filter = "node == 7".to_owned();
+        notes.silence(SilenceView { filter, from, until, ..SilenceView::default() }).unwrap();
+        let store = store::Store::open(store::Config::new(dir.path())).unwrap();
+        store.set_rules(vec!["deep".to_owned()]);
+        let event = |ts, kind, port: u16, node| Event {
+            kind,
+            flow: format!("10.0.0.1:{port}>10.0.0.2:80/6").parse().ok(),
+            node: Some(node),
+            rule: Some(0),
+            ..testkit::records::bare(START + ts)
+        };
+        let mut batch = collector::Batch::with_capacity(8);
+        // One begins where it is silenced and ends elsewhere, another the other way round.
+        for one in [
+            event(1, Kind::RuleOn, 1, 7),
+            event(2, Kind::RuleOn, 2, 8),
+            event(3, Kind::RuleOff, 1, 8),
+            event(4, Kind::RuleOff, 2, 7),
+        ] {
+            batch.event(&one, &[]);
+        }
+        store.submit(batch).unwrap();
+        store.flush();
+        let mut reader = Reader::new(dir.path(), Stream::Alerts, "c1".into(), None);
+        reader.heed(Some(Arc::new(notes)));
+        let wanted = Wanted { from: Position::default(), until: None, records: 100, bytes: 1 << 20 };
+        let found = reader.read(wanted).unwrap();
+        let told: Vec<u64> = found.page.records.iter().map(|one| one.ts() - START).collect();
+        assert_eq!((told, found.silenced), (vec![2, 4], 2));
     }
 }

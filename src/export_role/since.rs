@@ -12,36 +12,66 @@ use store::{EventFilter, Reader};
 pub(super) struct Beginnings {
     directory: PathBuf,
     reader: Option<Reader>,
-    /// By the number of the alert: its latest beginning.
-    known: HashMap<u64, u64>,
+    /// By the number of the alert: the record of its latest beginning.
+    known: HashMap<u64, Alert>,
+    /// Those that were read before them, and that are forgotten next.
+    older: HashMap<u64, Alert>,
+    /// Searches that failed, one after the other.
+    failures: u32,
 }
 
 impl Beginnings {
     /// Of the store in a directory.
     pub(super) fn new(directory: PathBuf) -> Self {
-        Self { directory, reader: None, known: HashMap::new() }
+        Self { directory, reader: None, known: HashMap::new(), older: HashMap::new(), failures: 0 }
     }
 
-    /// Notes the beginning of an alert, or completes one that is resolved.
-    pub(super) fn complete(&mut self, alert: &mut Alert) {
+    /// Notes the beginning of an alert, or completes one that is resolved. Returns the record of the beginning, if there is one.
+    ///
+    /// # Errors
+    /// The store cannot be searched: whether there is one is not known.
+    pub(super) fn complete(&mut self, alert: &mut Alert) -> Result<Option<Alert>, String> {
         let number = alert.alert();
         if alert.is_firing {
-            // Those that are forgotten are found in the store.
-            if self.known.len() >= MOST_KNOWN {
-                self.known.clear();
+            // The oldest ones are forgotten. They are found in the store.
+            if self.known.len() >= MOST_KNOWN / 2 {
+                self.older = std::mem::take(&mut self.known);
             }
-            self.known.insert(number, alert.ts);
-            return;
+            self.known.insert(number, alert.clone());
+            return Ok(Some(alert.clone()));
         }
+        let known = self.known.get(&number).or_else(|| self.older.get(&number));
         // A page can be read again: then a later beginning may be known.
-        let known = self.known.get(&number).copied().filter(|began| *began <= alert.ts);
-        alert.since = known.or_else(|| self.look_up(alert, number));
+        let known = known.filter(|began| began.ts <= alert.ts).cloned();
+        let began = if known.is_some() { known } else { self.found(alert, number)? };
+        alert.since = began.as_ref().map(|began| began.ts);
+        Ok(began)
     }
 
-    fn look_up(&mut self, alert: &Alert, number: u64) -> Option<u64> {
-        if self.reader.is_none() {
-            self.reader = Reader::open(&self.directory).ok();
+    /// What the store has. A search that fails again and again, as it takes too long, must not hold up all alerts.
+    fn found(&mut self, alert: &Alert, number: u64) -> Result<Option<Alert>, String> {
+        let found = self.look_up(alert, number);
+        self.failures = if found.is_ok() { 0 } else { self.failures + 1 };
+        match found {
+            Err(error) if self.failures > MOST_FAILURES => {
+                self.failures = 0;
+                tracing::warn!(
+                    rule = &*alert.rule,
+                    error,
+                    "the end of an alert is exported without its beginning"
+                );
+                Ok(None)
+            }
+            found => found,
         }
+    }
+
+    fn look_up(&mut self, alert: &Alert, number: u64) -> Result<Option<Alert>, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("cannot look up when an alert began: {error}");
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => Reader::open(&self.directory).map_err(|error| failed(&error))?,
+        };
         let before = Some(alert.ts.saturating_add(1));
         let filter = EventFilter {
             before,
@@ -50,12 +80,15 @@ impl Beginnings {
             limit: MOST_RULES,
             ..EventFilter::default()
         };
-        let rows = self.reader.as_ref()?.events(&filter).ok()?;
+        let rows = reader.events(&filter).map_err(|error| failed(&error))?;
+        self.reader = Some(reader);
         let alerts = rows.into_iter().filter_map(|row| Alert::of(&row.event, row.rule.map(Into::into)));
-        alerts.filter(|other| other.alert() == number).map(|other| other.ts).max()
+        Ok(alerts.filter(|other| other.alert() == number).max_by_key(|other| other.ts))
     }
 }
 
+/// After so many failed searches in a row, an alert has no beginning.
+const MOST_FAILURES: u32 = 5;
 /// Beginnings in memory.
 const MOST_KNOWN: usize = 65_536;
 /// Of one flow: at most so many rules became true after the one that is looked for.
@@ -83,7 +116,8 @@ mod tests {
         let alert = |ts, kind, port| Alert::of(&event(ts, kind, port), Some("slow".into())).unwrap();
         let since = |beginnings: &mut Beginnings, ts, port| {
             let mut alert = alert(ts, Kind::RuleOff, port);
-            beginnings.complete(&mut alert);
+            let began = beginnings.complete(&mut alert).unwrap();
+            assert_eq!(began.map(|began| began.ts), alert.since);
             alert.since.map(|since| since - START)
         };
         let mut fresh = Beginnings::new(dir.path().to_owned());
@@ -91,11 +125,37 @@ mod tests {
         assert_eq!(since(&mut fresh, 4, 5002), None, "it is not stored");
         // As it was read.
         let mut read = Beginnings::new(dir.path().to_owned());
-        read.complete(&mut alert(3, Kind::RuleOn, 5000));
+        read.complete(&mut alert(3, Kind::RuleOn, 5000)).unwrap();
         assert_eq!(
             [since(&mut read, 4, 5000), since(&mut read, 2, 5000)],
             [Some(3), Some(1)],
             "a page that is read again"
         );
+    }
+
+    #[test]
+    fn the_oldest_beginnings_are_forgotten_first_and_a_failed_search_is_reported() {
+        let dir = Dir::new("forgotten-beginnings");
+        let mut beginnings = Beginnings::new(dir.path().join("gone"));
+        let event = |kind, port: usize| {
+            let flow = format!("10.0.0.{}:{}>10.0.0.2:80/6", port / 50_000, port % 50_000 + 1).parse().ok();
+            Event { kind, flow, node: Some(7), ..bare(START) }
+        };
+        let mut complete = |kind, port| {
+            let mut alert = Alert::of(&event(kind, port), Some("slow".into())).unwrap();
+            beginnings.complete(&mut alert)
+        };
+        for port in 0..=MOST_KNOWN {
+            complete(Kind::RuleOn, port).unwrap();
+        }
+        let late = complete(Kind::RuleOff, MOST_KNOWN / 2).unwrap().unwrap();
+        assert_eq!((late.is_firing, late.node), (true, Some(7)));
+        // It is not in memory, and there is no store.
+        for _ in 0..MOST_FAILURES {
+            let error = complete(Kind::RuleOff, 0).unwrap_err();
+            assert!(error.starts_with("cannot look up when an alert began: "), "{error}");
+        }
+        assert_eq!(complete(Kind::RuleOff, 0), Ok(None), "others wait for it");
+        assert!(complete(Kind::RuleOff, 0).is_err());
     }
 }
