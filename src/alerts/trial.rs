@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use collector::{Event, Kind};
-use detect::{HopValues, Metric, Observation, RuleSet};
+use detect::{HopValues, Metric, Observation, RuleSet, observation::NO_NODE};
 use store::EventRow;
 use wire::FlowKey;
 
@@ -22,7 +22,7 @@ pub(crate) struct Trial {
     /// The flows that pass a node.
     through: HashMap<u32, BTreeSet<FlowKey>>,
     nodes: HashMap<u32, Levels>,
-    /// How often the rule is still evaluated.
+    /// How many steps evaluations may still take.
     left: u64,
     times: u64,
     counts: Vec<u64>,
@@ -48,6 +48,8 @@ pub(crate) struct TrialRange {
 #[derive(Debug, Default)]
 struct Seen {
     path: Vec<u32>,
+    /// The path visits a node twice. Nodes that are not known are not the same one.
+    looped: bool,
     flow_latency: Option<u64>,
     /// By node.
     latencies: BTreeMap<u32, u64>,
@@ -63,6 +65,12 @@ struct Levels {
     utilization: BTreeMap<Option<u32>, u64>,
 }
 
+impl Levels {
+    fn len(&self) -> usize {
+        self.occupancy.len() + self.congestion.len() + self.utilization.len()
+    }
+}
+
 impl Trial {
     /// A rule, the first of `rules`, over a range. It has no history.
     pub(crate) fn new(rules: RuleSet, range: TrialRange) -> Self {
@@ -74,7 +82,7 @@ impl Trial {
             flows: HashMap::new(),
             through: HashMap::new(),
             nodes: HashMap::new(),
-            left: MOST_EVALUATIONS,
+            left: MOST_STEPS,
             times: 0,
             counts,
             fired_for: BTreeSet::new(),
@@ -122,7 +130,9 @@ impl Trial {
     }
 
     fn take_path(&mut self, flow: FlowKey, path: &[u32]) {
-        let before = std::mem::replace(&mut self.flows.entry(flow).or_default().path, path.to_vec());
+        let seen = self.flows.entry(flow).or_default();
+        let before = std::mem::replace(&mut seen.path, path.to_vec());
+        seen.looped = (1..path.len()).any(|at| path[at] != NO_NODE && path[..at].contains(&path[at]));
         for node in before {
             if let Some(flows) = self.through.get_mut(&node) {
                 flows.remove(&flow);
@@ -161,11 +171,13 @@ impl Trial {
 
     fn evaluate(&mut self, flow: FlowKey, ts: u64) {
         let Some(seen) = self.flows.get_mut(&flow).filter(|_| self.left > 0) else { return };
-        self.left -= 1;
+        // As much as it reads.
+        let levels = seen.path.iter().filter_map(|node| self.nodes.get(node)).map(Levels::len).sum::<usize>();
+        self.left = self.left.saturating_sub((1 + seen.path.len() + levels) as u64);
         self.scratch.clear();
         self.scratch.extend(seen.path.iter().map(|node| hop(*node, seen, self.nodes.get(node))));
-        let looped = (1..seen.path.len()).any(|at| seen.path[..at].contains(&seen.path[at]));
-        let observation = Observation { flow_latency: seen.flow_latency, looped, hops: &self.scratch };
+        let Seen { flow_latency, looped, .. } = *seen;
+        let observation = Observation { flow_latency, looped, hops: &self.scratch };
         let is_true = self.rules.evaluate(&observation) & 1 == 1;
         let was = seen.firing;
         match (was, is_true) {
@@ -252,8 +264,8 @@ fn hop(node: u32, seen: &Seen, levels: Option<&Levels>) -> HopValues {
 pub(crate) const MOST_FIRINGS: usize = 200;
 /// Parts of a range.
 const MOST_PARTS: usize = 1_000;
-/// An evaluation takes a few hundred ns.
-const MOST_EVALUATIONS: u64 = 2_000_000;
+/// A hop or a level takes some ten ns.
+const MOST_STEPS: u64 = 10_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -369,5 +381,29 @@ mod tests {
         assert_eq!((found.times, found.firings.len(), found.firings[0].ts), (500, MOST_FIRINGS, 599));
         assert!(found.firings.iter().all(|one| one.until == Some(one.ts)));
         assert_eq!(found.counts.iter().sum::<u64>(), 500);
+    }
+
+    #[test]
+    fn nodes_that_are_not_known_are_no_loop() {
+        let of = |nodes: &[u32]| tried("loop", &[path(110, 1, nodes)]).times;
+        assert_eq!([of(&[7, NO_NODE, NO_NODE, 8]), of(&[7, NO_NODE, 7]), of(&[7, 8])], [0, 1, 0]);
+    }
+
+    #[test]
+    fn an_evaluation_costs_what_it_reads() {
+        let rules = RuleSet::compile(&[("r".to_owned(), "queue_occupancy > 50".to_owned())]).unwrap();
+        let mut trial = Trial::new(rules, TrialRange { from: 100, to: 200, column: 10 });
+        let mut read = |row| {
+            let before = trial.left;
+            let goes_on = trial.read(&row);
+            (before - trial.left, goes_on)
+        };
+        assert_eq!(read(path(110, 1, &[7, 8, 9])), (4, true));
+        assert_eq!(read(queue(111, 8, 0, 5)), (5, true));
+        assert_eq!(read(queue(112, 8, 1, 5)), (6, true));
+        trial.left = 6;
+        assert!(!trial.read(&queue(113, 8, 1, 90)), "it is used up");
+        assert!(!trial.read(&queue(114, 8, 1, 5)), "nothing is judged any more");
+        assert_eq!((trial.left, trial.times, trial.firing()), (0, 1, 1));
     }
 }
