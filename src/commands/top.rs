@@ -25,7 +25,7 @@ use terminal::{CliError, Terminal, Tone};
 /// Watch the busiest flows, nodes and links of a running hopwise, now or at another time
 ///
 /// Keys: f flows, n nodes, l links, s change the order, up and down select, enter a flow's hops or a node's flows, esc back,
-/// [ and ] the time before and after, - and + longer and shorter, 0 now, / write a filter, q quit.
+/// `[` and `]` the time before and after, - and + longer and shorter, 0 now, / write a filter, q quit.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise top                                live, every second

@@ -18,6 +18,7 @@ const PAGES = [
   ['devices', '.panel[aria-label="Devices"] tbody tr'],
   ['stores', '.panel[aria-label="Stores"] tbody tr'],
   ['lists', '.entries tbody tr'],
+  ['traffic', '.panel[aria-label="Groups"] tbody tr'],
 ];
 
 /** Opens the nth menu of the page. Returns its label and what it offers. */
