@@ -89,7 +89,7 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     }
 
     /// What was lost in a span of time. With `true`, the store has each report.
-    fn losses(&self, question: (Span, bool), place: Place) -> Answer<'_, Losses> {
+    fn losses(&self, question: (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
         let (_, _) = (question, place);
         only_of_a_collector("losses of a span of time")
     }

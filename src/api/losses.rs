@@ -33,9 +33,10 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let reasons = build::drop_reasons(&settings);
     // The flight recorder stores reports too, but only some: they cannot be counted.
     let every_report = settings.store.reports;
+    let count_until = every_report.then(|| nic::time::now().saturating_sub(UNSETTLED));
     let place = place(&context).await?;
     let history = history_of(&context)?;
-    let losses = history.losses((span, every_report), Arc::clone(&place)).await?;
+    let losses = history.losses((span, count_until), Arc::clone(&place)).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
     let topology = context.monitor.topology().await?;
     respond(place, move || {
@@ -172,6 +173,8 @@ fn needs(every_report: bool) -> &'static str {
     }
 }
 
+/// Of the latest packets, the reports of both ends may not have arrived, or not be stored yet.
+const UNSETTLED: u64 = 5_000_000_000;
 const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
 const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
 

@@ -128,8 +128,8 @@ impl History for Local {
         self.ask(place, move |reader| reader.path_uses(span, &of, limit))
     }
 
-    fn losses(&self, (span, count): (Span, bool), place: Place) -> Answer<'_, Losses> {
-        self.ask(place, move |reader| reader.losses_of(span, count))
+    fn losses(&self, (span, count_until): (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
+        self.ask(place, move |reader| reader.losses_of(span, count_until))
     }
 
     fn rates(&self, (span, column, known_to): (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {

@@ -19,9 +19,9 @@ pub(crate) struct LossMap {
     pub(crate) counted: bool,
     /// What is needed to count packets at both ends of links.
     pub(crate) uncounted: Option<String>,
-    /// Flows that were left out of these counts, because their path changed in the span or is not known.
+    /// Flows that were left out of these counts, because their path changed in the span, passes a node twice or is not known.
     pub(crate) left_out: u64,
-    /// Reports received after this time were not counted: there are too many.
+    /// Reports received after this time were not counted: there are too many. Those of the last 5 s before now never are.
     pub(crate) counted_until: Option<u64>,
     /// Drops and links beyond the limit.
     pub(crate) more: usize,

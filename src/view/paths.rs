@@ -34,7 +34,7 @@ pub(crate) struct PathChangeView {
     pub(crate) flow: Flow,
     /// The 5-tuple as text.
     pub(crate) text: String,
-    /// Node ids of the path before, in forwarding order; null where a node id is unavailable.
+    /// Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored.
     pub(crate) before: Vec<Option<u32>>,
     /// Those of the path after.
     pub(crate) after: Vec<Option<u32>>,
@@ -45,7 +45,7 @@ pub(crate) struct PathChangeView {
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PathChangeGroup"))]
 pub(crate) struct ChangeGroupView {
-    /// Node ids of the path before, in forwarding order; null where a node id is unavailable.
+    /// Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored.
     pub(crate) before: Vec<Option<u32>>,
     /// Those of the path after.
     pub(crate) after: Vec<Option<u32>>,

@@ -1,11 +1,12 @@
 //! What was lost in a span of time, and where: dropped packets as nodes reported them; packets that one node of a path reported and the next
 //! one did not, as far as each report is stored; and, apart from both, reports that never arrived.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
 
 use collector::event::Nanos;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _};
 
+use crate::guard::Deadline;
 use crate::join::Identity;
 use crate::keys::{Keys, KnownKeys};
 use crate::query::QueryError;
@@ -73,36 +74,45 @@ pub struct Losses {
     pub links: BTreeMap<(u32, u32), LinkCount>,
     /// Links of such flows of which one end did not report the flow's packets itself.
     pub silent: BTreeSet<(u32, u32)>,
-    /// Flows that were left out of the counts, because their path changed or is not known.
+    /// Flows that were left out of the counts, because their path changed, passes a node twice or is not known.
     pub left_out: u64,
-    /// Reports after this time were not counted: there are too many.
+    /// Reports from this time on were not counted: there are too many.
     pub counted_until: Option<Nanos>,
-    /// Whether there are more places than are considered.
+    /// Whether there are more places or flows than are considered.
     pub truncated: bool,
 }
 
 impl Reader {
-    /// What was lost in a span of time. `count_reports`: the store has every report, so that packets can be counted at each node.
+    /// What was lost in a span of time. `count_until`: the store has every report before this time, so that packets can be counted at each
+    /// node. What arrived later may not be stored yet, and would look like a loss.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
-    pub fn losses_of(&self, span: Span, count_reports: bool) -> Result<Losses, QueryError> {
+    pub fn losses_of(&self, span: Span, count_until: Option<Nanos>) -> Result<Losses, QueryError> {
+        self.losses_within(span, count_until, Most { reports: MOST_REPORTS, passed: MOST_PASSED })
+    }
+
+    fn losses_within(
+        &self,
+        span: Span,
+        count_until: Option<Nanos>,
+        most: Most,
+    ) -> Result<Losses, QueryError> {
         self.with_retry(|| {
             let (mut losses, deadline) = (Losses::default(), self.deadline());
-            let (mut flows, mut room) = (HashMap::new(), MOST_REPORTS);
+            let mut flows = DropFlows::default();
+            let mut counts = Counts::of(span, count_until.unwrap_or(0), most);
             for file in self.files_of(span.from(), span.to())? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     losses.read_drops(conn, span, &mut flows, (self.keys(), &file))?;
                     losses.read_reporters(conn, span)?;
-                    match count_reports {
-                        true => losses.count(conn, features, span, &mut room),
-                        false => Ok(()),
-                    }
+                    counts.add_file(conn, features, (self.keys(), &file))
                 })?;
             }
             for (place, sum) in &mut losses.drops {
-                sum.flows = flows.get(place).map_or(0, |flows: &HashSet<u64>| flows.len() as u64);
+                sum.flows = flows.seen.get(place).map_or(0, |flows| flows.len() as u64);
             }
+            counts.finish(&mut losses, &deadline)?;
             Ok(losses)
         })
     }
@@ -113,7 +123,7 @@ impl Losses {
         &mut self,
         conn: &Connection,
         span: Span,
-        flows: &mut HashMap<DropPlace, HashSet<u64>>,
+        flows: &mut DropFlows,
         (keys, file): (&KnownKeys, &Identity),
     ) -> rusqlite::Result<()> {
         let sql = "SELECT node, egress_if, queue, reason, flow, count(*), min(ts), max(ts) FROM f0.drop_data
@@ -140,10 +150,7 @@ impl Losses {
                 keys_of = Some(keys.of(conn, file, 1)?);
             }
             let key = keys_of.as_ref().map_or(Ok(None), |keys| keys.get(conn, number))?;
-            let seen = flows.entry(place).or_default();
-            if let Some(key) = key.filter(|_| seen.len() < MOST_FLOWS_OF_PLACE) {
-                seen.insert(key.id());
-            }
+            self.truncated |= key.is_some_and(|key| !flows.add(place, key.id()));
             Ok(())
         })
     }
@@ -162,93 +169,57 @@ impl Losses {
         })
     }
 
-    /// Counts the packets of each flow that nodes reported themselves, and compares each node with the next one of the path.
-    fn count(
-        &mut self,
-        conn: &Connection,
-        features: Features,
-        span: Span,
-        room: &mut usize,
-    ) -> rusqlite::Result<()> {
-        let counts = self.reports_of(conn, span, room)?;
-        let wanted: HashSet<i64> = counts.keys().copied().collect();
-        let mut takings = Takings::of(conn, features, (span.from(), span.to()), &wanted)?;
-        let mut paths = Paths::default();
-        let mut of_flows: Vec<(HashMap<u32, Passed>, BTreeSet<usize>)> = Vec::with_capacity(counts.len());
-        let reporting: HashSet<u32> = counts.values().flat_map(HashMap::keys).copied().collect();
-        for (number, nodes) in counts {
-            let mut taken = BTreeSet::new();
-            for (_, path) in takings.taken(conn, number, (span.from(), span.to()))? {
-                taken.insert(paths.place(conn, path)?);
-            }
-            of_flows.push((nodes, taken));
-        }
-        let paths = paths.into_nodes();
-        for (nodes, taken) in of_flows {
-            let path = taken.first().filter(|_| taken.len() == 1).and_then(|path| paths.get(*path));
-            match path.filter(|path| !path.contains(&u32::MAX)) {
-                Some(path) => self.compare(path, &nodes, &reporting),
-                None => self.left_out += 1,
-            }
-        }
-        Ok(())
-    }
-
-    fn compare(&mut self, path: &[u32], nodes: &HashMap<u32, Passed>, reporting: &HashSet<u32>) {
+    /// Compares each node of a flow's path with the next one.
+    fn compare(&mut self, path: &[u32], passed: impl Fn(u32) -> Passed, reporting: &HashSet<u32>) {
         for ends in path.windows(2) {
             let [from, to] = [ends[0], ends[1]];
-            let passed = nodes.get(&from).copied().unwrap_or_default();
             // What reports no flow at all does not report this one either; what reports others has not seen this one.
             if !reporting.contains(&from) || !reporting.contains(&to) {
                 self.silent.insert((from, to));
                 continue;
             }
-            if passed.forwarded == 0 {
+            let (sent, arrived) = (passed(from), passed(to));
+            if sent.forwarded == 0 {
                 continue;
             }
-            let arrived = nodes.get(&to).copied().unwrap_or_default();
             let link = self.links.entry((from, to)).or_default();
-            link.sent = link.sent.saturating_add(passed.forwarded);
+            link.sent = link.sent.saturating_add(sent.forwarded);
             link.arrived = link.arrived.saturating_add(arrived.forwarded).saturating_add(arrived.dropped);
             link.flows += 1;
         }
     }
+}
 
-    /// Packets by flow and node. A packet whose INT travels with it is reported by the last node only, and not counted.
-    fn reports_of(
-        &mut self,
-        conn: &Connection,
-        span: Span,
-        room: &mut usize,
-    ) -> rusqlite::Result<HashMap<i64, HashMap<u32, Passed>>> {
-        let mut select = conn.prepare_cached(
-            "SELECT flow, node, flags, count(*), max(ts) FROM
-               (SELECT ts, flow, node, flags FROM f0.report_data
-                WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL ORDER BY ts LIMIT ?3)
-             GROUP BY flow, node, flags",
-        )?;
-        let mut counts: HashMap<i64, HashMap<u32, Passed>> = HashMap::new();
-        let (mut read, mut latest) = (0_usize, 0);
-        let mut rows = select.query(params![int(span.from()), int(span.to()), int(*room as u64)])?;
-        while let Some(row) = rows.next()? {
-            let flags = row.get_ref(2)?.as_str()?;
-            let is = |wanted: &str| flags.split(',').any(|flag| flag == wanted);
-            let (drop, flow, count) = (is("drop"), is("flow"), unsigned(row, 3)?);
-            read = read.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
-            latest = latest.max(unsigned(row, 4)?);
-            let passed = counts.entry(row.get(0)?).or_default().entry(row.get(1)?).or_default();
-            match (drop, flow) {
-                (true, _) => passed.dropped = passed.dropped.saturating_add(count),
-                (false, true) => passed.forwarded = passed.forwarded.saturating_add(count),
-                (false, false) => {}
-            }
+/// The flows of each place, while files are read.
+#[derive(Default)]
+struct DropFlows {
+    seen: HashMap<DropPlace, HashSet<u64>>,
+    /// Of all places.
+    total: usize,
+}
+
+impl DropFlows {
+    /// Returns whether the flow is counted: it is not if there are too many.
+    fn add(&mut self, place: DropPlace, flow: u64) -> bool {
+        let seen = self.seen.entry(place).or_default();
+        if seen.contains(&flow) {
+            return true;
         }
-        if read >= *room {
-            self.counted_until = Some(self.counted_until.map_or(latest, |until| until.min(latest)));
+        if seen.len() >= MOST_FLOWS_OF_PLACE || self.total >= MOST_FLOWS_OF_PLACES {
+            return false;
         }
-        *room = room.saturating_sub(read).max(1);
-        Ok(counts)
+        self.total += 1;
+        seen.insert(flow)
     }
+}
+
+/// How much is counted for one answer.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    /// Reports.
+    reports: u64,
+    /// Flows at nodes.
+    passed: usize,
 }
 
 /// Packets of a flow that a node reported.
@@ -258,9 +229,184 @@ struct Passed {
     dropped: u64,
 }
 
+/// The path of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Taken {
+    Unknown,
+    /// Always this one.
+    One(usize),
+    /// It changed, or not all of the flow's nodes are counted.
+    Unusable,
+}
+
+/// The packets of each flow that nodes reported themselves, while files are read.
+struct Counts {
+    from: Nanos,
+    /// Only reports before this time are counted.
+    until: Nanos,
+    /// Whether there were too many after it.
+    is_cut: bool,
+    /// What there is room for.
+    most: Most,
+    /// By flow and node.
+    passed: HashMap<(u64, u32), Passed>,
+    /// The path of each of these flows.
+    taken: HashMap<u64, Taken>,
+    paths: Paths,
+    truncated: bool,
+}
+
+impl Counts {
+    fn of(span: Span, until: Nanos, most: Most) -> Self {
+        let until = until.min(span.to());
+        let (passed, taken, paths) = (HashMap::new(), HashMap::new(), Paths::default());
+        Self { from: span.from(), until, is_cut: false, most, passed, taken, paths, truncated: false }
+    }
+
+    fn add_file(
+        &mut self,
+        conn: &Connection,
+        features: Features,
+        keys: (&KnownKeys, &Identity),
+    ) -> rusqlite::Result<()> {
+        if self.is_cut || self.from >= self.until {
+            return Ok(());
+        }
+        if let Some(ts) = self.first_beyond(conn)? {
+            (self.until, self.is_cut) = (ts, true);
+        }
+        let found = self.add_reports(conn, keys)?;
+        self.add_paths(conn, features, &found)
+    }
+
+    /// The time of the first report of a file that there is no room for. All reports before it are counted, and none of the same time: of the
+    /// reports of one packet, not one alone.
+    fn first_beyond(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
+        let sql = format!("SELECT ts {OF_PACKETS} ORDER BY ts LIMIT 1 OFFSET ?3");
+        let mut select = conn.prepare_cached(&sql)?;
+        select
+            .query_row([int(self.from), int(self.until), int(self.most.reports)], |row| unsigned(row, 0))
+            .optional()
+    }
+
+    /// Returns the flows by their numbers in the file.
+    fn add_reports(
+        &mut self,
+        conn: &Connection,
+        (keys, file): (&KnownKeys, &Identity),
+    ) -> rusqlite::Result<HashMap<i64, u64>> {
+        let sql = format!("SELECT flow, node, flags, count(*) {OF_PACKETS} GROUP BY flow, node, flags");
+        let mut select = conn.prepare_cached(&sql)?;
+        let mut rows = select.query([int(self.from), int(self.until)])?;
+        let (mut found, mut keys_of): (HashMap<i64, u64>, Option<Keys>) = (HashMap::new(), None);
+        while let Some(row) = rows.next()? {
+            let (number, count): (i64, u64) = (row.get(0)?, unsigned(row, 3)?);
+            self.most.reports = self.most.reports.saturating_sub(count);
+            if keys_of.is_none() {
+                keys_of = Some(keys.of(conn, file, usize::MAX)?);
+            }
+            let flow = match found.get(&number) {
+                Some(flow) => Some(*flow),
+                None => {
+                    let key = keys_of.as_ref().map_or(Ok(None), |keys| keys.get(conn, number))?;
+                    key.map(|key| key.id())
+                }
+            };
+            let Some(flow) = flow else { continue };
+            let Some(passed) = self.room_for(flow, row.get(1)?) else { continue };
+            found.insert(number, flow);
+            let flags = row.get_ref(2)?.as_str()?;
+            let is = |wanted: &str| flags.split(',').any(|flag| flag == wanted);
+            match (is("drop"), is("flow")) {
+                (true, _) => passed.dropped = passed.dropped.saturating_add(count),
+                (false, true) => passed.forwarded = passed.forwarded.saturating_add(count),
+                (false, false) => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where packets of a flow at a node are counted, unless there are too many of these.
+    fn room_for(&mut self, flow: u64, node: u32) -> Option<&mut Passed> {
+        let is_full = self.passed.len() >= self.most.passed;
+        match self.passed.entry((flow, node)) {
+            Entry::Vacant(_) if is_full => {
+                self.truncated = true;
+                // Without one of its nodes, what is known of a flow would look like a loss.
+                if let Some(taken) = self.taken.get_mut(&flow) {
+                    *taken = Taken::Unusable;
+                }
+                None
+            }
+            entry => {
+                self.taken.entry(flow).or_insert(Taken::Unknown);
+                Some(entry.or_default())
+            }
+        }
+    }
+
+    fn add_paths(
+        &mut self,
+        conn: &Connection,
+        features: Features,
+        found: &HashMap<i64, u64>,
+    ) -> rusqlite::Result<()> {
+        self.paths.next_file();
+        let span = (self.from, self.until);
+        let wanted: HashSet<i64> = found.keys().copied().collect();
+        let mut takings = Takings::of(conn, features, span, &wanted)?;
+        for (number, flow) in found {
+            for (_, path) in takings.taken(conn, *number, span)? {
+                let path = Taken::One(self.paths.place(conn, path)?);
+                let taken = self.taken.entry(*flow).or_insert(Taken::Unknown);
+                *taken = if [Taken::Unknown, path].contains(taken) { path } else { Taken::Unusable };
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, losses: &mut Losses, deadline: &Deadline) -> Result<(), QueryError> {
+        losses.truncated |= self.truncated;
+        losses.counted_until = self.is_cut.then_some(self.until);
+        let usable = |path: Vec<u32>| can_be_compared(&path).then_some(path);
+        let paths: Vec<Option<Vec<u32>>> = self.paths.into_nodes().into_iter().map(usable).collect();
+        let reporting: HashSet<u32> = self.passed.keys().map(|(_, node)| *node).collect();
+        for (flow, taken) in &self.taken {
+            deadline.check()?;
+            let path = match taken {
+                Taken::One(place) => paths.get(*place).and_then(Option::as_ref),
+                Taken::Unknown | Taken::Unusable => None,
+            };
+            let passed = |node| self.passed.get(&(*flow, node)).copied().unwrap_or_default();
+            match path {
+                Some(path) => losses.compare(path, passed, &reporting),
+                None => losses.left_out += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether each node is known, and passed once: what a node reports of a packet does not say for which time it passes.
+fn can_be_compared(path: &[u32]) -> bool {
+    let mut nodes = HashSet::new();
+    path.iter().all(|node| *node != u32::MAX && nodes.insert(*node))
+}
+
+/// Reports of packets that nodes sent themselves. A packet whose INT travels with it is reported by the last node only, and not counted.
+const OF_PACKETS: &str = "FROM f0.report_data
+     WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL";
+
 /// Reports that are counted for one answer.
-const MOST_REPORTS: usize = 3_000_000;
+const MOST_REPORTS: u64 = 3_000_000;
+/// Flows at nodes that are counted for one answer: some 20 MB with their paths.
+const MOST_PASSED: usize = 400_000;
 /// Places of drops that are considered.
 const MOST_PLACES: usize = 50_000;
 /// Flows of one place that are told apart.
 const MOST_FLOWS_OF_PLACE: usize = 10_000;
+/// Of all places together: some 20 MB.
+const MOST_FLOWS_OF_PLACES: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
 
 use collector::event::Nanos;
+use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
@@ -12,8 +13,8 @@ use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::schema::Features;
-use crate::spans::{MINUTE, Piece, Span, number_of, read_flow, read_flows};
-use crate::taken::{MOST_TAKEN, Paths, Takings, taken_sql, unsigned};
+use crate::spans::{MINUTE, Piece, Span, SpanSum, number_of, read_flow, read_flows};
+use crate::taken::{MOST_TAKEN, Paths, Takings, int, taken_sql, unsigned};
 
 /// Which flows: those that all of these match; without any, all.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -33,7 +34,7 @@ pub struct PathChange {
     pub ts: Nanos,
     /// The flow.
     pub flow: FlowKey,
-    /// Its nodes before; `u32::MAX` = unavailable.
+    /// Its nodes before; `u32::MAX` = unavailable; empty: they are not stored, or only before the files of the span.
     pub before: Vec<u32>,
     /// Its nodes after.
     pub after: Vec<u32>,
@@ -42,7 +43,7 @@ pub struct PathChange {
 /// The same change of the paths of several flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeGroup {
-    /// The nodes before.
+    /// The nodes before, as those of a change.
     pub before: Vec<u32>,
     /// The nodes after.
     pub after: Vec<u32>,
@@ -95,7 +96,7 @@ pub struct PathUses {
     pub flows: u64,
     /// Reports are known for each part of time of this length, ns, and were spread over it.
     pub spread: Nanos,
-    /// Whether there are more flows, or more changes of their paths, than are considered.
+    /// Whether there are more flows, changes of their paths or parts of time than are considered.
     pub truncated: bool,
 }
 
@@ -120,6 +121,8 @@ struct Used {
 struct Uses {
     flows: HashMap<FlowKey, Used>,
     paths: Paths,
+    /// How many more parts of time and paths taken there is room for.
+    room: usize,
     spread: Nanos,
     truncated: bool,
 }
@@ -130,8 +133,8 @@ struct Changes {
     paths: Paths,
     /// The path that each flow has now.
     now: HashMap<FlowKey, usize>,
-    /// When, whose, and from which path to which.
-    found: Vec<(Nanos, FlowKey, usize, usize)>,
+    /// When, whose, and from which path to which. `None`: not stored.
+    found: Vec<(Nanos, FlowKey, Option<usize>, usize)>,
     truncated: bool,
 }
 
@@ -175,8 +178,7 @@ impl Reader {
                         }
                         let Some(flow) = flow else { return Ok(()) };
                         let path = changes.paths.place(conn, path)?;
-                        changes.take((ts, flow, path), span);
-                        Ok(())
+                        changes.take((ts, flow, path), span, || is_change(conn, row, ts))
                     })
                 })?;
             }
@@ -190,8 +192,17 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn path_uses(&self, span: Span, of: &FlowsOf, limit: usize) -> Result<PathUses, QueryError> {
+        self.uses_within((span, MOST_PARTS), of, limit)
+    }
+
+    fn uses_within(
+        &self,
+        (span, room): (Span, usize),
+        of: &FlowsOf,
+        limit: usize,
+    ) -> Result<PathUses, QueryError> {
         self.with_retry(|| {
-            let (mut uses, deadline) = (Uses::default(), self.deadline());
+            let (mut uses, deadline) = (Uses { room, ..Uses::default() }, self.deadline());
             for file in self.files_of(span.from(), span.to())? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     let (numbers, more) = wanted(conn, of)?;
@@ -205,27 +216,38 @@ impl Reader {
 }
 
 impl Changes {
-    fn take(&mut self, (ts, flow, path): (Nanos, FlowKey, usize), span: Span) {
+    /// `is_change`: whether an event says that the flow had another path before.
+    fn take(
+        &mut self,
+        (ts, flow, path): (Nanos, FlowKey, usize),
+        span: Span,
+        is_change: impl FnOnce() -> rusqlite::Result<bool>,
+    ) -> rusqlite::Result<()> {
         let is_full = self.now.len() >= MOST_FLOWS;
         let before = match self.now.entry(flow) {
-            Entry::Occupied(mut known) => known.insert(path),
+            Entry::Occupied(mut known) => Some(known.insert(path)),
             Entry::Vacant(_) if is_full => {
                 self.truncated = true;
-                return;
+                return Ok(());
             }
             Entry::Vacant(free) => {
                 free.insert(path);
-                return;
+                // The path before is in a file that has nothing of the span, or in none.
+                if ts < span.from() || !is_change()? {
+                    return Ok(());
+                }
+                None
             }
         };
-        if before == path || ts < span.from() {
-            return;
+        if before == Some(path) || ts < span.from() {
+            return Ok(());
         }
         self.found.push((ts, flow, before, path));
         if self.found.len() >= 2 * MOST_CHANGES {
             self.keep_latest(MOST_CHANGES);
             self.truncated = true;
         }
+        Ok(())
     }
 
     fn keep_latest(&mut self, most: usize) {
@@ -237,22 +259,23 @@ impl Changes {
         let truncated = self.truncated || self.found.len() > MOST_CHANGES;
         self.keep_latest(MOST_CHANGES);
         let nodes = self.paths.into_nodes();
-        let path = |place: usize| nodes.get(place).cloned().unwrap_or_default();
+        let path =
+            |place: Option<usize>| place.and_then(|place| nodes.get(place).cloned()).unwrap_or_default();
         let latest = self.found.iter().take(limit);
         let changes = latest
             .map(|(ts, flow, before, after)| PathChange {
                 ts: *ts,
                 flow: *flow,
                 before: path(*before),
-                after: path(*after),
+                after: path(Some(*after)),
             })
             .collect();
-        let mut same: BTreeMap<(usize, usize), ChangeGroup> = BTreeMap::new();
-        let mut seen: HashSet<(usize, usize, FlowKey)> = HashSet::new();
+        let mut same: BTreeMap<(Option<usize>, usize), ChangeGroup> = BTreeMap::new();
+        let mut seen: HashSet<(Option<usize>, usize, FlowKey)> = HashSet::new();
         for (ts, flow, before, after) in &self.found {
             let group = same.entry((*before, *after)).or_insert_with(|| ChangeGroup {
                 before: path(*before),
-                after: path(*after),
+                after: path(Some(*after)),
                 flows: 0,
                 changes: 0,
                 first: *ts,
@@ -293,9 +316,15 @@ impl Uses {
                 }
                 entry => entry.or_default(),
             };
-            used.counted.extend(parts);
             let taken = takings.taken(conn, number, (span.from(), span.to()))?;
             self.truncated |= taken.len() >= MOST_TAKEN;
+            // Parts of time without the paths that were taken in them would be those of another path.
+            let Some(room) = self.room.checked_sub(parts.len() + taken.len()) else {
+                self.truncated = true;
+                continue;
+            };
+            self.room = room;
+            used.counted.extend(parts);
             for (ts, path) in taken {
                 used.taken.insert((ts, self.paths.place(conn, path)?));
             }
@@ -311,14 +340,20 @@ impl Uses {
         (span, numbers): (Span, &BTreeMap<i64, FlowKey>),
     ) -> rusqlite::Result<HashMap<i64, Vec<Counted>>> {
         let mut counted: HashMap<i64, Vec<Counted>> = HashMap::new();
+        let (mut room, mut truncated) = (self.room, false);
+        let mut add = |number: i64, sum: SpanSum| match room.checked_sub(1) {
+            Some(rest) => {
+                room = rest;
+                let part = Counted { from: sum.first, to: sum.last, reports: sum.count };
+                counted.entry(number).or_default().push(part);
+            }
+            None => truncated = true,
+        };
         let all = Piece::minutes(span);
         if numbers.len() <= FEW_FLOWS {
             self.spread = self.spread.max(MINUTE);
             for number in numbers.keys() {
-                read_flow(conn, all, *number, &mut |sum| {
-                    let part = Counted { from: sum.first, to: sum.last, reports: sum.count };
-                    counted.entry(*number).or_default().push(part);
-                })?;
+                read_flow(conn, all, *number, &mut |sum| add(*number, sum))?;
             }
         } else {
             let pieces = if features.spans { span.pieces() } else { vec![all] };
@@ -326,13 +361,13 @@ impl Uses {
                 self.spread = self.spread.max(piece.length());
                 read_flows(conn, piece, &mut |number, sum| {
                     if numbers.contains_key(&number) {
-                        let part = Counted { from: sum.first, to: sum.last, reports: sum.count };
-                        counted.entry(number).or_default().push(part);
+                        add(number, sum);
                     }
                     true
                 })?;
             }
         }
+        self.truncated |= truncated;
         for number in numbers.keys() {
             limit_to_life(conn, *number, span, &mut counted)?;
         }
@@ -472,6 +507,15 @@ fn limit_to_life(
     Ok(())
 }
 
+/// Whether a flow took a path at `ts` instead of another one.
+fn is_change(conn: &Connection, flow: i64, ts: Nanos) -> rusqlite::Result<bool> {
+    // `+` hides the flow: what is of this time is found by the primary key.
+    let sql = "SELECT 1 FROM f0.event_data WHERE ts = ?1 AND +flow = ?2 AND metric = ?3
+               AND +kind = (SELECT id FROM f0.kind_name WHERE kind = 'path_change') LIMIT 1";
+    let mut select = conn.prepare_cached(sql)?;
+    select.exists([int(ts), flow, Metric::FlowPath as i64])
+}
+
 /// From when on flows took paths, before a time; those of each flow together, in the order of time.
 fn each_taken(
     conn: &Connection,
@@ -499,7 +543,12 @@ const MOST_CHANGES: usize = 100_000;
 const MOST_WANTED: usize = 20_000;
 /// Flows whose paths are added up.
 const MOST_USED: usize = 20_000;
+/// Parts of time of flows, and paths that they took, for one answer: some 30 MB.
+const MOST_PARTS: usize = 1_000_000;
 /// Up to so many flows, their minutes are read one by one.
 const FEW_FLOWS: usize = 50;
 /// Minutes are stored up to two minutes late.
 const LATEST_UNCOUNTED: Nanos = 3 * MINUTE;
+
+#[cfg(test)]
+mod tests;

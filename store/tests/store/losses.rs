@@ -71,7 +71,7 @@ fn drops_are_counted_by_place_and_reason_and_lost_reports_apart() {
         unknown_reporters: ReporterLoss { lost: 3, duplicated: 2 },
         ..Losses::default()
     };
-    assert_eq!(reader.losses_of(span(), true).unwrap(), expected);
+    assert_eq!(reader.losses_of(span(), Some(u64::MAX)).unwrap(), expected);
 }
 
 #[test]
@@ -115,11 +115,72 @@ fn packets_are_counted_at_both_ends_of_a_link_only_where_both_report_them() {
     };
     reports.push(whole);
     let (_dir, reader) = stored(batch, reports);
-    let counted = reader.losses_of(span(), true).unwrap();
+    let counted = reader.losses_of(span(), Some(u64::MAX)).unwrap();
     let count = |sent, arrived, flows| LinkCount { sent, arrived, flows };
     assert_eq!(counted.links, [((1, 2), count(14, 12, 2)), ((2, 3), count(7, 7, 1))].into());
     assert_eq!(counted.silent, [(2, 9)].into());
     assert_eq!((counted.left_out, counted.counted_until), (1, None));
-    let without = reader.losses_of(span(), false).unwrap();
+    let without = reader.losses_of(span(), None).unwrap();
     assert_eq!((without.links.len(), without.left_out), (0, 0));
+}
+
+/// The first path of a flow.
+fn takes(batch: &mut Batch, number: u32, ts: u64, path: &[u32]) {
+    let (metric, flow) = (Some(Metric::FlowPath), Some(flow(number)));
+    batch.event(&Event { kind: Kind::New, metric, flow, ..bare(ts) }, path);
+}
+
+#[test]
+fn a_path_that_passes_a_node_twice_is_not_counted() {
+    let mut batch = Batch::with_capacity(16);
+    takes(&mut batch, 1, START + SECOND, &[1, 2, 1, 3]);
+    // Node 1 reports each of four packets twice, the others once.
+    let nodes = [(1, 8), (2, 4), (3, 4)];
+    let reports = nodes.iter().flat_map(|(node, count)| {
+        (0..*count).map(|at| postcard(START + 2 * SECOND + at, 1, *node, Flags::FLOW))
+    });
+    let (_dir, reader) = stored(batch, reports.collect());
+    let counted = reader.losses_of(span(), Some(u64::MAX)).unwrap();
+    assert_eq!((counted.links, counted.left_out), ([].into(), 1));
+}
+
+#[test]
+fn packets_whose_second_report_may_still_come_are_not_counted() {
+    let mut batch = Batch::with_capacity(16);
+    takes(&mut batch, 1, START + SECOND, &[1, 2]);
+    let seen = |node, second| postcard(START + second * SECOND, 1, node, Flags::FLOW);
+    let (_dir, reader) = stored(batch, vec![seen(1, 2), seen(2, 2), seen(1, 4)]);
+    let counted = reader.losses_of(span(), Some(START + 4 * SECOND)).unwrap();
+    assert_eq!(counted.links, [((1, 2), LinkCount { sent: 1, arrived: 1, flows: 1 })].into());
+    assert_eq!(counted.counted_until, None);
+    let before = reader.losses_of(span(), Some(START - SECOND)).unwrap();
+    assert_eq!(before.links, [].into());
+}
+
+#[test]
+fn a_flow_of_two_files_is_counted_once() {
+    const HOURS: u64 = 3_600 * SECOND;
+    let midnight = START / (24 * HOURS) * 24 * HOURS + 24 * HOURS;
+    let mut batch = Batch::with_capacity(16);
+    takes(&mut batch, 1, midnight - 9 * SECOND, &[1, 2]);
+    let seen = |number, node, ts| postcard(ts, number, node, Flags::FLOW);
+    let mut reports = vec![seen(1, 1, midnight - SECOND), seen(2, 1, midnight - SECOND)];
+    // The last packet before midnight arrives after it.
+    reports.extend([seen(1, 2, midnight), seen(1, 1, midnight + 1), seen(1, 2, midnight + 2)]);
+    reports.push(seen(2, 1, midnight + 3));
+    let dir = Dir::new("losses-of-days");
+    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    store.submit(batch).unwrap();
+    // What is given together is stored in one file.
+    for report in reports {
+        assert!(store.submit_reports(vec![report]));
+    }
+    store.close();
+    let reader = Reader::open(dir.path()).unwrap();
+    let files = std::fs::read_dir(dir.path()).unwrap().flatten();
+    let days = files.filter(|file| file.path().extension().is_some_and(|name| name == "db")).count();
+    assert_eq!(days, 2);
+    let counted = reader.losses_of(Span::of(START, midnight + HOURS), Some(u64::MAX)).unwrap();
+    assert_eq!(counted.links, [((1, 2), LinkCount { sent: 2, arrived: 2, flows: 1 })].into());
+    assert_eq!(counted.left_out, 1, "the second flow's path is not known");
 }

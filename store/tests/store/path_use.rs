@@ -165,3 +165,36 @@ fn a_flow_that_was_just_seen_has_a_time_before_its_minute_has_ended() {
     let expected = used(&[1, 2, 4], (1, 0), 30 * SECOND, (at(0) + 10 * SECOND, at(0) + 40 * SECOND));
     assert_eq!(uses.uses, [expected]);
 }
+
+#[test]
+fn a_change_from_a_path_in_a_file_before_the_span_is_found() {
+    const DAY: u64 = 24 * 60 * MINUTE;
+    let midnight = START / DAY * DAY + DAY;
+    let (mut before, mut batch) = (Batch::with_capacity(16), Batch::with_capacity(16));
+    for number in [1, 2] {
+        before.event(&path(number, START, Kind::New), &[1, 2, 4]);
+    }
+    batch.event(&path(1, midnight + MINUTE, Kind::PathChange), &[1, 3, 4]);
+    batch.event(&path(1, midnight + 2 * MINUTE, Kind::PathChange), &[1, 2, 4]);
+    // What is new has changed nothing.
+    batch.event(&path(3, midnight + MINUTE, Kind::New), &[1, 3, 4]);
+    let dir = Dir::new("path-change");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    // What is given together is stored in one file.
+    store.submit(before).unwrap();
+    store.submit(batch).unwrap();
+    store.close();
+    let reader = Reader::open(dir.path()).unwrap();
+    let first = PathChange { before: Vec::new(), ..change(1, midnight + MINUTE, 2, 3) };
+    let second = change(1, midnight + 2 * MINUTE, 3, 2);
+    for of in [FlowsOf::default(), one(1)] {
+        let found = reader.path_changes(Span::of(midnight, midnight + DAY), &of, 10).unwrap();
+        assert_eq!(found.changes, [second.clone(), first.clone()]);
+        assert_eq!((found.total, found.groups.len(), found.truncated), (2, 2, false));
+    }
+    // Of a span that begins after the first change, that one is not.
+    let later = reader.path_changes(Span::of(midnight + 2 * MINUTE, midnight + DAY), &one(1), 10).unwrap();
+    assert_eq!(later.changes, [second]);
+    let whole = reader.path_changes(Span::of(START, midnight + DAY), &one(1), 10).unwrap();
+    assert_eq!(whole.changes.last(), Some(&change(1, midnight + MINUTE, 2, 3)));
+}

@@ -1362,11 +1362,11 @@ export type Lists = {
 export type LossMap = {
   /** Whether the packets of flows were counted at both ends of links. Otherwise `uncounted` says why not. */
   counted: boolean;
-  /** Reports received after this time were not counted: there are too many. */
+  /** Reports received after this time were not counted: there are too many. Those of the last 5 s before now never are. */
   counted_until: number | null;
   /** Dropped packets as nodes reported them, the most first. */
   drops: Array<Drops>;
-  /** Flows that were left out of these counts, because their path changed in the span or is not known. */
+  /** Flows that were left out of these counts, because their path changed in the span, passes a node twice or is not known. */
   left_out: number;
   /** The links of the span, those that lost the most first. */
   links: Array<LinkLoss>;
@@ -1698,7 +1698,7 @@ export type Nodes = {
 export type PathChange = {
   /** Those of the path after. */
   after: Array<number | null>;
-  /** Node ids of the path before, in forwarding order; null where a node id is unavailable. */
+  /** Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored. */
   before: Array<number | null>;
   /** The 5-tuple. */
   flow: Flow;
@@ -1714,7 +1714,7 @@ export type PathChange = {
 export type PathChangeGroup = {
   /** Those of the path after. */
   after: Array<number | null>;
-  /** Node ids of the path before, in forwarding order; null where a node id is unavailable. */
+  /** Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored. */
   before: Array<number | null>;
   /** Number of changes: a flow may have changed back and forth. */
   changes: number;

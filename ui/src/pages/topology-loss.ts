@@ -148,7 +148,7 @@ function noteText(losses: LossMap, more: number): string {
   if (losses.uncounted !== null) parts.push(`To count what links lose unseen, hopwise ${losses.uncounted}.`);
   if (losses.left_out > 0)
     parts.push(
-      `${plural(losses.left_out, 'flow')} not counted: the path changed in this time, or is not known.`,
+      `${plural(losses.left_out, 'flow')} not counted: the path changed in this time, passes a node twice, or is not known.`,
     );
   if (losses.counted_until !== null)
     parts.push(
