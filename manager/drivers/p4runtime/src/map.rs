@@ -642,7 +642,7 @@ family = "ipv4"
             "packets with INT are marked",
             "a number from 0 to 15",
             "a program that waits",
-            "there is no value `prot`; did you mean `proto`?",
+            "there is no value `prot`; did you mean `port`?",
         ];
         for part in &expected[..4] {
             // A wrong value hides what follows from it.
