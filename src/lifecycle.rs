@@ -341,7 +341,7 @@ impl Server {
         monitor: Arc<Monitor>,
         notes: Option<Arc<Notes>>,
     ) -> Result<api::Context, CliError> {
-        let reminds = notes.is_some() && settings.exports.values().any(export_role::tells_people);
+        let reminds = notes.is_some() && settings.exports.values().any(export_role::notifies_people);
         Ok(api::Context {
             reminders: reminds.then(|| outlet(&self.pipeline)).transpose()?.map(Arc::new),
             notes,

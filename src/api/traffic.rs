@@ -38,7 +38,7 @@ pub(super) const TRAFFIC: &[Param] = &[
     ),
     Param::new(
         "top",
-        "How many groups are told apart.",
+        "How many groups are kept apart.",
         Form::Integer { min: 1, max: MOST_GROUPS, default: Some(8) },
     ),
     Param::new(

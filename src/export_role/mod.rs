@@ -242,11 +242,11 @@ pub(crate) fn replay(
     Ok(view::view(&Handle { gauges: Arc::new(Mutex::new(gauges)), memory: settings.export.memory.0 }).exports)
 }
 
-/// Whether this export tells people of alerts: then silences count. Other systems keep all of them.
-pub(crate) fn tells_people(export: &ExportSettings) -> bool {
-    let tells =
+/// Whether this export notifies people of alerts: then silences count. Other systems keep all of them.
+pub(crate) fn notifies_people(export: &ExportSettings) -> bool {
+    let notifies =
         matches!(export.kind, Some(ExportKind::Webhook | ExportKind::Alertmanager | ExportKind::Syslog));
-    tells && export.streams().is_ok_and(|streams| streams.contains(&Stream::Alerts))
+    notifies && export.streams().is_ok_and(|streams| streams.contains(&Stream::Alerts))
 }
 
 /// What is read.
@@ -288,7 +288,7 @@ fn exporters(
         };
         let sink = export.sink().map_err(wrong)?;
         let link = Link::new(sink, destination.clone(), export.timeout, gauge.share.batch);
-        let notes = notes.clone().filter(|_| stream == Stream::Alerts && tells_people(export));
+        let notes = notes.clone().filter(|_| stream == Stream::Alerts && notifies_people(export));
         let origin = Origin { directory: &directory, collector: settings.collector_name(), notes };
         if matches!(reading, Reading::New(_)) {
             let cleaned = link.clean(stream, &origin.collector);

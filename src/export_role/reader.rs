@@ -164,7 +164,7 @@ impl Reader {
             };
             let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
             let taken = whole(stored.into_iter().map(of), takes);
-            // It is read again: an alert must not lose its beginning, nor be told although it is silenced.
+            // It is read again: an alert must not lose its beginning, nor be sent although it is silenced.
             if let Some(error) = failed {
                 return Err(error);
             }
@@ -338,7 +338,7 @@ mod tests {
         reader.heed(Some(Arc::new(notes)));
         let wanted = Wanted { from: Position::default(), until: None, records: 100, bytes: 1 << 20 };
         let found = reader.read(wanted).unwrap();
-        let told: Vec<u64> = found.page.records.iter().map(|one| one.ts() - START).collect();
-        assert_eq!((told, found.silenced), (vec![2, 4], 2));
+        let sent: Vec<u64> = found.page.records.iter().map(|one| one.ts() - START).collect();
+        assert_eq!((sent, found.silenced), (vec![2, 4], 2));
     }
 }

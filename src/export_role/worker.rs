@@ -92,7 +92,7 @@ pub(super) struct Origin<'a> {
     pub(super) directory: &'a Path,
     /// The name of the collector.
     pub(super) collector: String,
-    /// Of an export that tells people: what they want to hear no more.
+    /// Of an export that notifies people: the alerts that they have silenced.
     pub(super) notes: Option<Arc<Notes>>,
 }
 

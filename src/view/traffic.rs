@@ -37,7 +37,7 @@ pub(crate) struct TrafficView {
     pub(crate) overlapping: bool,
     /// Columns before this time were not counted, because there is more than an answer reads; null: all were.
     pub(crate) counted_from: Option<u64>,
-    /// True: there are more groups, or changes of paths, than are told apart. Those that came later are among the others, or in the group
+    /// True: there are more groups, or changes of paths, than are kept apart. Those that came later are among the others, or in the group
     /// of what is unknown.
     pub(crate) truncated: bool,
     /// Dimensions and fields of the filter that the values do not have: all are in the group of what is unknown, or none matches.

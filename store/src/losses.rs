@@ -403,7 +403,7 @@ const MOST_REPORTS: u64 = 3_000_000;
 const MOST_PASSED: usize = 400_000;
 /// Places of drops that are considered.
 const MOST_PLACES: usize = 50_000;
-/// Flows of one place that are told apart.
+/// Flows of one place that are kept apart.
 const MOST_FLOWS_OF_PLACE: usize = 10_000;
 /// Of all places together: some 20 MB.
 const MOST_FLOWS_OF_PLACES: usize = 1_000_000;

@@ -93,18 +93,18 @@ fn the_stream_of_alerts_has_rules_and_nothing_else() {
 }
 
 /// The flows and states of the alerts that came.
-fn told(hook: &Scripted) -> Vec<(u64, String)> {
-    let mut told = Vec::new();
+fn sent(hook: &Scripted) -> Vec<(u64, String)> {
+    let mut sent = Vec::new();
     while let Ok((request, _)) = hook.got.try_recv() {
         for line in String::from_utf8(request.body).unwrap().lines() {
             let record: Value = serde_json::from_str(line).unwrap();
-            told.push((
+            sent.push((
                 record["flow"]["sport"].as_u64().unwrap(),
                 record["state"].as_str().unwrap().to_owned(),
             ));
         }
     }
-    told
+    sent
 }
 
 #[test]
@@ -117,22 +117,22 @@ fn a_silence_keeps_alerts_from_people_until_it_ends() {
     ));
     let (slow, calm) = ([1_000, 900_000, 3_000], [1_000, 2_000, 3_000]);
     server.send([report(0, 5000, slow)]);
-    exported(&server, "told", |view| view["delivered"] == 1);
+    exported(&server, "reported", |view| view["delivered"] == 1);
     let silence = r#"{"filter": "rule == slow", "seconds": 3600}"#;
     let silence = server.ask("POST", "/api/v1/alerts/silences", "", silence).json();
-    // One that lasts, one that is over; and the end of what was told.
+    // One that lasts, one that is over; and the end of what was reported.
     server.send([report(1, 5001, slow), report(2, 5002, slow), report(3, 5002, calm), report(4, 5000, calm)]);
     server.settled(5);
     exported(&server, "silenced", |view| {
         view["silenced"] == 3 && view["delivered"] == 2 && view["waiting"] == 0
     });
-    assert_eq!(told(&hook), [(5000, "firing".to_owned()), (5000, "resolved".to_owned())]);
+    assert_eq!(sent(&hook), [(5000, "firing".to_owned()), (5000, "resolved".to_owned())]);
     let path = format!("/api/v1/alerts/silences/{}", silence["id"]);
     assert_eq!(server.ask("DELETE", &path, "", "").status, 200);
-    exported(&server, "told at its end", |view| view["delivered"] == 3);
+    exported(&server, "reported when the silence ends", |view| view["delivered"] == 3);
     server.send([report(5, 5001, calm)]);
-    exported(&server, "told that it is over", |view| view["delivered"] == 4);
-    assert_eq!(told(&hook), [(5001, "firing".to_owned()), (5001, "resolved".to_owned())]);
+    exported(&server, "reported as resolved", |view| view["delivered"] == 4);
+    assert_eq!(sent(&hook), [(5001, "firing".to_owned()), (5001, "resolved".to_owned())]);
     let again = server.json("/api/v1/alerts");
     let one = again["alerts"].as_array().unwrap().iter().find(|one| one["flow"]["sport"] == 5001).unwrap();
     assert_eq!((&one["count"], &one["state"]), (&json!(1), &json!("resolved")), "it began once: {one}");

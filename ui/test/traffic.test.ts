@@ -118,7 +118,7 @@ test('what is not in an answer is said', () => {
   );
   const cut = traffic([], { overlapping: true, truncated: true, counted_from: 1e9, lacks: ['queue'] });
   const said = remarks(cut, () => 'noon').join(' ');
-  for (const part of ['reports by queue', 'more than the total', 'nothing before noon', 'told apart'])
+  for (const part of ['reports by queue', 'more than the total', 'nothing before noon', 'kept apart'])
     assert.ok(said.includes(part), `${part}: ${said}`);
 });
 

@@ -137,7 +137,7 @@ fn a_link_that_loses_packets_unseen_is_named_by_the_reports_of_both_ends() {
             fabric.schedule(START, Action::LoseOnLink { from, to, loss: 30_000 }).unwrap();
         });
         let truth = observer.truth.clone();
-        assert_eq!(truth.keys().copied().collect::<Vec<_>>(), [link], "the fabric does as it is told");
+        assert_eq!(truth.keys().copied().collect::<Vec<_>>(), [link], "only that link loses packets");
         let (judged, losses) = judged(observer, true);
         let guilty: Vec<_> = judged.iter().filter(|one| one.lost.is_some_and(|lost| lost > 0)).collect();
         assert_eq!(guilty.len(), 1, "seed {seed}: {judged:?}");

@@ -78,7 +78,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// Records what the fabric tells about datagrams.
+    /// Records what became of datagrams in the fabric.
     pub(super) fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         match truth {
             GroundTruth::Datagram(sent) => {

@@ -2809,7 +2809,7 @@ export type Traffic = {
   to: number;
   /** Everything that matches, each value once. */
   total: TrafficRow;
-  /** True: there are more groups, or changes of paths, than are told apart. Those that came later are among the others, or in the group of what is unknown. */
+  /** True: there are more groups, or changes of paths, than are kept apart. Those that came later are among the others, or in the group of what is unknown. */
   truncated: boolean;
   /** The unit of values. */
   unit: string;

@@ -198,7 +198,7 @@ export function remarks(traffic: Traffic, timeText: (ns: number) => string): str
       ? `There is more than is counted for one answer: nothing before ${timeText(traffic.counted_from)} is. Choose a shorter time.`
       : '',
     traffic.truncated
-      ? 'There are more groups or changes of paths than are told apart; some are among the others or unknown.'
+      ? 'There are more groups or changes of paths than are kept apart; some are among the others or unknown.'
       : '',
   ].filter((text) => text !== '');
 }
