@@ -16,14 +16,7 @@ pub(crate) fn of_event<'a>(
     rule: Option<&'a str>,
     (path, first): (&'a [u32], Option<FirstValues<'_>>),
 ) -> Facts<'a> {
-    let mut values = [None; Metric::COUNT];
-    if let Some(first) = first {
-        values[Metric::HopLatency as usize] = greatest(first.hop_latencies);
-        values[Metric::FlowLatency as usize] = first.flow_latency;
-    }
-    if let Some(metric) = event.metric {
-        values[metric as usize] = event.value;
-    }
+    let first = first.map(|first| (first.flow_latency, first.hop_latencies));
     Facts {
         flow: event.flow.as_ref(),
         flow_text: None,
@@ -36,20 +29,13 @@ pub(crate) fn of_event<'a>(
         rule,
         reason: event.reason,
         reports: None,
-        values,
+        values: values(first, event.metric, event.value),
     }
 }
 
 /// Of events that are the same in what is asked of them.
 pub(crate) fn of_group(group: &EventGroup) -> Facts<'_> {
-    let mut values = [None; Metric::COUNT];
-    if let Some((flow_latency, hop_latencies)) = &group.first {
-        values[Metric::HopLatency as usize] = greatest(hop_latencies);
-        values[Metric::FlowLatency as usize] = *flow_latency;
-    }
-    if let Some(metric) = group.metric {
-        values[metric as usize] = group.value;
-    }
+    let first = group.first.as_ref().map(|(flow_latency, hop_latencies)| (*flow_latency, &**hop_latencies));
     Facts {
         flow: group.flow.as_ref(),
         flow_text: None,
@@ -62,8 +48,25 @@ pub(crate) fn of_group(group: &EventGroup) -> Facts<'_> {
         rule: group.rule.as_deref(),
         reason: group.reason,
         reports: None,
-        values,
+        values: values(first, group.metric, group.value),
     }
+}
+
+/// The first flow latency and hop latencies of a flow, and the value of this metric.
+pub(crate) fn values(
+    first: Option<(Option<u64>, &[u32])>,
+    metric: Option<Metric>,
+    value: Option<u64>,
+) -> [Option<u64>; Metric::COUNT] {
+    let mut values = [None; Metric::COUNT];
+    if let Some((flow_latency, hop_latencies)) = first {
+        values[Metric::HopLatency as usize] = greatest(hop_latencies);
+        values[Metric::FlowLatency as usize] = flow_latency;
+    }
+    if let Some(metric) = metric {
+        values[metric as usize] = value;
+    }
+    values
 }
 
 /// The greatest of some latencies; those that are not known are the maximum.

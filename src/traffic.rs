@@ -54,7 +54,7 @@ pub(crate) struct TrafficQuestion {
     pub(crate) by: Vec<Dimension>,
     /// Lengths of prefixes.
     pub(crate) prefixes: Prefixes,
-    /// So many groups are told apart in the answer.
+    /// So many groups are kept apart in the answer.
     pub(crate) top: usize,
     /// Only what it matches.
     pub(crate) condition: Option<Arc<Filter>>,
@@ -217,10 +217,15 @@ impl TrafficQuestion {
     /// Until when everything has been stored. Reports of flows are stored by the minute, after its end.
     pub(crate) fn known_to(&self) -> u64 {
         match self.measure.source() {
-            Source::Flows => self.now.saturating_sub(LATE) / MINUTE * MINUTE,
+            Source::Flows => reports_known_to(self.now),
             Source::Events | Source::Series => self.now,
         }
     }
+}
+
+/// Until when, ns, the reports of flows have been stored: whole minutes, some time after their end.
+pub(crate) fn reports_known_to(now: u64) -> u64 {
+    now.saturating_sub(LATE) / MINUTE * MINUTE
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -228,7 +233,7 @@ const MINUTE: u64 = 60 * SECOND;
 const DAY: u64 = 86_400 * SECOND;
 /// How long after the end of a minute the last of its reports have been stored: flows are visited once in 30 s at most, and batches written
 /// once a second.
-pub(crate) const LATE: u64 = 35 * SECOND;
+const LATE: u64 = 35 * SECOND;
 /// Lengths of columns, seconds.
 const COLUMNS: [u64; 18] =
     [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use terminal::CliError;
 
 use crate::{
-    save,
+    facts, save,
     view::{AcknowledgedView, SilenceView},
 };
 
@@ -175,12 +175,12 @@ impl Notes {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let lasts = |one: &Saving| one.from <= at && at < one.until;
         let all = state.saved.silences.iter().zip(&state.filters);
-        let facts = facts(alert);
+        let facts = facts_of(alert);
         all.filter(|(one, _)| lasts(one)).find(|(_, filter)| filter.matches(&facts)).map(|(one, _)| one.id)
     }
 
-    /// Whether people are not to be told of an alert that began so: a silence covered it then. Its end must not be asked about: that can
-    /// have another node, queue or value, and what was told is told to be over.
+    /// Whether a silence covered the beginning of this alert. The record of its end does not say that: it can have another node, queue or
+    /// value, and what was reported as firing is also reported as resolved.
     pub(crate) fn is_silenced(&self, began: &Alert) -> bool {
         self.covering(began, began.ts).is_some()
     }
@@ -217,11 +217,7 @@ impl Saving {
     }
 }
 
-fn facts(alert: &Alert) -> Facts<'_> {
-    let mut values = [None; Metric::COUNT];
-    if let Some(metric) = alert.metric {
-        values[metric as usize] = alert.value;
-    }
+fn facts_of(alert: &Alert) -> Facts<'_> {
     Facts {
         flow: alert.flow.as_ref(),
         node: alert.node,
@@ -230,7 +226,7 @@ fn facts(alert: &Alert) -> Facts<'_> {
         kind: Some(Kind::RuleOn.name()),
         metric: alert.metric.map(Metric::name),
         rule: Some(&alert.rule),
-        values,
+        values: facts::values(None, alert.metric, alert.value),
         ..Facts::default()
     }
 }

@@ -14,7 +14,9 @@ use store::{EventFilter, EventRow, RecordingRow};
 use wire::FlowKey;
 
 use super::{
-    Context, names,
+    Context,
+    filters::fault_view,
+    names,
     page::{self, Prepared},
     params::{Form, Param, Params, SINCE, Segment, UNTIL},
     question::{history_of, place, respond},
@@ -394,15 +396,11 @@ fn judge(rules: RuleSet, rows: Vec<EventRow>, (from, to): (u64, u64)) -> TrialVi
 
 /// Reads a rule that can be tried.
 fn compile(when: &str) -> Result<RuleSet, FaultView> {
-    let units = |byte: usize| when.get(..byte).unwrap_or(when).encode_utf16().count();
-    let rules = RuleSet::compile(&[("rule".to_owned(), when.to_owned())]).map_err(|error| FaultView {
-        position: units(error.position),
-        length: units(error.position + error.length) - units(error.position),
-        message: error.message,
-    })?;
+    let rules = RuleSet::compile(&[("rule".to_owned(), when.to_owned())])
+        .map_err(|error| fault_view(when, (error.position, error.length), error.message))?;
     if rules.is_stateful(0) {
         let message = "a rule that remembers earlier reports (previous, change, average, for) cannot be tried: of most reports nothing is stored";
-        return Err(FaultView { position: 0, length: units(when.len()), message: message.to_owned() });
+        return Err(fault_view(when, (0, when.len()), message.to_owned()));
     }
     Ok(rules)
 }

@@ -66,11 +66,8 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
         let names = Names::new(make);
         let units = |byte: usize| text[..byte].encode_utf16().count();
         let fault = Filter::parse(&text, view, &|name| names.id(name)).err();
-        let fault = fault.map(|Fault { position, length, message }| FaultView {
-            position: units(position),
-            length: units(position + length) - units(position),
-            message,
-        });
+        let fault =
+            fault.map(|Fault { position, length, message }| fault_view(&text, (position, length), message));
         let end = byte_of(&text, at);
         let completions = complete(&text[..end], view, &names.all());
         let view_of = |Completion { from, text, about }| CompletionView { from: units(from), text, about };
@@ -84,6 +81,13 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
         }
     })
     .await
+}
+
+/// A fault at this byte and of so many, in UTF-16 units as pages count them.
+pub(super) fn fault_view(text: &str, (position, length): (usize, usize), message: String) -> FaultView {
+    let units = |byte: usize| text.get(..byte).unwrap_or(text).encode_utf16().count();
+    let start = units(position);
+    FaultView { position: start, length: units(position + length) - start, message }
 }
 
 /// The byte at a place that is counted in UTF-16 units.

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     config::{Settings, build},
     history::{FlowQuestion, FlowsQuestion},
-    traffic::LATE,
+    traffic::reports_known_to,
     view::{
         self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView,
         Links, NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
@@ -74,7 +74,7 @@ pub(crate) async fn activity(
     let column = column(span.length(), columns);
     let place = place(&context).await?;
     let now = nic::time::now();
-    let reports_to = (now.saturating_sub(LATE) / MINUTE * MINUTE).min(span.to());
+    let reports_to = reports_known_to(now).min(span.to());
     let rates = history_of(&context)?.rates((span, column, reports_to), Arc::clone(&place)).await?;
     respond(place, move || {
         let point = |point: &store::RatePoint| ActivityPoint {

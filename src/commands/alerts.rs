@@ -233,16 +233,7 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
 /// Seconds.
 fn duration(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no length of time; write one such as 30m, 2h or 7d");
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse().map_err(|_| wrong())?;
-    number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or_else(wrong)
+    super::question::seconds(text).filter(|seconds| *seconds > 0).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -57,17 +57,21 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
     if text.contains('T') {
         return terminal::units::parse_utc(text).ok_or_else(wrong);
     }
-    let unit = text.chars().last().ok_or_else(wrong)?;
+    let age = seconds(text).and_then(|age| age.checked_mul(1_000_000_000)).ok_or_else(wrong)?;
+    Ok(now.saturating_sub(age))
+}
+
+/// The seconds of a length of time such as `30s`, `15m`, `2h` or `7d`.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
     let seconds: u64 = match unit {
         's' => 1,
         'm' => 60,
         'h' => 3_600,
         'd' => 86_400,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-    let age = number.checked_mul(seconds).and_then(|age| age.checked_mul(1_000_000_000)).ok_or_else(wrong)?;
-    Ok(now.saturating_sub(age))
+    text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(seconds)
 }
 
 #[cfg(test)]

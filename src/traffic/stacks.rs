@@ -39,7 +39,7 @@ pub(crate) struct Traffic {
     pub(crate) total: Vec<Option<Sums>>,
     /// Earlier columns were not counted.
     pub(crate) counted_from: Option<u64>,
-    /// There are more groups, flows or paths than are told apart.
+    /// There are more groups, flows or paths than are kept apart.
     pub(crate) truncated: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Stacks {
     places: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, u32>,
     is_full: bool,
-    /// Something is in more groups than are combined, or there are more combinations than are told apart.
+    /// Something is in more groups than are combined, or there are more combinations than are kept apart.
     is_cut: bool,
 }
 
@@ -253,18 +253,20 @@ impl Stacks {
         group
     }
 
-    fn is_wanted(&self, facts: &Facts<'_>) -> bool {
-        self.question.condition.as_ref().is_none_or(|condition| condition.matches(facts))
+    /// The number of something with these facts: that of its parts by all dimensions, if it is wanted.
+    fn number_of(
+        &mut self,
+        facts: &Facts<'_>,
+        of: impl Fn(super::Dimension, Making<'_>) -> Vec<Part>,
+    ) -> u32 {
+        let question = &self.question;
+        if question.condition.as_ref().is_some_and(|condition| !condition.matches(facts)) {
+            return UNWANTED;
+        }
+        let making = Making { prefixes: question.prefixes, labels: &question.labels };
+        let parts = question.by.iter().map(|dimension| of(*dimension, making)).collect();
+        self.number(parts)
     }
-}
-
-/// Parts of something by all dimensions.
-fn parts_of(
-    question: &TrafficQuestion,
-    of: impl Fn(super::Dimension, Making<'_>) -> Vec<Part>,
-) -> Vec<Vec<Part>> {
-    let making = Making { prefixes: question.prefixes, labels: &question.labels };
-    question.by.iter().map(|dimension| of(*dimension, making)).collect()
 }
 
 impl Tally for Stacks {
@@ -295,19 +297,11 @@ impl Tally for Stacks {
         values[Metric::FlowLatency as usize] = sum.filter(|sum| sum.has_values()).map(|sum| sum.max);
         let reports = sum.map(|sum| sum.count);
         let facts = Facts { flow: Some(flow), path, reports, values, ..Facts::default() };
-        if !self.is_wanted(&facts) {
-            return UNWANTED;
-        }
-        let parts = parts_of(&self.question, |dimension, making| dimension.of_flow(flow, path, making));
-        self.number(parts)
+        self.number_of(&facts, |dimension, making| dimension.of_flow(flow, path, making))
     }
 
     fn event(&mut self, event: &EventGroup) -> u32 {
-        if !self.is_wanted(&facts::of_group(event)) {
-            return UNWANTED;
-        }
-        let parts = parts_of(&self.question, |dimension, making| dimension.of_event(event, making));
-        self.number(parts)
+        self.number_of(&facts::of_group(event), |dimension, making| dimension.of_event(event, making))
     }
 
     fn series(&mut self, key: &SeriesKey) -> u32 {
@@ -319,11 +313,7 @@ impl Tally for Stacks {
             metric: metric.map(Metric::name),
             ..Facts::default()
         };
-        if !self.is_wanted(&facts) {
-            return UNWANTED;
-        }
-        let parts = parts_of(&self.question, |dimension, making| dimension.of_series(key, making));
-        self.number(parts)
+        self.number_of(&facts, |dimension, making| dimension.of_series(key, making))
     }
 
     fn add(&mut self, number: u32, column: usize, sum: &SpanSum) {
@@ -348,11 +338,11 @@ impl Tally for Stacks {
     }
 }
 
-/// The place of groups that are not told apart.
+/// The place of groups that are not kept apart.
 const REST: u32 = u32::MAX;
 /// The number of what is in no group.
 const UNWANTED: u32 = 0;
-/// Groups that are told apart: some 40 MB.
+/// Groups that are kept apart: some 40 MB.
 const MOST_GROUPS: usize = 200_000;
 /// Combinations of groups in which something is, such as the nodes of a path: some 80 MB.
 const MOST_PLACES: usize = 400_000;

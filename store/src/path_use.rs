@@ -349,15 +349,14 @@ impl Uses {
             }
             None => truncated = true,
         };
-        let all = Piece::minutes(span);
         if numbers.len() <= FEW_FLOWS {
             self.spread = self.spread.max(MINUTE);
+            let all = Piece::minutes(span);
             for number in numbers.keys() {
                 read_flow(conn, all, *number, &mut |sum| add(*number, sum))?;
             }
         } else {
-            let pieces = if features.spans { span.pieces() } else { vec![all] };
-            for piece in pieces {
+            for piece in span.pieces_in(features) {
                 self.spread = self.spread.max(piece.length());
                 read_flows(conn, piece, &mut |number, sum| {
                     if numbers.contains_key(&number) {

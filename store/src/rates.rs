@@ -1,6 +1,6 @@
 //! What was received over time, counted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use collector::event::{Kind, Nanos};
 use detect::Metric;
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use crate::query::QueryError;
 use crate::reader::Reader;
-use crate::rows::kind_of;
+use crate::rows;
 use crate::spans::{MINUTE, SECOND, Span, each, each_minute};
 use crate::summary::REPORTS;
 use crate::taken::{int, unsigned};
@@ -134,12 +134,7 @@ fn count_records(
     kinds: &mut BTreeMap<Kind, u64>,
     at: &mut AddAt<'_>,
 ) -> rusqlite::Result<()> {
-    let mut names: HashMap<i64, Kind> = HashMap::new();
-    let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        names.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
-    }
+    let names = rows::kinds(conn)?;
     each(conn, "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
         if let Some(kind) = names.get(&row.get(1)?) {
             *kinds.entry(*kind).or_default() += 1;

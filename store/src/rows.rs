@@ -1,10 +1,11 @@
 //! Parameters and results of the typed queries ([`crate::Reader::events`] and others).
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use collector::event::{Basis, Drop, Event, FirstValues, FlowRow, Kind, Loss, Nanos, Rollup};
 use detect::Metric;
-use rusqlite::Row;
+use rusqlite::{Connection, Row};
 use wire::FlowKey;
 
 /// Which events. Absent filters match everything.
@@ -291,6 +292,17 @@ pub(crate) fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
 /// The kind with this name. An unknown one of a newer version is read as the most general one.
 pub(crate) fn kind_of(name: &str) -> Kind {
     Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Latest)
+}
+
+/// The kinds of events by their numbers in the file that is attached as `f0`.
+pub(crate) fn kinds(conn: &Connection) -> rusqlite::Result<HashMap<i64, Kind>> {
+    let mut kinds = HashMap::new();
+    let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        kinds.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
+    }
+    Ok(kinds)
 }
 
 /// A stored address, IPv4 mapped into IPv6.

@@ -15,6 +15,7 @@ use crate::join::Identity;
 use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
+use crate::schema::Features;
 use crate::summary::{LONGER, NOTHING};
 use crate::taken::{Paths, Takings, int, unsigned};
 
@@ -171,6 +172,11 @@ impl Span {
         ends.retain(|piece| piece.from < piece.to);
         ends
     }
+
+    /// The same, as far as a file has such rollups of flows: one without them is read minute by minute.
+    pub(crate) fn pieces_in(self, features: Features) -> Vec<Piece> {
+        if features.spans { self.pieces() } else { vec![Piece::minutes(self)] }
+    }
 }
 
 impl Piece {
@@ -229,9 +235,7 @@ impl Found {
         let path = last.cloned().unwrap_or_default();
         FlowSpan { flow, sum: self.sum, path, basis: self.basis }
     }
-}
 
-impl Found {
     /// Which paths it took in the span, and until when: until the next one, or the end of its last rollup.
     fn taken(&self, span: Span) -> BTreeMap<usize, Nanos> {
         let mut taken = BTreeMap::new();
@@ -248,7 +252,8 @@ impl Found {
 }
 
 impl FlowFilter {
-    fn rank(&self, flow: &FlowKey, sum: &SpanSum) -> FlowRank {
+    /// The place of a flow with this sum in the wanted order.
+    pub fn rank(&self, flow: &FlowKey, sum: &SpanSum) -> FlowRank {
         let value = match self.order {
             FlowOrder::LastSeen => sum.last,
             FlowOrder::Latency => sum.max,
@@ -391,9 +396,7 @@ impl Reader {
                 let Some((number, flow)) = number_of(conn, id, known)? else { return Ok(()) };
                 known = Some(flow);
                 let mut sums: HashMap<i64, SpanSum> = HashMap::new();
-                let all = [Piece::minutes(span)];
-                let pieces = if features.spans { span.pieces() } else { all.to_vec() };
-                for piece in pieces {
+                for piece in span.pieces_in(features) {
                     read_flow(conn, piece, number, &mut |sum| {
                         sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
                     })?;
@@ -420,15 +423,8 @@ impl Reader {
                     false => sums.get_mut(&number).map(|known| known.add(sum)).is_some(),
                 };
                 let mut whole = true;
-                match features.spans {
-                    true => {
-                        for piece in span.pieces() {
-                            whole &= read_flows(conn, piece, &mut add)?;
-                        }
-                    }
-                    false => {
-                        whole &= read_flows(conn, Piece::minutes(span), &mut add)?;
-                    }
+                for piece in span.pieces_in(features) {
+                    whole &= read_flows(conn, piece, &mut add)?;
                 }
                 flows.truncated |= !whole;
                 let keys = self.keys().of(conn, &file, sums.len())?;

@@ -10,11 +10,12 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
-use crate::intern::{parse_flow, parse_path};
+use crate::intern::parse_path;
 use crate::join::Identity;
+use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
-use crate::rows::kind_of;
+use crate::rows::kinds;
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, SECOND, SeriesKey, Span, SpanSum, each_minute};
 use crate::summary::{NOTHING, REPORTS};
@@ -436,12 +437,7 @@ struct RawEvent {
 
 impl<'a> EventReader<'a> {
     fn new(conn: &'a Connection, features: Features, parts: EventParts) -> rusqlite::Result<Self> {
-        let mut kinds: HashMap<i64, Kind> = HashMap::new();
-        let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            kinds.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
-        }
+        let kinds = kinds(conn)?;
         let metrics = Metric::ALL.into_iter().map(|metric| (metric as i64, metric)).collect();
         let (keys, paths, rules, numbers) = Default::default();
         let sql = sql_of(parts, features.first_values);
@@ -686,9 +682,7 @@ fn key_of(
     if let Some(key) = keys.get(&number) {
         return Ok(*key);
     }
-    let mut select =
-        conn.prepare_cached("SELECT src, dst, sport, dport, proto FROM f0.flow_key WHERE id = ?1")?;
-    let key = select.query_row([number], parse_flow).optional()?.flatten();
+    let key = Keys::Each.get(conn, number)?;
     if keys.len() >= MOST_KNOWN {
         keys.clear();
     }

@@ -80,14 +80,7 @@ impl Remote {
             };
             by_name && condition.as_ref().is_none_or(|condition| condition.matches(&facts::of_span(span)))
         };
-        let rank = |span: &FlowSpan| {
-            let value = match filter.order {
-                FlowOrder::LastSeen => span.sum.last,
-                FlowOrder::Latency => span.sum.max,
-                FlowOrder::Reports => span.sum.count,
-            };
-            FlowRank(value, span.flow.id())
-        };
+        let rank = |span: &FlowSpan| filter.rank(&span.flow, &span.sum);
         let spans = lines.into_iter().filter_map(FlowLine::span).filter(is_wanted);
         let mut flows: Vec<(FlowRank, FlowSpan)> = spans.map(|span| (rank(&span), span)).collect();
         let total = flows.len() as u64;
