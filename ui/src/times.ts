@@ -72,11 +72,15 @@ export class Times {
     return (to - from) * 1e6;
   }
 
-  /** Parameters of the API; none for what is live. */
-  query(): Record<string, string> {
-    if (this.isLive()) return {};
+  /** Its limits as parameters of the API. */
+  span(): { from: string; to: string } {
     const { from, to } = this.limits();
     return { from: nanos(from), to: nanos(to) };
+  }
+
+  /** Parameters of the API; none for what is live. */
+  query(): Record<string, string> {
+    return this.isLive() ? {} : this.span();
   }
 
   /** Seconds between two questions, as chosen. */

@@ -16,7 +16,6 @@ import {
   stateTone,
   valueText,
 } from '../model/alerts';
-import { nanos } from '../model/range';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
 import { times } from '../times';
@@ -120,8 +119,7 @@ class AlertsPage implements Page {
   }
 
   private params(): Params {
-    const { from, to } = times.limits();
-    return { from: nanos(from), to: nanos(to), state: this.settings.get('state'), limit: LIMIT };
+    return { ...times.span(), state: this.settings.get('state'), limit: LIMIT };
   }
 
   private request(signal: AbortSignal): Promise<Alerts> {

@@ -3,7 +3,6 @@ import { h, panel, setText, show } from '../lib/dom';
 import { exact, plural } from '../lib/format';
 import { eventsSql, hopwise } from '../model/copies';
 import { eventSheet, isFlowText } from '../model/events';
-import { nanos } from '../model/range';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
 import { times } from '../times';
@@ -61,11 +60,7 @@ export function eventsPage(route: Route): Page {
 /** What asks for the events of the list. */
 function copies(feed: EventFeed): HTMLElement {
   const limit = (): number => Math.max(1, feed.selection().length);
-  const time = (): { from?: string; to?: string } => {
-    if (times.isLive()) return {};
-    const { from, to } = times.limits();
-    return { from: nanos(from), to: nanos(to) };
-  };
+  const time = (): { from?: string; to?: string } => times.query();
   const conditions = (): Record<string, string | null> => {
     const { kinds, metric, node, filter } = feed.asked();
     const flow = isFlowText(filter) ? filter : null;

@@ -12,7 +12,6 @@ import { isImplausible, latencyText } from '../model/hop';
 import { names } from '../lib/names';
 import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
-import { nanos } from '../model/range';
 import { watchFlow } from '../model/watch';
 import { link } from '../router';
 import { times } from '../times';
@@ -98,8 +97,8 @@ const HISTORY = 3000;
 
 /** The time of the page; of what is live, as long as the chart. */
 function wholeTime(): { from?: string; to?: string } {
-  const { from, to } = times.limits();
-  return times.isLive() ? { from: nanos(from) } : { from: nanos(from), to: nanos(to) };
+  const { from, to } = times.span();
+  return times.isLive() ? { from } : { from, to };
 }
 
 /** Above this ratio of flow latency to the hops' sum, the stacked hops would be a line at the bottom. */

@@ -7,7 +7,7 @@ import { filterField } from '../lib/filter-field';
 import { count, duration, exact, flowName, pathText } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { hopwise, queryCommand, slowestFlowsSql } from '../model/copies';
-import { nanos, partText } from '../model/range';
+import { partText } from '../model/range';
 import type { Settings } from '../settings';
 import { times } from '../times';
 
@@ -114,7 +114,7 @@ export function flowList(options: FlowListOptions) {
   const menu = hands({
     title: 'Flows',
     now: () => times.isLive(),
-    asked: () => [{ path: 'flows', params: { ...wholeTime(), ...params() } }],
+    asked: () => [{ path: 'flows', params: { ...times.query(), ...params() } }],
     sql,
     command(): string[] | null {
       const text = sql();
@@ -148,12 +148,6 @@ export function flowList(options: FlowListOptions) {
 }
 
 /** The time of the page as it is now; none for what is live. */
-function wholeTime(): Record<string, string> {
-  if (times.isLive()) return {};
-  const { from, to } = times.limits();
-  return { from: nanos(from), to: nanos(to) };
-}
-
 function cutText(shown: number, answer: Answer): string {
   const text = totalText(shown, answer.total, answer.at_least === true);
   return shown < answer.total || answer.at_least ? [text, partText(answer)].join('. ') : partText(answer);

@@ -19,7 +19,7 @@ import {
   type SqlSpan,
 } from '../model/copies';
 import { link, type Page } from '../router';
-import { nanos, partText } from '../model/range';
+import { partText } from '../model/range';
 import { session } from '../session';
 import { times } from '../times';
 import { flowTable } from './overview-tables';
@@ -137,8 +137,7 @@ export function overviewPastPage(): Page {
 
 /** With the time of the page. */
 function ranged({ path, params }: Asked): Asked[] {
-  const { from, to } = times.limits();
-  return [{ path, params: { from: nanos(from), to: nanos(to), ...params } }];
+  return [{ path, params: { ...times.span(), ...params } }];
 }
 
 /** What can be copied and saved, by the last answers: the server may have made whole minutes of the time. */

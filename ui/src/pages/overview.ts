@@ -10,7 +10,6 @@ import { live } from '../live';
 import { apiOption, hands } from '../hands';
 import { hopwise, queryCommand, rollupsSql, type Asked } from '../model/copies';
 import { listenText } from '../model/inputs';
-import { nanos } from '../model/range';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Page } from '../router';
 import { times } from '../times';
@@ -116,10 +115,7 @@ function status(title: string, sheet: () => Sheet | null): HTMLElement {
 
 /** The server counts over time what the page has counted since it was opened. */
 function activity(title: string, chart: LineChart): HTMLElement {
-  const asked = (): Asked[] => {
-    const { from, to } = times.limits();
-    return [{ path: 'activity', params: { from: nanos(from), to: nanos(to), columns: WINDOW_SECONDS } }];
-  };
+  const asked = (): Asked[] => [{ path: 'activity', params: { ...times.span(), columns: WINDOW_SECONDS } }];
   return hands({ title, asked, sheet: () => chart.sheet() });
 }
 
@@ -173,7 +169,7 @@ function latencyChart() {
   const whole = (): { metric: string; interval: number; from: string; limit: number } => ({
     metric: 'hop_latency',
     interval: 1,
-    from: nanos(times.limits().from),
+    from: times.span().from,
     limit: 10_000,
   });
   const wait = poll<{ rollups: Rollup[] }>({

@@ -8,7 +8,6 @@ import { ago, count, duration, exact, flowName, pathText, percent } from '../lib
 import { live } from '../live';
 import { queryCommand, rollupsSql, type Asked } from '../model/copies';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
-import { nanos } from '../model/range';
 import type { Fabric } from '../model/fabric';
 import { hostNames, type Hosts } from '../model/hosts';
 import { edgeId, isBad, type Graph, type MapMetric, type Scale } from '../model/topology';
@@ -258,13 +257,15 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
 }
 
 function nodeHands(node: number, chart: LineChart): HTMLElement {
-  const limits = (): { from: string; to: string } => {
-    const { from, to } = times.limits();
-    return { from: nanos(from), to: nanos(to) };
-  };
-  const rollups = () => ({ metric: 'hop_latency', node, interval: 1, from: limits().from, limit: 10_000 });
+  const rollups = () => ({
+    metric: 'hop_latency',
+    node,
+    interval: 1,
+    from: times.span().from,
+    limit: 10_000,
+  });
   const asked = (): Asked[] =>
-    times.isLive() ? [{ path: 'rollups', params: rollups() }] : [greatestOf(node, limits())];
+    times.isLive() ? [{ path: 'rollups', params: rollups() }] : [greatestOf(node, times.span())];
   return hands({
     title: `Hop latency of ${names.node(node)}`,
     asked,

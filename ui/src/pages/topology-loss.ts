@@ -8,7 +8,6 @@ import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
 import { placeText, reasonText, summaryOf, verdictOf } from '../model/losses';
-import { nanos } from '../model/range';
 import { link } from '../router';
 import { times } from '../times';
 
@@ -67,7 +66,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
       class: 'wide loss',
       hands: hands({
         title: 'Where is it lost?',
-        asked: () => [{ path: 'losses', params: span() }],
+        asked: () => [{ path: 'losses', params: times.span() }],
         sheet: () => (answer ? lossSheet(answer) : null),
       }),
     },
@@ -86,7 +85,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
   function start(): Poll {
     return poll<LossMap>({
       intervalMs: () => times.intervalMs(10_000),
-      request: (signal) => get('losses', span(), signal),
+      request: (signal) => get('losses', times.span(), signal),
       show(losses) {
         answer = losses;
         setText(summary, summaryOf(losses));
@@ -117,11 +116,6 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
     },
     stop: () => polled?.stop(),
   };
-}
-
-function span(): Record<string, string> {
-  const { from, to } = times.limits();
-  return { from: nanos(from), to: nanos(to) };
 }
 
 /** Links with what they lost, and by which evidence. */

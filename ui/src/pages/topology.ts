@@ -16,7 +16,7 @@ import { search } from '../model/search';
 import { buildGraph, linkSheet, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
-import { nanos, partText } from '../model/range';
+import { partText } from '../model/range';
 import { times } from '../times';
 import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 import { TopologyCanvas } from './topology-canvas';
@@ -56,9 +56,7 @@ export function topologyPage(route: Route): Page {
 
 /** The time of the page, with as many rows as the server gives at once. */
 function wholeTime(): Record<string, string | number> {
-  if (times.isLive()) return { limit: MOST_ROWS };
-  const { from, to } = times.limits();
-  return { from: nanos(from), to: nanos(to), limit: MOST_ROWS };
+  return { ...times.query(), limit: MOST_ROWS };
 }
 
 class TopologyPage implements Page {
@@ -226,7 +224,7 @@ class TopologyPage implements Page {
 
   /** Paths only say where nodes stand: those of a large network are asked for less often. */
   private async requestAll(signal: AbortSignal): Promise<Answer> {
-    const all = { ...times.query(), limit: MOST_ROWS };
+    const all = wholeTime();
     const asked = Date.now();
     const old = asked - this.paths.at > PATHS_MS || this.graph.nodes.length < LARGE / 10;
     const [nodes, links, paths] = await Promise.all([

@@ -176,11 +176,8 @@ export function trafficPage(route: Route): Page {
 }
 
 function query(settings: Values): Record<string, string | number> {
-  const { from, to } = times.limits();
-  const nanos = (ms: number): string => (BigInt(Math.round(ms)) * 1_000_000n).toString();
   return {
-    from: nanos(from),
-    to: nanos(to),
+    ...times.span(),
     columns: COLUMNS,
     by: settings.get('by'),
     measure: settings.get('measure'),
