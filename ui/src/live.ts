@@ -1,6 +1,7 @@
 import { ApiError, get, postExact } from './api/client';
 import { poll, type Poll } from './api/poll';
 import type { QueryResult, RatesThen, Status } from './api/types';
+import { reasonOf } from './lib/format';
 import { Ring } from './lib/ring';
 import { totals } from './model/budget';
 import { LossClock, pastRates, sinceStart, WINDOW_SECONDS } from './model/rates';
@@ -78,7 +79,7 @@ class Live {
   }
 
   private fail(error: unknown, waitMs: number): void {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = reasonOf(error);
     const unauthorised = error instanceof ApiError && error.status === 401;
     this.trouble = { message, since: this.trouble?.since ?? Date.now(), waitMs, unauthorised };
     this.announce();

@@ -1,5 +1,6 @@
 import { saveBlob } from './lib/csv';
 import { h, setText, show } from './lib/dom';
+import { reasonOf } from './lib/format';
 import { merged, parseViews, viewsText, without, type View } from './model/views';
 import { link, parseRoute } from './router';
 import { PARAMETERS } from './times';
@@ -110,7 +111,7 @@ export function viewsDialog(): { dialog: HTMLDialogElement; open(): void } {
       const rest = left > 0 ? ` ${left} entries are no views of this program, and were left out.` : '';
       change(merged(load(), views), `${views.length} views imported.${rest}`);
     } catch (error) {
-      setText(message, error instanceof Error ? error.message : String(error));
+      setText(message, reasonOf(error));
     }
   }
 

@@ -15,7 +15,6 @@ import {
   differenceText,
   hopRows,
   mainPath,
-  parsePath,
   pathKey,
   readCompared,
   stackOf,
@@ -74,8 +73,6 @@ test('what changed is the nodes that left and those that joined', () => {
   assert.equal(differenceText(difference([1, 3], [1, 2, 3])), 'with 2');
   assert.equal(differenceText(difference([1, 2, 3], [1, 3, 2])), 'another order');
   assert.equal(differenceText(difference([1, null, 3], [1, null, 3])), 'no node');
-  assert.deepEqual(parsePath('101>?>103'), [101, null, 103]);
-  assert.equal(parsePath('101>x'), null);
 });
 
 test('a node that is unknown in one path is no change', () => {

@@ -5,7 +5,7 @@ import { tops, type Curves } from '../model/traffic';
 import { axes, Chart, fromZero, timeScale, UNIT_ROOM, unitLabel, zooming, type Format } from './base';
 import { tooltip, type Reading } from './tooltip';
 
-export interface AreasOptions {
+interface AreasOptions {
   label: string;
   now(): number;
   height: number;

@@ -3,6 +3,7 @@ import { h } from '../lib/dom';
 import { dateTime, duration } from '../lib/format';
 import { colour, onTheme } from '../lib/theme';
 import { mix } from '../model/ramp';
+import { timeAxis } from './heat';
 
 const ROW = 15;
 const AXIS = 20;
@@ -60,7 +61,7 @@ export class ClassMap {
     context.font = '11px system-ui, sans-serif';
     this.cells(context, latencies, spread, width);
     this.lines(context, latencies, spread, width);
-    this.axis(context, latencies, width, height);
+    timeAxis(context, latencies, { left: LABELS, width, height, spacing: 80, longSpacing: 110 });
   }
 
   private cells(
@@ -125,23 +126,6 @@ export class ClassMap {
     const [low, high] = [bounds[at - 1] ?? (bounds[at] ?? 1) / 2, bounds[at] ?? 1];
     const part = value <= low ? 0 : Math.min(1, Math.log(value / low) / Math.log(high / low));
     return (bounds.length - at - part) * ROW;
-  }
-
-  private axis(
-    context: CanvasRenderingContext2D,
-    { from, to }: HopLatencies,
-    width: number,
-    height: number,
-  ): void {
-    context.fillStyle = colour('muted');
-    context.textBaseline = 'bottom';
-    const isLong = to - from > 20 * 3600e9;
-    const ticks = Math.max(2, Math.floor((width - LABELS) / (isLong ? 110 : 80)));
-    for (let i = 0; i < ticks; i += 1) {
-      const time = dateTime(from + ((to - from) * i) / ticks);
-      const text = isLong ? time.slice(5, 16) : time.slice(11, 19);
-      context.fillText(text, LABELS + ((width - LABELS) * i) / ticks, height);
-    }
   }
 
   private point(x: number, y: number): void {

@@ -200,7 +200,7 @@ export class HeatMap {
     context.scale(scale, scale);
     context.font = '12px system-ui, sans-serif';
     this.drawCells(context, heat, width);
-    this.drawAxis(context, heat, width, height);
+    timeAxis(context, heat, { left: this.labels, width, height, spacing: 90, longSpacing: 130 });
   }
 
   private drawCells(context: CanvasRenderingContext2D, heat: Heat, width: number): void {
@@ -239,17 +239,23 @@ export class HeatMap {
     }
     return found;
   }
+}
 
-  private drawAxis(context: CanvasRenderingContext2D, heat: Heat, width: number, height: number): void {
-    context.fillStyle = colour('muted');
-    context.textBaseline = 'bottom';
-    const isLong = heat.to - heat.from > 20 * 3600e9;
-    const ticks = Math.max(2, Math.floor((width - this.labels) / (isLong ? 130 : 90)));
-    for (let i = 0; i < ticks; i += 1) {
-      const time = dateTime(heat.from + ((heat.to - heat.from) * i) / ticks);
-      const text = isLong ? time.slice(5, 16) : time.slice(11, 19);
-      context.fillText(text, this.labels + ((width - this.labels) * i) / ticks, height);
-    }
+/** Times below a map, from `left` to `width`, each `spacing` pixels or more; `longSpacing` where they need their day. */
+export function timeAxis(
+  context: CanvasRenderingContext2D,
+  { from, to }: { from: number; to: number },
+  at: { left: number; width: number; height: number; spacing: number; longSpacing: number },
+): void {
+  const { left, width, height } = at;
+  context.fillStyle = colour('muted');
+  context.textBaseline = 'bottom';
+  const isLong = to - from > 20 * 3600e9;
+  const ticks = Math.max(2, Math.floor((width - left) / (isLong ? at.longSpacing : at.spacing)));
+  for (let i = 0; i < ticks; i += 1) {
+    const time = dateTime(from + ((to - from) * i) / ticks);
+    const text = isLong ? time.slice(5, 16) : time.slice(11, 19);
+    context.fillText(text, left + ((width - left) * i) / ticks, height);
   }
 }
 

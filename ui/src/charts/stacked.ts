@@ -1,4 +1,5 @@
 import uPlot from 'uplot';
+import { h } from '../lib/dom';
 import { duration, pathText } from '../lib/format';
 import { seriesSheet, type Sheet } from '../lib/sheet';
 import { colour, faded, seriesColour } from '../lib/theme';
@@ -143,4 +144,14 @@ function totalLine(show: boolean): uPlot.Series {
     points: { show: false },
     ...stepped(),
   };
+}
+
+/** The colour of a hop, and its name. */
+export function legendEntry(label: string, index: number): HTMLElement {
+  return h(
+    'span',
+    {},
+    h('i', { class: 'swatch', style: `background:var(--series-${(index % 8) + 1})` }),
+    label,
+  );
 }

@@ -80,6 +80,14 @@ export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Replaces the children only if what they show differs. */
+export function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Node | Node[]): void {
+  const key = JSON.stringify(rows);
+  if (list.dataset['shown'] === key) return;
+  list.dataset['shown'] = key;
+  list.replaceChildren(...rows.flatMap(make));
+}
+
 export function show(element: HTMLElement, visible: boolean): void {
   if (element.hidden === visible) element.hidden = !visible;
 }

@@ -160,6 +160,11 @@ export function metricValue(metric: string | null, value: Maybe): string {
   return count(value);
 }
 
+/** What an error says. */
+export function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${exact(value)} ${value === 1 ? one : many}`;
 }

@@ -1,4 +1,5 @@
 import { h, setText } from './dom';
+import { reasonOf } from './format';
 
 export interface MenuItem {
   text: string;
@@ -37,7 +38,7 @@ export function menuButton(text: string, label: string, groups: () => MenuGroup[
       menu.hidePopover();
       item.run().then(
         (answer) => answer !== null && say(said, answer),
-        (error: unknown) => say(said, error instanceof Error ? error.message : String(error)),
+        (error: unknown) => say(said, reasonOf(error)),
       );
     });
     menu.showPopover();

@@ -27,7 +27,7 @@ export interface Column<T> {
   file?: Omit<FileColumn<T>, 'name'> & { name?: string };
 }
 
-export interface FileColumn<T> extends SheetColumn {
+interface FileColumn<T> extends SheetColumn {
   value(row: T): Cell;
 }
 

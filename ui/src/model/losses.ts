@@ -1,7 +1,7 @@
 import type { DropsOfPlace, LinkLoss, LossMap } from '../api/types';
 import { exact, percent, plural } from '../lib/format';
 import { names } from '../lib/names';
-import type { MapLink } from './topology';
+import { bareLink, edgeId, type MapLink } from './topology';
 
 /** Packets that a link lost or that were dropped before it, at least; null: not known. */
 export function lostOf(link: LinkLoss): number | null {
@@ -11,15 +11,14 @@ export function lostOf(link: LinkLoss): number | null {
 /** The links of the map with what they lost. A link that only the losses name is added. */
 export function withLosses(links: readonly MapLink[], losses: LossMap | null): MapLink[] {
   if (!losses) return [...links];
-  const lost = new Map(losses.links.map((link) => [`${link.from}>${link.to}`, lostOf(link)] as const));
-  const known = new Set(links.map(({ from, to }) => `${from}>${to}`));
-  const nothing = { egress_if: null, ingress_if: null, utilization: null, queue_occupancy: null };
+  const lost = new Map(losses.links.map((link) => [edgeId(link.from, link.to), lostOf(link)] as const));
+  const known = new Set(links.map(({ from, to }) => edgeId(from, to)));
   const missing = losses.links
-    .filter(({ from, to }) => !known.has(`${from}>${to}`))
-    .map(({ from, to }) => ({ from, to, ...nothing, hop_latency: null, flows: 0, last_seen: 0 }));
+    .filter(({ from, to }) => !known.has(edgeId(from, to)))
+    .map(({ from, to }) => bareLink(from, to));
   return [...links, ...missing].map((link) => ({
     ...link,
-    lost: lost.get(`${link.from}>${link.to}`) ?? null,
+    lost: lost.get(edgeId(link.from, link.to)) ?? null,
   }));
 }
 

@@ -1,6 +1,5 @@
 import type { HopLatencies, LatencySpread, PathChange, PathsOfDirection, UsedPath } from '../api/types';
 import { names } from '../lib/names';
-import type { Range } from './range';
 import type { Stack } from './stack';
 
 export type Path = readonly (number | null)[];
@@ -25,14 +24,6 @@ const TOGETHER = 5e9;
 
 export function pathKey(path: Path): string {
   return path.map((node) => node ?? '?').join('>');
-}
-
-/** `101>?>103` as a path; null if it is none. */
-export function parsePath(text: string): Path | null {
-  const nodes = text
-    .split('>')
-    .map((part) => (/^\d+$/.test(part) ? Number(part) : part === '?' ? null : NaN));
-  return nodes.some((node) => Number.isNaN(node)) ? null : nodes;
 }
 
 /** Steps, newest first; those of many flows first where they began together. */
@@ -76,7 +67,7 @@ function nodesOf(path: Path): Set<number> {
 }
 
 /** Links of a path, as `from>to`. */
-export function linksOf(path: Path): Set<string> {
+function linksOf(path: Path): Set<string> {
   const links = new Set<string>();
   path.forEach((node, i) => {
     const next = path[i + 1];
@@ -186,11 +177,6 @@ export function readCompared(text: string, shown: { from: number; to: number }):
   return text.includes('>') ? { flow: text } : null;
 }
 
-/** Two times as `compare` has them. */
-export function comparedText({ from, to }: Extract<Range, { from: number }>): string {
-  return [from, to].map((ms) => new Date(ms).toISOString()).join('/');
-}
-
 /** The mean of each hop in each column, stacked. */
 export function stackOf(latencies: HopLatencies): Stack {
   const { hops } = latencies;
@@ -214,7 +200,7 @@ export function stackOf(latencies: HopLatencies): Stack {
   };
 }
 
-export function hopLabel(hop: Pick<LatencySpread, 'node'>): string {
+function hopLabel(hop: Pick<LatencySpread, 'node'>): string {
   return hop.node === null ? '?' : names.node(hop.node);
 }
 

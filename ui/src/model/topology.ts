@@ -32,6 +32,12 @@ export function edgeId(from: number, to: number): string {
   return `${from}>${to}`;
 }
 
+/** A link of which nothing is known but its ends. */
+export function bareLink(from: number, to: number): Link {
+  const nothing = { egress_if: null, ingress_if: null, utilization: null, queue_occupancy: null };
+  return { from, to, ...nothing, hop_latency: null, flows: 0, last_seen: 0 };
+}
+
 /** Nodes and links as one graph. Parallel links between two nodes are one edge, with the values of the busier one. */
 export function buildGraph(nodes: readonly Node[], links: readonly MapLink[]): Graph {
   const byId = new Map<number, GraphNode>();

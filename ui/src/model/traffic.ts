@@ -129,6 +129,15 @@ function seconds(traffic: Traffic, column: number): number {
   return Math.max(0, Math.min(begun + traffic.column, traffic.known_to) - begun) / 1e9;
 }
 
+/** Seconds of which something is known, of all columns; one at least. */
+export function knownSeconds(traffic: Traffic): number {
+  const known = traffic.total.values.reduce<number>(
+    (sum, value, column) => (value === null ? sum : sum + seconds(traffic, column)),
+    0,
+  );
+  return Math.max(1, known);
+}
+
 /** The curves of a chart: the greatest groups, and one of all others if numbers are counted. Numbers become rates per second. */
 export function curves(traffic: Traffic): Curves {
   const { groups, others, counts } = traffic;

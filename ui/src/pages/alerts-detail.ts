@@ -1,6 +1,6 @@
 import type { Alert } from '../api/types';
-import { h, panel, setText, show } from '../lib/dom';
-import { dateTime, exact, flowName } from '../lib/format';
+import { h, panel, replace, setText, show } from '../lib/dom';
+import { dateTime, exact, flowName, reasonOf } from '../lib/format';
 import {
   endedText,
   linksOf,
@@ -56,7 +56,7 @@ export function alertDetail(options: Options) {
       await options.change(path, sent);
       comment.value = '';
     } catch (error) {
-      setText(problem, error instanceof Error ? error.message : String(error));
+      setText(problem, reasonOf(error));
     }
     show(problem, problem.textContent !== '');
   }
@@ -106,7 +106,7 @@ export function alertDetail(options: Options) {
       setText(title, `${alert.rule}${alert.flow === null ? '' : `: ${flowName(alert.flow)}`}`);
       setText(acknowledge, alert.acknowledged === null ? 'Acknowledge' : 'Take back');
       acknowledge.hidden = alert.state !== 'firing';
-      fill(facts, factsOf(alert, confirmed));
+      replace(facts, factsOf(alert, confirmed), ([name, value]) => [h('dt', {}, name), h('dd', {}, value)]);
       const anchors = linksOf(alert).map(({ text, page, argument, query }) =>
         h('a', { class: 'button', href: link(page, argument, query) }, text),
       );
@@ -121,13 +121,6 @@ export function alertDetail(options: Options) {
       if (hrefs(links.children) !== hrefs(anchors)) links.replaceChildren(...anchors);
     },
   };
-}
-
-function fill(list: HTMLElement, facts: readonly (readonly [string, string])[]): void {
-  const text = JSON.stringify(facts);
-  if (list.dataset['shown'] === text) return;
-  list.dataset['shown'] = text;
-  list.replaceChildren(...facts.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
 
 function factsOf(alert: Alert, confirmed: boolean): (readonly [string, string])[] {

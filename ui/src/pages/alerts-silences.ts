@@ -2,7 +2,7 @@ import { get, send } from '../api/client';
 import { poll } from '../api/poll';
 import type { Silence, Silences } from '../api/types';
 import { code, h, panel, setText, show } from '../lib/dom';
-import { dateTime } from '../lib/format';
+import { dateTime, reasonOf } from '../lib/format';
 import { session } from '../session';
 
 /** The silences that last, and how to end them. */
@@ -18,7 +18,7 @@ export function silencesPanel(changed: () => void) {
       await send('DELETE', `alerts/silences/${id}`);
       setText(problem, '');
     } catch (error) {
-      setText(problem, error instanceof Error ? error.message : String(error));
+      setText(problem, reasonOf(error));
     }
     show(problem, problem.textContent !== '');
     polled.now();

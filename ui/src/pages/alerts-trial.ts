@@ -1,7 +1,7 @@
 import { send } from '../api/client';
 import type { Firing, RuleEnabled, Trial } from '../api/types';
 import { h, panel, s, setText, show } from '../lib/dom';
-import { dateTime, flowName, metricValue, NONE } from '../lib/format';
+import { dateTime, flowName, metricValue, NONE, reasonOf } from '../lib/format';
 import { names } from '../lib/names';
 import { LiveTable } from '../lib/table';
 import { trialText } from '../model/alerts';
@@ -100,7 +100,7 @@ export function trialPanel(settings: AlertSettings) {
     } catch (error) {
       if (mine !== asked || stopped) return;
       clear();
-      setText(answer, error instanceof Error ? error.message : String(error));
+      setText(answer, reasonOf(error));
       show(answer, true);
     }
   }
@@ -111,9 +111,7 @@ export function trialPanel(settings: AlertSettings) {
       const body = { name: name.value.trim(), when: when.value.trim() };
       showResult(await send<RuleEnabled>('POST', 'alerts/rules', body));
     } catch (error) {
-      result.replaceChildren(
-        h('p', { class: 'filter-fault' }, error instanceof Error ? error.message : String(error)),
-      );
+      result.replaceChildren(h('p', { class: 'filter-fault' }, reasonOf(error)));
     }
     show(result, true);
     enable.disabled = !session.mayOperate();

@@ -3,7 +3,7 @@ import { poll } from '../api/poll';
 import type { Alert, Alerts } from '../api/types';
 import { h, panel, setText, show } from '../lib/dom';
 import { hands } from '../hands';
-import { ago, bothTimes, exact, flowName, metricUnit, plural } from '../lib/format';
+import { ago, bothTimes, exact, flowName, metricUnit, plural, reasonOf } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { live } from '../live';
 import {
@@ -90,7 +90,7 @@ class AlertsPage implements Page {
       intervalMs: () => times.intervalMs(3000),
       request: (signal) => this.request(signal),
       show: (answer) => this.show(answer),
-      failed: (error) => setText(this.note, error instanceof Error ? error.message : String(error)),
+      failed: (error) => setText(this.note, reasonOf(error)),
     });
   }
 

@@ -8,7 +8,7 @@ import type {
   ManagerHistoryEntry,
 } from '../api/manager';
 import { poll, type Poll } from '../api/poll';
-import { h, panel, setText, show } from '../lib/dom';
+import { h, panel, replace, setText, show } from '../lib/dom';
 import { bothTimes, dateTime, exact, NONE, plural } from '../lib/format';
 import type { Sheet } from '../lib/sheet';
 import { apiOption, hands } from '../hands';
@@ -168,14 +168,6 @@ class DevicesPage implements Page {
 
 function row([name, value]: Row): Node[] {
   return [h('dt', {}, name), h('dd', {}, value)];
-}
-
-/** Replaces the children only if what they show differs. */
-function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Node[]): void {
-  const key = JSON.stringify(rows);
-  if (list.dataset['shown'] === key) return;
-  list.dataset['shown'] = key;
-  list.replaceChildren(...rows.flatMap(make));
 }
 
 function role({ acting, copy }: Domain): string {

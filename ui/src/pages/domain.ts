@@ -2,6 +2,7 @@ import { send } from '../api/client';
 import type { Domain } from '../api/manager';
 import { confirmButton } from '../lib/confirm';
 import { h, setText, show } from '../lib/dom';
+import { reasonOf } from '../lib/format';
 import { session } from '../session';
 
 /** The one control of all INT. */
@@ -19,7 +20,7 @@ export function domainControl(after: () => void) {
     try {
       await send<Domain>('POST', domain?.stopped ? 'domain/start' : 'domain/stop');
     } catch (error) {
-      setText(message, error instanceof Error ? error.message : String(error));
+      setText(message, reasonOf(error));
     }
     after();
   }

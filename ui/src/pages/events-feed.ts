@@ -3,6 +3,7 @@ import { stream } from '../api/stream';
 import { live } from '../live';
 import { times } from '../times';
 import type { TelemetryEvent } from '../api/types';
+import { reasonOf } from '../lib/format';
 import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
 
 const KEPT_PER_KIND = 300;
@@ -168,7 +169,7 @@ export class EventFeed {
       if (!narrowed) this.log.completeSince = this.end === 'last' ? 0 : (events[events.length - 1]?.ts ?? 0);
     } catch (error) {
       if (mine !== this.loads) return;
-      this.end = error instanceof Error ? error.message : String(error);
+      this.end = reasonOf(error);
     }
     this.dirty = true;
   }

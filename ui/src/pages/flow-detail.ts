@@ -1,6 +1,6 @@
 import type { Params } from '../api/client';
 import type { FlowDetail, FlowHistory, FlowHop, HistoryPoint } from '../api/types';
-import { StackedChart } from '../charts/stacked';
+import { legendEntry, StackedChart } from '../charts/stacked';
 import { apiOption, hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
 import { ago, bothTimes, count, dateTime, duration, exact, flowName, percent } from '../lib/format';
@@ -164,15 +164,6 @@ function highest(column: readonly (number | null)[]): number {
 
 function hopsHighest(stacked: Stack): number {
   return highest(stacked.tops[stacked.tops.length - 1] ?? []);
-}
-
-function legendEntry(label: string, index: number): HTMLElement {
-  return h(
-    'span',
-    {},
-    h('i', { class: 'swatch', style: `background:var(--series-${(index % 8) + 1})` }),
-    label,
-  );
 }
 
 function header() {

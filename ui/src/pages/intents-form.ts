@@ -1,6 +1,7 @@
 import { send, type Condition } from '../api/client';
 import type { Device, Domain, Intent, Plan } from '../api/manager';
 import { h, panel, setText, show, type Child } from '../lib/dom';
+import { reasonOf } from '../lib/format';
 import {
   condition,
   EMPTY,
@@ -84,7 +85,7 @@ export function intentForm(options: Options) {
       return answer;
     } catch (error) {
       message.className = 'answer bad';
-      setText(message, error instanceof Error ? error.message : String(error));
+      setText(message, reasonOf(error));
       return null;
     } finally {
       busy = false;

@@ -1,6 +1,7 @@
 import { get, send } from '../api/client';
 import type { Domain, Plan } from '../api/manager';
 import { h, panel, setText, show } from '../lib/dom';
+import { reasonOf } from '../lib/format';
 import { session } from '../session';
 import { readOnlyNote, restrict } from './domain';
 import { planView } from './intents-plan';
@@ -35,7 +36,7 @@ export function waitingPlan(after: () => void) {
       setText(message, '');
       await act();
     } catch (error) {
-      setText(message, error instanceof Error ? error.message : String(error));
+      setText(message, reasonOf(error));
     }
   }
 

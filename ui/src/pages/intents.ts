@@ -2,8 +2,8 @@ import { ApiError, get, send, Unreachable } from '../api/client';
 import type { Device, Devices, Intent, Intents, Plan } from '../api/manager';
 import type { Flow, FlowDetail } from '../api/types';
 import { confirmButton } from '../lib/confirm';
-import { code, empty, h, panel, setText, show } from '../lib/dom';
-import { bothTimes, count, dateTime, NONE, plural } from '../lib/format';
+import { code, empty, h, panel, replace, setText, show } from '../lib/dom';
+import { bothTimes, count, dateTime, NONE, plural, reasonOf } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { apiOption, hands } from '../hands';
 import { hopwise } from '../model/copies';
@@ -154,7 +154,7 @@ class IntentsPage implements Page {
     try {
       await send<Intents>('DELETE', `intents/${encodeURIComponent(name)}`, undefined, { etag });
     } catch (error) {
-      this.detail.say(error instanceof Error ? error.message : String(error));
+      this.detail.say(reasonOf(error));
     }
     this.manager.now();
   }
@@ -306,11 +306,3 @@ function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(inten
 
 const MORE_THAN_THE_FORM =
   'This intent says more than the form can; change it by “hopwise intent add --replace”.';
-
-/** Replaces the children only if what they show differs. */
-function replace<T>(list: HTMLElement, rows: readonly T[], make: (row: T) => Node | Node[]): void {
-  const key = JSON.stringify(rows);
-  if (list.dataset['shown'] === key) return;
-  list.dataset['shown'] = key;
-  list.replaceChildren(...rows.flatMap(make));
-}

@@ -3,7 +3,7 @@ import { poll, type Poll } from '../api/poll';
 import type { Activity, Flow, Heat, Range } from '../api/types';
 import { LineChart } from '../charts/line';
 import { h, panel, setText } from '../lib/dom';
-import { count, duration, exact, span } from '../lib/format';
+import { count, duration, exact, reasonOf, span } from '../lib/format';
 import { digits, hands } from '../hands';
 import { names } from '../lib/names';
 import { LiveTable } from '../lib/table';
@@ -36,8 +36,7 @@ const SLOW_MS = 10_000;
 /** What happened in a chosen time, from the store. */
 export function overviewPastPage(): Page {
   const message = h('p', { class: 'table-note wide', role: 'status' });
-  const failed = (error: unknown): void =>
-    setText(message, error instanceof Error ? error.message : String(error));
+  const failed = (error: unknown): void => setText(message, reasonOf(error));
   const options = { now: () => times.now() * 1e6, sync: SYNC };
   const reports = new LineChart([{ label: 'reports/s', colour: 'accent', fill: true }], {
     ...options,

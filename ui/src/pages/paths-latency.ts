@@ -1,6 +1,6 @@
 import type { HopLatencies } from '../api/types';
 import { ClassMap } from '../charts/classes';
-import { StackedChart } from '../charts/stacked';
+import { legendEntry, StackedChart } from '../charts/stacked';
 import { hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
 import { duration, exact, percent, span } from '../lib/format';
@@ -11,7 +11,7 @@ import type { Stack } from '../model/stack';
 
 const NO_STACK: Stack = { labels: [], times: [], own: [], tops: [], total: [] };
 
-export interface LatencyOptions {
+interface LatencyOptions {
   /** A hop was chosen: its node, `?` if that is unknown, or `flow`. */
   choose(hop: string): void;
   chosen(): string;
@@ -69,7 +69,7 @@ export function latencyPanel(options: LatencyOptions) {
       other.update(there, row?.there ?? null, row?.label ?? '');
       const shares = here ? stackOf(here) : null;
       stacked.update(shares ?? NO_STACK, []);
-      legend.replaceChildren(...(shares?.labels ?? []).map(swatch));
+      legend.replaceChildren(...(shares?.labels ?? []).map(legendEntry));
       setText(note, noteText(here));
     },
     destroy(): void {
@@ -78,11 +78,6 @@ export function latencyPanel(options: LatencyOptions) {
       stacked.destroy();
     },
   };
-}
-
-function swatch(label: string, i: number): HTMLElement {
-  const colour = h('i', { class: 'swatch', style: `background:var(--series-${(i % 8) + 1})` });
-  return h('span', {}, colour, label);
 }
 
 function slowest(rows: readonly HopRow[]): HopRow | undefined {

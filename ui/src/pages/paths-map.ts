@@ -7,7 +7,7 @@ import { pathText } from '../lib/format';
 import { MOST_PLAIN } from '../model/fabric';
 import { pathKey, type Path } from '../model/paths';
 import { NO_PLACES } from '../model/places';
-import { buildGraph, NO_GRAPH, type Graph } from '../model/topology';
+import { bareLink, buildGraph, edgeId, NO_GRAPH, type Graph } from '../model/topology';
 import { link } from '../router';
 import { goTo, times } from '../times';
 import { TopologyCanvas } from './topology-canvas';
@@ -137,9 +137,8 @@ function withLinks(graph: Graph, overlays: readonly Overlay[]): Graph {
   for (const { path } of overlays)
     path.forEach((from, i) => {
       const to = path[i + 1];
-      if (from === null || to === null || to === undefined || known.has(`${from}>${to}`)) return;
-      const nothing = { egress_if: null, ingress_if: null, utilization: null, queue_occupancy: null };
-      missing.set(`${from}>${to}`, { from, to, ...nothing, hop_latency: null, flows: 0, last_seen: 0 });
+      if (from === null || to === null || to === undefined || known.has(edgeId(from, to))) return;
+      missing.set(edgeId(from, to), bareLink(from, to));
     });
   if (missing.size === 0) return graph;
   const nodes = graph.nodes.flatMap(({ node }) => (node ? [node] : []));

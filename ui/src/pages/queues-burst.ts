@@ -3,7 +3,7 @@ import type { Burst } from '../api/types';
 import { PacketChart } from '../charts/packets';
 import { hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
-import { bothTimes, count, dateTime, duration, flowName, pathText, plural } from '../lib/format';
+import { bothTimes, count, dateTime, duration, flowName, pathText, plural, reasonOf } from '../lib/format';
 import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable, type CellView } from '../lib/table';
@@ -134,7 +134,7 @@ export function burstPanel(close: () => void): BurstPanel {
           })
           .catch((error: unknown) => {
             if (key !== current || signal.aborted) return;
-            setText(answer, error instanceof Error ? error.message : String(error));
+            setText(answer, reasonOf(error));
             // The same cell may be chosen again.
             current = '';
           });

@@ -4,7 +4,7 @@ import type { Heat } from '../api/types';
 import { HeatMap, heatLegend, type Cell } from '../charts/heat';
 import { digits, hands } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
-import { metricUnit, metricValue, plural } from '../lib/format';
+import { metricUnit, metricValue, plural, reasonOf } from '../lib/format';
 import { heatSql, queryCommand } from '../model/copies';
 import { most, rowKey } from '../model/heat';
 import { between, nanos } from '../model/range';
@@ -77,7 +77,7 @@ class QueuesPage implements Page {
       intervalMs: () => times.intervalMs(5000),
       request: (signal) => this.request(signal),
       show: (heat) => this.show(heat),
-      failed: (error) => setText(this.note, error instanceof Error ? error.message : String(error)),
+      failed: (error) => setText(this.note, reasonOf(error)),
     });
     this.apply();
   }

@@ -3,7 +3,7 @@ import type { Cell, QueryResult } from '../api/types';
 import { LineChart } from '../charts/line';
 import { hands, saveCsv } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
-import { count, dateTime, exact, utc } from '../lib/format';
+import { count, dateTime, exact, reasonOf, utc } from '../lib/format';
 import { scrollBox } from '../lib/table';
 import type { Sheet } from '../lib/sheet';
 import { live } from '../live';
@@ -148,7 +148,7 @@ class SqlPage implements Page {
   private showError(error: unknown): void {
     if (!(error instanceof ApiError || error instanceof Unreachable)) console.error(error);
     setText(this.info, '');
-    setText(this.error, error instanceof Error ? error.message : String(error));
+    setText(this.error, reasonOf(error));
     show(this.error, true);
     this.text.focus();
   }

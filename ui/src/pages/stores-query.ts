@@ -1,6 +1,7 @@
 import { get } from '../api/client';
 import type { Answer, CountAnswer, SketchAnswer, Store } from '../api/dta';
 import { h, panel, setText, show } from '../lib/dom';
+import { reasonOf } from '../lib/format';
 import { answerText, countText, queryOf, sketchText } from '../model/stores';
 import { link } from '../router';
 
@@ -51,7 +52,7 @@ export function queryPanel() {
     } catch (error) {
       if (mine.signal.aborted) return;
       result.className = 'answer bad';
-      setText(result, error instanceof Error ? error.message : String(error));
+      setText(result, reasonOf(error));
     }
   }
 

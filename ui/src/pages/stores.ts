@@ -3,7 +3,18 @@ import type { Memory, Snapshot, Store } from '../api/dta';
 import { poll, type Poll } from '../api/poll';
 import { apiOption, hands } from '../hands';
 import { code, empty, h, panel, setText } from '../lib/dom';
-import { bothTimes, bytes, count, dateTime, exact, NONE, percent, plural, span } from '../lib/format';
+import {
+  bothTimes,
+  bytes,
+  count,
+  dateTime,
+  exact,
+  NONE,
+  percent,
+  plural,
+  reasonOf,
+  span,
+} from '../lib/format';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
 import { hopwise } from '../model/copies';
@@ -128,7 +139,7 @@ class StoresPage implements Page {
       setText(this.note, `${plural(snapshots.length, 'snapshot')} written`);
       this.polls[2]?.now();
     } catch (error) {
-      setText(this.note, error instanceof Error ? error.message : String(error));
+      setText(this.note, reasonOf(error));
     }
   }
 }

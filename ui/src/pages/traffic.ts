@@ -6,7 +6,7 @@ import { SankeyChart } from '../charts/sankey';
 import { hands } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { filterField } from '../lib/filter-field';
-import { count, dateTime, exact, metricUnit, metricValue, span } from '../lib/format';
+import { count, dateTime, exact, metricUnit, metricValue, reasonOf, span } from '../lib/format';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
 import {
@@ -16,6 +16,7 @@ import {
   dimensionLabel,
   groupFilter,
   groupName,
+  knownSeconds,
   measureOf,
   MEASURES,
   narrowed,
@@ -127,7 +128,7 @@ export function trafficPage(route: Route): Page {
     request: (signal) => get<Traffic>('traffic', query(settings), signal),
     show: present,
     failed(error) {
-      setText(message, error instanceof Error ? error.message : String(error));
+      setText(message, reasonOf(error));
       if (error instanceof ApiError) drawings.update(null, 'none');
     },
   });
@@ -363,16 +364,16 @@ function makeTable(
   settings: Values,
   on: { order(): void; pick(filter: string): void },
 ): LiveTable<Shown> {
-  const value = formatOf(traffic.measure);
+  const counted = (title: string) => ({
+    title,
+    numeric: true,
+    order: 'count',
+    cell: ({ row }: Shown) => exact(row.count),
+    file: { value: ({ row }: Shown) => row.count },
+  });
   const numbers = traffic.counts
     ? [
-        {
-          title: traffic.measure === 'events' ? 'Events' : 'Reports',
-          numeric: true,
-          order: 'count',
-          cell: ({ row }: Shown) => exact(row.count),
-          file: { value: ({ row }: Shown) => row.count },
-        },
+        counted(traffic.measure === 'events' ? 'Events' : 'Reports'),
         {
           title: 'per second',
           numeric: true,
@@ -392,23 +393,17 @@ function makeTable(
           title: 'Mean',
           numeric: true,
           order: 'mean',
-          cell: ({ row }: Shown) => (row.mean === null ? '–' : value(row.mean)),
+          cell: ({ row }: Shown) => metricValue(traffic.measure, row.mean),
           file: { value: ({ row }: Shown) => row.mean, unit: metricUnit(traffic.measure) },
         },
         {
           title: 'Greatest',
           numeric: true,
           order: 'max',
-          cell: ({ row }: Shown) => (row.max === null ? '–' : value(row.max)),
+          cell: ({ row }: Shown) => metricValue(traffic.measure, row.max),
           file: { value: ({ row }: Shown) => row.max, unit: metricUnit(traffic.measure) },
         },
-        {
-          title: 'Values',
-          numeric: true,
-          order: 'count',
-          cell: ({ row }: Shown) => exact(row.count),
-          file: { value: ({ row }: Shown) => row.count },
-        },
+        counted('Values'),
       ];
   return new LiveTable<Shown>({
     label: 'Groups',
@@ -461,16 +456,4 @@ function rowColour(row: TrafficRow, traffic: Traffic): string {
   const place = traffic.groups.indexOf(row);
   if (row === traffic.total) return 'transparent';
   return placeColour(place < 0 || place >= COLOURED ? null : place);
-}
-
-/** Seconds of which something is known. */
-function knownSeconds(traffic: Traffic): number {
-  const columns = traffic.total.values;
-  const known = columns.reduce<number>((sum, value, column) => {
-    const begun = traffic.from + column * traffic.column;
-    return value === null
-      ? sum
-      : sum + Math.max(0, Math.min(begun + traffic.column, traffic.known_to) - begun) / 1e9;
-  }, 0);
-  return Math.max(1, known);
 }
