@@ -1,6 +1,6 @@
 // Alerts: what is wrong, the guilty queue and flow, what people say about it, and a rule that is tried.
 import assert from 'node:assert/strict';
-import { addressIs, open, until, WAIT } from './checks.mjs';
+import { addressIs, open, read, until, WAIT } from './checks.mjs';
 
 const LIST = '.panel[aria-label="Alerts"] tbody';
 const DETAIL = '.panel[aria-label="Selected alert"]';
@@ -28,11 +28,12 @@ export async function alerts(page, base) {
 
 /** Alerts of the burst's flows are at the queue that was deepest. Others that pass it then have alerts there, too. */
 async function atTheWorstQueue(page, base) {
-  const read = async (path) => (await page.request.get(`${base}api/v1/${path}`)).json();
   const now = Date.now();
   const span = `from=${now - 900_000}000000&to=${now}000000`;
-  const deep = (await read('alerts?limit=2000')).alerts.filter(({ rule }) => rule === 'deep queue');
-  const [row] = (await read(`queues?metric=queue_occupancy&${span}`)).rows;
+  const deep = (await read(page, base, 'alerts?limit=2000')).alerts.filter(
+    ({ rule }) => rule === 'deep queue',
+  );
+  const [row] = (await read(page, base, `queues?metric=queue_occupancy&${span}`)).rows;
   const places = deep.filter(({ flow }) => flow.dport === 9000).map(({ node, queue }) => `${node}.${queue}`);
   assert.ok(places.includes(`${row.node}.${row.queue}`), `${row.node}.${row.queue} is in ${places}`);
 }

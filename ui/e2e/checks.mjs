@@ -24,6 +24,11 @@ export async function until(page, selector, matches, what) {
   assert.fail(`${what}: ${selector} says ${JSON.stringify(text)}`);
 }
 
+/** An answer of the API. */
+export async function read(page, base, path) {
+  return (await page.request.get(`${base}api/v1/${path}`)).json();
+}
+
 const number = (text) => Number(text.replace(/[^\d.]/g, ''));
 
 export async function overview(page, base) {
@@ -212,11 +217,11 @@ export async function events(page, base) {
 }
 
 /** Waits until a number is greater than it was at first. */
-async function grows(read, what) {
-  const first = await read();
+async function grows(value, what) {
+  const first = await value();
   const deadline = Date.now() + WAIT.timeout;
   while (Date.now() < deadline) {
-    if ((await read()) > first) return;
+    if ((await value()) > first) return;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   assert.fail(`${what}: still ${first}`);

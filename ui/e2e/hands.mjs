@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { open, Skipped, until, WAIT } from './checks.mjs';
+import { open, read, Skipped, until, WAIT } from './checks.mjs';
 import { known } from './ranges.mjs';
 
 /** Pages with what must be there before they are complete. */
@@ -162,8 +162,7 @@ export async function statements(page, base) {
   if (from >= to) throw new Skipped('the program is too young: it has no whole minute of the past');
   const iso = (ms) => new Date(ms).toISOString().replace('.000', '');
   const range = `from=${iso(from)}&to=${iso(to)}`;
-  const api = async (path, query) =>
-    (await page.request.get(`${base}api/v1/${path}?from=${nanos(from)}&to=${nanos(to)}&${query}`)).json();
+  const api = (path, query) => read(page, base, `${path}?from=${nanos(from)}&to=${nanos(to)}&${query}`);
   const query = async (sql) => {
     const answer = await page.request.post(`${base}api/v1/query`, { data: { sql, limit: 10_000 } });
     // Times have more digits than a number.

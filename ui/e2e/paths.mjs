@@ -1,6 +1,6 @@
 // Paths before and after a change, and where packets are lost. What really happened is known from the script of the demo.
 import assert from 'node:assert/strict';
-import { addressIs, drawn, open, until, WAIT } from './checks.mjs';
+import { addressIs, drawn, open, read, until, WAIT } from './checks.mjs';
 
 const STEPS = 'table[aria-label="Path changes, newest first"] tbody tr';
 const SUMMARY = '.step-summary';
@@ -70,8 +70,7 @@ export async function paths(page, base) {
 
 /** A link that fails, and is restored, at known seconds of each minute: all flows over it go over the other spine, and come back. */
 export async function changesOfTheDemo(page, base) {
-  const status = async () => (await page.request.get(`${base}api/v1/status`)).json();
-  while ((await status()).uptime_s < 50) await page.waitForTimeout(1000);
+  while ((await read(page, base, 'status')).uptime_s < 50) await page.waitForTimeout(1000);
   await open(page, base, 'paths?last=15m');
   await until(page, STEPS, (text) => /→/.test(text), 'a change of paths');
   const count = Math.min(8, await page.locator(STEPS).count());

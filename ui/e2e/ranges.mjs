@@ -1,6 +1,6 @@
 // Another time than now: chosen in the bar above the pages.
 import assert from 'node:assert/strict';
-import { addressIs, drawn, open, Skipped, until, WAIT } from './checks.mjs';
+import { addressIs, drawn, open, read, Skipped, until, WAIT } from './checks.mjs';
 
 /** As a field of a date and time takes it. */
 const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
@@ -19,10 +19,9 @@ const FLOWS = '.overview .panel[aria-label="Slowest flows"] tbody';
 
 /** The oldest and the newest whole minutes of which the program has something, ms. */
 export async function known(page, base) {
-  const read = async (path) => (await page.request.get(`${base}api/v1/${path}`)).json();
-  const { now, uptime_s } = await read('status');
+  const { now, uptime_s } = await read(page, base, 'status');
   // What a demo has simulated of the past is older than the program.
-  const { points = [] } = await read('activity').catch(() => ({}));
+  const { points = [] } = await read(page, base, 'activity').catch(() => ({}));
   const oldest = Math.min(now / 1e6 - uptime_s * 1000, ...points.slice(0, 1).map(({ ts }) => ts / 1e6));
   const [first, last] = [oldest, now / 1e6 - 130_000];
   return { first: Math.ceil(first / 60_000) * 60_000, last: Math.floor(last / 60_000) * 60_000 };
@@ -86,8 +85,7 @@ export async function ranges(page, base) {
 export async function expired(page, base) {
   const { first, last } = await known(page, base);
   const nanos = (ms) => `${BigInt(Math.round(ms)) * 1_000_000n}`;
-  const list = async (query) =>
-    (await (await page.request.get(`${base}api/v1/flows?limit=2000&${query}`)).json()).flows;
+  const list = async (query) => (await read(page, base, `flows?limit=2000&${query}`)).flows;
   const present = new Set((await list('sort=last_seen')).map(({ text }) => text));
   const then = await list(`sort=reports&from=${nanos(first)}&to=${nanos(last)}`);
   const gone = then.find(({ text }) => !present.has(text));

@@ -1,19 +1,15 @@
 // Traffic by what is chosen, and saved views.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { addressIs, drawn, open, Skipped, until, WAIT } from './checks.mjs';
+import { addressIs, drawn, open, read, Skipped, until, WAIT } from './checks.mjs';
 
 const ROWS = '.traffic .panel[aria-label="Groups"] tbody tr';
-
-/** The answer that the page shows, of the last whole minutes. */
-async function answer(page, base, query) {
-  return (await page.request.get(`${base}api/v1/traffic?${query}`)).json();
-}
 
 /** Traffic is stacked by source, a group is clicked, and the drawing, the order and the filter are in the address. */
 export async function traffic(page, base) {
   await open(page, base, 'traffic');
-  const { total } = await answer(page, base, 'by=src');
+  // What the page shows, of the last whole minutes.
+  const { total } = await read(page, base, 'traffic?by=src');
   if (total.count === 0) throw new Skipped('no minute has ended since the program began');
   await until(page, ROWS, (text) => /\d/.test(text), 'groups');
   await drawn(page, '.traffic-drawing');
@@ -60,8 +56,7 @@ export async function traffic(page, base) {
   await until(page, ROWS, (text) => /\d/.test(text), 'groups after a reload');
   assert.equal(page.url(), address);
   const cells = await page.locator(`${ROWS} td:nth-child(3)`).allInnerTexts();
-  const counts = cells.slice(0, -1).map((text) => Number(text.replace(/\D/g, '')));
-  const groups = counts.filter((_, i) => i < counts.length);
+  const groups = cells.slice(0, -1).map((text) => Number(text.replace(/\D/g, '')));
   assert.deepEqual(
     groups.slice(0, 3),
     [...groups.slice(0, 3)].sort((one, other) => one - other),
