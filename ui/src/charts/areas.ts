@@ -2,7 +2,17 @@ import type uPlot from 'uplot';
 import { seriesSheet, type Sheet } from '../lib/sheet';
 import { colour, faded, seriesColour } from '../lib/theme';
 import { tops, type Curves } from '../model/traffic';
-import { axes, Chart, fromZero, timeScale, UNIT_ROOM, unitLabel, zooming, type Format } from './base';
+import {
+  axes,
+  Chart,
+  fromZero,
+  lonePoints,
+  timeScale,
+  UNIT_ROOM,
+  unitLabel,
+  zooming,
+  type Format,
+} from './base';
 import { tooltip, type Reading } from './tooltip';
 
 interface AreasOptions {
@@ -65,7 +75,7 @@ export class AreasChart {
           label: name,
           stroke: () => placeColour(place),
           width: this.isStacked ? 1 : 1.5,
-          points: { show: false },
+          points: { show: true, size: 6, filter: lonePoints },
           ...(this.isStacked && i === 0 ? { fill: () => faded(placeColour(place), 0.55) } : {}),
         })),
       ],

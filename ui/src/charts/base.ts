@@ -168,3 +168,10 @@ function lastMinutes(now: () => number, seconds: number): uPlot.Scale {
 export function fromZero(_: uPlot, __: number | null, high: number | null): [number, number] {
   return [0, high === null || high <= 0 ? 1 : high * 1.12];
 }
+
+/** Values between two gaps: no line leads to them, so that only a point shows them. */
+export function lonePoints(self: uPlot, series: number): number[] {
+  const values = self.data[series] ?? [];
+  const isKnown = (i: number): boolean => values[i] !== null && values[i] !== undefined;
+  return [...values.keys()].filter((i) => isKnown(i) && !isKnown(i - 1) && !isKnown(i + 1));
+}
