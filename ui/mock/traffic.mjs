@@ -58,7 +58,7 @@ export function traffic(query, empty) {
     times.map((_, i) =>
       list.reduce((all, { values }) => (values[i] === null ? all : (all ?? 0) + values[i]), null),
     );
-  const [shown, rest] = [rows.slice(0, top), rows.slice(top)];
+  const [listed, rest] = [rows.slice(0, top), rows.slice(top)];
   return {
     by,
     measure,
@@ -68,7 +68,7 @@ export function traffic(query, empty) {
     to: end,
     column,
     known_to: knownTo,
-    groups: shown,
+    groups: listed,
     others: row([], [], sum(rest)),
     other_groups: rest.length,
     total: row([], [], sum(rows)),
