@@ -103,10 +103,11 @@ section! {
         pub(crate) key: Option<PathBuf> = None,
         /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
         pub(crate) unencrypted: bool = false,
-        /// Records in one request or one file, at most. Not set: 10000, with ClickHouse 50000, with Parquet 200000.
+        /// Records in one request or one file, at most. Not set: 10000, with ClickHouse or Parquet 200000.
         pub(crate) batch: Option<usize> = None,
         /// Memory of one batch, at most; two batches of each stream are in memory, and their requests; smaller, if `[export] memory` has
-        /// too little for all. Not set: 8 MiB, with ClickHouse 16 MiB, with Parquet 32 MiB.
+        /// too little for all. Not set: 8 MiB, with ClickHouse or Parquet 32 MiB; of that a quarter for rollups, and an eighth for flows, drops,
+        /// losses and alerts.
         pub(crate) batch_size: Option<Size> = None,
         /// How long to wait for a batch to fill: with Parquet, the time of one file. Not set: 1 s, with Parquet 5 min.
         pub(crate) linger: Option<Duration> = None,
@@ -502,7 +503,7 @@ impl ExportSettings {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         // Each request to ClickHouse makes a part of the table, which is merged with others later: fewer of them cost less.
         let (records, bytes, linger) = match self.kind {
-            Some(ExportKind::ClickHouse) => (50_000, 16 << 20, 1),
+            Some(ExportKind::ClickHouse) => (200_000, 32 << 20, 1),
             Some(ExportKind::Parquet) => (200_000, 32 << 20, 300),
             _ => (10_000, 8 << 20, 1),
         };

@@ -22,7 +22,7 @@ use super::{live, store};
 /// Records in the store.
 const EVENTS: u64 = 1_000_000;
 /// Those of a request to ClickHouse.
-const BATCH: u64 = 50_000;
+const BATCH: u64 = 200_000;
 /// Of Kafka's topics.
 const PARTITIONS: u32 = 4;
 /// How long an export may take.

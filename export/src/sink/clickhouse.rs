@@ -130,7 +130,7 @@ impl ClickHouse {
         };
         let dropping = if partition.is_empty() || ttl.is_empty() { "" } else { ", ttl_only_drop_parts = 1" };
         format!(
-            "CREATE TABLE IF NOT EXISTS {}\n(\n{}{projection}\n)\nENGINE = {engine}\n{partition}ORDER BY ({order})\n{ttl}SETTINGS non_replicated_deduplication_window = {WINDOW}{dropping}",
+            "CREATE TABLE IF NOT EXISTS {}\n(\n{}{projection}\n)\nENGINE = {engine}\n{partition}ORDER BY ({order})\n{ttl}SETTINGS non_replicated_deduplication_window = {WINDOW}, min_bytes_for_wide_part = {COMPACT}{dropping}",
             self.table(stream),
             columns.join(",\n"),
         )
@@ -147,21 +147,26 @@ const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, colle
 /// Inserts that a table remembers by their tokens. Many partitions of an outlet insert into one table while another one is away.
 const WINDOW: u32 = 10_000;
 
-/// What became of tables after their first version, in order; `None`: of all. They add what is missing, and set the window of tokens to
-/// ours, also if it was larger. A column can only become a part of the order with the statement that adds it.
+/// Parts below this size, in bytes before compression, have one file for all columns. With a file for each, as ClickHouse has them from 10 MiB on, an
+/// insert and the merges after it make a hundred files each, which costs more than the rows.
+const COMPACT: u32 = 256 << 20;
+
+/// What became of tables after their first version, in order; `None`: of all. They add what is missing, and set settings to
+/// ours, also the window of tokens if it was larger. A column can only become a part of the order with the statement that adds it.
 const MIGRATIONS: [(Option<Stream>, &str); 3] = [
     (
         Some(Stream::Rollups),
         "ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY (metric, node, interface, queue, flow, interval, ts, collector, part)",
     ),
-    (None, SET_WINDOW),
+    (None, SETTINGS),
     (
         Some(Stream::Alerts),
         "ADD COLUMN IF NOT EXISTS metric LowCardinality(String), ADD COLUMN IF NOT EXISTS value Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS threshold Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS since DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))",
     ),
 ];
 
-const SET_WINDOW: &str = "MODIFY SETTING non_replicated_deduplication_window = 10000";
+const SETTINGS: &str =
+    "MODIFY SETTING non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456";
 /// ClickHouse's error for a change that an engine of tables does not have.
 const NOT_IMPLEMENTED: u32 = 48;
 
@@ -294,11 +299,11 @@ impl HttpSink for ClickHouse {
     }
 
     fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
-        // A table that only passes rows on, such as one of Distributed, has no window; those behind it have.
-        let is_window = request.body.ends_with(SET_WINDOW.as_bytes());
+        // A table that only passes rows on, such as one of Distributed, has no such settings; those behind it have.
+        let sets = request.body.ends_with(SETTINGS.as_bytes());
         match (response.status, code(response.body)) {
             (200..=299, None) => Ok(()),
-            (_, Some(NOT_IMPLEMENTED)) if is_window => Ok(()),
+            (_, Some(NOT_IMPLEMENTED)) if sets => Ok(()),
             _ => Err(format!("the server refuses: {}", said(response))),
         }
     }
@@ -630,7 +635,8 @@ mod tests {
                 "/* migration 1 */ ALTER TABLE net.hopwise_rollups ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY ({ROLLUPS})"
             )
         );
-        let window = format!("non_replicated_deduplication_window = {WINDOW}");
+        let window =
+            format!("non_replicated_deduplication_window = {WINDOW}, min_bytes_for_wide_part = {COMPACT}");
         for (statement, table) in [(&statements[4], "rollups"), (&statements[5], "losses")] {
             assert_eq!(
                 *statement,

@@ -153,6 +153,6 @@ fn kafka_and_clickhouse_know_the_stream() {
          metric LowCardinality(String),\n  value Nullable(UInt64) CODEC(T64, ZSTD(1)),\n  threshold Nullable(UInt64) CODEC(T64, ZSTD(1)),\n  \
          since DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))\n)\n\
          ENGINE = MergeTree\nPARTITION BY toDate(ts)\nORDER BY (rule, toStartOfFiveMinutes(ts), ts)\n\
-         TTL toDateTime(ts) + INTERVAL 30 DAY\nSETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1"
+         TTL toDateTime(ts) + INTERVAL 30 DAY\nSETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456, ttl_only_drop_parts = 1"
     );
 }

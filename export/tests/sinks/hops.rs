@@ -54,6 +54,6 @@ fn kafka_and_clickhouse_know_the_stream() {
     assert_eq!(
         rest,
         " = MergeTree\nPARTITION BY toDate(ts)\nORDER BY (toStartOfFiveMinutes(ts), node, ts)\n\
-         TTL toDateTime(ts) + INTERVAL 3 DAY\nSETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1"
+         TTL toDateTime(ts) + INTERVAL 3 DAY\nSETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456, ttl_only_drop_parts = 1"
     );
 }

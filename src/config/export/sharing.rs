@@ -70,7 +70,13 @@ impl ExportSettings {
             }
             _ => READER,
         };
-        let batch = self.delivery().bytes.max(LEAST);
+        // Most records are events and hops: what the others would not fill is theirs.
+        let part = match (self.batch_size, stream) {
+            (Some(_), _) | (None, Stream::Events | Stream::Hops) => 1,
+            (None, Stream::Rollups) => 4,
+            (None, Stream::Flows | Stream::Drops | Stream::Losses | Stream::Alerts) => 8,
+        };
+        let batch = (self.delivery().bytes / part).max(LEAST);
         Claim { batch, forms: RECORDS + self.requests(), fixed }
     }
 
@@ -230,6 +236,21 @@ mod tests {
     }
 
     #[test]
+    fn streams_with_few_records_leave_room_for_those_with_many() {
+        let streams: Vec<String> = Stream::ALL.iter().map(|stream| stream.name().to_owned()).collect();
+        let export =
+            ExportSettings { kind: Some(ExportKind::ClickHouse), streams, ..ExportSettings::default() };
+        let claim = |export: &ExportSettings, stream| export.claim(stream).batch;
+        assert_eq!(claim(&export, Stream::Events), 32 << 20);
+        assert_eq!(claim(&export, Stream::Hops), 32 << 20);
+        assert_eq!(claim(&export, Stream::Rollups), 8 << 20);
+        assert_eq!(claim(&export, Stream::Losses), 4 << 20);
+        // What somebody has set is for each of them.
+        let export = ExportSettings { batch_size: Some(Size(16 << 20)), ..export };
+        assert!(Stream::ALL.iter().all(|stream| claim(&export, *stream) == 16 << 20));
+    }
+
+    #[test]
     fn requests_are_no_larger_than_what_is_claimed_for_them() {
         let mut wrong = Vec::new();
         let kinds = [
@@ -280,7 +301,11 @@ mod tests {
         let mut exports = BTreeMap::from([("lake".to_owned(), of(ExportKind::Kafka, "tcp://127.0.0.1:1"))]);
         let alone = shares(Size(256 << 20), &exports).unwrap();
         assert_eq!(alone.len(), 4);
-        assert!(alone.values().all(|share| share.batch == 8 << 20), "{alone:?}");
+        let lake = |stream| alone[&("lake".to_owned(), stream)].batch;
+        assert_eq!(
+            (lake(Stream::Events), lake(Stream::Rollups), lake(Stream::Drops)),
+            (8 << 20, 2 << 20, 1 << 20)
+        );
         for name in ["a", "b", "c"] {
             exports.insert(name.to_owned(), of(ExportKind::OpenSearch, "http://127.0.0.1:1"));
         }
