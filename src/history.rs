@@ -10,15 +10,13 @@ use collector::event::{Drop, Rollup};
 use store::{
     EventFilter, EventRow, FlowFilter, FlowHistory, FlowSpans, FlowsOf, Heat, HeatFilter, Losses, NodeSpans,
     PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow, RollupFilter, Span,
+    Traffic, TrafficQuestion,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
 
 pub(crate) use self::{clickhouse::Remote, local::Local};
-use crate::{
-    sql::{Failure, QueryFailure, Request},
-    traffic::{Traffic, TrafficQuestion},
-};
+use crate::sql::{Failure, QueryFailure, Request};
 
 /// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;

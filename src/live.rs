@@ -20,11 +20,11 @@ use collector::{
 use detect::Match;
 use filter::Facts;
 use settings::values::Secret;
+use store::facts;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
 use crate::{
-    facts,
     lock::lock,
     view::{EventView, ReasonNames, StreamsView},
 };

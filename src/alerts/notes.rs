@@ -12,10 +12,11 @@ use detect::Metric;
 use export::record::Alert;
 use filter::{Facts, Fault, Filter, View, no_names};
 use serde::{Deserialize, Serialize};
+use store::facts;
 use terminal::CliError;
 
 use crate::{
-    facts, save,
+    save,
     view::{AcknowledgedView, SilenceView},
 };
 

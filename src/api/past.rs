@@ -8,7 +8,7 @@ use std::{
 use axum::extract::State;
 use collector::{FlowOrder, event::Kind};
 use detect::Metric;
-use store::{FlowFilter, FlowSpan, NodeSpans, PathSpan, SeriesKey, Span, SpanSum};
+use store::{FlowFilter, FlowSpan, NodeSpans, PathSpan, SeriesKey, Span, SpanSum, reports_known_to};
 use wire::FlowKey;
 
 use super::{
@@ -21,7 +21,6 @@ use super::{
 use crate::{
     config::{Settings, build},
     history::{FlowQuestion, FlowsQuestion},
-    traffic::reports_known_to,
     view::{
         self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView,
         Links, NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::State;
 use filter::View;
+use store::{Dimension, Measure, Part, Prefixes, Source, Sums, Traffic, TrafficQuestion};
 
 use super::{
     Context, filters, names,
@@ -12,10 +13,7 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::{
-    traffic::{Dimension, Measure, Part, Prefixes, Source, Sums, Traffic, TrafficQuestion},
-    view::{TrafficRow, TrafficView},
-};
+use crate::view::{TrafficRow, TrafficView};
 
 /// The parameters of `/traffic`.
 pub(super) const TRAFFIC: &[Param] = &[

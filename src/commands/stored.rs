@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use collector::Kind;
 use detect::Metric;
-use store::{EventFilter, EventRow, FirstRow, QueryOptions, Reader, Value};
+use store::{EventFilter, EventRow, FirstRow, QueryOptions, Reader, Value, facts};
 
 use super::event_filter::{Filter, UNCHANGED};
 use super::remote::parse_path;
-use crate::facts;
 use crate::view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 use terminal::CliError;
 

@@ -1,19 +1,16 @@
 //! The store of this process. Its questions wait for the disk, so they run outside the async runtime.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use collector::{Kind, event::Rollup};
 use detect::Metric;
 use store::{
-    Columns, Counted, EventFilter, FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges,
-    PathSpan, PathUses, QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter,
-    RecordingRow, RollupFilter, Span,
+    EventFilter, FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges, PathSpan,
+    PathUses, QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow,
+    RollupFilter, Span, Traffic, TrafficQuestion, facts,
 };
 use tokio::task;
 
@@ -21,9 +18,7 @@ use super::{
     Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, PathQuestion, Place,
     QueueQuestion, QueueRecords, RecordingQuestion,
 };
-use crate::facts;
 use crate::sql::{Failure, Pool, QueryFailure, Request};
-use crate::traffic::{Measure, Source, Stacks, Traffic, TrafficQuestion};
 
 /// The files of the store, and SQL over them.
 #[derive(Debug)]
@@ -137,7 +132,7 @@ impl History for Local {
     }
 
     fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic> {
-        self.ask(place, move |reader| traffic(reader, &question))
+        self.ask(place, move |reader| reader.traffic(&question))
     }
 
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
@@ -148,48 +143,6 @@ impl History for Local {
     fn tidy(&self) {
         self.reader.tidy();
         self.sql.tidy();
-    }
-}
-
-/// Adds up what the store has, once more if there are more groups than there is room for.
-fn traffic(reader: &Reader, question: &Arc<TrafficQuestion>) -> Result<Traffic, QueryError> {
-    let columns = match question.measure.source() {
-        Source::Flows => reader.flow_columns(question.span, question.columns)?.until(question.known_to()),
-        Source::Events | Source::Series => Columns::of(question.span, question.column()),
-    };
-    let (sums, has_more) = match question.by_sum() {
-        true => reader.flow_sums(Span::of(columns.from(), columns.to()))?,
-        false => (HashMap::new(), false),
-    };
-    let mut stacks = Stacks::new(Arc::clone(question), columns, sums);
-    let mut counted = added_up(reader, question, &columns, &mut stacks)?;
-    if question.measure.source() == Source::Series && columns.column() < MINUTE && stacks.is_empty() {
-        // Rollups of seconds may be off, and those of minutes on.
-        let columns = Columns::of(question.span, MINUTE);
-        stacks = Stacks::new(Arc::clone(question), columns, HashMap::new());
-        counted = added_up(reader, question, &columns, &mut stacks)?;
-    }
-    counted.truncated |= has_more;
-    Ok(stacks.answer(counted))
-}
-
-fn added_up(
-    reader: &Reader,
-    question: &TrafficQuestion,
-    columns: &Columns,
-    stacks: &mut Stacks,
-) -> Result<Counted, QueryError> {
-    loop {
-        let counted = match question.measure {
-            Measure::Reports | Measure::FlowLatency => {
-                reader.flow_traffic(columns, question.by_path(), stacks)?
-            }
-            Measure::Events => reader.event_traffic(columns, question.event_parts(), stacks)?,
-            Measure::Of(metric) => reader.series_traffic(columns, metric, stacks)?,
-        };
-        if !stacks.wants_more() {
-            return Ok(counted);
-        }
     }
 }
 
@@ -207,9 +160,6 @@ fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, Quer
     let changes = if passages.is_empty() { reader.events(&filter)? } else { Vec::new() };
     Ok(QueueRecords { recordings, windows, passages, truncated, drops, changes })
 }
-
-/// Length of the rollups that are always stored, ns.
-const MINUTE: u64 = 60_000_000_000;
 
 /// Sets the flag when the client disconnects, because that drops the future of its request.
 #[derive(Default)]

@@ -42,9 +42,13 @@ fn day(dir: &Path, hours: u64, what: Option<&str>) {
     }
     if what != Some("insert") {
         for asked in store::day::run_queries(dir, hours * 60).unwrap() {
+            let [least, median, most] = asked.again.map(|time| time.as_secs_f64() * 1e3);
+            let cpu = asked.cpu.unwrap_or_default().as_secs_f64() * 1e3;
             println!(
-                "{:40} {:6} rows, first {:?}, again {:?}",
-                asked.name, asked.rows, asked.first, asked.again
+                "{:60} {:6} rows, first {:.1} ms, again {median:.1} ms ({least:.1} to {most:.1}), processor {cpu:.1} ms",
+                asked.name,
+                asked.rows,
+                asked.first.as_secs_f64() * 1e3
             );
         }
     }

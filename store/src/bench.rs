@@ -47,6 +47,8 @@ pub struct QueryTiming {
     pub first: Duration,
     /// After that: minimum, median and maximum of [`ROUNDS`].
     pub again: [Duration; 3],
+    /// Their mean processor time; `None` where the system does not report it.
+    pub cpu: Option<Duration>,
 }
 
 /// Inserts `events` events of `flows` flows into an empty store in `dir`, as fast as possible.
@@ -145,21 +147,32 @@ fn measure(
 ) -> Result<QueryTiming, QueryError> {
     let reader = Reader::open(dir)
         .map_err(|error| QueryError::new(crate::query::QueryErrorKind::Storage, error.to_string()))?;
+    timed(name, &|| question(&reader))
+}
+
+/// Asks once, and then some times more.
+pub(crate) fn timed(
+    name: &str,
+    question: &dyn Fn() -> Result<usize, QueryError>,
+) -> Result<QueryTiming, QueryError> {
     let time = || -> Result<(usize, Duration), QueryError> {
         let start = Instant::now();
-        Ok((question(&reader)?, start.elapsed()))
+        Ok((question()?, start.elapsed()))
     };
     let (rows, first) = time()?;
+    let before = threads_time(|_| true);
     let mut again = [Duration::ZERO; ROUNDS];
     for slot in &mut again {
         *slot = time()?.1;
     }
+    let cpu = before.zip(threads_time(|_| true)).map(|(before, after)| after.saturating_sub(before));
     again.sort();
     Ok(QueryTiming {
         name: name.to_owned(),
         rows,
         first,
         again: [again[0], again[ROUNDS / 2], again[ROUNDS - 1]],
+        cpu: cpu.map(|cpu| cpu / ROUNDS as u32),
     })
 }
 
@@ -267,14 +280,19 @@ pub fn time_of_other_threads() -> Option<Duration> {
     Some(Duration::from_millis(10 * ticks))
 }
 
-/// Processor time of the threads called `store`, from the scheduler.
+/// Processor time of the threads called `store`.
 fn writer_time() -> Option<Duration> {
+    threads_time(|name| name == "store")
+}
+
+/// Processor time of threads with certain names, from the scheduler.
+fn threads_time(is_wanted: impl Fn(&str) -> bool) -> Option<Duration> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let times = threads.flatten().filter_map(|thread| {
         let path = thread.path();
         let name = fs::read_to_string(path.join("comm")).ok()?;
         let stat = fs::read_to_string(path.join("schedstat")).ok()?;
-        (name.trim() == "store").then(|| stat.split(' ').next()?.parse::<u64>().ok())?
+        is_wanted(name.trim()).then(|| stat.split(' ').next()?.parse::<u64>().ok())?
     });
     let nanos: u64 = times.sum();
     (nanos > 0).then(|| Duration::from_nanos(nanos))

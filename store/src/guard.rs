@@ -181,6 +181,7 @@ const TABLES: &[&str] = &[
     "span_data",
     "taken_data",
     "minute_data",
+    "block_data",
     "flow_key",
     "path_text",
     "rule_text",

@@ -33,6 +33,8 @@ pub(crate) struct Joined {
     pub(crate) files: Vec<Identity>,
     /// What each file has.
     pub(crate) features: Vec<Features>,
+    /// The documented names are there.
+    pub(crate) has_views: bool,
 }
 
 impl Joined {
@@ -59,7 +61,28 @@ impl Joined {
             conn.execute_batch(&union(view, &features)).map_err(here)?;
         }
         guard::make_read_only(&mut conn).map_err(here)?;
-        Ok(Self { conn, files, features })
+        Ok(Self { conn, files, features, has_views: true })
+    }
+
+    /// Opens one file, without views: to make these takes longer than many questions.
+    pub(crate) fn alone(file: Identity) -> Result<Self, (PathBuf, rusqlite::Error)> {
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let open = || -> rusqlite::Result<(Connection, Features)> {
+            let mut conn = Connection::open_in_memory_with_flags(flags)?;
+            conn.busy_timeout(Duration::from_secs(1))?;
+            attach(&conn, &file.path, 0, ALONE_CACHE_KIB)?;
+            let features = schema::features(&conn, "f0")?;
+            guard::make_read_only(&mut conn)?;
+            conn.set_prepared_statement_cache_capacity(64);
+            Ok((conn, features))
+        };
+        match open() {
+            Ok((conn, features)) => {
+                Ok(Self { conn, files: vec![file], features: vec![features], has_views: false })
+            }
+            Err(error) => Err((file.path, error)),
+        }
     }
 }
 
@@ -152,3 +175,5 @@ const LATEST_FLOW: &str = "flow, src, dst, sport, dport, proto, path, flow_laten
 
 /// Page cache of a connection, over all its files.
 const CACHE_KIB: usize = 64 << 10;
+/// Page cache of a connection with one file: what is not in it is in that of the system.
+const ALONE_CACHE_KIB: usize = 4 << 10;

@@ -85,11 +85,14 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod blocks;
 mod config;
 pub mod day;
+pub mod facts;
 mod files;
 mod follower;
 mod guard;
+mod hasher;
 mod indexer;
 mod intern;
 mod join;
@@ -108,6 +111,7 @@ mod schema;
 mod segment;
 mod shared;
 mod spans;
+mod stacks;
 mod stats;
 mod store;
 mod summary;
@@ -128,6 +132,10 @@ pub use rows::{
     EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };
 pub use spans::{FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, SeriesKey, Span, SpanSum};
+pub use stacks::{
+    Dimension, Group, Measure, Part, Prefixes, Source, Stacks, Sums, Traffic, TrafficQuestion,
+    reports_known_to,
+};
 pub use stats::{State, Stats};
 pub use store::Store;
 pub use traffic::{Columns, Counted, EventGroup, EventParts, Tally};

@@ -7,6 +7,7 @@ use collector::event::Nanos;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::guard::Deadline;
+use crate::hasher::FastSet;
 use crate::join::Identity;
 use crate::keys::{Keys, KnownKeys};
 use crate::query::QueryError;
@@ -353,8 +354,8 @@ impl Counts {
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
         let span = (self.from, self.until);
-        let wanted: HashSet<i64> = found.keys().copied().collect();
-        let mut takings = Takings::of(conn, features, span, &wanted)?;
+        let wanted: FastSet<i64> = found.keys().copied().collect();
+        let mut takings = Takings::of(conn, features, span, (&wanted, false))?;
         for (number, flow) in found {
             for (_, path) in takings.taken(conn, *number, span)? {
                 let path = Taken::One(self.paths.place(conn, path)?);

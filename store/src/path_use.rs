@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
+use crate::hasher::{FastMap, FastSet, Seeded};
 use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
@@ -119,7 +120,7 @@ struct Used {
 /// What is found of some flows.
 #[derive(Default)]
 struct Uses {
-    flows: HashMap<FlowKey, Used>,
+    flows: HashMap<FlowKey, Used, Seeded>,
     paths: Paths,
     /// How many more parts of time and paths taken there is room for.
     room: usize,
@@ -132,7 +133,7 @@ struct Uses {
 struct Changes {
     paths: Paths,
     /// The path that each flow has now.
-    now: HashMap<FlowKey, usize>,
+    now: HashMap<FlowKey, usize, Seeded>,
     /// When, whose, and from which path to which. `None`: not stored.
     found: Vec<(Nanos, FlowKey, Option<usize>, usize)>,
     truncated: bool,
@@ -271,7 +272,7 @@ impl Changes {
             })
             .collect();
         let mut same: BTreeMap<(Option<usize>, usize), ChangeGroup> = BTreeMap::new();
-        let mut seen: HashSet<(Option<usize>, usize, FlowKey)> = HashSet::new();
+        let mut seen: HashSet<(Option<usize>, usize, FlowKey), Seeded> = HashSet::default();
         for (ts, flow, before, after) in &self.found {
             let group = same.entry((*before, *after)).or_insert_with(|| ChangeGroup {
                 before: path(*before),
@@ -304,8 +305,8 @@ impl Uses {
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
         let mut counted = self.counted(conn, features, (span, &numbers))?;
-        let wanted: HashSet<i64> = counted.keys().copied().collect();
-        let mut takings = Takings::of(conn, features, (span.from(), span.to()), &wanted)?;
+        let wanted: FastSet<i64> = counted.keys().copied().collect();
+        let mut takings = Takings::of(conn, features, (span.from(), span.to()), (&wanted, false))?;
         for (number, flow) in numbers {
             let Some(parts) = counted.remove(&number) else { continue };
             let is_full = self.flows.len() >= MOST_USED;
@@ -338,8 +339,8 @@ impl Uses {
         conn: &Connection,
         features: Features,
         (span, numbers): (Span, &BTreeMap<i64, FlowKey>),
-    ) -> rusqlite::Result<HashMap<i64, Vec<Counted>>> {
-        let mut counted: HashMap<i64, Vec<Counted>> = HashMap::new();
+    ) -> rusqlite::Result<FastMap<i64, Vec<Counted>>> {
+        let mut counted: FastMap<i64, Vec<Counted>> = FastMap::default();
         let (mut room, mut truncated) = (self.room, false);
         let mut add = |number: i64, sum: SpanSum| match room.checked_sub(1) {
             Some(rest) => {
@@ -486,7 +487,7 @@ fn limit_to_life(
     conn: &Connection,
     number: i64,
     span: Span,
-    counted: &mut HashMap<i64, Vec<Counted>>,
+    counted: &mut FastMap<i64, Vec<Counted>>,
 ) -> rusqlite::Result<()> {
     let mut select = conn.prepare_cached("SELECT first_seen, last_seen FROM f0.flow_data WHERE flow = ?1")?;
     let life = select.query_row([number], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?))).optional()?;

@@ -216,7 +216,11 @@ impl Reader {
     ) -> Result<T, QueryError> {
         deadline.check()?;
         let timeout = deadline.timeout;
-        let mut joined = self.connect(vec![file.clone()], timeout)?;
+        let known = self.idle(|joined| !joined.has_views && joined.files.first() == Some(file));
+        let mut joined = match known {
+            Some(joined) => joined,
+            None => Joined::alone(file.clone()).map_err(|error| unreadable(error, timeout))?,
+        };
         guard::set_deadline(&mut joined.conn, deadline).map_err(|error| guard::explain(&error, timeout))?;
         let features = joined.features.first().copied().unwrap_or_default();
         let answer = ask(&joined.conn, features).map_err(|error| guard::explain(&error, timeout));
@@ -240,8 +244,12 @@ impl Reader {
 
     fn keep(&self, joined: Joined) {
         let mut idle = lock(&self.shared.idle);
-        if idle.len() >= MAX_IDLE {
-            idle.remove(0);
+        let (has_views, most) = (joined.has_views, if joined.has_views { MAX_IDLE } else { MAX_ALONE });
+        let alike = |other: &Joined| other.has_views == has_views;
+        if idle.iter().filter(|other| alike(other)).count() >= most
+            && let Some(oldest) = idle.iter().position(alike)
+        {
+            idle.remove(oldest);
         }
         idle.push(joined);
     }
@@ -306,18 +314,18 @@ impl Reader {
 
     /// A connection over `files`: one that is idle, or a new one.
     fn connect(&self, files: Vec<Identity>, timeout: Duration) -> Result<Joined, QueryError> {
+        match self.idle(|joined| joined.has_views && joined.files == files) {
+            Some(joined) => Ok(joined),
+            None => Joined::open(files).map_err(|error| unreadable(error, timeout)),
+        }
+    }
+
+    /// An idle connection, if there is such a one.
+    fn idle(&self, is_wanted: impl Fn(&Joined) -> bool) -> Option<Joined> {
         let mut idle = lock(&self.shared.idle);
         // Connections to a deleted file keep its space: close them.
         idle.retain(|joined| joined.files.iter().all(|file| Identity::of(&file.path).as_ref() == Some(file)));
-        if let Some(i) = idle.iter().position(|joined| joined.files == files) {
-            return Ok(idle.swap_remove(i));
-        }
-        drop(idle);
-        Joined::open(files).map_err(|(path, error)| {
-            let error = guard::explain(&error, timeout);
-            let message = format!("{}: {}", path.display(), error.message);
-            QueryError::new(QueryErrorKind::Storage, message)
-        })
+        idle.iter().position(is_wanted).map(|i| idle.remove(i))
     }
 
     fn with_rows(
@@ -334,6 +342,11 @@ impl Reader {
         self.keep(joined);
         answer
     }
+}
+
+fn unreadable((path, error): (PathBuf, rusqlite::Error), timeout: Duration) -> QueryError {
+    let message = format!("{}: {}", path.display(), guard::explain(&error, timeout).message);
+    QueryError::new(QueryErrorKind::Storage, message)
 }
 
 /// Calls `take` with the columns alone, then with each row. Returns whether there was more.
@@ -414,6 +427,8 @@ impl ToSql for Value {
 
 /// Connections kept for the next query. Each may have a page cache as large as [`join`] allows.
 const MAX_IDLE: usize = 4;
+/// The same of those with one file: a question asks one after the other.
+const MAX_ALONE: usize = 16;
 
 #[cfg(test)]
 mod tests {

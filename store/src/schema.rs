@@ -11,7 +11,7 @@ use crate::config::Error;
 use crate::files;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// From this version on there are first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
@@ -24,6 +24,9 @@ const RECORDINGS: u32 = 4;
 
 /// From this version on rollups are also added up, and there are the paths that flows took.
 const SPANS: u32 = 5;
+
+/// From this version on events are also in blocks.
+const BLOCKS: u32 = 6;
 
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");
@@ -115,6 +118,8 @@ pub(crate) struct Features {
     pub(crate) recordings: bool,
     /// Rollups that are added up, and the paths that flows took.
     pub(crate) spans: bool,
+    /// Events in blocks.
+    pub(crate) blocks: bool,
 }
 
 /// What the file attached to `conn` as `name` has.
@@ -124,6 +129,7 @@ pub(crate) fn features(conn: &Connection, name: &str) -> rusqlite::Result<Featur
         first_values: version >= FIRST_VALUES,
         recordings: version >= RECORDINGS,
         spans: version >= SPANS,
+        blocks: version >= BLOCKS,
     })
 }
 

@@ -98,6 +98,9 @@ CREATE TABLE minute_data (
   PRIMARY KEY (ts, kind)
 ) WITHOUT ROWID;
 
+-- Events in blocks of a minute, as far as they are counted: the format is that of the module `blocks`. The minute is in the number.
+CREATE TABLE block_data (id INTEGER PRIMARY KEY, count INTEGER NOT NULL, events BLOB NOT NULL);
+
 -- In which order the records of each stream were committed: those with the numbers from `first` on, which are counted over all files
 -- since `base`, lie between these times and have these sequence numbers. (For flows, the number stands in the row.)
 CREATE TABLE run_data (

@@ -1,7 +1,7 @@
 //! What happened in a span of time: its flows with their paths, its nodes, queues and links. Read from what is added up while
 //! records are inserted (module `summary`), so that a day takes little longer than a minute.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
+use std::collections::{BTreeMap, HashMap, HashSet, hash_map::Entry};
 
 use collector::event::{Basis, Nanos};
 use collector::{FlowOrder, FlowRank};
@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
+use crate::hasher::{FastMap, FastSet, Seeded};
 use crate::intern::parse_flow;
 use crate::join::Identity;
 use crate::keys::Keys;
@@ -224,7 +225,7 @@ struct Found {
     /// File and number.
     places: Vec<(usize, i64)>,
     /// When, and which of the paths.
-    paths: BTreeSet<(Nanos, usize)>,
+    paths: Vec<(Nanos, usize)>,
     basis: Basis,
 }
 
@@ -236,18 +237,12 @@ impl Found {
         FlowSpan { flow, sum: self.sum, path, basis: self.basis }
     }
 
-    /// Which paths it took in the span, and until when: until the next one, or the end of its last rollup.
-    fn taken(&self, span: Span) -> BTreeMap<usize, Nanos> {
-        let mut taken = BTreeMap::new();
+    /// Each time it took a path in the span, and until when: until the next one, or the end of its last rollup.
+    fn taken(&self, span: Span) -> impl Iterator<Item = (usize, Nanos)> {
         let nexts = self.paths.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
-        for ((_, path), next) in self.paths.iter().zip(nexts) {
-            // One of several files may have left a path long before the span.
-            if next > span.from {
-                let last = taken.entry(*path).or_insert(0);
-                *last = next.min(self.sum.last).max(*last);
-            }
-        }
-        taken
+        // One of several files may have left a path long before the span.
+        let taken = self.paths.iter().zip(nexts).filter(move |(_, next)| *next > span.from);
+        taken.map(|((_, path), next)| (*path, next.min(self.sum.last)))
     }
 }
 
@@ -266,7 +261,7 @@ impl FlowFilter {
 /// Flows of a span, and the files that they are in.
 struct Flows {
     files: Vec<Identity>,
-    found: HashMap<FlowKey, Found>,
+    found: HashMap<FlowKey, Found, Seeded>,
     truncated: bool,
 }
 
@@ -296,7 +291,7 @@ impl Reader {
                 None => self.flows_of(filter.span, filter.text.as_deref(), &deadline)?,
             };
             let mut paths = match by_path {
-                true => self.add_paths(&mut flows, filter.span, &deadline)?,
+                true => self.add_paths(&mut flows, (filter.span, true), &deadline)?,
                 false => Vec::new(),
             };
             flows.found.retain(|flow, found| is_wanted(&found.span(*flow, &paths)));
@@ -311,7 +306,7 @@ impl Reader {
             if !by_path {
                 let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
                 flows.found.retain(|flow, _| shown.contains(flow));
-                paths = self.add_paths(&mut flows, filter.span, &deadline)?;
+                paths = self.add_paths(&mut flows, (filter.span, true), &deadline)?;
             }
             let row =
                 |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &paths)));
@@ -340,14 +335,16 @@ impl Reader {
         self.with_retry(|| {
             let deadline = self.deadline();
             let mut flows = self.flows_of(span, None, &deadline)?;
-            let nodes = self.add_paths(&mut flows, span, &deadline)?;
+            let nodes = self.add_paths(&mut flows, (span, false), &deadline)?;
             let blank = |path| PathSpan { path, flows: 0, reports: 0, last: 0 };
             let mut paths: Vec<PathSpan> = nodes.into_iter().map(blank).collect();
-            for found in flows.found.values() {
-                let taken = found.taken(span);
-                for (path, last) in &taken {
-                    paths[*path].flows += 1;
-                    paths[*path].last = paths[*path].last.max(*last);
+            // The flow that took a path last, counted from 1.
+            let mut takers = vec![0_usize; paths.len()];
+            for (i, found) in (1..).zip(flows.found.values()) {
+                for (place, last) in found.taken(span) {
+                    let path = &mut paths[place];
+                    path.flows += u64::from(std::mem::replace(&mut takers[place], i) != i);
+                    path.last = path.last.max(last);
                 }
                 if let Some((_, last)) = found.paths.last() {
                     paths[*last].reports += found.sum.count;
@@ -388,14 +385,14 @@ impl Reader {
         deadline: &Deadline,
     ) -> Result<Flows, QueryError> {
         let files = self.files_of(span.from, span.to)?;
-        let mut flows = Flows { files, found: HashMap::new(), truncated: false };
+        let mut flows = Flows { files, found: HashMap::default(), truncated: false };
         let mut known = text.and_then(|text| text.parse::<FlowKey>().ok()).filter(|flow| flow.id() == id);
         for at in 0..flows.files.len() {
             let file = flows.files[at].clone();
             self.ask_file(&file, deadline, |conn, features| {
                 let Some((number, flow)) = number_of(conn, id, known)? else { return Ok(()) };
                 known = Some(flow);
-                let mut sums: HashMap<i64, SpanSum> = HashMap::new();
+                let mut sums: FastMap<i64, SpanSum> = FastMap::default();
                 for piece in span.pieces_in(features) {
                     read_flow(conn, piece, number, &mut |sum| {
                         sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
@@ -410,11 +407,11 @@ impl Reader {
     /// The flows of a span.
     fn flows_of(&self, span: Span, text: Option<&str>, deadline: &Deadline) -> Result<Flows, QueryError> {
         let files = self.files_of(span.from, span.to)?;
-        let mut flows = Flows { files, found: HashMap::new(), truncated: false };
+        let mut flows = Flows { files, found: HashMap::default(), truncated: false };
         for at in 0..flows.files.len() {
             let file = flows.files[at].clone();
             self.ask_file(&file, deadline, |conn, features| {
-                let mut sums: HashMap<i64, SpanSum> = HashMap::new();
+                let mut sums: FastMap<i64, SpanSum> = FastMap::default();
                 let mut add = |number: i64, sum: SpanSum| match sums.len() < MOST_FLOWS {
                     true => {
                         sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
@@ -434,11 +431,11 @@ impl Reader {
         Ok(flows)
     }
 
-    /// Adds the paths that flows took. Returns all of them.
+    /// Adds the paths that flows took. Returns all of them. `with_bases`: also how their latencies were obtained.
     fn add_paths(
         &self,
         flows: &mut Flows,
-        span: Span,
+        (span, with_bases): (Span, bool),
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u32>>, QueryError> {
         let mut paths = Paths::default();
@@ -446,22 +443,29 @@ impl Reader {
             self.ask_file(file, deadline, |conn, features| {
                 paths.next_file();
                 let places = flows.found.values().flat_map(|found| &found.places);
-                let wanted = places.filter(|(place, _)| *place == at).map(|(_, number)| *number).collect();
-                let mut takings = Takings::of(conn, features, (span.from, span.to), &wanted)?;
+                let wanted: FastSet<i64> =
+                    places.filter(|(place, _)| *place == at).map(|(_, number)| *number).collect();
+                let mut takings = Takings::of(conn, features, (span.from, span.to), (&wanted, with_bases))?;
                 for found in flows.found.values_mut() {
                     for i in 0..found.places.len() {
                         let (place, number) = found.places[i];
                         if place != at {
                             continue;
                         }
-                        found.basis = takings.basis(conn, number)?.unwrap_or(found.basis);
+                        if with_bases {
+                            found.basis = takings.basis(conn, number)?.unwrap_or(found.basis);
+                        }
                         for (ts, path) in takings.taken(conn, number, (span.from, span.to))? {
-                            found.paths.insert((ts, paths.place(conn, path)?));
+                            found.paths.push((ts, paths.place(conn, path)?));
                         }
                     }
                 }
                 Ok(())
             })?;
+        }
+        for found in flows.found.values_mut() {
+            found.paths.sort_unstable();
+            found.paths.dedup();
         }
         Ok(paths.into_nodes())
     }
@@ -472,7 +476,7 @@ impl Flows {
     fn add_file(
         &mut self,
         (conn, keys): (&Connection, &Keys),
-        (file, sums): (usize, HashMap<i64, SpanSum>),
+        (file, sums): (usize, FastMap<i64, SpanSum>),
         text: Option<&str>,
     ) -> rusqlite::Result<()> {
         for (number, sum) in sums {
@@ -488,7 +492,7 @@ impl Flows {
                 }
                 Entry::Vacant(_) if is_full => self.truncated = true,
                 Entry::Vacant(free) => {
-                    let (places, paths) = (vec![(file, number)], BTreeSet::new());
+                    let (places, paths) = (vec![(file, number)], Vec::new());
                     free.insert(Found { sum, places, paths, basis: Basis::default() });
                 }
             }

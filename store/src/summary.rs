@@ -1,11 +1,13 @@
 //! What is added up while records are inserted, so that a question about a span of time reads few rows: rollups of ten minutes and hours,
-//! events of each minute, and the paths that flows took.
+//! events of each minute, the paths that flows took, and events in blocks.
 
 use std::collections::BTreeMap;
 
 use collector::{Event, Kind, Rollup};
 use detect::Metric;
 use rusqlite::{Connection, params};
+
+use crate::blocks::{Blocks, Class, Counted, Place};
 
 /// Lengths of the rollups that are added up, seconds.
 pub(crate) const LONGER: [u32; 2] = [600, 3600];
@@ -28,17 +30,35 @@ pub(crate) struct Summary {
     paths: Vec<u32>,
     /// From when on, likewise.
     since: Vec<i64>,
+    blocks: Blocks,
 }
 
 impl Summary {
-    /// Counts an event.
+    /// Counts an event, with the numbers that its flow, its rule and its path have in the file.
     #[inline]
-    pub(crate) fn event(&mut self, event: &Event, ts: i64) {
+    pub(crate) fn event(
+        &mut self,
+        conn: &Connection,
+        (event, ts): (&Event, i64),
+        names: [Option<i64>; 3],
+    ) -> rusqlite::Result<()> {
         let minute = ts - ts.rem_euclid(MINUTE);
         if minute != self.minute {
             self.begin(minute);
         }
         self.counts[event.kind as usize] += 1;
+        // No file has so many that they do not fit.
+        let [flow, rule, path] =
+            names.map(|name| name.map_or(0, |name| u32::try_from(name).unwrap_or(u32::MAX)));
+        let class = Class {
+            kind: event.kind as u8,
+            metric: event.metric.map(|metric| metric as u8),
+            rule,
+            reason: event.reason,
+        };
+        let place = Place { node: event.node, interface: event.interface, queue: event.queue };
+        let second = ((ts - minute) / SECOND) as u8;
+        self.blocks.event(conn, (minute, second), &Counted { class, place, flow, path })
     }
 
     #[cold]
@@ -115,6 +135,7 @@ impl Summary {
 
     /// Adds the counts of the transaction, before it is committed.
     pub(crate) fn write(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        self.blocks.write(conn)?;
         self.begin(self.minute);
         let mut add = conn.prepare_cached(
             "INSERT INTO minute_data VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET count = count + excluded.count",

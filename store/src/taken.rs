@@ -1,11 +1,12 @@
 //! Which paths flows took, of one file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use collector::event::{Basis, Nanos};
 use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use crate::hasher::{FastMap, FastSet};
 use crate::intern::parse_path;
 use crate::schema::Features;
 
@@ -15,7 +16,7 @@ pub(crate) struct Paths {
     nodes: Vec<Vec<u32>>,
     places: HashMap<String, usize>,
     /// By their numbers in the present file.
-    numbers: HashMap<i64, usize>,
+    numbers: FastMap<i64, usize>,
 }
 
 impl Paths {
@@ -47,28 +48,30 @@ impl Paths {
 }
 
 /// When flows took which paths, by their numbers, in the order of time.
-pub(crate) type Taken = HashMap<i64, Vec<(Nanos, i64)>>;
+pub(crate) type Taken = FastMap<i64, Vec<(Nanos, i64)>>;
 
 /// How the paths of flows, and how their latencies were obtained, are found in a file: one by one, or those of all flows in one pass.
 pub(crate) enum Takings {
     Each { features: Features },
-    All { bases: HashMap<i64, u8>, taken: Taken },
+    All { bases: FastMap<i64, u8>, taken: Taken },
 }
 
 impl Takings {
-    /// Of the flows with the numbers `wanted`. A pass is worth while for a good part of a file's flows.
+    /// Of the flows with the numbers `wanted`. A pass is worth while for a good part of a file's flows. `with_bases`: it is asked how latencies
+    /// were obtained.
     pub(crate) fn of(
         conn: &Connection,
         features: Features,
         span: (Nanos, Nanos),
-        wanted: &HashSet<i64>,
+        (wanted, with_bases): (&FastSet<i64>, bool),
     ) -> rusqlite::Result<Self> {
         if !are_many(conn, wanted.len())? {
             return Ok(Self::Each { features });
         }
-        let (mut bases, mut at_last) = (HashMap::new(), HashMap::new());
-        let mut select = conn.prepare_cached("SELECT flow, basis, first_seen, path FROM f0.flow_data")?;
-        let mut rows = select.query([])?;
+        let (mut bases, mut at_last) = (FastMap::default(), FastMap::default());
+        let mut select =
+            conn.prepare_cached("SELECT flow, basis, first_seen, path FROM f0.flow_data WHERE ?1")?;
+        let mut rows = select.query([with_bases || !features.spans])?;
         while let Some(row) = rows.next()? {
             let flow: i64 = row.get(0)?;
             if wanted.contains(&flow) {
@@ -158,21 +161,27 @@ fn all_taken(
     conn: &Connection,
     features: Features,
     (from, to): (Nanos, Nanos),
-    wanted: Option<&HashSet<i64>>,
+    wanted: Option<&FastSet<i64>>,
 ) -> rusqlite::Result<(Taken, bool)> {
-    let mut taken = Taken::new();
+    let mut taken = Taken::default();
     let mut kept_in_all = 0;
+    let (mut present, mut paths, mut is_wanted) = (None, Vec::new(), false);
     let mut select = conn.prepare_cached(&taken_sql(features, false))?;
     let mut rows = select.query([i64::MAX])?;
     while let Some(row) = rows.next()? {
         let (flow, ts) = (row.get(0)?, unsigned(row, 1)?);
-        if wanted.is_some_and(|wanted| !wanted.contains(&flow)) {
+        if present != Some(flow) {
+            // Those of a flow stand together.
+            keep(&mut taken, present.filter(|_| is_wanted), &mut paths);
+            (present, is_wanted) = (Some(flow), wanted.is_none_or(|wanted| wanted.contains(&flow)));
+        }
+        if !is_wanted {
             continue;
         }
         if wanted.is_none() && kept_in_all >= MOST_TAKINGS {
+            keep(&mut taken, present, &mut paths);
             return Ok((taken, true));
         }
-        let paths = taken.entry(flow).or_default();
         if ts >= to {
             continue;
         }
@@ -186,7 +195,16 @@ fn all_taken(
         paths.push((ts, row.get(2)?));
         kept_in_all += 1;
     }
+    keep(&mut taken, present.filter(|_| is_wanted), &mut paths);
     Ok((taken, false))
+}
+
+/// Keeps the paths of a flow, also if there are none, and makes room for those of the next one.
+fn keep(taken: &mut Taken, flow: Option<i64>, paths: &mut Vec<(Nanos, i64)>) {
+    if let Some(flow) = flow {
+        taken.insert(flow, paths.clone());
+    }
+    paths.clear();
 }
 
 fn taken(

@@ -2,24 +2,31 @@
 //!
 //! Columns are read from the latest to the earliest, and an answer reads a bounded number of rows: of what is more, the latest is counted.
 
+mod counts;
+mod events;
+mod flows;
+mod names;
+
 use std::collections::HashMap;
 
 use collector::event::{Kind, Nanos};
 use detect::Metric;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
-use crate::intern::parse_path;
 use crate::join::Identity;
-use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
-use crate::rows::kinds;
 use crate::schema::Features;
-use crate::spans::{MINUTE, Piece, SECOND, SeriesKey, Span, SpanSum, each_minute};
+use crate::spans::{MINUTE, SECOND, SeriesKey, SpanSum};
 use crate::summary::{NOTHING, REPORTS};
-use crate::taken::{Taken, int, takings, unsigned};
+use crate::taken::{int, unsigned};
+
+use self::counts::CountReader;
+use self::events::EventReader;
+use self::flows::FlowReader;
+use self::names::Names;
 
 /// A span of time, divided into columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +53,8 @@ pub struct EventParts {
     pub cause: bool,
     /// Their values, and the first values of flows.
     pub values: bool,
+    /// Their kinds do not matter.
+    pub any_kind: bool,
 }
 
 /// Events that are the same in what was asked of them. What was not asked is `None`, or empty.
@@ -85,6 +94,16 @@ pub trait Tally {
     fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32;
     /// The number of events that are the same.
     fn event(&mut self, event: &EventGroup) -> u32;
+    /// Whether no event is wanted that has this, whatever else it has. What is `None`, or empty, is not said.
+    fn excludes(&self, event: &EventGroup) -> bool {
+        let _ = event;
+        false
+    }
+    /// A number that flows have in common which are the same in events; `None`: it is not known.
+    fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
+        let _ = flow;
+        None
+    }
     /// The number of a node, queue or link.
     fn series(&mut self, key: &SeriesKey) -> u32;
     /// Adds values of what has this number.
@@ -158,16 +177,38 @@ struct Budget {
     floor: Nanos,
 }
 
+impl EventParts {
+    /// Whether their kinds are all that is asked.
+    fn is_kind(self) -> bool {
+        Self { any_kind: false, ..self } == Self::default()
+    }
+}
+
 impl Budget {
     /// Called after each row of a column. Returns whether the next row may be read.
     fn take(&mut self) -> bool {
-        self.rows = self.rows.saturating_sub(1);
+        self.spend(1)
+    }
+
+    /// The same for what costs as much as so many rows.
+    fn spend(&mut self, rows: usize) -> bool {
+        self.rows = self.rows.saturating_sub(rows);
         self.rows > 0
     }
 
     fn counted(&self, columns: &Columns, truncated: bool) -> Counted {
         Counted { from: (self.floor > columns.from).then_some(self.floor), truncated }
     }
+}
+
+/// Reads a column of one file: its number, its beginning, its end. Returns whether all of it was read.
+trait ColumnReader {
+    fn column(
+        &mut self,
+        column: (usize, Nanos, Nanos),
+        budget: &mut Budget,
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<bool>;
 }
 
 impl Reader {
@@ -205,8 +246,8 @@ impl Reader {
         by_path: bool,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_ROWS, |conn, features, (budget, tally)| {
-            let mut flows = FlowReader::new(conn, features, (columns, by_path))?;
+        self.each_file(columns, tally, MOST_ROWS, |names, features, (budget, tally)| {
+            let mut flows = FlowReader::new(names, features, (columns, by_path))?;
             let floor = budget.floor;
             for (column, from, to) in columns.backwards(floor) {
                 if !flows.column((column, from, to), budget, tally)? {
@@ -228,15 +269,18 @@ impl Reader {
         parts: EventParts,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_EVENTS, |conn, features, (budget, tally)| {
-            if parts == EventParts::default() && features.spans && columns.column >= MINUTE {
-                return counted_minutes(conn, columns, tally).map(|()| false);
+        self.each_file(columns, tally, MOST_EVENTS, |names, features, (budget, tally)| {
+            if parts.is_kind() && features.spans && columns.column >= MINUTE {
+                return counted_minutes(names.conn, columns, tally).map(|()| false);
             }
-            let mut events = EventReader::new(conn, features, parts)?;
+            let mut reader: Box<dyn ColumnReader> = match features.blocks && !parts.values {
+                true => Box::new(CountReader::new(names, parts)),
+                false => Box::new(EventReader::new(names, features, parts)?),
+            };
             let floor = budget.floor;
-            for (column, from, to) in columns.backwards(floor) {
-                if !events.column((column, from, to), budget, tally)? {
-                    budget.floor = to;
+            for place in columns.backwards(floor) {
+                if !reader.column(place, budget, tally)? {
+                    budget.floor = place.2;
                     break;
                 }
             }
@@ -254,7 +298,8 @@ impl Reader {
         metric: Metric,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_ROWS, |conn, features, (budget, tally)| {
+        self.each_file(columns, tally, MOST_ROWS, |names, features, (budget, tally)| {
+            let conn = names.conn;
             let mut series =
                 SeriesReader { metric, columns, numbers: HashMap::new(), minutes: HashMap::new() };
             let interval = if features.spans { columns.interval } else { columns.interval.min(60) };
@@ -278,7 +323,7 @@ impl Reader {
         columns: &Columns,
         tally: &mut dyn Tally,
         rows: usize,
-        mut read: impl FnMut(&Connection, Features, (&mut Budget, &mut dyn Tally)) -> rusqlite::Result<bool>,
+        mut read: impl FnMut(Names<'_>, Features, (&mut Budget, &mut dyn Tally)) -> rusqlite::Result<bool>,
     ) -> Result<Counted, QueryError> {
         self.with_retry(|| {
             tally.reset();
@@ -289,224 +334,11 @@ impl Reader {
                 // What is in several files is read of all of them, so that a column is whole.
                 budget.rows = budget.rows.max(LEAST_ROWS);
                 truncated |= self.ask_file(file, &deadline, |conn, features| {
-                    read(conn, features, (&mut budget, &mut *tally))
+                    read(Names::new(conn, self.keys(), file)?, features, (&mut budget, &mut *tally))
                 })?;
             }
             Ok(budget.counted(columns, truncated))
         })
-    }
-}
-
-/// Reads the rollups of flows of one file.
-struct FlowReader<'a> {
-    conn: &'a Connection,
-    features: Features,
-    columns: &'a Columns,
-    /// When flows took which paths, in the order of time.
-    taken: Taken,
-    paths: HashMap<i64, Vec<u32>>,
-    keys: HashMap<i64, Option<FlowKey>>,
-    numbers: HashMap<(i64, i64), Option<u32>>,
-    truncated: bool,
-}
-
-impl<'a> FlowReader<'a> {
-    fn new(
-        conn: &'a Connection,
-        features: Features,
-        (columns, by_path): (&'a Columns, bool),
-    ) -> rusqlite::Result<Self> {
-        let (taken, truncated) = match by_path {
-            true => takings(conn, features, (columns.from, columns.to))?,
-            false => (HashMap::new(), false),
-        };
-        let (paths, keys, numbers) = Default::default();
-        Ok(Self { conn, features, columns, taken, paths, keys, numbers, truncated })
-    }
-
-    /// Reads a column. Returns whether all of it was read.
-    fn column(
-        &mut self,
-        (column, from, to): (usize, Nanos, Nanos),
-        budget: &mut Budget,
-        tally: &mut dyn Tally,
-    ) -> rusqlite::Result<bool> {
-        let interval = if self.features.spans { self.columns.interval.max(60) } else { 60 };
-        if interval == 60 || to > self.columns.known_to {
-            return self.pieces((from, to.min(self.columns.known_to)), column, (budget, tally));
-        }
-        self.read(LONGER, (interval, from, to), column, (budget, tally))
-    }
-
-    /// Reads a column of minutes, or one of which a part is not known yet.
-    fn pieces(
-        &mut self,
-        (from, to): (Nanos, Nanos),
-        column: usize,
-        (budget, tally): (&mut Budget, &mut dyn Tally),
-    ) -> rusqlite::Result<bool> {
-        let all = Piece { interval: 60, from, to };
-        let is_short = !self.features.spans || self.columns.interval <= 60;
-        let pieces = if is_short || from >= to { vec![all] } else { Span::of(from, to).pieces() };
-        let (mut whole, conn) = (true, self.conn);
-        for piece in pieces {
-            if piece.interval > 60 {
-                let read = (piece.interval, piece.from, piece.to);
-                whole = whole && self.read(LONGER, read, column, (budget, tally))?;
-                continue;
-            }
-            // Rollups of a minute stand at its beginning, among those of its first second only.
-            each_minute(conn, (piece.from, piece.to), |minute| {
-                whole = whole && self.read(MINUTES, (60, minute, minute + 1), column, (budget, tally))?;
-                Ok(())
-            })?;
-        }
-        Ok(whole)
-    }
-
-    fn read(
-        &mut self,
-        sql: &str,
-        (interval, from, to): (u32, Nanos, Nanos),
-        column: usize,
-        (budget, tally): (&mut Budget, &mut dyn Tally),
-    ) -> rusqlite::Result<bool> {
-        let mut select = self.conn.prepare_cached(sql)?;
-        let mut rows = select.query(params![interval, Metric::FlowLatency as i64, int(from), int(to)])?;
-        while let Some(row) = rows.next()? {
-            let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) else { continue };
-            let sum = SpanSum::read(row, 1, interval)?;
-            tally.seen(column);
-            if let Some(number) = self.number(flow, sum.last, tally)? {
-                tally.add(number, column, &sum);
-            }
-            if !budget.take() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The number of a flow on the path that it had at `end`.
-    fn number(&mut self, flow: i64, end: Nanos, tally: &mut dyn Tally) -> rusqlite::Result<Option<u32>> {
-        let path = self.taken.get(&flow).map_or(0, |taken| {
-            let after = taken.partition_point(|(ts, _)| *ts < end);
-            taken.get(after.saturating_sub(1)).map_or(0, |(_, path)| *path)
-        });
-        if let Some(number) = self.numbers.get(&(flow, path)) {
-            return Ok(*number);
-        }
-        know_path(self.conn, &mut self.paths, path)?;
-        let nodes = self.paths.get(&path).map_or(&[][..], Vec::as_slice);
-        let key = key_of(self.conn, &mut self.keys, flow)?;
-        let number = key.map(|key| tally.flow(&key, nodes));
-        if self.numbers.len() >= MOST_KNOWN {
-            self.numbers.clear();
-        }
-        self.numbers.insert((flow, path), number);
-        Ok(number)
-    }
-}
-
-/// Reads the events of one file.
-struct EventReader<'a> {
-    conn: &'a Connection,
-    parts: EventParts,
-    sql: String,
-    kinds: HashMap<i64, Kind>,
-    metrics: HashMap<i64, Metric>,
-    keys: HashMap<i64, Option<FlowKey>>,
-    paths: HashMap<i64, Vec<u32>>,
-    rules: HashMap<i64, String>,
-    numbers: HashMap<RawEvent, u32>,
-}
-
-/// What was asked of an event, as it is stored; 0 or `NOTHING`: nothing.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
-struct RawEvent {
-    kind: i64,
-    metric: i64,
-    flow: i64,
-    path: i64,
-    place: [i64; 3],
-    rule: i64,
-    reason: i64,
-    value: Option<i64>,
-    first: Option<(Option<i64>, Option<String>)>,
-}
-
-impl<'a> EventReader<'a> {
-    fn new(conn: &'a Connection, features: Features, parts: EventParts) -> rusqlite::Result<Self> {
-        let kinds = kinds(conn)?;
-        let metrics = Metric::ALL.into_iter().map(|metric| (metric as i64, metric)).collect();
-        let (keys, paths, rules, numbers) = Default::default();
-        let sql = sql_of(parts, features.first_values);
-        Ok(Self { conn, parts, sql, kinds, metrics, keys, paths, rules, numbers })
-    }
-
-    /// Reads a column. Returns whether all of it was read.
-    fn column(
-        &mut self,
-        (column, from, to): (usize, Nanos, Nanos),
-        budget: &mut Budget,
-        tally: &mut dyn Tally,
-    ) -> rusqlite::Result<bool> {
-        let mut counts: HashMap<RawEvent, u64> = HashMap::new();
-        let (mut select, mut whole) = (self.conn.prepare_cached(&self.sql)?, true);
-        let mut rows = select.query([int(from), int(to)])?;
-        while let Some(row) = rows.next()? {
-            *counts.entry(raw(row, self.parts)?).or_default() += 1;
-            if !budget.take() {
-                whole = false;
-                break;
-            }
-        }
-        drop(rows);
-        for (event, count) in counts {
-            let number = self.number(event, tally)?;
-            tally.seen(column);
-            tally.add(number, column, &SpanSum { count, ..NO_VALUES });
-        }
-        Ok(whole)
-    }
-
-    fn number(&mut self, event: RawEvent, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
-        if let Some(number) = self.numbers.get(&event) {
-            return Ok(*number);
-        }
-        know_path(self.conn, &mut self.paths, event.path)?;
-        if event.rule != 0 && !self.rules.contains_key(&event.rule) {
-            let mut select = self.conn.prepare_cached("SELECT rule FROM f0.rule_text WHERE id = ?1")?;
-            let rule = select.query_row([event.rule], |row| row.get(0)).optional()?;
-            self.rules.insert(event.rule, rule.unwrap_or_default());
-        }
-        let flow = if event.flow == 0 { None } else { key_of(self.conn, &mut self.keys, event.flow)? };
-        let [node, interface, queue] = event.place;
-        let number = |value: i64| u32::try_from(value).ok();
-        let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
-        let latencies = |text: &str| text.split(',').filter_map(|part| part.parse().ok()).collect();
-        let first = event
-            .first
-            .as_ref()
-            .map(|(flow, hops)| (flow.map(unsigned), hops.as_deref().map(latencies).unwrap_or_default()));
-        let group = EventGroup {
-            kind: self.kinds.get(&event.kind).copied(),
-            metric: self.metrics.get(&event.metric).copied(),
-            flow,
-            path: self.paths.get(&event.path).cloned().unwrap_or_default(),
-            node: number(node),
-            interface: number(interface),
-            queue: u8::try_from(queue).ok(),
-            rule: self.rules.get(&event.rule).cloned(),
-            reason: u8::try_from(event.reason).ok(),
-            value: event.value.map(unsigned),
-            first,
-        };
-        let number = tally.event(&group);
-        if self.numbers.len() < MOST_KNOWN {
-            self.numbers.insert(event, number);
-        }
-        Ok(number)
     }
 }
 
@@ -609,91 +441,6 @@ fn counted_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) 
     Ok(())
 }
 
-/// What is asked of events; 11 columns, of which those that are not asked are null.
-fn sql_of(parts: EventParts, has_first_values: bool) -> String {
-    let column = |name: &'static str, is_asked: bool| if is_asked { name } else { "NULL" };
-    let has_first = parts.values && has_first_values;
-    let columns = [
-        "e.kind",
-        column("e.metric", parts.metric || parts.values),
-        column("e.flow", parts.flow),
-        column("e.path", parts.path),
-        column("e.node", parts.place),
-        column("e.interface", parts.place),
-        column("e.queue", parts.place),
-        column("e.rule", parts.cause),
-        column("e.reason", parts.cause),
-        column("e.value", parts.values),
-        column("x.seq", has_first),
-        column("x.flow_latency", has_first),
-        column("x.hop_latencies", has_first),
-    ];
-    let first = if has_first { "LEFT JOIN f0.first_data x ON x.ts = e.ts AND x.seq = e.seq" } else { "" };
-    format!("SELECT {} FROM f0.event_data e {first} WHERE e.ts >= ?1 AND e.ts < ?2", columns.join(", "))
-}
-
-fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
-    let part = |i: usize, none: i64| row.get::<_, Option<i64>>(i).map(|part| part.unwrap_or(none));
-    let mut event = RawEvent { kind: row.get(0)?, metric: NOTHING, reason: NOTHING, ..RawEvent::default() };
-    event.place = [NOTHING; 3];
-    if parts.metric || parts.values {
-        event.metric = part(1, NOTHING)?;
-    }
-    if parts.flow {
-        event.flow = part(2, 0)?;
-    }
-    if parts.path {
-        event.path = part(3, 0)?;
-    }
-    if parts.place {
-        event.place = [part(4, NOTHING)?, part(5, NOTHING)?, part(6, NOTHING)?];
-    }
-    if parts.cause {
-        (event.rule, event.reason) = (part(7, 0)?, part(8, NOTHING)?);
-    }
-    if parts.values {
-        event.value = row.get(9)?;
-        if row.get::<_, Option<i64>>(10)?.is_some() {
-            event.first = Some((row.get(11)?, row.get(12)?));
-        }
-    }
-    Ok(event)
-}
-
-/// Reads a path, unless it is known.
-fn know_path(conn: &Connection, paths: &mut HashMap<i64, Vec<u32>>, number: i64) -> rusqlite::Result<()> {
-    if number == 0 || paths.contains_key(&number) {
-        return Ok(());
-    }
-    if paths.len() >= MOST_KNOWN {
-        paths.clear();
-    }
-    let mut select = conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
-    let text: Option<String> = select.query_row([number], |row| row.get(0)).optional()?;
-    paths.insert(number, text.as_deref().map(parse_path).unwrap_or_default());
-    Ok(())
-}
-
-fn key_of(
-    conn: &Connection,
-    keys: &mut HashMap<i64, Option<FlowKey>>,
-    number: i64,
-) -> rusqlite::Result<Option<FlowKey>> {
-    if let Some(key) = keys.get(&number) {
-        return Ok(*key);
-    }
-    let key = Keys::Each.get(conn, number)?;
-    if keys.len() >= MOST_KNOWN {
-        keys.clear();
-    }
-    keys.insert(number, key);
-    Ok(key)
-}
-
-const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
-                       WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
-const LONGER: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
-                      WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
 const ADDED_UP: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
                         WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
 const AS_INSERTED: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
@@ -705,8 +452,8 @@ const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 14
 const FAST_ROWS: u64 = 600_000;
 /// Rollups that are read for an answer.
 const MOST_ROWS: usize = 4_000_000;
-/// Events that are read for an answer.
-const MOST_EVENTS: usize = 3_000_000;
+/// Events that are counted for an answer: of those that are read one by one, 3 million.
+const MOST_EVENTS: usize = 48_000_000;
 /// Rows that are read of each further file, once there are too many.
 const LEAST_ROWS: usize = 65_536;
 /// Flows, paths, and events that are the same, of which a file's numbers are remembered: some 40 MB.

@@ -7,7 +7,7 @@ use collector::{FlowOrder, FlowRank, event::Kind};
 use detect::Metric;
 use export::record::Stream;
 use serde::Deserialize;
-use store::{FlowSpan, FlowSpans, NodeSpans, RatePoint, RateSpan, SeriesKey, Span, SpanSum, spread};
+use store::{FlowSpan, FlowSpans, NodeSpans, RatePoint, RateSpan, SeriesKey, Span, SpanSum, facts, spread};
 use tokio::time::Instant;
 use wire::FlowKey;
 
@@ -16,7 +16,7 @@ use super::{
     rows::{basis, flow, queue},
     statement::present,
 };
-use crate::{facts, history::FlowsQuestion, sql::Failure};
+use crate::{history::FlowsQuestion, sql::Failure};
 
 /// The sum of some rollups: count, minimum, maximum, sum, beginning of the first and end of the last one.
 #[derive(Deserialize, Clone, Copy, Debug)]

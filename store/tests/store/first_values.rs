@@ -76,7 +76,7 @@ fn a_file_of_version_1_is_read_beside_others_and_left_as_it_is() {
     let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
     let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
     let conn = rusqlite::Connection::open(&path).unwrap();
-    conn.execute_batch("DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; DROP VIEW recordings; DROP TABLE recording_data; DROP VIEW events; DROP TABLE first_data; DROP TABLE run_data; ALTER TABLE flow_data DROP COLUMN number;
+    conn.execute_batch("DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; DROP TABLE block_data; DROP VIEW recordings; DROP TABLE recording_data; DROP VIEW events; DROP TABLE first_data; DROP TABLE run_data; ALTER TABLE flow_data DROP COLUMN number;
          PRAGMA user_version = 1",
     ).unwrap();
     conn.execute_batch(EVENTS_1).unwrap();

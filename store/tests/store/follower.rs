@@ -268,7 +268,7 @@ fn files_of_earlier_versions_are_left_out_and_followed_by_others() {
     store.close();
     let conn = rusqlite::Connection::open(dir.path().join(&dir.names()[0])).unwrap();
     conn.execute_batch(
-        "DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; DROP VIEW recordings; DROP TABLE recording_data; DROP TABLE run_data; ALTER TABLE flow_data DROP COLUMN number; PRAGMA user_version = 2",
+        "DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; DROP TABLE block_data; DROP VIEW recordings; DROP TABLE recording_data; DROP TABLE run_data; ALTER TABLE flow_data DROP COLUMN number; PRAGMA user_version = 2",
     )
     .unwrap();
     conn.close().unwrap();

@@ -298,7 +298,7 @@ fn make_earlier(dir: &Dir) {
     let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.execute_batch(
-        "DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; PRAGMA user_version = 4",
+        "DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; DROP TABLE block_data; PRAGMA user_version = 4",
     )
     .unwrap();
 }

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use collector::{Batch, Event, Kind, Output as _, Rollup};
 use detect::Metric;
+use filter::{Filter, View};
 use store::{
-    Columns, Config, Counted, EventGroup, EventParts, Period, Reader, SeriesKey, Span, SpanSum, Store, Tally,
+    Columns, Config, Counted, Dimension, EventGroup, EventParts, Measure, Period, Prefixes, Reader,
+    SeriesKey, Span, SpanSum, Store, Tally, TrafficQuestion,
 };
 use testkit::records::{Dir, SECOND, START, bare, flow};
 use wire::FlowKey;
@@ -47,7 +50,7 @@ impl Tally for Sums {
     }
 
     fn event(&mut self, event: &EventGroup) -> u32 {
-        let kind = event.kind.unwrap().name();
+        let kind = event.kind.map_or("any", Kind::name);
         let flow = event.flow.map(|flow| flow.src().to_string());
         let place = (event.node, event.queue);
         self.name(format!("{kind} {flow:?} {place:?} {:?} {:?} {:?}", event.reason, event.value, event.path))
@@ -271,5 +274,166 @@ fn values_of_a_queue_are_there_also_in_the_minute_that_has_not_ended() {
         reader.series_traffic(&columns, Metric::QueueOccupancy, &mut sums).unwrap();
         let found: u64 = sums.found.values().map(|(count, _)| *count).sum();
         assert_eq!(found, expected, "columns of {} s", column / SECOND);
+    }
+}
+
+/// Mixed by arithmetic alone: the same with each run.
+fn mixed(n: u64) -> u64 {
+    let n = (n ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (n ^ n >> 29).wrapping_mul(0x94d0_49bb_1331_11eb) >> 16
+}
+
+/// Events of every kind over ten minutes of two files, late ones among them, in transactions of some hundred.
+fn of_all_kinds(dir: &Dir, seed: u64) {
+    let store = Store::open(Config { period: Period::Hour, ..Config::new(dir.path()) }).unwrap();
+    store.set_rules(vec!["slow".to_owned(), "full".to_owned()]);
+    for part in 0..60 {
+        let mut batch = Batch::with_capacity(1024);
+        for n in 0..150 {
+            let random = |below: u64, salt: u64| mixed(seed << 40 | part << 20 | n << 8 | salt) % below;
+            let late = if random(8, 0) == 0 { random(150, 1) * SECOND } else { 0 };
+            let event = Event {
+                kind: Kind::ALL[random(12, 2) as usize],
+                metric: Metric::ALL.get(random(8, 3) as usize).copied(),
+                flow: (random(5, 4) > 0).then(|| flow(random(40, 5) as u32)),
+                node: (random(4, 6) > 0).then(|| random(9, 7) as u32),
+                interface: (random(3, 8) > 0).then(|| random(3, 9) as u32),
+                queue: (random(2, 10) > 0).then(|| random(3, 11) as u8),
+                rule: (random(3, 12) == 0).then(|| random(2, 13) as u16),
+                reason: (random(4, 14) == 0).then(|| random(200, 15) as u8),
+                ..bare(at(54) + part * 10 * SECOND + random(10_000_000_000, 16) - late)
+            };
+            let path = [random(3, 17) as u32, u32::MAX, 7];
+            batch.event(&event, if random(3, 18) == 0 { &path } else { &[] });
+        }
+        store.submit(batch).unwrap();
+        store.flush();
+    }
+    store.close();
+}
+
+/// Makes all files ones of version 5, which have no blocks.
+fn without_blocks(dir: &Dir) {
+    for name in dir.names().iter().filter(|name| name.ends_with(".db")) {
+        let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
+        conn.execute_batch("DROP TABLE block_data; PRAGMA user_version = 5").unwrap();
+    }
+}
+
+#[test]
+fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
+    let part = |bits: u32, bit: u32| bits & 1 << bit != 0;
+    let questions: Vec<EventParts> = (0..64)
+        .map(|bits| EventParts {
+            flow: part(bits, 0),
+            path: part(bits, 1),
+            place: part(bits, 2),
+            metric: part(bits, 3),
+            cause: part(bits, 4),
+            any_kind: part(bits, 5),
+            values: false,
+        })
+        .collect();
+    let spans = [
+        (at(50), at(70), MINUTE),
+        (at(50), at(70), 20 * MINUTE),
+        (at(59), at(61), 5 * SECOND),
+        (at(63) + 7 * SECOND, at(64), SECOND),
+    ];
+    for seed in 1..4 {
+        let dir = Dir::new("traffic-blocks");
+        of_all_kinds(&dir, seed);
+        let ask = || {
+            let reader = Reader::open(dir.path()).unwrap();
+            let mut answers = Vec::new();
+            for (parts, (from, to, column)) in
+                questions.iter().flat_map(|parts| spans.map(|span| (*parts, span)))
+            {
+                let mut sums = Sums::default();
+                let counted =
+                    reader.event_traffic(&Columns::of((from, to), column), parts, &mut sums).unwrap();
+                let seen: std::collections::BTreeSet<usize> = sums.seen.iter().copied().collect();
+                answers.push((counted, sums.found, seen));
+            }
+            answers
+        };
+        let counted = ask();
+        without_blocks(&dir);
+        let read = ask();
+        let all: u64 = counted[4].1.values().map(|(count, _)| *count).sum();
+        assert!(all > 8_000 && counted[4].1.len() > 300, "{all}");
+        for (i, (counted, read)) in counted.iter().zip(&read).enumerate() {
+            let (parts, span) = (questions[i / spans.len()], spans[i % spans.len()]);
+            assert!(counted.1 == read.1, "{parts:?} {span:?}");
+            assert_eq!((counted.0, &counted.2), (read.0, &read.2), "{parts:?} {span:?}");
+        }
+    }
+}
+
+/// By what events are stacked, and which.
+const STACKS: [(&[Dimension], &str); 14] = {
+    use Dimension::{
+        Dst, Flow, Interface, Kind, Label, Metric, Node, Path, Port, Queue, Reason, Rule, Src, SrcPrefix,
+    };
+    [
+        (&[Node], ""),
+        (&[Src], "kind == drop or kind == change"),
+        (&[Src, Node], "src in 10.0.0.16/28"),
+        (&[SrcPrefix, Node], ""),
+        (&[SrcPrefix, Queue], "not node in (1, 2) and kind != new"),
+        (&[Flow, Kind], "node == 3"),
+        (&[Path, Src], "path ~ 2>*"),
+        (&[Path, Node, Port], "reason > 100 or host == 10.0.0.7"),
+        (&[Kind], "rule == \"slow\" and not src == 10.0.0.1"),
+        (&[Rule, Reason], "queue == 1"),
+        (&[Metric, Interface], "metric == hop_latency and hops == 3"),
+        (&[Dst], "flow ~ \"10.0.0.2\""),
+        (&[Label], ""),
+        (&[Port, Label], "port > 1"),
+    ]
+};
+
+#[test]
+fn events_stacked_from_blocks_are_those_that_are_stored_one_by_one() {
+    let dir = Dir::new("traffic-stacks");
+    of_all_kinds(&dir, 9);
+    let labels: BTreeMap<u32, Vec<String>> =
+        [(1, vec!["leaf".to_owned()]), (3, vec!["leaf".to_owned(), "old".to_owned()])].into();
+    let labels = Arc::new(labels);
+    let ask = || {
+        let reader = Reader::open(dir.path()).unwrap();
+        let mut answers = Vec::new();
+        for (by, text) in STACKS {
+            for (span, columns) in [((at(50), at(70)), 180), ((at(50), at(70)), 10), ((at(58), at(60)), 10)] {
+                let condition = Filter::parse(text, View::Events, &filter::no_names).unwrap();
+                let question = TrafficQuestion {
+                    span,
+                    now: at(100),
+                    columns,
+                    measure: Measure::Events,
+                    by: by.to_vec(),
+                    prefixes: Prefixes { v4: 29, v6: 64 },
+                    top: 5,
+                    condition: (!text.is_empty()).then(|| Arc::new(condition)),
+                    labels: Arc::clone(&labels),
+                };
+                answers.push((text, span, reader.traffic(&Arc::new(question)).unwrap()));
+            }
+        }
+        answers
+    };
+    let counted = ask();
+    without_blocks(&dir);
+    for (counted, read) in counted.iter().zip(ask()) {
+        let found: u64 = read.2.total.iter().flatten().map(|sums| sums.count).sum();
+        assert!(found > 0, "{} finds nothing", read.0);
+        assert!(
+            *counted == read,
+            "{} {:?}: {:?} and {:?}",
+            read.0,
+            read.1,
+            counted.2.groups.first(),
+            read.2.groups.first()
+        );
     }
 }

@@ -1,17 +1,17 @@
 //! By what traffic can be stacked.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use store::{EventGroup, SeriesKey};
 use wire::FlowKey;
+
+use crate::spans::SeriesKey;
+use crate::traffic::EventGroup;
 
 /// By what values are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Dimension {
+pub enum Dimension {
     /// Source address.
     Src,
     /// Destination address.
@@ -54,30 +54,42 @@ pub(crate) enum Dimension {
 
 /// A value of a dimension.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) enum Part {
+pub enum Part {
     /// It has none, or it is not known.
     Unknown,
+    /// An address.
     Address(IpAddr),
+    /// A network, and how many bits of it count.
     Prefix(IpAddr, u8),
+    /// A port or a drop reason.
     Number(u64),
+    /// An IP protocol.
     Proto(u8),
+    /// A flow.
     Flow(String),
+    /// The nodes of a path; `u32::MAX` = unavailable.
     Path(Vec<u32>),
+    /// A node.
     Node(u32),
+    /// From a node to a node.
     Link(u32, u32),
+    /// A queue of a node.
     Queue(u32, Option<u8>),
+    /// An interface of a node.
     Interface(u32, u32),
+    /// The name of a kind or a metric.
     Word(&'static str),
+    /// The name of a rule, or a label.
     Text(String),
 }
 
 /// Lengths of prefixes, bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Prefixes {
+pub struct Prefixes {
     /// Of IPv4.
-    pub(crate) v4: u8,
+    pub v4: u8,
     /// Of IPv6.
-    pub(crate) v6: u8,
+    pub v6: u8,
 }
 
 /// What parts are made with.
@@ -89,7 +101,7 @@ pub(super) struct Making<'a> {
 
 impl Dimension {
     /// All, in the order in which they are offered.
-    pub(crate) const ALL: [Self; 19] = [
+    pub const ALL: [Self; 19] = [
         Self::Src,
         Self::Dst,
         Self::SrcPrefix,
@@ -112,7 +124,7 @@ impl Dimension {
     ];
 
     /// The name in the API.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Src => "src",
             Self::Dst => "dst",
@@ -137,7 +149,7 @@ impl Dimension {
     }
 
     /// The dimension of that name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
@@ -165,7 +177,7 @@ impl Dimension {
         known(parts)
     }
 
-    fn of_key(self, flow: &FlowKey, making: Making<'_>) -> Part {
+    pub(super) fn of_key(self, flow: &FlowKey, making: Making<'_>) -> Part {
         let is_addressed = flow.known_id().is_none();
         let port = |port: Option<u16>| port.map_or(Part::Unknown, |port| Part::Number(port.into()));
         match self {
@@ -223,7 +235,7 @@ impl Dimension {
     }
 
     /// The filter that is true of a group, if there is one.
-    pub(crate) fn filter(self, part: &Part, labels: &BTreeMap<u32, Vec<String>>) -> Option<String> {
+    pub fn filter(self, part: &Part, labels: &BTreeMap<u32, Vec<String>>) -> Option<String> {
         let field = match self {
             Self::SrcPrefix => "src",
             Self::DstPrefix => "dst",

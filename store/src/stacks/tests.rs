@@ -1,12 +1,11 @@
 //! Sums of groups whose truth is known.
 
-use std::collections::HashMap;
-
 use filter::View;
-use store::{Columns, Counted, EventGroup, SeriesKey, SpanSum, Tally};
 use wire::FlowKey;
 
 use super::*;
+use crate::spans::{SeriesKey, SpanSum};
+use crate::traffic::{EventGroup, Tally};
 
 const START: u64 = 1_795_269_600 * SECOND;
 
@@ -81,9 +80,10 @@ fn what_is_in_is_in_the_greatest_groups_or_in_the_others() {
 
 #[test]
 fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
-    // With ten columns there is room for some 100,000 groups.
+    // With forty columns there is room for some 100,000 groups.
     let flows = 1..120_001;
-    let traffic = asked(question(Measure::Reports, &[Dimension::Flow], 5), flows.clone());
+    let question = question(Measure::Reports, &[Dimension::Flow], 5);
+    let traffic = asked(TrafficQuestion { span: (START, START + 40 * MINUTE), ..question }, flows.clone());
     let greatest: Vec<u64> = traffic.groups.iter().map(|(_, values)| Sums::of(values).count).collect();
     assert_eq!(greatest, [120_000, 119_999, 119_998, 119_997, 119_996]);
     let all: u64 = flows.map(u64::from).sum();

@@ -1,50 +1,54 @@
 //! Sums of groups, column by column: of the greatest ones, and of the others.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use detect::Metric;
 use filter::Facts;
-use store::{Columns, Counted, EventGroup, SeriesKey, SpanSum, Tally};
 use wire::FlowKey;
 
-use super::{Part, TrafficQuestion, dimension::Making};
+use super::dimension::Making;
+use super::{Part, TrafficQuestion};
 use crate::facts;
+use crate::spans::{SeriesKey, SpanSum};
+use crate::traffic::{Columns, Counted, EventGroup, Tally};
 
 /// Values of a column, added up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Sums {
+pub struct Sums {
     /// How many.
-    pub(crate) count: u64,
+    pub count: u64,
     /// Their sum.
-    pub(crate) sum: u64,
+    pub sum: u64,
     /// The greatest.
-    pub(crate) max: u64,
+    pub max: u64,
     /// How many of them have a value: reports may lack latencies.
-    pub(crate) valued: u64,
+    pub valued: u64,
 }
 
 /// A group of the answer.
-pub(crate) type Group = (Vec<Part>, Vec<Option<Sums>>);
+pub type Group = (Vec<Part>, Vec<Option<Sums>>);
 
 /// The answer. What a column has is `None` where nothing was stored at all, where it is not known yet, or where it was not counted.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     /// The columns.
-    pub(crate) columns: Columns,
+    pub columns: Columns,
     /// The greatest groups, the greatest first.
-    pub(crate) groups: Vec<Group>,
+    pub groups: Vec<Group>,
     /// How many other groups there are, and what is in them.
-    pub(crate) others: (u64, Vec<Option<Sums>>),
+    pub others: (u64, Vec<Option<Sums>>),
     /// Everything, each value once.
-    pub(crate) total: Vec<Option<Sums>>,
+    pub total: Vec<Option<Sums>>,
     /// Earlier columns were not counted.
-    pub(crate) counted_from: Option<u64>,
+    pub counted_from: Option<u64>,
     /// There are more groups, flows or paths than are kept apart.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
 }
 
 /// Adds up.
-pub(crate) struct Stacks {
+#[derive(Debug)]
+pub struct Stacks {
     question: Arc<TrafficQuestion>,
     columns: Columns,
     /// Sums of flows in the whole span, if a filter asks for them.
@@ -56,17 +60,72 @@ pub(crate) struct Stacks {
     is_closed: bool,
     /// How many those are.
     others: u64,
-    /// Columns of the groups, as far as there is room.
-    cells: Vec<Sums>,
+    cells: Cells,
     rest: Vec<Sums>,
     total: Vec<Sums>,
     seen: Vec<bool>,
     /// In which groups something is, by its number.
     places: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, u32>,
+    /// Flows that are the same in events, unless the filter asks which flow it is.
+    alike: Option<HashMap<Vec<Part>, u32>>,
     is_full: bool,
     /// Something is in more groups than are combined, or there are more combinations than are kept apart.
     is_cut: bool,
+}
+
+/// Columns of groups, as far as there is room.
+#[derive(Debug)]
+struct Cells {
+    columns: usize,
+    /// Of what is counted, the numbers alone.
+    is_count: bool,
+    counts: Vec<u64>,
+    sums: Vec<Sums>,
+}
+
+impl Cells {
+    fn new(columns: usize, is_count: bool) -> Self {
+        Self { columns, is_count, counts: Vec::new(), sums: Vec::new() }
+    }
+
+    /// Whether there is room for so many groups.
+    fn has_room(&self, groups: usize) -> bool {
+        let most = if self.is_count { MOST_CELLS * size_of::<Sums>() / size_of::<u64>() } else { MOST_CELLS };
+        groups.saturating_mul(self.columns) <= most
+    }
+
+    /// Makes so many empty groups of it.
+    fn clear(&mut self, groups: usize) {
+        (self.counts, self.sums) = (Vec::new(), Vec::new());
+        self.grow(groups);
+    }
+
+    fn grow(&mut self, groups: usize) {
+        match self.is_count {
+            true => self.counts.resize(groups * self.columns, 0),
+            false => self.sums.resize(groups * self.columns, Sums::default()),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, group: u32, column: usize, sum: &SpanSum) {
+        let place = group as usize * self.columns + column;
+        match self.is_count {
+            true => {
+                self.counts.get_mut(place).iter_mut().for_each(|cell| **cell = cell.saturating_add(sum.count))
+            }
+            false => self.sums.get_mut(place).iter_mut().for_each(|cell| cell.add(sum)),
+        }
+    }
+
+    fn get(&self, group: u32, column: usize) -> Sums {
+        let place = group as usize * self.columns + column;
+        match self.is_count {
+            true => Sums { count: self.counts.get(place).copied().unwrap_or(0), ..Sums::default() },
+            false => self.sums.get(place).copied().unwrap_or_default(),
+        }
+    }
 }
 
 impl Sums {
@@ -87,7 +146,7 @@ impl Sums {
     }
 
     /// The sum of those that there are.
-    pub(crate) fn of(values: &[Option<Self>]) -> Self {
+    pub fn of(values: &[Option<Self>]) -> Self {
         let mut sums = Self::default();
         values.iter().flatten().for_each(|one| sums.join(one));
         sums
@@ -101,11 +160,9 @@ impl Sums {
 
 impl Stacks {
     /// Nothing yet. `sums`: of flows in the whole span, if the filter asks for them.
-    pub(crate) fn new(
-        question: Arc<TrafficQuestion>,
-        columns: Columns,
-        sums: HashMap<FlowKey, SpanSum>,
-    ) -> Self {
+    pub fn new(question: Arc<TrafficQuestion>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
+        let alike = (!question.filters_flows()).then(HashMap::new);
+        let cells = Cells::new(columns.count(), question.measure.is_count());
         let mut stacks = Self {
             question,
             columns,
@@ -114,12 +171,13 @@ impl Stacks {
             ranks: Vec::new(),
             is_closed: false,
             others: 0,
-            cells: Vec::new(),
+            cells,
             rest: Vec::new(),
             total: Vec::new(),
             seen: Vec::new(),
             places: Vec::new(),
             numbers: HashMap::new(),
+            alike,
             is_full: false,
             is_cut: false,
         };
@@ -128,7 +186,7 @@ impl Stacks {
     }
 
     /// Whether nothing was stored at all.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         !self.seen.contains(&true)
     }
 
@@ -142,9 +200,8 @@ impl Stacks {
     }
 
     /// Whether the columns of all groups are there. If not, those of the greatest ones are wanted: the question must be asked again.
-    pub(crate) fn wants_more(&mut self) -> bool {
-        let has_room = self.groups.len().saturating_mul(self.columns.count()) <= MOST_CELLS;
-        if has_room || self.is_closed {
+    pub fn wants_more(&mut self) -> bool {
+        if self.cells.has_room(self.groups.len()) || self.is_closed {
             return false;
         }
         let top = self.ranked().into_iter().take(self.question.top).map(|(parts, _)| parts.clone());
@@ -159,7 +216,7 @@ impl Stacks {
     }
 
     /// The answer. Columns before what was counted, and those that are not known yet, have no values.
-    pub(crate) fn answer(self, counted: Counted) -> Traffic {
+    pub fn answer(self, counted: Counted) -> Traffic {
         let columns = self.columns;
         let known_to = self.question.known_to();
         let floor = counted.from.unwrap_or(0);
@@ -171,25 +228,34 @@ impl Stacks {
         let shown = |sums: &[Sums]| -> Vec<Option<Sums>> {
             sums.iter().zip(&known).map(|(sums, known)| known.then_some(*sums)).collect()
         };
-        let row = |group: u32| shown(&self.cells[group as usize * columns.count()..][..columns.count()]);
         let is_count = self.question.measure.is_count();
-        let mut groups: Vec<Group> =
-            self.groups.iter().map(|(parts, group)| (parts.clone(), row(*group))).collect();
+        let whole = |group: u32| {
+            let mut sums = Sums::default();
+            let columns = (0..columns.count()).filter(|column| known[*column]);
+            columns.for_each(|column| sums.join(&self.cells.get(group, column)));
+            sums
+        };
+        let mut ranked: Vec<(Sums, &Vec<Part>, u32)> =
+            self.groups.iter().map(|(parts, group)| (whole(*group), parts, *group)).collect();
         // A group that has something only in columns that are not counted is none.
-        groups.retain(|(_, values)| Sums::of(values).count > 0);
-        groups.sort_by_cached_key(|(parts, values)| {
-            (std::cmp::Reverse(Sums::of(values).rank(is_count)), parts.clone())
+        ranked.retain(|(sums, ..)| sums.count > 0);
+        ranked.sort_unstable_by(|(one, parts, _), (other, others_parts, _)| {
+            other.rank(is_count).cmp(&one.rank(is_count)).then_with(|| parts.cmp(others_parts))
         });
-        let mut rest = self.rest.clone();
-        let beyond = groups.split_off(groups.len().min(self.question.top));
+        let beyond = ranked.split_off(ranked.len().min(self.question.top));
+        let row = |group: u32| -> Vec<Sums> {
+            (0..columns.count()).map(|column| self.cells.get(group, column)).collect()
+        };
+        let groups: Vec<Group> =
+            ranked.iter().map(|(_, parts, group)| ((*parts).clone(), shown(&row(*group)))).collect();
         let mut others = match self.is_closed {
             true => self.others,
             false => beyond.len() as u64,
         };
         others += u64::from(self.is_full && !self.is_closed);
-        for (_, values) in &beyond {
-            let pairs = rest.iter_mut().zip(values);
-            pairs.for_each(|(rest, value)| value.iter().for_each(|value| rest.join(value)));
+        let mut rest = self.rest.clone();
+        for (_, _, group) in &beyond {
+            (0..columns.count()).for_each(|column| rest[column].join(&self.cells.get(*group, column)));
         }
         Traffic {
             columns,
@@ -246,9 +312,8 @@ impl Stacks {
         let group = u32::try_from(self.groups.len()).unwrap_or(REST);
         self.groups.insert(parts, group);
         self.ranks.push(Sums::default());
-        let length = self.cells.len() + self.columns.count();
-        if length <= MOST_CELLS {
-            self.cells.resize(length, Sums::default());
+        if self.cells.has_room(self.groups.len()) {
+            self.cells.grow(self.groups.len());
         }
         group
     }
@@ -277,7 +342,7 @@ impl Tally for Stacks {
             self.ranks.clear();
             self.is_full = false;
         }
-        self.cells = vec![Sums::default(); if self.is_closed { self.groups.len() * columns } else { 0 }];
+        self.cells.clear(if self.is_closed { self.groups.len() } else { 0 });
         self.rest = vec![Sums::default(); columns];
         self.total = vec![Sums::default(); columns];
         self.seen = vec![false; columns];
@@ -304,6 +369,24 @@ impl Tally for Stacks {
         self.number_of(&facts::of_group(event), |dimension, making| dimension.of_event(event, making))
     }
 
+    fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
+        let alike = self.alike.as_mut()?;
+        let making = Making { prefixes: self.question.prefixes, labels: &self.question.labels };
+        let by = self.question.by.iter().filter(|dimension| dimension.is_of_flow());
+        let parts: Vec<Part> = by.map(|dimension| dimension.of_key(flow, making)).collect();
+        let next = u32::try_from(alike.len()).ok().filter(|_| alike.len() < MOST_GROUPS);
+        match (alike.get(&parts), next) {
+            (Some(number), _) => Some(*number),
+            (None, Some(next)) => Some(*alike.entry(parts).or_insert(next)),
+            (None, None) => None,
+        }
+    }
+
+    fn excludes(&self, event: &EventGroup) -> bool {
+        let condition = self.question.condition.as_ref();
+        condition.is_some_and(|condition| condition.excludes(&facts::of_group(event)))
+    }
+
     fn series(&mut self, key: &SeriesKey) -> u32 {
         let metric = Metric::ALL.into_iter().find(|metric| *metric as u8 == key.metric);
         let facts = Facts {
@@ -328,9 +411,7 @@ impl Tally for Stacks {
                 self.rest[column].add(sum);
                 continue;
             }
-            if let Some(cell) = self.cells.get_mut(*place as usize * columns + column) {
-                cell.add(sum);
-            }
+            self.cells.add(*place, column, sum);
             if !self.is_closed {
                 self.ranks[*place as usize].add(sum);
             }
@@ -346,7 +427,7 @@ const UNWANTED: u32 = 0;
 const MOST_GROUPS: usize = 200_000;
 /// Combinations of groups in which something is, such as the nodes of a path: some 80 MB.
 const MOST_PLACES: usize = 400_000;
-/// Values of groups and columns: 32 MB. With more groups, those of the greatest are read once more.
+/// Values of groups and columns: 32 MB; of what is counted, four times as many in as much. With more groups, those of the greatest are read once more.
 const MOST_CELLS: usize = 1 << 20;
 /// Groups in which one value can be: a flow of 32 nodes and 31 links is in no more.
 const MOST_COMBINED: usize = 1_024;

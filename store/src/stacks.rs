@@ -2,22 +2,25 @@
 //! of the greatest groups and of the others.
 
 mod dimension;
-mod stacks;
+mod sums;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use detect::Metric;
 use filter::{Field, Filter};
-use store::EventParts;
 
-pub(crate) use self::{
-    dimension::{Dimension, Part, Prefixes},
-    stacks::{Stacks, Sums, Traffic},
-};
+use crate::query::QueryError;
+use crate::reader::Reader;
+use crate::spans::Span;
+use crate::traffic::{Columns, Counted, EventParts};
+
+pub use self::dimension::{Dimension, Part, Prefixes};
+pub use self::sums::{Group, Stacks, Sums, Traffic};
 
 /// What is added up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Measure {
+pub enum Measure {
     /// Reports of flows.
     Reports,
     /// Latencies of flows.
@@ -30,7 +33,7 @@ pub(crate) enum Measure {
 
 /// Where the values of a measure come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
+pub enum Source {
     /// Rollups of flows.
     Flows,
     /// Events.
@@ -41,30 +44,30 @@ pub(crate) enum Source {
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct TrafficQuestion {
+pub struct TrafficQuestion {
     /// From when until when.
-    pub(crate) span: (u64, u64),
+    pub span: (u64, u64),
     /// The time now.
-    pub(crate) now: u64,
+    pub now: u64,
     /// At most so many columns.
-    pub(crate) columns: u64,
+    pub columns: u64,
     /// What is added up.
-    pub(crate) measure: Measure,
+    pub measure: Measure,
     /// By what: one to three.
-    pub(crate) by: Vec<Dimension>,
+    pub by: Vec<Dimension>,
     /// Lengths of prefixes.
-    pub(crate) prefixes: Prefixes,
+    pub prefixes: Prefixes,
     /// So many groups are kept apart in the answer.
-    pub(crate) top: usize,
+    pub top: usize,
     /// Only what it matches.
-    pub(crate) condition: Option<Arc<Filter>>,
+    pub condition: Option<Arc<Filter>>,
     /// Labels of nodes in the inventory.
-    pub(crate) labels: Arc<BTreeMap<u32, Vec<String>>>,
+    pub labels: Arc<BTreeMap<u32, Vec<String>>>,
 }
 
 impl Measure {
     /// All.
-    pub(crate) const ALL: [Self; 7] = [
+    pub const ALL: [Self; 7] = [
         Self::Reports,
         Self::Events,
         Self::FlowLatency,
@@ -75,7 +78,7 @@ impl Measure {
     ];
 
     /// The name in the API.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Reports => "reports",
             Self::Events => "events",
@@ -85,7 +88,7 @@ impl Measure {
     }
 
     /// Where its values come from.
-    pub(crate) fn source(self) -> Source {
+    pub fn source(self) -> Source {
         match self {
             Self::Reports | Self::FlowLatency => Source::Flows,
             Self::Events => Source::Events,
@@ -94,12 +97,12 @@ impl Measure {
     }
 
     /// Whether values are numbers of something, which can be stacked.
-    pub(crate) fn is_count(self) -> bool {
+    pub fn is_count(self) -> bool {
         matches!(self, Self::Reports | Self::Events)
     }
 
     /// The unit of its values.
-    pub(crate) fn unit(self) -> &'static str {
+    pub fn unit(self) -> &'static str {
         match self {
             Self::Reports => "reports",
             Self::Events => "events",
@@ -149,13 +152,60 @@ impl Measure {
     }
 }
 
+impl Reader {
+    /// Adds up what the store has, once more if there are more groups than there is room for.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn traffic(&self, question: &Arc<TrafficQuestion>) -> Result<Traffic, QueryError> {
+        let columns = match question.measure.source() {
+            Source::Flows => self.flow_columns(question.span, question.columns)?.until(question.known_to()),
+            Source::Events | Source::Series => Columns::of(question.span, question.column()),
+        };
+        let (sums, has_more) = match question.by_sum() {
+            true => self.flow_sums(Span::of(columns.from(), columns.to()))?,
+            false => (HashMap::new(), false),
+        };
+        let mut stacks = Stacks::new(Arc::clone(question), columns, sums);
+        let mut counted = self.added_up(question, &columns, &mut stacks)?;
+        if question.measure.source() == Source::Series && columns.column() < MINUTE && stacks.is_empty() {
+            // Rollups of seconds may be off, and those of minutes on.
+            let columns = Columns::of(question.span, MINUTE);
+            stacks = Stacks::new(Arc::clone(question), columns, HashMap::new());
+            counted = self.added_up(question, &columns, &mut stacks)?;
+        }
+        counted.truncated |= has_more;
+        Ok(stacks.answer(counted))
+    }
+
+    fn added_up(
+        &self,
+        question: &TrafficQuestion,
+        columns: &Columns,
+        stacks: &mut Stacks,
+    ) -> Result<Counted, QueryError> {
+        loop {
+            let counted = match question.measure {
+                Measure::Reports | Measure::FlowLatency => {
+                    self.flow_traffic(columns, question.by_path(), stacks)?
+                }
+                Measure::Events => self.event_traffic(columns, question.event_parts(), stacks)?,
+                Measure::Of(metric) => self.series_traffic(columns, metric, stacks)?,
+            };
+            if !stacks.wants_more() {
+                return Ok(counted);
+            }
+        }
+    }
+}
+
 impl TrafficQuestion {
     fn fields(&self) -> Vec<Field> {
         self.condition.as_deref().map(Filter::fields).unwrap_or_default()
     }
 
     /// Dimensions and fields that what is added up does not have: all of it is in the group of what is unknown, or nothing matches.
-    pub(crate) fn lacks(&self) -> Vec<&'static str> {
+    pub fn lacks(&self) -> Vec<&'static str> {
         let dimensions = self.by.iter().filter(|one| !self.measure.has(**one)).map(|one| one.name());
         let fields = self.fields().into_iter().filter(|field| !self.measure.answers(*field));
         let mut lacks: Vec<&str> = dimensions.chain(fields.map(Field::name)).collect();
@@ -164,7 +214,7 @@ impl TrafficQuestion {
     }
 
     /// Whether one value may be in several groups: a report is in each node of its flow's path.
-    pub(crate) fn overlaps(&self) -> bool {
+    pub fn overlaps(&self) -> bool {
         let is_several = |one: &Dimension| match self.measure.source() {
             Source::Flows => matches!(one, Dimension::Node | Dimension::Link | Dimension::Label),
             Source::Events | Source::Series => *one == Dimension::Label,
@@ -173,7 +223,7 @@ impl TrafficQuestion {
     }
 
     /// Whether the paths of flows are needed.
-    pub(crate) fn by_path(&self) -> bool {
+    pub fn by_path(&self) -> bool {
         let dimension = |one: &Dimension| {
             matches!(one, Dimension::Path | Dimension::Node | Dimension::Link | Dimension::Label)
         };
@@ -181,33 +231,38 @@ impl TrafficQuestion {
     }
 
     /// Whether sums of flows in the whole span are needed.
-    pub(crate) fn by_sum(&self) -> bool {
+    pub fn by_sum(&self) -> bool {
         let is_sum = |field: &Field| matches!(field, Field::Reports | Field::Value(Metric::FlowLatency));
         self.measure.source() == Source::Flows && self.fields().iter().any(is_sum)
     }
 
+    /// Whether the filter asks which flow it is.
+    fn filters_flows(&self) -> bool {
+        use Field::{Dst, DstPort, Flow, Host, Port, Proto, Src, SrcPort};
+        let of_flow =
+            |field: &Field| matches!(field, Src | Dst | Host | SrcPort | DstPort | Port | Proto | Flow);
+        self.fields().iter().any(of_flow)
+    }
+
     /// What is needed of events.
-    pub(crate) fn event_parts(&self) -> EventParts {
+    pub fn event_parts(&self) -> EventParts {
         let by = |wanted: &[Dimension]| self.by.iter().any(|one| wanted.contains(one));
         let fields = self.fields();
         let asks = |wanted: &[Field]| fields.iter().any(|field| wanted.contains(field));
-        let of_flow = |field: &Field| {
-            use Field::{Dst, DstPort, Flow, Host, Port, Proto, Src, SrcPort};
-            matches!(field, Src | Dst | Host | SrcPort | DstPort | Port | Proto | Flow)
-        };
         EventParts {
-            flow: self.by.iter().any(|one| one.is_of_flow()) || fields.iter().any(of_flow),
+            flow: self.by.iter().any(|one| one.is_of_flow()) || self.filters_flows(),
             path: by(&[Dimension::Path]) || asks(&[Field::Path, Field::Hops]),
             place: by(&[Dimension::Node, Dimension::Label, Dimension::Queue, Dimension::Interface])
                 || asks(&[Field::Node, Field::Queue, Field::Interface]),
             metric: by(&[Dimension::Metric]) || asks(&[Field::Metric]),
             cause: by(&[Dimension::Rule, Dimension::Reason]) || asks(&[Field::Rule, Field::Reason]),
             values: fields.iter().any(|field| matches!(field, Field::Value(_))),
+            any_kind: !by(&[Dimension::Kind]) && !asks(&[Field::Kind]),
         }
     }
 
     /// The length of a column of events, or of values of nodes: as long as it must be, at whole multiples.
-    pub(crate) fn column(&self) -> u64 {
+    pub fn column(&self) -> u64 {
         let length = self.span.1.saturating_sub(self.span.0);
         let least = length.div_ceil(self.columns.saturating_sub(1).max(1));
         let short = COLUMNS.into_iter().map(|seconds| seconds * SECOND);
@@ -215,7 +270,7 @@ impl TrafficQuestion {
     }
 
     /// Until when everything has been stored. Reports of flows are stored by the minute, after its end.
-    pub(crate) fn known_to(&self) -> u64 {
+    pub fn known_to(&self) -> u64 {
         match self.measure.source() {
             Source::Flows => reports_known_to(self.now),
             Source::Events | Source::Series => self.now,
@@ -224,7 +279,7 @@ impl TrafficQuestion {
 }
 
 /// Until when, ns, the reports of flows have been stored: whole minutes, some time after their end.
-pub(crate) fn reports_known_to(now: u64) -> u64 {
+pub fn reports_known_to(now: u64) -> u64 {
     now.saturating_sub(LATE) / MINUTE * MINUTE
 }
 

@@ -3,15 +3,18 @@
 use collector::{Event, Kind, event::FirstValues};
 use detect::Metric;
 use filter::Facts;
-use store::{EventGroup, EventRow, FirstRow, FlowSpan};
+
+use crate::rows::{EventRow, FirstRow};
+use crate::spans::FlowSpan;
+use crate::traffic::EventGroup;
 
 /// Of a stored event.
-pub(crate) fn of_row(row: &EventRow) -> Facts<'_> {
+pub fn of_row(row: &EventRow) -> Facts<'_> {
     of_event(&row.event, row.rule.as_deref(), (&row.path, row.first.as_ref().map(FirstRow::values)))
 }
 
 /// Of an event with the name of its rule, its path, and the first values of its flow.
-pub(crate) fn of_event<'a>(
+pub fn of_event<'a>(
     event: &'a Event,
     rule: Option<&'a str>,
     (path, first): (&'a [u32], Option<FirstValues<'_>>),
@@ -34,7 +37,7 @@ pub(crate) fn of_event<'a>(
 }
 
 /// Of events that are the same in what is asked of them.
-pub(crate) fn of_group(group: &EventGroup) -> Facts<'_> {
+pub fn of_group(group: &EventGroup) -> Facts<'_> {
     let first = group.first.as_ref().map(|(flow_latency, hop_latencies)| (*flow_latency, &**hop_latencies));
     Facts {
         flow: group.flow.as_ref(),
@@ -53,7 +56,7 @@ pub(crate) fn of_group(group: &EventGroup) -> Facts<'_> {
 }
 
 /// The first flow latency and hop latencies of a flow, and the value of this metric.
-pub(crate) fn values(
+pub fn values(
     first: Option<(Option<u64>, &[u32])>,
     metric: Option<Metric>,
     value: Option<u64>,
@@ -75,7 +78,7 @@ fn greatest(latencies: &[u32]) -> Option<u64> {
 }
 
 /// Of a flow in a span of time: its latency is the largest. What its packets saw of nodes is not known.
-pub(crate) fn of_span(span: &FlowSpan) -> Facts<'_> {
+pub fn of_span(span: &FlowSpan) -> Facts<'_> {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = span.sum.has_values().then_some(span.sum.max);
     Facts {

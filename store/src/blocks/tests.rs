@@ -1,0 +1,177 @@
+//! What is put into blocks is what is read of them.
+
+use super::*;
+
+/// The same with each call, and without pattern.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+
+    fn event(&mut self, most: u64) -> Counted {
+        let maybe = |number: u64| number.checked_sub(1);
+        let reason = maybe(self.next(4)).map(|reason| reason as u8 * 100);
+        let class = Class {
+            kind: self.next(12) as u8,
+            metric: maybe(self.next(7)).map(|metric| metric as u8),
+            rule: if self.next(9) == 0 { self.next(most) as u32 } else { 0 },
+            reason,
+        };
+        let place = Place {
+            node: maybe(self.next(most)).map(|node| node as u32),
+            interface: maybe(self.next(3)).map(|interface| interface as u32 * 0x7fff_ffff),
+            queue: maybe(self.next(3)).map(|queue| queue as u8 * 255),
+        };
+        let path = if self.next(2) == 0 { self.next(most) as u32 } else { 0 };
+        Counted { class, place, flow: self.next(most) as u32, path }
+    }
+}
+
+fn connection() -> Connection {
+    let conn = Connection::open_in_memory().unwrap();
+    conn.execute_batch(
+        "CREATE TABLE block_data (id INTEGER PRIMARY KEY, count INTEGER NOT NULL, events BLOB NOT NULL)",
+    )
+    .unwrap();
+    conn
+}
+
+type Stored = (i64, u8, (u8, Option<u8>, u32, Option<u8>), [u64; 3], [u32; 2]);
+
+fn stored(minute: i64, second: u8, event: &Counted) -> Stored {
+    let Counted { class, place, flow, path } = *event;
+    let more = |part: Option<u32>| part.map_or(0, |part| u64::from(part) + 1);
+    let place = [more(place.node), more(place.interface), more(place.queue.map(u32::from))];
+    (minute, second, (class.kind, class.metric, class.rule, class.reason), place, [flow, path])
+}
+
+/// Everything in the table, in order, and how many blocks each minute has.
+fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
+    let (mut found, mut blocks) = (Vec::new(), BTreeMap::<i64, usize>::new());
+    let mut select = conn.prepare("SELECT id, count, events FROM block_data").unwrap();
+    let mut rows = select.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        let minute = minute_of(row.get(0).unwrap());
+        *blocks.entry(minute).or_default() += 1;
+        let bytes: Vec<u8> = row.get(2).unwrap();
+        let before = found.len();
+        let block = Block::read(&bytes).unwrap();
+        for run in &block.runs {
+            let seconds = run.seconds.iter().flat_map(|(second, count)| vec![*second; *count]);
+            for (i, second) in seconds.enumerate() {
+                let place = block.places[run.places.get(i) as usize];
+                let path = run.paths.map_or(0, |paths| paths.get(i) as u32);
+                let event = Counted { class: run.class, place, flow: run.flows.get(i) as u32, path };
+                found.push(stored(minute, second, &event));
+            }
+        }
+        assert_eq!(found.len() - before, row.get::<_, i64>(1).unwrap() as usize);
+    }
+    found.sort_unstable();
+    (found, blocks)
+}
+
+#[test]
+fn each_event_is_in_one_block_of_its_minute() {
+    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(7));
+    let mut expected = Vec::new();
+    for transaction in 0..200 {
+        // Some are large, and some events come late.
+        let count = if transaction % 50 == 49 { 20_000 } else { random.next(300) };
+        let most = [1, 2, 300, 1 << 32][transaction % 4];
+        for _ in 0..count {
+            let late = if random.next(10) == 0 { random.next(5) as i64 } else { 0 };
+            let minute = (1_000 + transaction as i64 / 10 - late) * MINUTE;
+            let (second, event) = (random.next(60) as u8, random.event(most));
+            blocks.event(&conn, (minute, second), &event).unwrap();
+            expected.push(stored(minute, second, &event));
+        }
+        blocks.write(&conn).unwrap();
+    }
+    expected.sort_unstable();
+    let (found, blocks) = all(&conn);
+    assert_eq!(found.len(), expected.len());
+    assert!(found == expected, "other events");
+    // Small ones were joined as they became many.
+    assert!(blocks.values().all(|count| *count <= MOST_SMALL + 2), "{blocks:?}");
+    assert!(expected.len() > 80_000 + 20_000, "{}", expected.len());
+}
+
+#[test]
+fn the_blocks_of_a_minute_that_has_passed_are_one() {
+    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(9));
+    for second in 0..180 {
+        for _ in 0..20 {
+            let minute = (100 + second / 60) * MINUTE;
+            blocks.event(&conn, (minute, (second % 60) as u8), &random.event(50)).unwrap();
+        }
+        blocks.write(&conn).unwrap();
+    }
+    let counts: Vec<usize> = all(&conn).1.into_values().collect();
+    assert!(counts[0] == 1 && counts[1..].iter().all(|count| (2..=16).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn another_run_of_the_program_goes_on_behind_what_is_stored() {
+    let (conn, mut random) = (connection(), Random(3));
+    for count in 1..40 {
+        let mut blocks = Blocks::default();
+        for _ in 0..10 {
+            blocks.event(&conn, (60 * MINUTE, 3), &random.event(50)).unwrap();
+        }
+        blocks.write(&conn).unwrap();
+        let (found, blocks) = all(&conn);
+        assert_eq!(found.len(), count * 10);
+        assert!(blocks.values().all(|count| *count <= 16), "{blocks:?}");
+    }
+}
+
+#[test]
+fn many_minutes_of_one_transaction_do_not_pile_up() {
+    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(5));
+    for minute in 0..1_000 {
+        blocks.event(&conn, (minute * MINUTE, 0), &random.event(9)).unwrap();
+        assert!(blocks.others.len() <= MOST_MINUTES && blocks.open.len() <= MOST_MINUTES);
+    }
+    blocks.write(&conn).unwrap();
+    assert_eq!(all(&conn).0.len(), 1_000);
+}
+
+#[test]
+fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
+    let mut random = Random(11);
+    let mut builder = Builder::default();
+    (0..500).for_each(|_| builder.push(random.next(60) as u8, &random.event(40)));
+    builder.close();
+    let (_, bytes) = builder.full.remove(0);
+    let (mut errors, mut read) = (0, 0);
+    for _ in 0..20_000 {
+        let mut bytes = bytes.clone();
+        match random.next(2) {
+            0 => bytes.truncate(random.next(bytes.len() as u64) as usize),
+            _ => {
+                let at = random.next(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << random.next(8);
+            }
+        }
+        match Block::read(&bytes) {
+            Err(_) => errors += 1,
+            Ok(block) => {
+                read += 1;
+                for run in &block.runs {
+                    let count = run.seconds.iter().map(|(_, count)| count).sum();
+                    let most = (0..count).map(|i| run.places.get(i)).max().unwrap_or(0);
+                    assert!(most <= 2 * block.places.len() as u64);
+                    let flows = (0..count).map(|i| run.flows.get(i)).max().unwrap_or(0);
+                    assert!(flows <= run.flows.largest());
+                }
+            }
+        }
+    }
+    assert!(errors > 5_000 && read > 1_000, "{errors} {read}");
+}

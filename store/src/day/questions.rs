@@ -1,0 +1,181 @@
+//! What the pages ask about a span of time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use collector::{FlowOrder, Kind};
+use detect::Metric;
+use filter::{Filter, View};
+
+use super::{MINUTE, SECOND, START, flow};
+use crate::bench::{QueryTiming, timed};
+use crate::facts;
+use crate::path_use::FlowsOf;
+use crate::query::{QueryError, QueryErrorKind};
+use crate::queues::HeatFilter;
+use crate::reader::Reader;
+use crate::rows::EventFilter;
+use crate::spans::{FlowFilter, Span};
+use crate::stacks::{Dimension, Measure, Prefixes, Source, TrafficQuestion};
+
+/// Asks what the pages ask, of short and long spans of a store that [`super::insert`] filled.
+///
+/// # Errors
+/// A query fails, or takes longer than ten seconds.
+pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryError> {
+    let reader = Reader::open(dir).map_err(|error| failed(&error.to_string()))?;
+    let end = START + minutes * MINUTE;
+    let spans = [("10 min", 10), ("53 min", 53), ("3 h 8 min", 188), ("all", minutes)];
+    let mut timings = Vec::new();
+    for (name, length) in spans {
+        // Not at the full hour.
+        let to = if length < minutes { end - 187 * SECOND } else { end };
+        let span = Span::of(to - (length * MINUTE).min(to - START), to);
+        let mut ask = |what: &str, question: &dyn Fn() -> Result<usize, QueryError>| {
+            timed(&format!("{what}: {name}"), question).map(|timing| timings.push(timing))
+        };
+        for (what, question) in QUESTIONS {
+            ask(what, &|| question(&reader, span))?;
+        }
+        for (measure, by, text) in TRAFFIC {
+            let with = if text.is_empty() { String::new() } else { format!(" where {text}") };
+            let names = by.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+            let question = traffic(span, *measure, by, text)?;
+            ask(&format!("{} by {names}{with}", measure.name()), &|| {
+                reader
+                    .traffic(&question)
+                    .map(|traffic| usize::from(traffic.others.0 > 0) + traffic.groups.len())
+            })?;
+        }
+    }
+    Ok(timings)
+}
+
+type Question = fn(&Reader, Span) -> Result<usize, QueryError>;
+
+/// Questions of the pages, by their names.
+const QUESTIONS: [(&str, Question); 15] = [
+    ("flows, slowest 100", |reader, span| {
+        let order = FlowOrder::Latency;
+        let filter = FlowFilter { span, order, text: None, id: None, after: None, limit: 100 };
+        reader.flow_spans(&filter).map(|flows| flows.flows.len())
+    }),
+    ("flows, slowest 100 of one node", |reader, span| {
+        let order = FlowOrder::Latency;
+        let filter = FlowFilter { span, order, text: None, id: None, after: None, limit: 100 };
+        let condition = condition("node == 7", View::Flows)?;
+        let is_wanted = |flow: &_| condition.matches(&facts::of_span(flow));
+        reader.flow_spans_where(&filter, true, &is_wanted).map(|flows| flows.flows.len())
+    }),
+    ("one flow", |reader, span| {
+        let (order, id) = (FlowOrder::LastSeen, Some(flow(77).id()));
+        let filter = FlowFilter { span, order, text: Some(flow(77).to_string()), id, after: None, limit: 1 };
+        reader.flow_spans(&filter).map(|flows| flows.flows.len())
+    }),
+    ("nodes", |reader, span| reader.node_spans(span).map(|nodes| nodes.series.len())),
+    ("paths", |reader, span| reader.path_spans(span).map(|(paths, _)| paths.len())),
+    ("path changes", |reader, span| {
+        reader.path_changes(span, &FlowsOf::default(), 100).map(|changes| changes.groups.len())
+    }),
+    ("paths of one host", |reader, span| {
+        let of = FlowsOf { src: Some(flow(77).src().to_string()), ..FlowsOf::default() };
+        reader.path_uses(span, &of, 100).map(|uses| uses.uses.len())
+    }),
+    ("paths to 40 flows' host", |reader, span| {
+        let of = FlowsOf { dst: Some(flow(77).dst().to_string()), ..FlowsOf::default() };
+        reader.path_uses(span, &of, 100).map(|uses| uses.uses.len())
+    }),
+    ("losses", |reader, span| reader.losses_of(span, None).map(|losses| losses.drops.len())),
+    ("rates", |reader, span| {
+        let column = if span.length() <= 30 * MINUTE { 5 * SECOND } else { 8 * MINUTE };
+        reader.rate_span(span, column).map(|rates| rates.points.len())
+    }),
+    ("heat map", |reader, span| {
+        let (interval, column) = match span.length() / MINUTE {
+            0..=30 => (1, 5 * SECOND),
+            31..=600 => (60, MINUTE),
+            _ => (60, 8 * MINUTE),
+        };
+        let (from, to) = (span.from() / column * column, span.to());
+        let filter =
+            HeatFilter { metric: Metric::QueueOccupancy, from, to, column, interval, node: None, limit: 50 };
+        reader.heat(&filter).map(|heat| heat.rows.len())
+    }),
+    ("events, latest 200", |reader, span| reader.events(&latest(span)).map(|events| events.len())),
+    ("events, latest 200 drops", |reader, span| {
+        let filter = EventFilter { kind: Some(Kind::Drop), ..latest(span) };
+        reader.events(&filter).map(|events| events.len())
+    }),
+    ("events, latest 200 of a network", |reader, span| {
+        let condition = condition("src in 10.0.1.0/24", View::Events)?;
+        let is_wanted = |row: &_| condition.matches(&facts::of_row(row));
+        reader.events_where(&latest(span), is_wanted).map(|(events, _)| events.len())
+    }),
+    ("events, latest 200 of a rare host", |reader, span| {
+        let condition = condition("host == 10.0.0.77", View::Events)?;
+        let is_wanted = |row: &_| condition.matches(&facts::of_row(row));
+        reader.events_where(&latest(span), is_wanted).map(|(events, _)| events.len())
+    }),
+];
+
+/// Questions of the page *Traffic*: what is added up, by what, and with which filter.
+const TRAFFIC: &[(Measure, &[Dimension], &str)] = &[
+    (Measure::Reports, &[Dimension::Src], ""),
+    (Measure::Reports, &[Dimension::Port], ""),
+    (Measure::Reports, &[Dimension::Path], ""),
+    (Measure::Reports, &[Dimension::Node], ""),
+    (Measure::Reports, &[Dimension::Src], "src in 10.0.1.0/24"),
+    (Measure::Reports, &[Dimension::Link], "path ~ 7>*"),
+    (Measure::FlowLatency, &[Dimension::SrcPrefix], ""),
+    (Measure::FlowLatency, &[Dimension::Flow], "reports > 100"),
+    (Measure::Events, &[Dimension::Kind], ""),
+    (Measure::Events, &[Dimension::Node], ""),
+    (Measure::Events, &[Dimension::Src], ""),
+    (Measure::Events, &[Dimension::Port], ""),
+    (Measure::Events, &[Dimension::SrcPrefix], ""),
+    (Measure::Events, &[Dimension::Path], ""),
+    (Measure::Events, &[Dimension::Src], "kind == drop"),
+    (Measure::Events, &[Dimension::Node], "src in 10.0.1.0/24"),
+    (Measure::Events, &[Dimension::Src], "node == 7"),
+    (Measure::Events, &[Dimension::SrcPrefix, Dimension::Node], ""),
+    (Measure::Events, &[Dimension::Node], "hop_latency > 500us"),
+    (Measure::Of(Metric::HopLatency), &[Dimension::Node], ""),
+    (Measure::Of(Metric::QueueOccupancy), &[Dimension::Queue], ""),
+    (Measure::Of(Metric::QueueOccupancy), &[Dimension::Queue], "node == 7"),
+];
+
+fn latest(span: Span) -> EventFilter {
+    EventFilter { from: Some(span.from()), before: Some(span.to()), ..EventFilter::default() }
+}
+
+fn traffic(
+    span: Span,
+    measure: Measure,
+    by: &[Dimension],
+    text: &str,
+) -> Result<Arc<TrafficQuestion>, QueryError> {
+    let view = if measure.source() == Source::Flows { View::Flows } else { View::Events };
+    let condition = match text {
+        "" => None,
+        text => Some(Arc::new(condition(text, view)?)),
+    };
+    Ok(Arc::new(TrafficQuestion {
+        span: (span.from(), span.to()),
+        now: span.to() + 10 * MINUTE,
+        columns: 180,
+        measure,
+        by: by.to_vec(),
+        prefixes: Prefixes { v4: 24, v6: 64 },
+        top: 8,
+        condition,
+        labels: Arc::default(),
+    }))
+}
+
+fn condition(text: &str, view: View) -> Result<Filter, QueryError> {
+    Filter::parse(text, view, &filter::no_names).map_err(|fault| failed(&fault.to_string()))
+}
+
+fn failed(message: &str) -> QueryError {
+    QueryError::new(QueryErrorKind::Storage, message.to_owned())
+}

@@ -1,0 +1,114 @@
+//! What the numbers of one file mean.
+
+use collector::event::Kind;
+use detect::Metric;
+use rusqlite::{Connection, OptionalExtension as _};
+use wire::FlowKey;
+
+use super::{EventGroup, MOST_KNOWN};
+use crate::blocks::{Class, Place};
+use crate::hasher::FastMap;
+use crate::intern::parse_path;
+use crate::join::Identity;
+use crate::keys::{Keys, KnownKeys};
+
+/// Flows, paths and rules by their numbers, as far as they were asked for.
+pub(super) struct Names<'a> {
+    pub(super) conn: &'a Connection,
+    known: &'a KnownKeys,
+    file: &'a Identity,
+    keys: Keys,
+    /// Flows that were looked for one by one.
+    looked: usize,
+    flows: FastMap<i64, Option<FlowKey>>,
+    paths: FastMap<i64, Vec<u32>>,
+    rules: FastMap<i64, String>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(
+        conn: &'a Connection,
+        known: &'a KnownKeys,
+        file: &'a Identity,
+    ) -> rusqlite::Result<Self> {
+        let keys = known.of(conn, file, 0)?;
+        let (flows, paths, rules) = Default::default();
+        Ok(Self { conn, known, file, keys, looked: 0, flows, paths, rules })
+    }
+
+    /// The flow with this number; 0: none.
+    pub(super) fn flow(&mut self, number: i64) -> rusqlite::Result<Option<FlowKey>> {
+        if number == 0 {
+            return Ok(None);
+        }
+        if let Keys::Known(_) = self.keys {
+            return self.keys.get(self.conn, number);
+        }
+        if let Some(flow) = self.flows.get(&number) {
+            return Ok(*flow);
+        }
+        self.looked += 1;
+        if self.looked.is_power_of_two() {
+            // From some number on, it takes less time to read all.
+            self.keys = self.known.of(self.conn, self.file, self.looked)?;
+        }
+        let flow = self.keys.get(self.conn, number)?;
+        if self.flows.len() >= MOST_KNOWN {
+            self.flows.clear();
+        }
+        self.flows.insert(number, flow);
+        Ok(flow)
+    }
+
+    /// The nodes of the path with this number; 0: none.
+    pub(super) fn path(&mut self, number: i64) -> rusqlite::Result<&[u32]> {
+        if number == 0 {
+            return Ok(&[]);
+        }
+        if !self.paths.contains_key(&number) {
+            if self.paths.len() >= MOST_KNOWN {
+                self.paths.clear();
+            }
+            let mut select = self.conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
+            let text: Option<String> = select.query_row([number], |row| row.get(0)).optional()?;
+            self.paths.insert(number, text.as_deref().map(parse_path).unwrap_or_default());
+        }
+        Ok(self.paths.get(&number).map_or(&[], Vec::as_slice))
+    }
+
+    /// The rule with this number; 0: none.
+    pub(super) fn rule(&mut self, number: i64) -> rusqlite::Result<Option<String>> {
+        if number == 0 {
+            return Ok(None);
+        }
+        if let Some(rule) = self.rules.get(&number) {
+            return Ok(Some(rule.clone()));
+        }
+        let mut select = self.conn.prepare_cached("SELECT rule FROM f0.rule_text WHERE id = ?1")?;
+        let rule: String = select.query_row([number], |row| row.get(0)).optional()?.unwrap_or_default();
+        self.rules.insert(number, rule.clone());
+        Ok(Some(rule))
+    }
+
+    /// Events of this class at this place, with this flow and this path.
+    pub(super) fn group(
+        &mut self,
+        class: &Class,
+        place: Place,
+        (flow, path): (i64, i64),
+    ) -> rusqlite::Result<EventGroup> {
+        Ok(EventGroup {
+            kind: Kind::ALL.get(usize::from(class.kind)).copied(),
+            metric: class.metric.and_then(|metric| Metric::ALL.get(usize::from(metric)).copied()),
+            flow: self.flow(flow)?,
+            path: self.path(path)?.to_vec(),
+            node: place.node,
+            interface: place.interface,
+            queue: place.queue,
+            rule: self.rule(class.rule.into())?,
+            reason: class.reason,
+            value: None,
+            first: None,
+        })
+    }
+}
