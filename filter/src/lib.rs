@@ -80,6 +80,15 @@ impl Filter {
         fields
     }
 
+    /// Where the truth about a value of this metric may change: at these values, and between two of them it is the same.
+    pub fn bounds(&self, metric: detect::Metric) -> Vec<u64> {
+        let mut bounds = Vec::new();
+        self.root.bounds(Field::Value(metric), &mut bounds);
+        bounds.sort_unstable();
+        bounds.dedup();
+        bounds
+    }
+
     /// Tests and values: what it costs.
     pub fn tests(&self) -> usize {
         self.root.tests()

@@ -107,6 +107,19 @@ impl Expression {
         }
     }
 
+    /// Adds the values at which a test of this field may change.
+    pub(crate) fn bounds(&self, of: Field, bounds: &mut Vec<u64>) {
+        match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.bounds(of, bounds)),
+            Self::Not(part) => part.bounds(of, bounds),
+            Self::Test(Test::Number(field, ranges)) if *field == of => {
+                let ends = ranges.iter().flat_map(|(first, last)| [Some(*first), last.checked_add(1)]);
+                bounds.extend(ends.flatten());
+            }
+            Self::Test(_) => {}
+        }
+    }
+
     /// Adds the fields of its tests.
     pub(crate) fn fields(&self, fields: &mut Vec<Field>) {
         let field = match self {

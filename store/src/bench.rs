@@ -160,12 +160,12 @@ pub(crate) fn timed(
         Ok((question()?, start.elapsed()))
     };
     let (rows, first) = time()?;
-    let before = threads_time(|_| true);
+    let before = own_time();
     let mut again = [Duration::ZERO; ROUNDS];
     for slot in &mut again {
         *slot = time()?.1;
     }
-    let cpu = before.zip(threads_time(|_| true)).map(|(before, after)| after.saturating_sub(before));
+    let cpu = before.zip(own_time()).map(|(before, after)| after.saturating_sub(before));
     again.sort();
     Ok(QueryTiming {
         name: name.to_owned(),
@@ -271,28 +271,29 @@ fn flow(index: u32) -> FlowKey {
 
 /// Processor time of this process without the calling thread; threads that have ended are included. In steps of 10 ms.
 pub fn time_of_other_threads() -> Option<Duration> {
-    let of = |path: &str| {
-        let stat = fs::read_to_string(path).ok()?;
-        let fields = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2);
-        fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()
-    };
-    let ticks = of("/proc/self/stat")?.saturating_sub(of("/proc/thread-self/stat")?);
+    Some(own_time()?.saturating_sub(time_in("/proc/thread-self/stat")?))
+}
+
+/// Processor time of this process. In steps of 10 ms.
+fn own_time() -> Option<Duration> {
+    time_in("/proc/self/stat")
+}
+
+fn time_in(path: &str) -> Option<Duration> {
+    let stat = fs::read_to_string(path).ok()?;
+    let fields = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2);
+    let ticks = fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
     Some(Duration::from_millis(10 * ticks))
 }
 
-/// Processor time of the threads called `store`.
+/// Processor time of the threads called `store`, from the scheduler.
 fn writer_time() -> Option<Duration> {
-    threads_time(|name| name == "store")
-}
-
-/// Processor time of threads with certain names, from the scheduler.
-fn threads_time(is_wanted: impl Fn(&str) -> bool) -> Option<Duration> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let times = threads.flatten().filter_map(|thread| {
         let path = thread.path();
         let name = fs::read_to_string(path.join("comm")).ok()?;
         let stat = fs::read_to_string(path.join("schedstat")).ok()?;
-        is_wanted(name.trim()).then(|| stat.split(' ').next()?.parse::<u64>().ok())?
+        (name.trim() == "store").then(|| stat.split(' ').next()?.parse::<u64>().ok())?
     });
     let nanos: u64 = times.sum();
     (nanos > 0).then(|| Duration::from_nanos(nanos))

@@ -1,4 +1,4 @@
-//! Events in blocks, to be counted: what is counted of the events of a minute, in some three bytes for each.
+//! Events in blocks, to be counted: what is counted of the events of a minute, in some six bytes for each.
 //!
 //! A row of `event_data` says everything of one event; to count a day of them row by row takes SQLite ten seconds and more. So what events can be
 //! grouped by is also kept as columns of bits: read as numbers, a day takes a fraction of a second. A block belongs to one minute and to the transaction
@@ -6,9 +6,9 @@
 //!
 //! # Format
 //!
-//! The version; the places, each once: node, interface and queue; then the classes, each once: kind, metric, rule and drop reason, whether there are
-//! paths, and how many events. Of each class: how many events there are in which second of the minute, and in that order three columns: places by
-//! their position, flows, and paths. Numbers are varints, columns have as many bits for each value as the largest needs.
+//! The version; the places, each once: node, interface and queue; then the classes, each once: kind, metric, rule and drop reason, which columns there are,
+//! and how many events. Of each class: how many events there are in which second of the minute, and in that order their columns: places by
+//! their position, flows, and if there are any paths, values, and first latencies. Numbers are varints, columns have as many bits for each value as the largest needs.
 
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -45,6 +45,18 @@ pub(crate) struct Counted {
     pub(crate) place: Place,
     pub(crate) flow: u32,
     pub(crate) path: u32,
+    pub(crate) values: Values,
+}
+
+/// The first latencies of a new flow.
+type First = (Option<u64>, Option<u64>);
+
+/// What was measured.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub(crate) struct Values {
+    pub(crate) value: Option<u64>,
+    /// Of a new flow: its first flow latency, and the largest of its first hop latencies.
+    pub(crate) first: Option<First>,
 }
 
 /// The blocks of an open transaction, and what is known of those that are stored.
@@ -71,8 +83,8 @@ struct Stored {
 #[derive(Default, Debug)]
 struct Builder {
     places: Numbered<Place>,
-    /// With a path and without.
-    classes: Numbered<(Class, bool)>,
+    /// With what their events have.
+    classes: Numbered<(Class, Has)>,
     rows: Vec<Vec<Row>>,
     count: usize,
     /// Blocks that are full, with the number of their events.
@@ -85,6 +97,25 @@ struct Row {
     place: u32,
     flow: u32,
     path: u32,
+    values: Values,
+}
+
+/// Which columns there are besides places and flows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Has {
+    paths: bool,
+    values: bool,
+    first: bool,
+}
+
+impl Has {
+    fn of(event: &Counted) -> Self {
+        Self {
+            paths: event.path != 0,
+            values: event.values.value.is_some(),
+            first: event.values.first.is_some(),
+        }
+    }
 }
 
 /// Values, each once, with the position of each.
@@ -113,6 +144,18 @@ pub(crate) struct Run<'a> {
     pub(crate) flows: Column<'a>,
     /// `None`: they have none.
     pub(crate) paths: Option<Column<'a>>,
+    values: Option<Column<'a>>,
+    /// Each with 1 added; 0: none.
+    first: Option<(Column<'a>, Column<'a>)>,
+}
+
+impl Run<'_> {
+    /// The values of an event.
+    #[inline]
+    pub(crate) fn values(&self, i: usize) -> Values {
+        let first = self.first.map(|(flow, hop)| (flow.get(i).checked_sub(1), hop.get(i).checked_sub(1)));
+        Values { value: self.values.map(|values| values.get(i)), first }
+    }
 }
 
 /// Numbers of as many bits as the largest needs.
@@ -291,12 +334,18 @@ impl Builder {
 
     #[inline]
     fn push(&mut self, second: u8, event: &Counted) {
-        let class = self.classes.position((event.class, event.path != 0)) as usize;
+        let class = self.classes.position((event.class, Has::of(event))) as usize;
         let place = self.places.position(event.place);
         if class == self.rows.len() {
             self.rows.push(Vec::new());
         }
-        self.rows[class].push(Row { second, place, flow: event.flow, path: event.path });
+        self.rows[class].push(Row {
+            second,
+            place,
+            flow: event.flow,
+            path: event.path,
+            values: event.values,
+        });
         self.count += 1;
         if self.count == MOST_ROWS {
             self.close();
@@ -312,7 +361,8 @@ impl Builder {
                     let place = block.places.get(run.places.get(i) as usize).copied().unwrap_or_default();
                     let path = run.paths.map_or(0, |paths| paths.get(i) as u32);
                     let flow = run.flows.get(i) as u32;
-                    self.push(second, &Counted { class: run.class, place, flow, path });
+                    let values = run.values(i);
+                    self.push(second, &Counted { class: run.class, place, flow, path, values });
                     i += 1;
                 }
             }
@@ -333,12 +383,12 @@ impl Builder {
             varint(&mut bytes, place.queue.map_or(0, |queue| u64::from(queue) + 1));
         }
         varint(&mut bytes, self.classes.values.len() as u64);
-        for ((class, has_paths), rows) in self.classes.values.iter().zip(&mut self.rows) {
+        for ((class, has), rows) in self.classes.values.iter().zip(&mut self.rows) {
             bytes.push(class.kind);
             bytes.push(class.metric.map_or(0, |metric| metric.saturating_add(1)));
             varint(&mut bytes, class.rule.into());
             varint(&mut bytes, class.reason.map_or(0, |reason| u64::from(reason) + 1));
-            bytes.push((*has_paths).into());
+            bytes.push(u8::from(has.paths) | u8::from(has.values) << 1 | u8::from(has.first) << 2);
             // Almost always they are in order: then it takes one look at each.
             rows.sort_by_key(|row| row.second);
             varint(&mut bytes, rows.len() as u64);
@@ -348,10 +398,22 @@ impl Builder {
                 bytes.push(second[0].second);
                 varint(&mut bytes, second.len() as u64);
             }
-            pack(&mut bytes, rows.iter().map(|row| row.place));
-            pack(&mut bytes, rows.iter().map(|row| row.flow));
-            if *has_paths {
-                pack(&mut bytes, rows.iter().map(|row| row.path));
+            pack(&mut bytes, rows.iter().map(|row| row.place.into()));
+            pack(&mut bytes, rows.iter().map(|row| row.flow.into()));
+            if has.paths {
+                pack(&mut bytes, rows.iter().map(|row| row.path.into()));
+            }
+            if has.values {
+                pack(&mut bytes, rows.iter().map(|row| row.values.value.unwrap_or(0)));
+            }
+            if has.first {
+                let first = |of: fn(&First) -> Option<u64>| {
+                    rows.iter().map(move |row| {
+                        row.values.first.as_ref().and_then(of).map_or(0, |latency| latency.saturating_add(1))
+                    })
+                };
+                pack(&mut bytes, first(|first| first.0));
+                pack(&mut bytes, first(|first| first.1));
             }
         }
         bytes.extend([0; PADDING]);
@@ -402,6 +464,7 @@ impl Column<'_> {
     #[inline]
     pub(crate) fn get(&self, i: usize) -> u64 {
         let bit = i.wrapping_mul(self.width as usize);
+        // Of a width of 64, the numbers begin at whole bytes.
         let word = match self.bytes[bit >> 3..].first_chunk::<8>() {
             Some(word) => u64::from_le_bytes(*word),
             None => 0,
@@ -416,7 +479,7 @@ impl Column<'_> {
 
     #[inline]
     fn mask(&self) -> u64 {
-        (1 << self.width) - 1
+        u64::MAX >> (64 - self.width).min(63) & if self.width == 0 { 0 } else { u64::MAX }
     }
 }
 
@@ -432,7 +495,7 @@ impl<'a> Rest<'a> {
 
     fn number(&mut self) -> Option<u64> {
         let mut number = 0;
-        for shift in (0..63).step_by(7) {
+        for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
@@ -458,7 +521,7 @@ impl<'a> Rest<'a> {
         let kind = self.byte()?;
         let metric = self.byte()?.checked_sub(1);
         let class = Class { kind, metric, rule: self.number()?.try_into().ok()?, reason: self.optional()? };
-        let has_paths = self.byte()? != 0;
+        let has = self.byte()?;
         let count = self.count()?;
         let mut seconds = Vec::with_capacity(self.0.first().map_or(0, |count| usize::from(*count).min(60)));
         for _ in 0..self.count()? {
@@ -472,7 +535,9 @@ impl<'a> Rest<'a> {
             seconds,
             places: self.column(count)?,
             flows: self.column(count)?,
-            paths: if has_paths { Some(self.column(count)?) } else { None },
+            paths: if has & 1 != 0 { Some(self.column(count)?) } else { None },
+            values: if has & 2 != 0 { Some(self.column(count)?) } else { None },
+            first: if has & 4 != 0 { Some((self.column(count)?, self.column(count)?)) } else { None },
         };
         // A column has at most one bit more than its largest number needs.
         (run.places.largest() <= 2 * places as u64).then_some(run)
@@ -482,7 +547,7 @@ impl<'a> Rest<'a> {
         let width = u32::from(self.byte()?);
         let base = self.number()?;
         let length = (count * width as usize).div_ceil(8);
-        if width > 32 || self.0.len() < length + PADDING {
+        if width > WIDEST && width != 64 || self.0.len() < length + PADDING {
             return None;
         }
         let bytes = &self.0[..length + PADDING];
@@ -499,27 +564,35 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u32> + Clone) {
+fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
     let (least, most) =
-        numbers.clone().fold((u32::MAX, 0), |(least, most), one| (least.min(one), most.max(one)));
-    let width = u32::BITS - most.saturating_sub(least).leading_zeros();
+        numbers.clone().fold((u64::MAX, 0), |(least, most), one| (least.min(one), most.max(one)));
+    let width = u64::BITS - most.saturating_sub(least).leading_zeros();
+    if width > WIDEST {
+        bytes.push(64);
+        bytes.push(0);
+        numbers.for_each(|number| bytes.extend(number.to_le_bytes()));
+        return;
+    }
     bytes.push(width as u8);
-    varint(bytes, least.into());
+    varint(bytes, least);
     let (mut word, mut bits) = (0_u64, 0);
     for number in numbers {
-        word |= u64::from(number - least) << bits;
+        word |= (number - least) << bits;
         bits += width;
-        if bits >= 32 {
-            bytes.extend((word as u32).to_le_bytes());
-            word >>= 32;
-            bits -= 32;
+        while bits >= 8 {
+            bytes.push(word as u8);
+            word >>= 8;
+            bits -= 8;
         }
     }
-    bytes.extend(&word.to_le_bytes()[..bits.div_ceil(8) as usize]);
+    if bits > 0 {
+        bytes.push(word as u8);
+    }
 }
 
-const VERSION: u8 = 1;
-/// Events of a block: the limits of readers allow a value of 1 MiB, and in the worst case an event takes 36 bytes.
+const VERSION: u8 = 2;
+/// Events of a block: the limits of readers allow a value of 1 MiB, and in the worst case an event takes 60 bytes.
 pub(crate) const MOST_ROWS: usize = 16_384;
 /// A block of fewer events is joined with others.
 const SMALL: usize = 8_192;
@@ -527,6 +600,8 @@ const SMALL: usize = 8_192;
 const MOST_SMALL: usize = 15;
 /// Minutes of a transaction, and minutes with small blocks, that are kept in mind.
 const MOST_MINUTES: usize = 64;
+/// Bits of a number that may begin in the middle of a byte.
+const WIDEST: u32 = 56;
 /// Bytes behind a column, so that each number is read as a part of eight bytes.
 const PADDING: usize = 8;
 /// Bits of a block's number that count the blocks of a minute.

@@ -333,7 +333,8 @@ impl Uses {
         Ok(())
     }
 
-    /// The reports of flows, by the numbers that those have in the file. Of few flows, each minute is read; of many, what is added up.
+    /// The reports of flows, by the numbers that those have in the file. Of few flows, each minute is read, if it is not a long time, and otherwise
+    /// ten minutes; of many, what is added up.
     fn counted(
         &mut self,
         conn: &Connection,
@@ -351,10 +352,16 @@ impl Uses {
             None => truncated = true,
         };
         if numbers.len() <= FEW_FLOWS {
-            self.spread = self.spread.max(MINUTE);
-            let all = Piece::minutes(span);
-            for number in numbers.keys() {
-                read_flow(conn, all, *number, &mut |sum| add(*number, sum))?;
+            let minutes = numbers.len() as u64 * (span.length() / MINUTE);
+            let pieces = match features.spans && minutes > FEW_MINUTES {
+                true => span.pieces_up_to(600),
+                false => vec![Piece::minutes(span)],
+            };
+            for piece in pieces {
+                self.spread = self.spread.max(piece.length());
+                for number in numbers.keys() {
+                    read_flow(conn, piece, *number, &mut |sum| add(*number, sum))?;
+                }
             }
         } else {
             for piece in span.pieces_in(features) {
@@ -547,6 +554,8 @@ const MOST_USED: usize = 20_000;
 const MOST_PARTS: usize = 1_000_000;
 /// Up to so many flows, their minutes are read one by one.
 const FEW_FLOWS: usize = 50;
+/// Minutes of flows that are read one by one: to find one in a file takes some microseconds.
+const FEW_MINUTES: u64 = 10_000;
 /// Minutes are stored up to two minutes late.
 const LATEST_UNCOUNTED: Nanos = 3 * MINUTE;
 

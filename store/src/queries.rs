@@ -367,8 +367,8 @@ impl FlowPoint {
 
 /// Events of one query of a search: few when what is wanted is frequent, and not too many queries when it is rare.
 const PAGE: usize = 4_096;
-/// Events that one search looks at: about half a second.
-const MOST_SEEN: usize = 250_000;
+/// Events that one search looks at: about a quarter of a second.
+const MOST_SEEN: usize = 125_000;
 
 /// A `WHERE` and its parameters.
 #[derive(Clone)]

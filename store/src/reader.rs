@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use collector::event::Nanos;
@@ -228,6 +229,38 @@ impl Reader {
         answer
     }
 
+    /// Asks several files, as many at the same time as there are cores, and gives the answers to `take` in the order of the files, with their places.
+    pub(crate) fn ask_files<T: Send>(
+        &self,
+        files: &[Identity],
+        deadline: &Deadline,
+        ask: impl Fn(usize, &Connection, Features) -> rusqlite::Result<T> + Sync,
+        mut take: impl FnMut(usize, T) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
+        let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+        let one = |at: usize| self.ask_file(&files[at], deadline, |conn, features| ask(at, conn, features));
+        for first in (0..files.len()).step_by(cores) {
+            let last = (first + cores).min(files.len());
+            let answers: Vec<Result<T, QueryError>> = thread::scope(|scope| {
+                let spawn = |at| {
+                    thread::Builder::new().name("store-read".to_owned()).spawn_scoped(scope, move || one(at))
+                };
+                let others: Vec<_> = (first + 1..last).map(|at| (at, spawn(at).ok())).collect();
+                let here = one(first);
+                let there = others.into_iter().map(|(at, thread)| match thread.map(|thread| thread.join()) {
+                    Some(answer) => answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    // There are too many threads.
+                    None => one(at),
+                });
+                std::iter::once(here).chain(there).collect()
+            });
+            for (at, answer) in (first..).zip(answers) {
+                take(at, answer?)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The flows of files by their numbers.
     pub(crate) fn keys(&self) -> &KnownKeys {
         &self.shared.keys
@@ -427,6 +460,8 @@ impl ToSql for Value {
 
 /// Connections kept for the next query. Each may have a page cache as large as [`join`] allows.
 const MAX_IDLE: usize = 4;
+/// Files that are read at the same time for one question.
+const MOST_THREADS: usize = 4;
 /// The same of those with one file: a question asks one after the other.
 const MAX_ALONE: usize = 16;
 

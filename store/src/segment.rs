@@ -253,7 +253,7 @@ impl Segment {
             let path = names.path(conn, path)?;
             let (ts, seq) = (int(event.ts), tally.next(Stream::Events, event.ts));
             insert.row(event_row(event, [ts, seq, chunk_of(seq)], [flow, rule, path]))?;
-            summary.event(conn, (event, ts), [flow, rule, path])?;
+            summary.event(conn, (event, ts, first), [flow, rule, path])?;
             if let Some(taken) = flow.zip(path).filter(|_| summary::is_taken(event)) {
                 summary.path(conn, taken, ts)?;
             }

@@ -13,7 +13,6 @@ use crate::guard::Deadline;
 use crate::hasher::{FastMap, FastSet, Seeded};
 use crate::intern::parse_flow;
 use crate::join::Identity;
-use crate::keys::Keys;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::schema::Features;
@@ -157,9 +156,14 @@ impl Span {
 
     /// The fewest rollups that cover it: hours in its middle, ten minutes around them, minutes at its ends.
     pub(crate) fn pieces(self) -> Vec<Piece> {
+        self.pieces_up_to(u32::MAX)
+    }
+
+    /// The same with rollups of at most so many seconds.
+    pub(crate) fn pieces_up_to(self, longest: u32) -> Vec<Piece> {
         let mut ends = Vec::new();
         let (mut from, mut to, mut interval) = (self.from, self.to, 60);
-        for longer in LONGER {
+        for longer in LONGER.into_iter().filter(|longer| *longer <= longest) {
             let length = u64::from(longer) * SECOND;
             let (inner_from, inner_to) = (from.div_ceil(length).saturating_mul(length), to / length * length);
             if inner_from >= inner_to {
@@ -392,13 +396,15 @@ impl Reader {
             self.ask_file(&file, deadline, |conn, features| {
                 let Some((number, flow)) = number_of(conn, id, known)? else { return Ok(()) };
                 known = Some(flow);
-                let mut sums: FastMap<i64, SpanSum> = FastMap::default();
+                let mut all: Option<SpanSum> = None;
                 for piece in span.pieces_in(features) {
-                    read_flow(conn, piece, number, &mut |sum| {
-                        sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
+                    read_flow(conn, piece, number, &mut |sum| match &mut all {
+                        Some(all) => all.add(sum),
+                        None => all = Some(sum),
                     })?;
                 }
-                flows.add_file((conn, &Keys::Each), (at, sums), None)
+                flows.add_file(at, all.map(|sum| (number, flow, sum)).into_iter().collect());
+                Ok(())
             })?;
         }
         Ok(flows)
@@ -407,27 +413,33 @@ impl Reader {
     /// The flows of a span.
     fn flows_of(&self, span: Span, text: Option<&str>, deadline: &Deadline) -> Result<Flows, QueryError> {
         let files = self.files_of(span.from, span.to)?;
-        let mut flows = Flows { files, found: HashMap::default(), truncated: false };
-        for at in 0..flows.files.len() {
-            let file = flows.files[at].clone();
-            self.ask_file(&file, deadline, |conn, features| {
-                let mut sums: FastMap<i64, SpanSum> = FastMap::default();
-                let mut add = |number: i64, sum: SpanSum| match sums.len() < MOST_FLOWS {
-                    true => {
-                        sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
-                        true
-                    }
-                    false => sums.get_mut(&number).map(|known| known.add(sum)).is_some(),
-                };
-                let mut whole = true;
-                for piece in span.pieces_in(features) {
-                    whole &= read_flows(conn, piece, &mut add)?;
+        let mut flows = Flows { files: Vec::new(), found: HashMap::default(), truncated: false };
+        let read = |at: usize, conn: &Connection, features: Features| {
+            let mut sums: FastMap<i64, SpanSum> = FastMap::default();
+            let mut add = |number: i64, sum: SpanSum| match sums.len() < MOST_FLOWS {
+                true => {
+                    sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
+                    true
                 }
-                flows.truncated |= !whole;
-                let keys = self.keys().of(conn, &file, sums.len())?;
-                flows.add_file((conn, &keys), (at, sums), text)
-            })?;
-        }
+                false => sums.get_mut(&number).map(|known| known.add(sum)).is_some(),
+            };
+            let mut whole = true;
+            for piece in span.pieces_in(features) {
+                whole &= read_flows(conn, piece, &mut add)?;
+            }
+            let keys = self.keys().of(conn, &files[at], sums.len())?;
+            let of_file = sums.into_iter().filter_map(|(number, sum)| match keys.get(conn, number) {
+                Ok(flow) => Some(Ok((number, flow.filter(|flow| is_wanted(flow, text))?, sum))),
+                Err(error) => Some(Err(error)),
+            });
+            Ok((whole, of_file.collect::<rusqlite::Result<Vec<_>>>()?))
+        };
+        self.ask_files(&files, deadline, read, |at, (whole, sums)| {
+            flows.truncated |= !whole;
+            flows.add_file(at, sums);
+            Ok(())
+        })?;
+        flows.files = files;
         Ok(flows)
     }
 
@@ -439,30 +451,35 @@ impl Reader {
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u32>>, QueryError> {
         let mut paths = Paths::default();
-        for (at, file) in flows.files.clone().iter().enumerate() {
-            self.ask_file(file, deadline, |conn, features| {
-                paths.next_file();
-                let places = flows.found.values().flat_map(|found| &found.places);
-                let wanted: FastSet<i64> =
-                    places.filter(|(place, _)| *place == at).map(|(_, number)| *number).collect();
-                let mut takings = Takings::of(conn, features, (span.from, span.to), (&wanted, with_bases))?;
-                for found in flows.found.values_mut() {
-                    for i in 0..found.places.len() {
-                        let (place, number) = found.places[i];
-                        if place != at {
-                            continue;
-                        }
-                        if with_bases {
-                            found.basis = takings.basis(conn, number)?.unwrap_or(found.basis);
-                        }
-                        for (ts, path) in takings.taken(conn, number, (span.from, span.to))? {
-                            found.paths.push((ts, paths.place(conn, path)?));
-                        }
-                    }
-                }
-                Ok(())
-            })?;
+        let mut wanted: Vec<Vec<(FlowKey, i64)>> = vec![Vec::new(); flows.files.len()];
+        for (flow, found) in &flows.found {
+            found.places.iter().for_each(|(file, number)| wanted[*file].push((*flow, *number)));
         }
+        let read = |at: usize, conn: &Connection, features: Features| {
+            let numbers: FastSet<i64> = wanted[at].iter().map(|(_, number)| *number).collect();
+            let mut takings = Takings::of(conn, features, (span.from, span.to), (&numbers, with_bases))?;
+            let (mut paths, mut of_file) = (Paths::default(), Vec::with_capacity(numbers.len()));
+            for (flow, number) in &wanted[at] {
+                let basis = if with_bases { takings.basis(conn, *number)? } else { None };
+                let mut taken = takings.taken(conn, *number, (span.from, span.to))?;
+                for (_, path) in &mut taken {
+                    *path = paths.place(conn, *path)? as i64;
+                }
+                of_file.push((*flow, basis, taken));
+            }
+            Ok((paths, of_file))
+        };
+        self.ask_files(&flows.files, deadline, read, |_, (of_paths, of_file)| {
+            let places = paths.join(of_paths);
+            for (flow, basis, taken) in of_file {
+                if let Some(found) = flows.found.get_mut(&flow) {
+                    found.basis = basis.unwrap_or(found.basis);
+                    let place = |path: i64| places.get(path as usize).copied().unwrap_or(0);
+                    found.paths.extend(taken.into_iter().map(|(ts, path)| (ts, place(path))));
+                }
+            }
+            Ok(())
+        })?;
         for found in flows.found.values_mut() {
             found.paths.sort_unstable();
             found.paths.dedup();
@@ -471,19 +488,14 @@ impl Reader {
     }
 }
 
+fn is_wanted(flow: &FlowKey, text: Option<&str>) -> bool {
+    text.is_none_or(|text| flow.to_string().contains(text))
+}
+
 impl Flows {
-    /// Adds the sums of a file, by the numbers that flows have there.
-    fn add_file(
-        &mut self,
-        (conn, keys): (&Connection, &Keys),
-        (file, sums): (usize, FastMap<i64, SpanSum>),
-        text: Option<&str>,
-    ) -> rusqlite::Result<()> {
-        for (number, sum) in sums {
-            let Some(flow) = keys.get(conn, number)? else { continue };
-            if text.is_some_and(|text| !flow.to_string().contains(text)) {
-                continue;
-            }
+    /// Adds the sums of a file, with the numbers that flows have there.
+    fn add_file(&mut self, file: usize, sums: Vec<(i64, FlowKey, SpanSum)>) {
+        for (number, flow, sum) in sums {
             let is_full = self.found.len() >= MOST_FLOWS;
             match self.found.entry(flow) {
                 Entry::Occupied(mut known) => {
@@ -497,7 +509,6 @@ impl Flows {
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -725,6 +736,12 @@ mod tests {
         let long = [(47, 50, 60), (50, 60, 600), (60, 180, 3600), (180, 190, 600), (190, 191, 60)];
         assert_eq!(pieces(minutes(47, 191)), long);
         assert_eq!(pieces(minutes(60, 120)), [(60, 120, 3600)]);
+        let tens: Vec<_> = minutes(47, 191)
+            .pieces_up_to(600)
+            .iter()
+            .map(|piece| (piece.interval, piece.to - piece.from))
+            .collect();
+        assert_eq!(tens, [(60, 3 * MINUTE), (60, MINUTE), (600, 140 * MINUTE)]);
         // Rounded to what it touches; backwards it is empty.
         assert_eq!(Span::of(MINUTE + 1, 2 * MINUTE + 1), minutes(1, 3));
         assert_eq!(Span::of(5 * MINUTE, MINUTE).length(), 0);

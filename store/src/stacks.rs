@@ -265,6 +265,9 @@ impl TrafficQuestion {
     pub fn column(&self) -> u64 {
         let length = self.span.1.saturating_sub(self.span.0);
         let least = length.div_ceil(self.columns.saturating_sub(1).max(1));
+        // Of nodes there is a row for each second: beyond half an hour, those of minutes are enough.
+        let is_long = self.measure.source() == Source::Series && length > 30 * MINUTE;
+        let least = if is_long { least.max(MINUTE) } else { least };
         let short = COLUMNS.into_iter().map(|seconds| seconds * SECOND);
         short.into_iter().find(|column| *column >= least).unwrap_or_else(|| least.div_ceil(DAY) * DAY)
     }

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use collector::event::FirstValues;
 use collector::{Event, Kind, Rollup};
 use detect::Metric;
 use rusqlite::{Connection, params};
 
-use crate::blocks::{Blocks, Class, Counted, Place};
+use crate::blocks::{Blocks, Class, Counted, Place, Values};
 
 /// Lengths of the rollups that are added up, seconds.
 pub(crate) const LONGER: [u32; 2] = [600, 3600];
@@ -39,7 +40,7 @@ impl Summary {
     pub(crate) fn event(
         &mut self,
         conn: &Connection,
-        (event, ts): (&Event, i64),
+        (event, ts, first): (&Event, i64, Option<FirstValues<'_>>),
         names: [Option<i64>; 3],
     ) -> rusqlite::Result<()> {
         let minute = ts - ts.rem_euclid(MINUTE);
@@ -58,7 +59,12 @@ impl Summary {
         };
         let place = Place { node: event.node, interface: event.interface, queue: event.queue };
         let second = ((ts - minute) / SECOND) as u8;
-        self.blocks.event(conn, (minute, second), &Counted { class, place, flow, path })
+        let value = |value: u64| value.min(i64::MAX.cast_unsigned());
+        let known = |hops: &[u32]| hops.iter().filter(|latency| **latency != u32::MAX).max().copied();
+        let first =
+            first.map(|first| (first.flow_latency.map(value), known(first.hop_latencies).map(u64::from)));
+        let values = Values { value: event.value.map(value), first };
+        self.blocks.event(conn, (minute, second), &Counted { class, place, flow, path, values })
     }
 
     #[cold]

@@ -41,6 +41,19 @@ impl Paths {
         Ok(place)
     }
 
+    /// Adds those of a file that was read alone. Returns the places that they have here, by those that they had.
+    pub(crate) fn join(&mut self, other: Self) -> Vec<usize> {
+        let mut places = vec![0; other.nodes.len()];
+        for (text, place) in other.places {
+            let next = self.nodes.len();
+            places[place] = *self.places.entry(text).or_insert_with_key(|text| {
+                self.nodes.push(parse_path(text));
+                next
+            });
+        }
+        places
+    }
+
     /// The nodes of each, by its place.
     pub(crate) fn into_nodes(self) -> Vec<Vec<u32>> {
         self.nodes

@@ -104,6 +104,11 @@ pub trait Tally {
         let _ = flow;
         None
     }
+    /// Of each metric, where the answer about a value may change: at these values, in their order, and between two of them it is the same. `None`: each
+    /// value is another one.
+    fn bounds(&self) -> Option<[Vec<u64>; Metric::COUNT]> {
+        None
+    }
     /// The number of a node, queue or link.
     fn series(&mut self, key: &SeriesKey) -> u32;
     /// Adds values of what has this number.
@@ -273,9 +278,10 @@ impl Reader {
             if parts.is_kind() && features.spans && columns.column >= MINUTE {
                 return counted_minutes(names.conn, columns, tally).map(|()| false);
             }
-            let mut reader: Box<dyn ColumnReader> = match features.blocks && !parts.values {
-                true => Box::new(CountReader::new(names, parts)),
-                false => Box::new(EventReader::new(names, features, parts)?),
+            let bounds = if parts.values { tally.bounds() } else { Some(Default::default()) };
+            let mut reader: Box<dyn ColumnReader> = match bounds.filter(|_| features.blocks) {
+                Some(bounds) => Box::new(CountReader::new(names, parts, bounds)),
+                None => Box::new(EventReader::new(names, features, parts)?),
             };
             let floor = budget.floor;
             for place in columns.backwards(floor) {

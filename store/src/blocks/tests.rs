@@ -28,7 +28,10 @@ impl Random {
             queue: maybe(self.next(3)).map(|queue| queue as u8 * 255),
         };
         let path = if self.next(2) == 0 { self.next(most) as u32 } else { 0 };
-        Counted { class, place, flow: self.next(most) as u32, path }
+        let value = maybe(self.next(most)).map(|value| value << (value % 2 * 31));
+        let first = (self.next(3) == 0).then(|| (maybe(self.next(most)), maybe(self.next(1 << 32))));
+        let values = Values { value, first };
+        Counted { class, place, flow: self.next(most) as u32, path, values }
     }
 }
 
@@ -41,13 +44,20 @@ fn connection() -> Connection {
     conn
 }
 
-type Stored = (i64, u8, (u8, Option<u8>, u32, Option<u8>), [u64; 3], [u32; 2]);
+type Stored = (i64, u8, (u8, Option<u8>, u32, Option<u8>), [u64; 3], [u32; 2], (Option<u64>, Option<First>));
 
 fn stored(minute: i64, second: u8, event: &Counted) -> Stored {
-    let Counted { class, place, flow, path } = *event;
+    let Counted { class, place, flow, path, values } = *event;
     let more = |part: Option<u32>| part.map_or(0, |part| u64::from(part) + 1);
     let place = [more(place.node), more(place.interface), more(place.queue.map(u32::from))];
-    (minute, second, (class.kind, class.metric, class.rule, class.reason), place, [flow, path])
+    (
+        minute,
+        second,
+        (class.kind, class.metric, class.rule, class.reason),
+        place,
+        [flow, path],
+        (values.value, values.first),
+    )
 }
 
 /// Everything in the table, in order, and how many blocks each minute has.
@@ -66,7 +76,8 @@ fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
             for (i, second) in seconds.enumerate() {
                 let place = block.places[run.places.get(i) as usize];
                 let path = run.paths.map_or(0, |paths| paths.get(i) as u32);
-                let event = Counted { class: run.class, place, flow: run.flows.get(i) as u32, path };
+                let (flow, values) = (run.flows.get(i) as u32, run.values(i));
+                let event = Counted { class: run.class, place, flow, path, values };
                 found.push(stored(minute, second, &event));
             }
         }

@@ -382,6 +382,11 @@ impl Tally for Stacks {
         }
     }
 
+    fn bounds(&self) -> Option<[Vec<u64>; Metric::COUNT]> {
+        let of = |metric| self.question.condition.as_ref().map_or_else(Vec::new, |one| one.bounds(metric));
+        Some(Metric::ALL.map(of))
+    }
+
     fn excludes(&self, event: &EventGroup) -> bool {
         let condition = self.question.condition.as_ref();
         condition.is_some_and(|condition| condition.excludes(&facts::of_group(event)))

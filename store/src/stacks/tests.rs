@@ -284,4 +284,10 @@ fn the_column_is_as_long_as_the_range_needs() {
     assert_eq!([column(60, 180), column(300, 180), column(900, 180)], [1, 2, 10]);
     assert_eq!([column(3_600, 180), column(86_400, 180), column(7 * 86_400, 180)], [30, 600, 3_600]);
     assert_eq!([column(60, 1), column(400 * 86_400, 10)], [60, 45 * 86_400]);
+    let of_nodes = |seconds: u64| {
+        let span = (START, START + seconds * SECOND);
+        let question = question(Measure::Of(Metric::HopLatency), &[Dimension::Node], 1);
+        TrafficQuestion { span, columns: 180, ..question }.column() / SECOND
+    };
+    assert_eq!([of_nodes(900), of_nodes(1_800), of_nodes(1_801), of_nodes(86_400)], [10, 15, 60, 600]);
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use collector::event::Nanos;
+use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
 use super::{Budget, ColumnReader, EventGroup, EventParts, MOST_KNOWN, NO_VALUES, Tally};
-use crate::blocks::{Block, Class, Column, Place, Run, first_id, minute_of};
+use crate::blocks::{Block, Class, Column, Place, Run, Values, first_id, minute_of};
 use crate::hasher::{FastMap, Seeded};
 use crate::spans::{MINUTE, SECOND, SpanSum};
 use crate::taken::int;
@@ -20,8 +21,10 @@ use crate::taken::int;
 pub(super) struct CountReader<'a> {
     names: Names<'a>,
     parts: EventParts,
-    /// What is left of classes when what is not asked is taken away.
-    classes: FastMap<Class, usize>,
+    /// Where the answer about values may change.
+    bounds: [Vec<u64>; Metric::COUNT],
+    /// What is left of classes when what is not asked is taken away, with values that stand for others.
+    classes: FastMap<(Class, Values), usize>,
     of_class: Vec<OfClass>,
     /// Places, likewise.
     places: Vec<Place>,
@@ -42,6 +45,7 @@ pub(super) struct CountReader<'a> {
 /// The events of one class.
 struct OfClass {
     class: Class,
+    values: Values,
     is_wanted: bool,
     /// Counts of the present column.
     counts: Vec<u32>,
@@ -55,10 +59,11 @@ struct OfClass {
 type Key = (u64, u64);
 
 impl<'a> CountReader<'a> {
-    pub(super) fn new(names: Names<'a>, parts: EventParts) -> Self {
+    pub(super) fn new(names: Names<'a>, parts: EventParts, bounds: [Vec<u64>; Metric::COUNT]) -> Self {
         Self {
             names,
             parts,
+            bounds,
             classes: FastMap::default(),
             of_class: Vec::new(),
             places: Vec::new(),
@@ -93,7 +98,11 @@ impl<'a> CountReader<'a> {
                 continue;
             }
             let cost: &mut usize = cost.get_or_insert(0);
-            let class = self.class(run.class, tally)?;
+            if self.parts.values {
+                *cost += self.run_by_value(run, rows, &places, tally)?;
+                continue;
+            }
+            let class = self.class(run.class, Values::default(), tally)?;
             if self.of_class[class].is_wanted {
                 *cost += self.run((run, class), rows, &places, tally)?;
             }
@@ -131,37 +140,109 @@ impl<'a> CountReader<'a> {
             return Ok(count);
         }
         for i in rows {
-            let place = match self.parts.place {
-                true => places.get(run.places.get(i) as usize).copied().unwrap_or(0),
-                false => 0,
-            };
-            let flow = if self.parts.flow { self.flow(run.flows.get(i), tally)? } else { 0 };
-            if flow != UNWANTED && self.wanted_places.get(place as usize).copied().unwrap_or(true) {
-                let path = paths.map_or(0, |paths| paths.get(i));
-                let key = ((class as u64) << 32 | u64::from(place), u64::from(flow) << 32 | path);
-                *self.counts.entry(key).or_default() += 1;
-            }
+            self.event((run, class), i, places, tally)?;
         }
         Ok(count * COST)
     }
 
+    /// The same, of events whose values matter.
+    fn run_by_value(
+        &mut self,
+        run: &Run<'_>,
+        rows: Range<usize>,
+        places: &[u32],
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<usize> {
+        let (count, mut in_map) = (rows.len(), 0);
+        let mut known: Vec<(Values, usize)> = Vec::new();
+        for i in rows {
+            let values = self.standing_for(run.class.metric, run.values(i));
+            let class = match known.iter().find(|(known, _)| *known == values) {
+                Some((_, class)) => *class,
+                None => {
+                    let class = self.class(run.class, values, tally)?;
+                    known.truncate(7);
+                    known.push((values, class));
+                    class
+                }
+            };
+            if !self.of_class[class].is_wanted {
+                continue;
+            }
+            let Self { of_class, room, .. } = self;
+            let is_counted = match (self.parts.flow, self.parts.place, self.parts.path) {
+                (false, false, false) => of_class[class].add(0, 1, room),
+                (true, false, false) => of_class[class].add(run.flows.get(i) as usize, 1, room),
+                (false, true, false) => {
+                    let place = places.get(run.places.get(i) as usize).copied().unwrap_or(0);
+                    of_class[class].add(place as usize, 1, room)
+                }
+                _ => false,
+            };
+            if !is_counted {
+                self.event((run, class), i, places, tally)?;
+                in_map += 1;
+            }
+        }
+        Ok(count * 2 + in_map * COST)
+    }
+
+    /// Values about which the answer is the same.
+    fn standing_for(&self, metric: Option<u8>, values: Values) -> Values {
+        let of = |metric: usize, value: u64| {
+            let bounds = self.bounds.get(metric).map_or(&[][..], Vec::as_slice);
+            let after = bounds.partition_point(|bound| *bound <= value);
+            after.checked_sub(1).map_or(0, |i| bounds[i])
+        };
+        let metric = metric.map_or(usize::MAX, usize::from);
+        let flow = |value| of(Metric::FlowLatency as usize, value);
+        let hop = |value| of(Metric::HopLatency as usize, value);
+        Values {
+            value: values.value.map(|value| of(metric, value)),
+            first: values.first.map(|first| (first.0.map(flow), first.1.map(hop))),
+        }
+    }
+
+    /// Counts an event in the map.
+    #[inline]
+    fn event(
+        &mut self,
+        (run, class): (&Run<'_>, usize),
+        i: usize,
+        places: &[u32],
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<()> {
+        let place = match self.parts.place {
+            true => places.get(run.places.get(i) as usize).copied().unwrap_or(0),
+            false => 0,
+        };
+        let flow = if self.parts.flow { self.flow(run.flows.get(i), tally)? } else { 0 };
+        if flow != UNWANTED && self.wanted_places.get(place as usize).copied().unwrap_or(true) {
+            let path = run.paths.filter(|_| self.parts.path).map_or(0, |paths| paths.get(i));
+            let key = ((class as u64) << 32 | u64::from(place), u64::from(flow) << 32 | path);
+            *self.counts.entry(key).or_default() += 1;
+        }
+        Ok(())
+    }
+
     /// The number of a class, as far as it is asked.
-    fn class(&mut self, class: Class, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
+    fn class(&mut self, class: Class, values: Values, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
         let Class { kind, metric, rule, reason } = class;
         let asked = Class {
             kind: if self.parts.any_kind { u8::MAX } else { kind },
-            metric: metric.filter(|_| self.parts.metric),
+            metric: metric.filter(|_| self.parts.metric || self.parts.values),
             rule: if self.parts.cause { rule } else { 0 },
             reason: reason.filter(|_| self.parts.cause),
         };
-        if let Some(number) = self.classes.get(&asked) {
+        if let Some(number) = self.classes.get(&(asked, values)) {
             return Ok(*number);
         }
         let number = self.of_class.len();
-        self.classes.insert(asked, number);
-        let is_wanted = !tally.excludes(&self.names.group(&asked, Place::default(), (0, 0))?);
+        self.classes.insert((asked, values), number);
+        let group = self.names.group((&asked, values), Place::default(), (0, 0))?;
+        let is_wanted = !tally.excludes(&group);
         let (counts, touched, numbers) = Default::default();
-        self.of_class.push(OfClass { class: asked, is_wanted, counts, touched, numbers });
+        self.of_class.push(OfClass { class: asked, values, is_wanted, counts, touched, numbers });
         Ok(number)
     }
 
@@ -209,7 +290,7 @@ impl<'a> CountReader<'a> {
         let mut cost = 0;
         let (parts, places) = (self.parts, &self.places);
         for of_class in &mut self.of_class {
-            let OfClass { class, counts, touched, numbers, .. } = of_class;
+            let OfClass { class, values, counts, touched, numbers, .. } = of_class;
             for i in touched.drain(..) {
                 let count = std::mem::take(&mut counts[i as usize]);
                 let known = &mut numbers[i as usize];
@@ -218,7 +299,7 @@ impl<'a> CountReader<'a> {
                     let (is_place, is_path) = (parts.place && !parts.flow, !parts.place && !parts.flow);
                     let place = places.get(i as usize).copied().filter(|_| is_place).unwrap_or_default();
                     let is = |asked| if asked { i64::from(i) } else { 0 };
-                    let group = self.names.group(class, place, (is(parts.flow), is(is_path)))?;
+                    let group = self.names.group((class, *values), place, (is(parts.flow), is(is_path)))?;
                     *known = tally.event(&group);
                 }
                 tally.add(*known, column, &SpanSum { count: count.into(), ..NO_VALUES });
@@ -228,11 +309,14 @@ impl<'a> CountReader<'a> {
             let number = match self.numbers.get(&key) {
                 Some(number) => *number,
                 None => {
-                    let class = &self.of_class[(key.0 >> 32) as usize].class;
+                    let OfClass { class, values, .. } = &self.of_class[(key.0 >> 32) as usize];
                     let place = places.get(key.0 as u32 as usize).copied().unwrap_or_default();
                     let names = (i64::from((key.1 >> 32) as u32), i64::from(key.1 as u32));
-                    let group =
-                        self.names.group(class, if parts.place { place } else { Place::default() }, names)?;
+                    let group = self.names.group(
+                        (class, *values),
+                        if parts.place { place } else { Place::default() },
+                        names,
+                    )?;
                     let number = tally.event(&group);
                     cost += COST;
                     if self.numbers.len() < MOST_KNOWN {

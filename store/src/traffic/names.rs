@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
 use super::{EventGroup, MOST_KNOWN};
-use crate::blocks::{Class, Place};
+use crate::blocks::{Class, Place, Values};
 use crate::hasher::FastMap;
 use crate::intern::parse_path;
 use crate::join::Identity;
@@ -90,10 +90,10 @@ impl<'a> Names<'a> {
         Ok(Some(rule))
     }
 
-    /// Events of this class at this place, with this flow and this path.
+    /// Events of this class and with these values at this place, with this flow and this path.
     pub(super) fn group(
         &mut self,
-        class: &Class,
+        (class, values): (&Class, Values),
         place: Place,
         (flow, path): (i64, i64),
     ) -> rusqlite::Result<EventGroup> {
@@ -107,8 +107,10 @@ impl<'a> Names<'a> {
             queue: place.queue,
             rule: self.rule(class.rule.into())?,
             reason: class.reason,
-            value: None,
-            first: None,
+            value: values.value,
+            first: values
+                .first
+                .map(|(flow, hop)| (flow, hop.and_then(|hop| u32::try_from(hop).ok()).into_iter().collect())),
         })
     }
 }

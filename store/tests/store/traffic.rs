@@ -301,10 +301,28 @@ fn of_all_kinds(dir: &Dir, seed: u64) {
                 queue: (random(2, 10) > 0).then(|| random(3, 11) as u8),
                 rule: (random(3, 12) == 0).then(|| random(2, 13) as u16),
                 reason: (random(4, 14) == 0).then(|| random(200, 15) as u8),
+                value: (random(5, 19) > 0).then(|| random(1_000_000, 20)),
                 ..bare(at(54) + part * 10 * SECOND + random(10_000_000_000, 16) - late)
             };
             let path = [random(3, 17) as u32, u32::MAX, 7];
-            batch.event(&event, if random(3, 18) == 0 { &path } else { &[] });
+            if random(3, 18) > 0 {
+                batch.event(&event, &[]);
+                continue;
+            }
+            if event.kind != Kind::New || event.flow.is_none() {
+                batch.event(&event, &path);
+                continue;
+            }
+            // A new flow, with some of its first values.
+            batch.event(&Event { metric: Some(Metric::FlowPath), value: Some(3), ..event }, &path);
+            if random(3, 19) > 0 {
+                let value = Some(random(1_000_000, 20));
+                batch.event(&Event { metric: Some(Metric::FlowLatency), value, ..event }, &[]);
+            }
+            if random(3, 21) > 0 {
+                let (node, value) = (Some(7), Some(random(1_000_000, 22)));
+                batch.event(&Event { metric: Some(Metric::HopLatency), node, value, ..event }, &[]);
+            }
         }
         store.submit(batch).unwrap();
         store.flush();
@@ -340,7 +358,7 @@ fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
         (at(59), at(61), 5 * SECOND),
         (at(63) + 7 * SECOND, at(64), SECOND),
     ];
-    for seed in 1..4 {
+    for seed in 1..3 {
         let dir = Dir::new("traffic-blocks");
         of_all_kinds(&dir, seed);
         let ask = || {
@@ -371,7 +389,7 @@ fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
 }
 
 /// By what events are stacked, and which.
-const STACKS: [(&[Dimension], &str); 14] = {
+const STACKS: [(&[Dimension], &str); 19] = {
     use Dimension::{
         Dst, Flow, Interface, Kind, Label, Metric, Node, Path, Port, Queue, Reason, Rule, Src, SrcPrefix,
     };
@@ -388,6 +406,11 @@ const STACKS: [(&[Dimension], &str); 14] = {
         (&[Rule, Reason], "queue == 1"),
         (&[Metric, Interface], "metric == hop_latency and hops == 3"),
         (&[Dst], "flow ~ \"10.0.0.2\""),
+        (&[Node], "hop_latency > 500us"),
+        (&[Src], "hop_latency in (100us-200us, 300us) or queue_occupancy <= 1000"),
+        (&[Src, Node], "not hop_latency > 50us and flow_latency > 1"),
+        (&[Kind], "flow_latency > 400us or hop_latency < 900us"),
+        (&[Path], "path ~ 2>* and hop_latency >= 1"),
         (&[Label], ""),
         (&[Port, Label], "port > 1"),
     ]
