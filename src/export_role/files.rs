@@ -63,17 +63,7 @@ impl Files {
         write().map_err(|error| format!("{}: {error}", self.cursor.display()))
     }
 
-    /// Keeps a record that the other system will never take, with its words.
-    pub(super) fn reject(&self, record: &Record, collector: &str, words: &str) -> Result<(), String> {
-        let mut line = b"{\"words\":".to_vec();
-        line.extend_from_slice(serde_json::Value::from(words).to_string().as_bytes());
-        line.extend_from_slice(b",\"record\":");
-        json::write(record, collector, &mut line);
-        line.extend_from_slice(b"}\n");
-        self.keep(&line)
-    }
-
-    /// Keeps such a line.
+    /// Keeps the [`line`] of a record.
     pub(super) fn keep(&self, line: &[u8]) -> Result<(), String> {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;
@@ -85,6 +75,16 @@ impl Files {
         };
         write().map_err(|error| format!("{}: {error}", self.rejected.display()))
     }
+}
+
+/// A record that the other system will never take, with its words.
+pub(super) fn line(record: &Record, collector: &str, words: &str) -> Vec<u8> {
+    let mut line = b"{\"words\":".to_vec();
+    line.extend_from_slice(serde_json::Value::from(words).to_string().as_bytes());
+    line.extend_from_slice(b",\"record\":");
+    json::write(record, collector, &mut line);
+    line.extend_from_slice(b"}\n");
+    line
 }
 
 /// Records say who communicates with whom: other users cannot read them.
@@ -116,7 +116,7 @@ mod tests {
         let files = Files::new(dir.path(), "lake", Stream::Losses, 1000);
         let record = Record::Loss(Box::new(loss(7, Some(1))));
         let mut kept = 0;
-        while files.reject(&record, "c", "no \"such\" column").is_ok() {
+        while files.keep(&line(&record, "c", "no \"such\" column")).is_ok() {
             kept += 1;
         }
         let text = fs::read_to_string(dir.path().join("export/lake.losses.rejected.jsonl")).unwrap();

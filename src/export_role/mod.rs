@@ -1,6 +1,7 @@
 //! The export role: for each `[exports.NAME]` a thread that reads the store and sends what is new.
 
 mod answered;
+mod drive;
 mod files;
 mod http;
 mod kafka;
@@ -24,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use export::{Ledger, record::Stream};
+use export::{Delivery, Keyed, Ledger, Notice, record::Stream};
 use tokio::{
     runtime::{self, Runtime},
     sync::watch,
@@ -120,6 +121,25 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
+    /// Logs what people should read of a delivery, and shows how it is.
+    fn show<R: Keyed>(&self, delivery: &mut Delivery<R>) -> Ledger {
+        let (export, stream, partition) = (self.export.as_str(), self.stream.name(), self.partition);
+        for notice in delivery.notices() {
+            match notice {
+                Notice::Recovered { .. } => tracing::info!(export, stream, partition, "{notice}"),
+                _ => tracing::warn!(export, stream, partition, "{notice}"),
+            }
+        }
+        let ledger = delivery.ledger();
+        let mut state = lock(&self.state);
+        state.ledger = ledger;
+        state.last_success = delivery.last_success();
+        if state.last_error.as_deref() != delivery.last_error() {
+            state.last_error = delivery.last_error().map(str::to_owned);
+        }
+        ledger
+    }
+
     /// What is wrong now; `None`: nothing. Others are logged once.
     fn fails(&self, words: Option<String>) {
         let mut state = lock(&self.state);
@@ -169,6 +189,18 @@ struct Budget {
     expired: u64,
     shed: u64,
     queued: u64,
+}
+
+fn budget(into: u64, ledger: &Ledger, shed: u64, unread: u64) -> Budget {
+    Budget {
+        into,
+        out: ledger.delivered + ledger.left_out,
+        rejected: ledger.rejected.saturating_sub(ledger.unwritten),
+        unwritten: ledger.unwritten,
+        expired: ledger.expired,
+        shed,
+        queued: ledger.held + unread,
+    }
 }
 
 impl Role {

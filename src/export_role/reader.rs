@@ -11,7 +11,7 @@ use export::{
 };
 use store::{Chunk, Follower, Place, StoredRecord};
 
-use super::{records, since::Beginnings, spool::Hops};
+use super::{drive::Wanted, records, since::Beginnings, spool::Hops};
 use crate::alerts::Notes;
 
 /// See the module.
@@ -31,15 +31,6 @@ pub(super) struct Reader {
     silenced: HashSet<u64>,
     /// Makes requests; `None`: that needs to know more than the records.
     sink: Option<Arc<dyn HttpSink>>,
-}
-
-/// Which records.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub(super) from: Position,
-    pub(super) until: Option<Position>,
-    pub(super) records: usize,
-    pub(super) bytes: usize,
 }
 
 /// What was read.

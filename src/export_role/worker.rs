@@ -7,7 +7,7 @@ use std::{
 };
 
 use export::{
-    Action, Cursor, Delivery, Ledger, Notice, Outcome, RequestId, Settings as DeliverySettings,
+    Cursor, Delivery, Ledger, Outcome, RequestId, Settings as DeliverySettings,
     record::{Record, Stream},
     sink::Batch,
 };
@@ -19,11 +19,13 @@ use tokio::{
 };
 
 use super::{
-    Budget, GRACE, Gauge, Reading,
+    Budget, Gauge, Reading,
     answered::{Answered, Failure},
-    files::Files,
+    budget,
+    drive::{Route, Tasks, Wanted, drive},
+    files::{self, Files},
     link::Link,
-    reader::{Ahead, Found, Reader, Wanted},
+    reader::{Ahead, Found, Reader},
     records,
     spool::{Hops, SpoolFiles},
 };
@@ -48,7 +50,7 @@ pub(super) struct Exporter {
     request: usize,
     /// The request of the next batch.
     ahead: Option<Ahead>,
-    files: Files,
+    files: Arc<Files>,
     /// Where records wait that are in no store.
     hops: Option<Arc<Hops>>,
     /// What people want to hear no more.
@@ -80,7 +82,7 @@ struct Sending {
 type Read = (Reader, Result<Found, String>);
 
 /// What it brought back.
-struct Done {
+pub(super) struct Done {
     sending: Sending,
     link: Link,
     sent: Result<(), Failure>,
@@ -154,7 +156,7 @@ impl Exporter {
             link: Some(link),
             reader: Some(reader),
             ahead: None,
-            files,
+            files: Arc::new(files),
             hops,
             notes,
             gauge: Arc::new(gauge),
@@ -176,111 +178,23 @@ impl Exporter {
         self.gauge.stream
     }
 
-    async fn run(mut self, mut stopped: watch::Receiver<bool>) {
-        let (mut sending, mut reading) = (JoinSet::new(), JoinSet::new());
-        let mut stopping = false;
-        let mut keeper = self.keep_hops();
-        loop {
-            let now = nic::time::now();
-            while let Some(action) = self.delivery.poll(now) {
-                self.execute(action, &mut sending, &mut reading);
-            }
-            if self.delivery.is_stopped() && self.reader.is_some() {
-                if let (Some(hops), Some(keeper)) = (&self.hops, keeper.take()) {
-                    hops.queue.close();
-                    _ = keeper.await;
-                }
-                return self.report(nic::time::now());
-            }
-            self.report(nic::time::now());
-            let rest = self.delivery.wake_at().map_or(LONGEST_REST, |at| {
-                Duration::from_nanos(at.saturating_sub(nic::time::now())).min(LONGEST_REST)
-            });
-            tokio::select! {
-                Some(done) = sending.join_next() => {
-                    if let Ok(done) = done {
-                        self.done(done, &mut sending);
-                    }
-                }
-                Some(read) = reading.join_next() => self.read(read.ok()),
-                changed = stopped.changed(), if !stopping => {
-                    // The sender is gone only when the program ends.
-                    stopping = changed.is_err() || *stopped.borrow();
-                    if stopping {
-                        let grace = u64::try_from(GRACE.as_nanos()).unwrap_or(u64::MAX);
-                        self.delivery.stop(nic::time::now(), grace);
-                    }
-                }
-                () = time::sleep(rest) => {}
-            }
+    async fn run(mut self, stopped: watch::Receiver<bool>) {
+        let keeper = self.keep_hops();
+        drive(&mut self, stopped).await;
+        if let (Some(hops), Some(keeper)) = (&self.hops, keeper) {
+            hops.queue.close();
+            _ = keeper.await;
         }
+        self.show(nic::time::now());
     }
 
-    fn execute(&mut self, action: Action, sending: &mut JoinSet<Done>, reading: &mut JoinSet<Read>) {
-        let now = nic::time::now();
-        match action {
-            Action::Read { from, until, records, bytes } => match self.reader.take() {
-                Some(mut reader) => {
-                    let wanted = Wanted { from, until, records, bytes };
-                    reading.spawn_blocking(move || {
-                        let found = reader.read(wanted);
-                        (reader, found)
-                    });
-                }
-                None => self.delivery.not_read("the last page has not been read", now),
-            },
-            Action::Send { request, records } => self.send(request, records, sending),
-            Action::Reject { record, words } => {
-                let kept = match self.delivery.batch().get(record) {
-                    Some(record) => self.files.reject(record, &self.collector, &words),
-                    None => Err("the record is not in memory".to_owned()),
-                };
-                self.delivery.kept(kept, now);
-            }
-            Action::Save(cursor) => {
-                let saved = if self.only.is_some() { Ok(()) } else { self.files.save(&cursor) };
-                if let (Some(hops), Ok(())) = (&self.hops, &saved) {
-                    hops.queue.with(|spool| spool.settle(cursor.settled));
-                }
-                self.delivery.saved(saved, now);
-                if self.only.is_some_and(|end| end <= records::place(cursor.settled)) {
-                    self.delivery.stop(now, 0);
-                }
-            }
-        }
-    }
-
-    /// A page was read; `None`: the reader panicked.
-    fn read(&mut self, read: Option<Read>) {
-        let now = nic::time::now();
-        let Some((reader, found)) = read else {
-            let sink = self.link.as_ref().and_then(Link::sink);
-            let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
-            self.only.iter().for_each(|end| reader.end_at(*end));
-            reader.read_hops(self.hops.clone());
-            reader.heed(self.notes.clone());
-            self.reader = Some(reader);
-            return self.delivery.not_read("reading failed", now);
-        };
-        self.reader = Some(reader);
-        match found {
-            Err(error) => self.delivery.not_read(&error, now),
-            Ok(Found { page, restarted, silenced, ahead }) => {
-                {
-                    let mut state = lock(&self.gauge.state);
-                    (state.restarted, state.silenced) =
-                        (state.restarted + u64::from(restarted), state.silenced + silenced);
-                }
-                self.ahead = ahead;
-                // Of a range nothing is left, and nothing is in flight.
-                let is_empty = page.records.is_empty() && page.left_out == 0;
-                let is_over = self.only.is_some() && is_empty && self.delivery.batch().is_empty();
-                self.delivery.page(page, now);
-                if is_over {
-                    self.delivery.stop(now, 0);
-                }
-            }
-        }
+    fn new_reader(&self) -> Reader {
+        let sink = self.link.as_ref().and_then(Link::sink);
+        let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
+        self.only.iter().for_each(|end| reader.end_at(*end));
+        reader.read_hops(self.hops.clone());
+        reader.heed(self.notes.clone());
+        reader
     }
 
     /// Begins to keep hops in memory and in files, on a thread that may wait for the disk.
@@ -289,65 +203,9 @@ impl Exporter {
         Some(task::spawn_blocking(move || hops.keep(&gauge.export)))
     }
 
-    fn send(&mut self, id: RequestId, records: Vec<usize>, sending: &mut JoinSet<Done>) {
-        let now = nic::time::now();
-        let Some(mut link) = self.link.take() else {
-            let words = "the last request has not ended".to_owned();
-            return self.delivery.answer(id, Outcome::Failed { words, retry_after: None }, now);
-        };
-        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
-        let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
-        let is_whole = records.len() == self.delivery.batch().len();
-        let cursor = self.delivery.cursor();
-        let ahead = self.ahead.take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
-        let is_something = link.begin(&batch, ahead.map(Ahead::into_request));
-        self.request = link.bytes();
-        if is_something {
-            let deadline = Instant::now() + self.timeout;
-            return start(link, Sending { id, records, deadline }, sending);
-        }
-        self.link = Some(link);
-        lock(&self.gauge.state).left_out += records.len() as u64;
-        self.delivery.answer(id, Outcome::DONE, now);
-    }
-
-    fn done(&mut self, done: Done, requests: &mut JoinSet<Done>) {
-        let Done { sending, mut link, sent } = done;
-        let Sending { id, records, .. } = &sending;
-        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
-        let answered = match sent {
-            Err(failure) => Answered::done(failure.into()),
-            // It came too late: other records are in memory, and the delivery counts it.
-            Ok(()) if chosen.len() < records.len() => {
-                Answered::done(Failure::Passing("too late".to_owned()).into())
-            }
-            Ok(()) => {
-                let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
-                link.answered(&batch)
-            }
-        };
-        let (outcome, left_out) = match answered {
-            Answered::More => return start(link, sending, requests),
-            Answered::Done { outcome, left_out } => (outcome, left_out as u64),
-        };
-        self.link = Some(link);
-        let late = self.delivery.ledger().late;
-        self.delivery.answer(*id, outcome, nic::time::now());
-        if self.delivery.ledger().late == late {
-            lock(&self.gauge.state).left_out += left_out;
-        }
-    }
-
     /// Shows what became of the records, and logs what people should read.
-    fn report(&mut self, now: u64) {
-        let (export, stream) = (self.gauge.export.as_str(), self.stream().name());
-        for notice in self.delivery.notices() {
-            match notice {
-                Notice::Recovered { .. } => tracing::info!(export, stream, "{notice}"),
-                _ => tracing::warn!(export, stream, "{notice}"),
-            }
-        }
-        let ledger = self.delivery.ledger();
+    fn show(&mut self, now: u64) {
+        let ledger = self.gauge.show(&mut self.delivery);
         let memory = self.memory();
         let count = now.saturating_sub(self.counted_at) >= COUNT_INTERVAL || self.delivery.is_stopped();
         let counted = if count { self.count(&ledger) } else { None };
@@ -360,12 +218,7 @@ impl Exporter {
             state.shed = state.budget.shed;
             state.oldest = self.delivery.batch().first().map(Record::ts);
         }
-        state.ledger = ledger;
         state.memory = memory;
-        state.last_success = self.delivery.last_success();
-        if state.last_error.as_deref() != self.delivery.last_error() {
-            state.last_error = self.delivery.last_error().map(str::to_owned);
-        }
     }
 
     /// Bytes in memory.
@@ -406,15 +259,126 @@ impl Exporter {
     }
 }
 
-fn budget(into: u64, ledger: &Ledger, shed: u64, unread: u64) -> Budget {
-    Budget {
-        into,
-        out: ledger.delivered + ledger.left_out,
-        rejected: ledger.rejected.saturating_sub(ledger.unwritten),
-        unwritten: ledger.unwritten,
-        expired: ledger.expired,
-        shed,
-        queued: ledger.held + unread,
+impl Route for Exporter {
+    type Record = Record;
+    type Sent = Done;
+    type Read = Read;
+
+    fn delivery(&mut self) -> &mut Delivery<Record> {
+        &mut self.delivery
+    }
+
+    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
+        let Some(mut reader) = self.reader.take() else {
+            return self.delivery.not_read("the last page has not been read", nic::time::now());
+        };
+        tasks.reading.spawn_blocking(move || {
+            let found = reader.read(wanted);
+            (reader, found)
+        });
+    }
+
+    fn read(&mut self, read: Option<Read>) {
+        let now = nic::time::now();
+        let Some((reader, found)) = read else {
+            self.reader = Some(self.new_reader());
+            return self.delivery.not_read("reading failed", now);
+        };
+        self.reader = Some(reader);
+        match found {
+            Err(error) => self.delivery.not_read(&error, now),
+            Ok(Found { page, restarted, silenced, ahead }) => {
+                {
+                    let mut state = lock(&self.gauge.state);
+                    (state.restarted, state.silenced) =
+                        (state.restarted + u64::from(restarted), state.silenced + silenced);
+                }
+                self.ahead = ahead;
+                // Of a range nothing is left, and nothing is in flight.
+                let is_empty = page.records.is_empty() && page.left_out == 0;
+                let is_over = self.only.is_some() && is_empty && self.delivery.batch().is_empty();
+                self.delivery.page(page, now);
+                if is_over {
+                    self.delivery.stop(now, 0);
+                }
+            }
+        }
+    }
+
+    fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
+        let now = nic::time::now();
+        let Some(mut link) = self.link.take() else {
+            let words = "the last request has not ended".to_owned();
+            return self.delivery.answer(id, Outcome::Failed { words, retry_after: None }, now);
+        };
+        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
+        let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
+        let is_whole = records.len() == self.delivery.batch().len();
+        let cursor = self.delivery.cursor();
+        let ahead = self.ahead.take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
+        let is_something = link.begin(&batch, ahead.map(Ahead::into_request));
+        self.request = link.bytes();
+        if is_something {
+            let deadline = Instant::now() + self.timeout;
+            return start(link, Sending { id, records, deadline }, &mut tasks.sending);
+        }
+        self.link = Some(link);
+        lock(&self.gauge.state).left_out += records.len() as u64;
+        self.delivery.answer(id, Outcome::DONE, now);
+    }
+
+    /// A task that panicked is one whose time is over.
+    fn sent(&mut self, sent: Option<Done>, tasks: &mut Tasks<Self>) {
+        let Some(Done { sending, mut link, sent }) = sent else { return };
+        let Sending { id, records, .. } = &sending;
+        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
+        let answered = match sent {
+            Err(failure) => Answered::done(failure.into()),
+            // It came too late: other records are in memory, and the delivery counts it.
+            Ok(()) if chosen.len() < records.len() => {
+                Answered::done(Failure::Passing("too late".to_owned()).into())
+            }
+            Ok(()) => {
+                let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
+                link.answered(&batch)
+            }
+        };
+        let (outcome, left_out) = match answered {
+            Answered::More => return start(link, sending, &mut tasks.sending),
+            Answered::Done { outcome, left_out } => (outcome, left_out as u64),
+        };
+        self.link = Some(link);
+        let late = self.delivery.ledger().late;
+        self.delivery.answer(*id, outcome, nic::time::now());
+        if self.delivery.ledger().late == late {
+            lock(&self.gauge.state).left_out += left_out;
+        }
+    }
+
+    fn cursor_files(&self) -> Option<Arc<Files>> {
+        self.only.is_none().then(|| Arc::clone(&self.files))
+    }
+
+    fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
+        let record = self.delivery.batch().get(record)?;
+        Some((Arc::clone(&self.files), files::line(record, &self.collector, words)))
+    }
+
+    fn saved(&mut self, cursor: Cursor, now: u64) {
+        if let Some(hops) = &self.hops {
+            hops.queue.with(|spool| spool.settle(cursor.settled));
+        }
+        if self.only.is_some_and(|end| end <= records::place(cursor.settled)) {
+            self.delivery.stop(now, 0);
+        }
+    }
+
+    fn report(&mut self, now: u64, _tasks: &mut Tasks<Self>) {
+        self.show(now);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.reader.is_none()
     }
 }
 
@@ -435,6 +399,5 @@ pub(super) async fn run_all(exporters: Vec<Exporter>, stopped: watch::Receiver<b
     while tasks.join_next().await.is_some() {}
 }
 
-const LONGEST_REST: Duration = Duration::from_secs(1);
 /// Time between two counts of what waits.
 const COUNT_INTERVAL: u64 = 1_000_000_000;

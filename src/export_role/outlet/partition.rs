@@ -3,18 +3,23 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use export::{
-    Action, Cursor, Delivery, Notice, Outcome, Position, RequestId, Settings,
-    outlet::{self, Item, Wanted},
+    Cursor, Delivery, Outcome, Position, RequestId, Settings,
+    outlet::{self, Item},
     sink::{Request, clickhouse::ClickHouse},
 };
 use tokio::{
     sync::watch,
-    task::{self, JoinSet},
+    task,
     time::{self, Instant},
 };
 
 use super::{
-    super::{Budget, GRACE, Gauge, files::Files, http::Answer, http::Client},
+    super::{
+        Gauge, budget,
+        drive::{Route, Tasks, Wanted, drive},
+        files::Files,
+        http::{Answer, Client},
+    },
     source::{Found, Source, Topic},
 };
 use crate::{
@@ -46,7 +51,7 @@ struct Partition {
     scout: Option<Source>,
     topic: Topic,
     partition: i32,
-    files: Files,
+    files: Arc<Files>,
     gauge: Arc<Gauge>,
     tables: Arc<ClickHouse>,
     destination: Destination,
@@ -58,7 +63,7 @@ struct Partition {
 }
 
 /// What a reader brings back.
-enum Read {
+pub(super) enum Read {
     Page(Source, Result<Found, String>),
     End(Source, Option<u64>),
 }
@@ -83,14 +88,14 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
     let client = Some(Client::new(destination.clone()));
     let scout = Some(Source::new(topic.clone(), partition));
     let (end, origin) = (None, cursor.settled);
-    let all = Partition {
+    let mut route = Partition {
         delivery,
         client,
         source: Some(source),
         scout,
         topic,
         partition,
-        files,
+        files: Arc::new(files),
         gauge,
         tables,
         destination,
@@ -98,7 +103,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         end,
         origin,
     };
-    all.run(stopped).await;
+    drive(&mut route, stopped).await;
 }
 
 /// Where to begin. What a partition had deleted before its first start, nobody misses.
@@ -127,81 +132,76 @@ fn random() -> Result<u64, String> {
 }
 
 impl Partition {
-    async fn run(mut self, mut stopped: watch::Receiver<bool>) {
-        let (mut sending, mut reading) = (JoinSet::new(), JoinSet::new());
-        let mut stopping = false;
-        loop {
-            let now = nic::time::now();
-            while let Some(action) = self.delivery.poll(now) {
-                self.execute(action, &mut sending, &mut reading);
-            }
-            self.look_at_end(now, &mut reading);
-            self.report();
-            if self.delivery.is_stopped() {
-                return;
-            }
-            let rest = self.delivery.wake_at().map_or(LONGEST_REST, |at| {
-                Duration::from_nanos(at.saturating_sub(nic::time::now())).min(LONGEST_REST)
-            });
-            tokio::select! {
-                Some(sent) = sending.join_next() => self.sent(sent.ok()),
-                Some(read) = reading.join_next() => self.read(read.ok()),
-                changed = stopped.changed(), if !stopping => {
-                    // The sender is gone only when the program ends.
-                    stopping = changed.is_err() || *stopped.borrow();
-                    if stopping {
-                        let grace = u64::try_from(GRACE.as_nanos()).unwrap_or(u64::MAX);
-                        self.delivery.stop(nic::time::now(), grace);
-                    }
-                }
-                () = time::sleep(rest) => {}
-            }
-        }
-    }
-
-    fn execute(&mut self, action: Action, sending: &mut JoinSet<Sent>, reading: &mut JoinSet<Read>) {
-        let now = nic::time::now();
-        match action {
-            Action::Read { from, until, records, bytes } => match (self.source.take(), random()) {
-                (Some(source), Ok(random)) => {
-                    let wanted = Wanted { from, until, records, bytes, random };
-                    reading.spawn(read(source, wanted));
-                }
-                (source, Err(words)) => {
-                    self.source = source;
-                    self.delivery.not_read(&words, now);
-                }
-                (None, Ok(_)) => self.delivery.not_read("the last page has not been read", now),
-            },
-            Action::Send { request, records } => self.send(request, &records, sending),
-            Action::Reject { record, words } => {
-                let kept = match self.delivery.batch().get(record) {
-                    Some(item) => self.files.keep(&item.rejected(&self.topic.name, self.partition, &words)),
-                    None => Err("the message is not in memory".to_owned()),
-                };
-                self.delivery.kept(kept, now);
-            }
-            Action::Save(cursor) => {
-                let saved = self.files.save(&cursor);
-                self.delivery.saved(saved, now);
-            }
-        }
-    }
-
     /// While nothing is read, the end of the partition moves on.
-    fn look_at_end(&mut self, now: u64, reading: &mut JoinSet<Read>) {
+    fn look_at_end(&mut self, now: u64, tasks: &mut Tasks<Self>) {
         let is_old = self.end.is_none_or(|(_, at)| now.saturating_sub(at) >= END_AGE);
         if is_old && let Some(mut scout) = self.scout.take() {
             // Asked once in a while, also if it fails.
             self.end = Some((self.end.map_or(self.origin.row, |(end, _)| end), now));
-            reading.spawn(async move {
+            tasks.reading.spawn(async move {
                 let end = scout.edge(true).await;
                 Read::End(scout, end.ok())
             });
         }
     }
 
-    /// `None`: the reader panicked.
+    fn page(&mut self, found: Found, now: u64) {
+        let Found { page, restarted, end } = found;
+        if restarted {
+            lock(&self.gauge.state).restarted += 1;
+            let (topic, partition) = (&*self.topic.name, self.partition);
+            tracing::warn!(
+                topic,
+                partition,
+                "the partition begins anew; what it had and was not read is not known"
+            );
+        }
+        self.end = end.map(|end| (end, now)).or(self.end);
+        self.delivery.page(page, now);
+    }
+
+    /// Shows what became of the messages, and logs what people should read.
+    fn show(&mut self) {
+        let ledger = self.gauge.show(&mut self.delivery);
+        let Some((end, at)) = self.end else { return };
+        let mut state = lock(&self.gauge.state);
+        let settled = self.delivery.cursor().settled;
+        state.waiting = end.saturating_sub(settled.row);
+        state.counted = at;
+        state.oldest = self.delivery.batch().first().map(|item| item.ts);
+        let unread = state.waiting.saturating_sub(self.delivery.ahead());
+        let passed = ledger.read + ledger.left_out + ledger.expired + unread;
+        // From the offsets, where these can be compared; else by what is counted here.
+        let is_comparable = settled.file == self.origin.file;
+        let into = if is_comparable { end.saturating_sub(self.origin.row).max(passed) } else { passed };
+        state.budget = budget(into, &ledger, 0, unread);
+    }
+}
+
+impl Route for Partition {
+    type Record = Arc<Item>;
+    type Sent = Sent;
+    type Read = Read;
+
+    fn delivery(&mut self) -> &mut Delivery<Arc<Item>> {
+        &mut self.delivery
+    }
+
+    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
+        let Wanted { from, until, records, bytes } = wanted;
+        let now = nic::time::now();
+        let random = match random() {
+            Ok(random) => random,
+            Err(words) => return self.delivery.not_read(&words, now),
+        };
+        match self.source.take() {
+            Some(source) => {
+                tasks.reading.spawn(read(source, outlet::Wanted { from, until, records, bytes, random }));
+            }
+            None => self.delivery.not_read("the last page has not been read", now),
+        }
+    }
+
     fn read(&mut self, read: Option<Read>) {
         let now = nic::time::now();
         match read {
@@ -226,22 +226,7 @@ impl Partition {
         }
     }
 
-    fn page(&mut self, found: Found, now: u64) {
-        let Found { page, restarted, end } = found;
-        if restarted {
-            lock(&self.gauge.state).restarted += 1;
-            let (topic, partition) = (&*self.topic.name, self.partition);
-            tracing::warn!(
-                topic,
-                partition,
-                "the partition begins anew; what it had and was not read is not known"
-            );
-        }
-        self.end = end.map(|end| (end, now)).or(self.end);
-        self.delivery.page(page, now);
-    }
-
-    fn send(&mut self, id: RequestId, records: &[usize], sending: &mut JoinSet<Sent>) {
+    fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
         let now = nic::time::now();
         let Some(mut client) = self.client.take() else {
             let words = "the last request has not ended".to_owned();
@@ -256,7 +241,7 @@ impl Partition {
         let token = outlet::token(&self.topic.name, self.partition, &self.delivery.cursor(), part);
         let (tables, stream) = (Arc::clone(&self.tables), self.topic.stream);
         let deadline = Instant::now() + self.timeout;
-        sending.spawn(async move {
+        tasks.sending.spawn(async move {
             let request = move || -> Request {
                 let rows: Vec<_> = items.iter().filter_map(|item| item.content.as_ref().ok()).collect();
                 tables.insert(stream, rows.into_iter(), &token)
@@ -272,7 +257,7 @@ impl Partition {
         });
     }
 
-    fn sent(&mut self, sent: Option<Sent>) {
+    fn sent(&mut self, sent: Option<Sent>, _tasks: &mut Tasks<Self>) {
         let now = nic::time::now();
         let Some((id, client, answer)) = sent else {
             // It panicked: the time limit sends again.
@@ -287,53 +272,26 @@ impl Partition {
         self.delivery.answer(id, outcome, now);
     }
 
-    /// Shows what became of the messages, and logs what people should read.
-    fn report(&mut self) {
-        let (stream, partition) = (self.topic.stream.name(), self.partition);
-        for notice in self.delivery.notices() {
-            match notice {
-                Notice::Recovered { .. } => tracing::info!(export = "outlet", stream, partition, "{notice}"),
-                _ => tracing::warn!(export = "outlet", stream, partition, "{notice}"),
-            }
-        }
-        let ledger = self.delivery.ledger();
-        let mut state = lock(&self.gauge.state);
-        if let Some((end, at)) = self.end {
-            let settled = self.delivery.cursor().settled;
-            state.waiting = end.saturating_sub(settled.row);
-            state.counted = at;
-            state.oldest = self.delivery.batch().first().map(|item| item.ts);
-            let unread = state.waiting.saturating_sub(self.delivery.ahead());
-            let passed = ledger.read + ledger.left_out + ledger.expired + unread;
-            state.budget = Budget {
-                // From the offsets, where these can be compared; else by what is counted here.
-                into: if settled.file == self.origin.file {
-                    end.saturating_sub(self.origin.row).max(passed)
-                } else {
-                    passed
-                },
-                out: ledger.delivered + ledger.left_out,
-                rejected: ledger.rejected.saturating_sub(ledger.unwritten),
-                unwritten: ledger.unwritten,
-                expired: ledger.expired,
-                shed: 0,
-                queued: ledger.held + unread,
-            };
-        }
-        state.ledger = ledger;
-        state.last_success = self.delivery.last_success();
-        if state.last_error.as_deref() != self.delivery.last_error() {
-            state.last_error = self.delivery.last_error().map(str::to_owned);
-        }
+    fn cursor_files(&self) -> Option<Arc<Files>> {
+        Some(Arc::clone(&self.files))
+    }
+
+    fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
+        let item = self.delivery.batch().get(record)?;
+        Some((Arc::clone(&self.files), item.rejected(&self.topic.name, self.partition, words)))
+    }
+
+    fn report(&mut self, now: u64, tasks: &mut Tasks<Self>) {
+        self.look_at_end(now, tasks);
+        self.show();
     }
 }
 
-async fn read(mut source: Source, wanted: Wanted) -> Read {
+async fn read(mut source: Source, wanted: outlet::Wanted) -> Read {
     let found = source.read(wanted).await;
     Read::Page(source, found)
 }
 
-const LONGEST_REST: Duration = Duration::from_secs(1);
 /// The end of a partition is asked for if it is older than this.
 const END_AGE: u64 = 3_000_000_000;
 /// Pause before the beginning of a partition is looked for again.

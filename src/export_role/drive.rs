@@ -1,0 +1,152 @@
+//! The loop around a [`Delivery`], which exports and outlets share: asks it what to do, and waits for what comes of it. Files are written
+//! on threads that may wait for the disk.
+
+use std::{sync::Arc, time::Duration};
+
+use export::{Action, Cursor, Delivery, Keyed, RequestId};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+    time,
+};
+
+use super::{GRACE, files::Files};
+
+/// Where records come from, and where they go.
+pub(super) trait Route: Sized {
+    type Record: Keyed;
+    /// What comes of a request.
+    type Sent: Send + 'static;
+    /// What was read.
+    type Read: Send + 'static;
+
+    fn delivery(&mut self) -> &mut Delivery<Self::Record>;
+
+    /// Begins to read.
+    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>);
+
+    /// `None`: the reader panicked.
+    fn read(&mut self, read: Option<Self::Read>);
+
+    /// Begins to send these records of the batch.
+    fn begin_send(&mut self, request: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>);
+
+    /// `None`: the task that sends panicked.
+    fn sent(&mut self, sent: Option<Self::Sent>, tasks: &mut Tasks<Self>);
+
+    /// Its files; `None`: no cursor is saved.
+    fn cursor_files(&self) -> Option<Arc<Files>>;
+
+    /// The line for a record of the batch that will never be taken, and the files that keep it; `None`: it is not in memory.
+    fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)>;
+
+    /// A cursor was saved.
+    fn saved(&mut self, _cursor: Cursor, _now: u64) {}
+
+    /// Shows how far it is.
+    fn report(&mut self, now: u64, tasks: &mut Tasks<Self>);
+
+    /// Something is still to come, also after the delivery has stopped.
+    fn is_busy(&self) -> bool {
+        false
+    }
+}
+
+/// Which records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) from: export::Position,
+    pub(super) until: Option<export::Position>,
+    pub(super) records: usize,
+    pub(super) bytes: usize,
+}
+
+/// What is going on.
+pub(super) struct Tasks<R: Route> {
+    pub(super) reading: JoinSet<R::Read>,
+    pub(super) sending: JoinSet<R::Sent>,
+    writing: JoinSet<Written>,
+}
+
+/// What became of a file.
+enum Written {
+    Saved(Cursor, Result<(), String>),
+    Kept(Result<(), String>),
+}
+
+/// Goes on until the delivery has stopped. `stopped`: it shall, after the batch in flight.
+pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<bool>) {
+    let mut tasks = Tasks { reading: JoinSet::new(), sending: JoinSet::new(), writing: JoinSet::new() };
+    let mut stopping = false;
+    loop {
+        let now = nic::time::now();
+        while let Some(action) = route.delivery().poll(now) {
+            execute(route, action, &mut tasks, now);
+        }
+        route.report(now, &mut tasks);
+        if route.delivery().is_stopped() && !route.is_busy() {
+            return;
+        }
+        let rest = route.delivery().wake_at().map_or(LONGEST_REST, |at| {
+            Duration::from_nanos(at.saturating_sub(nic::time::now())).min(LONGEST_REST)
+        });
+        tokio::select! {
+            Some(sent) = tasks.sending.join_next() => route.sent(sent.ok(), &mut tasks),
+            Some(read) = tasks.reading.join_next() => route.read(read.ok()),
+            Some(done) = tasks.writing.join_next() => written(route, done),
+            changed = stopped.changed(), if !stopping => {
+                // The sender is gone only when the program ends.
+                stopping = changed.is_err() || *stopped.borrow();
+                if stopping {
+                    let grace = u64::try_from(GRACE.as_nanos()).unwrap_or(u64::MAX);
+                    route.delivery().stop(nic::time::now(), grace);
+                }
+            }
+            () = time::sleep(rest) => {}
+        }
+    }
+}
+
+fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u64) {
+    match action {
+        Action::Read { from, until, records, bytes } => {
+            route.begin_read(Wanted { from, until, records, bytes }, tasks);
+        }
+        Action::Send { request, records } => route.begin_send(request, records, tasks),
+        Action::Reject { record, words } => match route.rejected(record, &words) {
+            Some((files, line)) => {
+                tasks.writing.spawn_blocking(move || Written::Kept(files.keep(&line)));
+            }
+            None => route.delivery().kept(Err("the record is not in memory".to_owned()), now),
+        },
+        Action::Save(cursor) => match route.cursor_files() {
+            Some(files) => {
+                tasks.writing.spawn_blocking(move || Written::Saved(cursor, files.save(&cursor)));
+            }
+            None => saved(route, cursor, Ok(())),
+        },
+    }
+}
+
+fn written<R: Route>(route: &mut R, written: Result<Written, JoinError>) {
+    let now = nic::time::now();
+    match written {
+        Ok(Written::Saved(cursor, result)) => saved(route, cursor, result),
+        Ok(Written::Kept(result)) => route.delivery().kept(result, now),
+        // Only one of them is awaited.
+        Err(_) => {
+            route.delivery().saved(Err("writing failed".to_owned()), now);
+            route.delivery().kept(Err("writing failed".to_owned()), now);
+        }
+    }
+}
+
+fn saved<R: Route>(route: &mut R, cursor: Cursor, result: Result<(), String>) {
+    let (now, is_saved) = (nic::time::now(), result.is_ok());
+    route.delivery().saved(result, now);
+    if is_saved {
+        route.saved(cursor, now);
+    }
+}
+
+const LONGEST_REST: Duration = Duration::from_secs(1);
