@@ -298,6 +298,17 @@ pub struct RollupPart {
     pub rollup: Rollup,
     /// Tells them apart: its number in the store. 0: it has none.
     pub part: u64,
+    /// How many rollups of its key and time come before it in the store, if somebody needs that: a small number that tells them apart, too.
+    pub nth: u16,
+}
+
+impl RollupPart {
+    /// The same for all parts of a rollup.
+    pub fn id(&self) -> u64 {
+        let place = [self.interval.into(), self.metric as u64, self.node.map_or(u64::MAX, u64::from)];
+        let rest = [self.interface.map_or(u64::MAX, u64::from), self.queue.map_or(u64::MAX, u64::from)];
+        hash([self.ts, flow_id(self.flow.as_ref())].into_iter().chain(place).chain(rest))
+    }
 }
 
 impl std::ops::Deref for RollupPart {
@@ -477,11 +488,7 @@ impl Record {
             Self::Drop(one) => one.id,
             Self::Alert(one) => one.id,
             Self::Hop(one) => hash([one.report, one.hop.into()]),
-            Self::Rollup(one) => {
-                let place = [one.interval.into(), one.metric as u64, one.node.map_or(u64::MAX, u64::from)];
-                let part = [one.interface.map_or(u64::MAX, u64::from), one.queue.map_or(u64::MAX, u64::from)];
-                hash([one.ts, flow_id(one.flow.as_ref())].into_iter().chain(place).chain(part))
-            }
+            Self::Rollup(one) => one.id(),
             Self::Flow(one) => hash([flow_id(Some(&one.0.flow)), one.0.last_seen]),
             Self::Loss(one) => {
                 let (first, last) = one.source.split_at(8);

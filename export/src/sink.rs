@@ -66,6 +66,13 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether it needs to know which part of a rollup of a flow, or of another one, a record is:
+    /// [`RollupPart::nth`](crate::record::RollupPart::nth).
+    fn counts_parts(&self, per_flow: bool) -> bool {
+        let _ = per_flow;
+        false
+    }
+
     /// What became of them.
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
         let _ = (batch, request);

@@ -60,7 +60,7 @@ fn rollup() -> Record {
         p50: Some(2),
         p99: None,
     };
-    Record::Rollup(Box::new(RollupPart { rollup, part: 0 }))
+    Record::Rollup(Box::new(RollupPart { rollup, part: 0, nth: 0 }))
 }
 
 fn flow() -> Record {

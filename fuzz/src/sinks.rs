@@ -68,7 +68,7 @@ fn rollup(ts: u64) -> Record {
     let (min, max, sum, p50, p99) = (1, 1, 1, None, None);
     let rollup =
         Rollup { ts, interval, metric, flow, node, interface, queue, count, min, max, sum, p50, p99 };
-    Record::Rollup(Box::new(RollupPart { rollup, part: 0 }))
+    Record::Rollup(Box::new(RollupPart { rollup, part: 0, nth: 0 }))
 }
 
 /// An outcome names records that were sent, each once.

@@ -8,6 +8,7 @@ mod kafka;
 mod link;
 mod outlet;
 mod parquet;
+mod parts;
 mod reader;
 mod records;
 mod redis;

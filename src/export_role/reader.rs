@@ -5,13 +5,13 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 use export::{
     Cursor, Days, Page, Position,
     hop::Hop,
-    record::{Record, Stream},
+    record::{Record, RollupPart, Stream},
     sink::{self, Batch, HttpSink},
     spool,
 };
 use store::{Chunk, Follower, Place, StoredRecord};
 
-use super::{drive::Wanted, records, since::Beginnings, spool::Hops};
+use super::{drive::Wanted, parts::Parts, records, since::Beginnings, spool::Hops};
 use crate::alerts::Notes;
 
 /// See the module.
@@ -25,6 +25,7 @@ pub(super) struct Reader {
     /// Ends here.
     only: Option<Place>,
     beginnings: Beginnings,
+    parts: Parts,
     /// What people want to hear no more.
     notes: Option<Arc<Notes>>,
     /// The records of the last page that a silence kept back: a page can be read again, with more records.
@@ -86,6 +87,7 @@ impl Reader {
             collector,
             only: None,
             beginnings,
+            parts: Parts::default(),
             notes: None,
             silenced: HashSet::new(),
             sink,
@@ -129,6 +131,7 @@ impl Reader {
         let mut silenced = HashSet::new();
         let (chunk, read, bytes, records) = loop {
             silenced.clear();
+            self.begin_parts(wanted.from)?;
             let mut failed = None;
             let mut chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
             let stored = std::mem::take(&mut chunk.records);
@@ -139,19 +142,10 @@ impl Reader {
                 if failed.is_some() {
                     return None;
                 }
-                let mut record = records::record(self.stream, stored)?;
-                if let Record::Alert(alert) = &mut record {
-                    let began = self.beginnings.complete(alert).unwrap_or_else(|error| {
-                        failed = Some(error);
-                        None
-                    });
-                    if self.notes.as_ref().zip(began).is_some_and(|(notes, began)| notes.is_silenced(&began))
-                    {
-                        silenced.insert(alert.id);
-                        return None;
-                    }
-                }
-                Some(record)
+                self.chosen(stored, &mut silenced).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    None
+                })
             };
             let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
             let taken = whole(stored.into_iter().map(of), takes);
@@ -165,6 +159,7 @@ impl Reader {
                 Err(fewer) => wanted = Wanted { until: None, records: fewer, bytes: usize::MAX, ..wanted },
             }
         };
+        self.parts.end(chunk.end);
         let page = Page {
             left_out: (read - records.len()) as u64,
             records,
@@ -178,6 +173,41 @@ impl Reader {
         let new = silenced.difference(&self.silenced).count() as u64;
         self.silenced = silenced;
         Ok(Found { page, restarted: chunk.restarted, silenced: new, ahead })
+    }
+
+    /// Rollups from here on are numbered, if the sink needs that.
+    fn begin_parts(&mut self, from: Position) -> Result<(), String> {
+        let sink =
+            self.sink.clone().filter(|sink| self.stream == Stream::Rollups && sink.counts_parts(false));
+        let Some(sink) = sink else { return Ok(()) };
+        let is_counted = |part: &RollupPart| sink.counts_parts(part.flow.is_some());
+        let begun = self.parts.begin(records::place(from), &mut self.follower, is_counted);
+        begun.map_err(|error| error.to_string())
+    }
+
+    /// The record, unless it is not in the stream, or silenced.
+    fn chosen(
+        &mut self,
+        stored: StoredRecord,
+        silenced: &mut HashSet<u64>,
+    ) -> Result<Option<Record>, String> {
+        let Some(mut record) = records::record(self.stream, stored) else { return Ok(None) };
+        match &mut record {
+            Record::Rollup(part)
+                if self.sink.as_ref().is_some_and(|sink| sink.counts_parts(part.flow.is_some())) =>
+            {
+                self.parts.number(part);
+            }
+            Record::Alert(alert) => {
+                let began = self.beginnings.complete(alert)?;
+                if self.notes.as_ref().zip(began).is_some_and(|(notes, began)| notes.is_silenced(&began)) {
+                    silenced.insert(alert.id);
+                    return Ok(None);
+                }
+            }
+            _ => {}
+        }
+        Ok(Some(record))
     }
 
     /// As the store reads, but not beyond the end of a range.

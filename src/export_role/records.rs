@@ -29,7 +29,7 @@ pub(super) fn record(stream: Stream, stored: StoredRecord) -> Option<Record> {
             let first = first.map(|first| (first.flow_latency, first.basis, first.hop_latencies));
             Record::Event(Box::new(EventRecord { event, rule: rule.map(Arc::from), path, first }))
         }
-        StoredRecord::Rollup(rollup, part) => Record::Rollup(Box::new(RollupPart { rollup, part })),
+        StoredRecord::Rollup(rollup, part) => Record::Rollup(Box::new(RollupPart { rollup, part, nth: 0 })),
         StoredRecord::Flow(FlowState { row, path }) => Record::Flow(Box::new((row, path))),
         StoredRecord::Drop(drop) => Record::Drop(Box::new(drop)),
         StoredRecord::Loss(loss) => Record::Loss(Box::new(loss)),

@@ -5,8 +5,9 @@
 //!
 //! A rollup of `hop_latency` is a sample of each of `hopwise_hop_latency_min`, `_max`, `_sum`, `_count`, `_p50` and `_p99`, in the
 //! unit of the metric, at the start of its interval, with the labels `collector`, `interface`, `interval`, `node` and `queue`.
-//! Rollups per flow are left out unless [`Options::flows`] is set: each flow is six series more. Those of one key and time, of several
-//! workers, are added up as far as a batch has them: a series has one sample of a time, and what comes later is refused.
+//! Rollups per flow are left out unless [`Options::flows`] is set: each flow is six series more. Of several rollups of one key and time,
+//! which are parts of one, the second has the label `part="1"`, the third `part="2"`: a series has one sample of a time. They are
+//! numbered as they are in the store, so that one that is sent again has the same label.
 //!
 //! Servers refuse samples that are older than others of their series, or too old altogether, with a 400; Prometheus stores nothing of
 //! the request then, others store the rest. Such records are rejected, not sent for ever. Without an out-of-order window (Prometheus:
@@ -18,7 +19,7 @@ use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;
 use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
-use crate::record::{Record, Stream};
+use crate::record::{Record, RollupPart, Stream};
 use collector::event::Rollup;
 
 /// How rollups are written.
@@ -76,17 +77,17 @@ impl RemoteWrite {
         Ok(Self { prefix: prefix.clone(), flows: options.flows })
     }
 
-    fn takes<'a>(&self, record: &'a Record) -> Option<&'a Rollup> {
+    fn takes<'a>(&self, record: &'a Record) -> Option<&'a RollupPart> {
         match record {
-            Record::Rollup(one) if self.flows || one.flow.is_none() => Some(one),
+            Record::Rollup(one) if self.counts_parts(one.flow.is_some()) => Some(one),
             _ => None,
         }
     }
 
     /// Those that are sent, by series, in the order of time.
-    fn rollups<'a>(&self, batch: &Batch<'a>) -> Vec<(usize, &'a Rollup)> {
+    fn rollups<'a>(&self, batch: &Batch<'a>) -> Vec<(usize, &'a RollupPart)> {
         let records = batch.records.iter().enumerate();
-        let mut rollups: Vec<(usize, &Rollup)> =
+        let mut rollups: Vec<(usize, &RollupPart)> =
             records.filter_map(|(index, record)| Some((index, self.takes(record)?))).collect();
         rollups.sort_by_cached_key(|(_, rollup)| (key(rollup), rollup.ts));
         rollups
@@ -95,7 +96,7 @@ impl RemoteWrite {
     /// One series per part, with the samples of rollups of one key in the order of time.
     fn write_series(
         &self,
-        rollups: &[(usize, &Rollup)],
+        rollups: &[(usize, &RollupPart)],
         collector: &str,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
@@ -111,7 +112,8 @@ impl RemoteWrite {
             labels(first, collector, scratch);
             let labels = scratch.series.len();
             for parts in rollups.chunk_by(|(_, one), (_, next)| one.ts == next.ts) {
-                let whole = parts.iter().map(|(_, part)| **part).reduce(added);
+                // More than one only of parts whose numbers are not known.
+                let whole = parts.iter().map(|(_, part)| part.rollup).reduce(added);
                 if let Some((whole, value)) = whole.and_then(|whole| Some((whole, value(&whole)?))) {
                     write_sample(whole.ts, value, &mut scratch.series);
                 }
@@ -155,7 +157,7 @@ impl Scratch {
 }
 
 /// After the name, in the order of their names, as the specification demands. A label without a value must not be written.
-fn labels(rollup: &Rollup, collector: &str, scratch: &mut Scratch) {
+fn labels(rollup: &RollupPart, collector: &str, scratch: &mut Scratch) {
     use std::fmt::Write as _;
     let flow = rollup.flow.as_ref();
     let known = flow.filter(|flow| flow.known_id().is_none());
@@ -181,6 +183,7 @@ fn labels(rollup: &Rollup, collector: &str, scratch: &mut Scratch) {
     number("interface", rollup.interface.map(u64::from), scratch);
     number("interval", Some(rollup.interval.into()), scratch);
     number("node", rollup.node.map(u64::from), scratch);
+    number("part", Some(rollup.nth.into()).filter(|nth| *nth > 0), scratch);
     number("proto", flow.map(|flow| flow.proto().into()), scratch);
     number("queue", rollup.queue.map(u64::from), scratch);
     number("sport", ports.map(|(port, _)| port.into()), scratch);
@@ -208,10 +211,10 @@ fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
 }
 
 /// What makes a series.
-fn key(rollup: &Rollup) -> impl Ord + use<> {
+fn key(rollup: &RollupPart) -> impl Ord + use<> {
     let flow =
         rollup.flow.as_ref().map(|flow| (*flow.src_octets(), *flow.dst_octets(), flow.ports(), flow.proto()));
-    (rollup.metric as u8, rollup.interval, rollup.node, rollup.interface, rollup.queue, flow)
+    (rollup.metric as u8, rollup.interval, rollup.node, rollup.interface, rollup.queue, flow, rollup.nth)
 }
 
 fn request(body: &[u8], rows: Vec<usize>) -> Request {
@@ -239,6 +242,10 @@ impl HttpSink for RemoteWrite {
             self.write_series(series, batch.collector, &mut scratch, &mut body);
         }
         Some(request(&body, rows))
+    }
+
+    fn counts_parts(&self, per_flow: bool) -> bool {
+        self.flows || !per_flow
     }
 
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {

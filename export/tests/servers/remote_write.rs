@@ -52,6 +52,43 @@ fn stored(server: &Server) -> Vec<(String, Value)> {
     series
 }
 
+/// Parts of rollups at these times, with the number of each.
+fn part(ts: u64, nth: u16) -> Record {
+    let Record::Rollup(mut one) = at(ts) else { unreachable!() };
+    (one.nth, one.part) = (nth, ts + u64::from(nth));
+    one.max += u64::from(nth);
+    Record::Rollup(one)
+}
+
+/// The value of a question whose answer is one number.
+fn value(server: &Server, question: &str) -> String {
+    let escaped: String = question.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let answer = server.json("GET", &format!("/api/v1/query?query={escaped}"), "");
+    answer["data"]["result"][0]["value"][1].as_str().unwrap_or("none").to_owned()
+}
+
+/// Parts of one rollup that come in several batches, twice: each counts once, as the how-to adds them up.
+fn adds_up_parts(server: &mut Server) {
+    let sink = RemoteWrite::new(&Options::default()).unwrap();
+    // VictoriaMetrics hides the latest half minute.
+    let second = now() / 1_000_000_000 - 60;
+    let batches = [vec![(0, 0), (0, 1), (1, 0)], vec![(0, 2), (1, 1)], vec![(1, 2)]];
+    for _ in 0..2 {
+        for batch in &batches {
+            let records: Vec<Record> =
+                batch.iter().map(|(after, nth)| part((second + after) * 1_000_000_000, *nth)).collect();
+            assert_eq!(send(server, &sink, &records), Outcome::DONE);
+        }
+    }
+    // Two rollups of three parts with three values each.
+    server.wait("adds up", |server| {
+        value(server, "sum without (part) (sum_over_time(hopwise_hop_latency_count[2m]))") == "18"
+            && value(server, "max without (part) (max_over_time(hopwise_hop_latency_max[2m]))") == "52"
+    });
+    let mean = "sum without (part) (sum_over_time(hopwise_hop_latency_sum[2m])) / sum without (part) (sum_over_time(hopwise_hop_latency_count[2m]))";
+    assert_eq!(value(server, mean), "30");
+}
+
 /// What [`stored`] returns for rollups at these times, s.
 fn expected(times: &[u64]) -> Vec<(String, Value)> {
     [("count", "3"), ("max", "50"), ("min", "10"), ("p50", "30"), ("sum", "90")]
@@ -113,6 +150,19 @@ fn with_an_out_of_order_window_a_repeat_is_harmless() {
     }
     assert_eq!(send(&server, &sink, &[of(13)]), Outcome::DONE);
     assert_eq!(stored(&server), expected(&[second - 13, second - 12, second - 11, second - 10]));
+}
+
+#[test]
+fn prometheus_adds_up_the_rollups_of_several_workers() {
+    let config = "storage: {tsdb: {out_of_order_time_window: 10m}}\n";
+    let Some(mut server) = prometheus(&["--web.enable-remote-write-receiver"], config) else { return };
+    adds_up_parts(&mut server);
+}
+
+#[test]
+fn victoria_metrics_adds_up_the_rollups_of_several_workers() {
+    let Some(mut server) = victoria_metrics() else { return };
+    adds_up_parts(&mut server);
 }
 
 #[test]

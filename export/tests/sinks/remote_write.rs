@@ -113,7 +113,27 @@ hopwise_hop_latency_p50{collector="leaf \"1\"",interface="2",interval="1",node="
 }
 
 #[test]
-fn rollups_of_several_workers_are_one_sample() {
+fn rollups_of_several_workers_are_series_that_are_added_up() {
+    let request = sent(false, &[nth_part(0), rollup(1), nth_part(2), nth_part(1)]).unwrap();
+    let text = series(&request);
+    let counts: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("hopwise_hop_latency_count")).collect();
+    let of = |part: &str, samples: &str| {
+        format!(
+            "hopwise_hop_latency_count{{collector=\"leaf \\\"1\\\"\",interface=\"2\",interval=\"1\",node=\"7\",{part}queue=\"0\"}} {samples}"
+        )
+    };
+    let expected = [
+        of("", "3@1795654800000 3@1795654801000"),
+        of("part=\"1\",", "3@1795654800000"),
+        of("part=\"2\",", "3@1795654800000"),
+    ];
+    assert_eq!(counts, expected, "{text}");
+    assert_eq!(request.rows, [0, 1, 2, 3]);
+}
+
+#[test]
+fn parts_without_numbers_are_one_sample() {
     let mut other = rollup_part(2);
     let Record::Rollup(one) = &mut other else { unreachable!() };
     (one.count, one.min, one.max, one.sum, one.p50, one.p99) = (1, 7, 7, 7, Some(7), Some(9));

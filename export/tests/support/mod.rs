@@ -98,13 +98,20 @@ pub(crate) fn rollup(second: u64) -> Record {
         p50: Some(30),
         p99: None,
     };
-    Record::Rollup(Box::new(RollupPart { rollup, part: 0 }))
+    Record::Rollup(Box::new(RollupPart { rollup, part: 0, nth: 0 }))
 }
 
 /// The same of another worker, or of none.
 pub(crate) fn rollup_part(part: u64) -> Record {
     let Record::Rollup(mut one) = rollup(0) else { unreachable!() };
     one.part = part;
+    Record::Rollup(one)
+}
+
+/// The same, of which so many parts come before it.
+pub(crate) fn nth_part(nth: u16) -> Record {
+    let Record::Rollup(mut one) = rollup_part(1 + u64::from(nth)) else { unreachable!() };
+    one.nth = nth;
     Record::Rollup(one)
 }
 

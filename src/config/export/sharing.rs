@@ -68,6 +68,7 @@ impl ExportSettings {
                 let (limits, _) = self.hop_limits();
                 usize::try_from(self.queue.0).unwrap_or(usize::MAX).saturating_add(2 * limits.segment)
             }
+            Stream::Rollups if self.kind == Some(ExportKind::RemoteWrite) => READER + PARTS,
             _ => READER,
         };
         // Most records are events and hops: what the others would not fill is theirs.
@@ -104,6 +105,8 @@ const RECORDS: usize = 3;
 const ANSWER: usize = 1;
 /// What reading the store holds: a run of records, and pages of its files.
 const READER: usize = 8 << 20;
+/// Which rollups were read: 8 bytes each, in tables that are half full.
+const PARTS: usize = 5 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -185,7 +188,7 @@ mod tests {
             Stream::Rollups => {
                 let mut rollup = rollup(event.ts, 7);
                 rollup.flow = event.flow;
-                let one = RollupPart { rollup, part: number };
+                let one = RollupPart { rollup, part: number, nth: 0 };
                 (Record::Rollup(Box::new(one)), StoredRecord::Rollup(rollup, number).bytes())
             }
             Stream::Flows => {
