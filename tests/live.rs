@@ -25,6 +25,7 @@ mod live {
     mod interface;
     mod managed;
     mod outlet;
+    mod outlet_memory;
     mod servers;
     mod switch;
     mod without_root;

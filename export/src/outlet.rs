@@ -49,8 +49,13 @@ pub struct Unreadable {
 const KEPT: usize = 4096;
 /// A batch that may have been sent has at most so many bytes, as they are counted here: no batch is longer, unless it has other borders.
 const REPEATED: usize = 48 << 20;
-/// What a record needs in memory beside the bytes of its message, about.
-const OVERHEAD: usize = 512;
+/// What a message needs in memory beside its content: its place in the lists of a batch, and what the allocator adds. It is so large that a row
+/// of a request, while its columns are put together, has no more bytes than its record with this.
+const OVERHEAD: usize = size_of::<Item>() + 320;
+/// A page has at most so many bytes more than it shall: those of its last message. Texts and lists are limited.
+pub const BEYOND: usize = 64 << 10;
+/// So many batches are in memory for each page: its records, and the request that they become.
+pub const FORMS: usize = 2;
 
 impl Keyed for Arc<Item> {
     /// A partition is one lane.
@@ -75,6 +80,16 @@ impl Item {
             Err(words) => bad(words.to_owned(), &[]),
         };
         Self { offset, ts, content }
+    }
+
+    /// Bytes that it has in memory, with its places in lists.
+    fn bytes(&self) -> usize {
+        OVERHEAD
+            + match &self.content {
+                Ok(record) => record.heap(),
+                // The words are there twice, cut off once, in the list of what is rejected.
+                Err(bad) => 2 * bad.words.len() + bad.value.len() + OVERHEAD,
+            }
     }
 
     /// A line for the file of rejected messages.
@@ -253,7 +268,7 @@ impl Reading {
             // By the records alone, so that each reading has the same borders.
             *is_cut = item.content.as_ref().is_ok_and(|record| !days.takes(record.ts()));
             if !*is_cut {
-                *size += message.value.map_or(0, <[u8]>::len) + OVERHEAD;
+                *size += item.bytes();
                 items.push(Arc::new(item));
             }
             !*is_cut

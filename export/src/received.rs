@@ -5,10 +5,12 @@
 //! known fields. A record of a later version of the schema may have fields that would be lost, and is refused.
 
 mod json;
+mod packed;
 mod protobuf;
 
 use wire::FlowKey;
 
+use self::packed::Packed;
 use crate::record::{COMMON, Field, FieldKind, Fields, SCHEMA, Stream, Value};
 
 /// A record of another process.
@@ -17,10 +19,11 @@ pub struct Received {
     stream: Stream,
     id: u64,
     ts: u64,
-    collector: Box<str>,
-    schema: u64,
-    /// Of the fields after the common ones, in order.
-    values: Box<[Held]>,
+    schema: u32,
+    /// Bytes of its long texts.
+    long: u32,
+    /// The collector, and the fields after the common ones.
+    rest: Packed,
 }
 
 /// A value.
@@ -45,8 +48,12 @@ pub struct Unreadable(
 
 /// The longest message that is read.
 pub const LONGEST: usize = 1 << 20;
+/// The longest one of JSON: to read it takes some thirty times its length. The longest one that hopwise writes is shorter.
+pub const LONGEST_JSON: usize = 256 << 10;
 /// The longest text in one: names, rules.
 const TEXT: usize = 4096;
+/// Longer texts are no names.
+const SHORT: usize = 64;
 /// The most numbers in a list: nodes of a path.
 const NUMBERS: usize = 4096;
 
@@ -63,6 +70,12 @@ impl Received {
         match bytes.first() {
             None => return Err(Unreadable("it is empty".to_owned())),
             // A group of protobuf begins with this byte, too; no message of ours has any.
+            Some(b'{') if bytes.len() > LONGEST_JSON => {
+                return Err(Unreadable(format!(
+                    "it is an object of JSON of {} bytes; at most {LONGEST_JSON} are read",
+                    bytes.len()
+                )));
+            }
             Some(b'{') => json::read(bytes, &mut parts)?,
             Some(_) => protobuf::read(bytes, &mut parts)?,
         }
@@ -83,33 +96,24 @@ impl Received {
     pub fn ts(&self) -> u64 {
         self.ts
     }
+
+    /// Bytes that it has in memory beside itself. Long texts count twice: if each record has another one, a request has them twice while it
+    /// is made.
+    pub fn heap(&self) -> usize {
+        self.rest.len() + self.long as usize
+    }
 }
 
 impl Fields for Received {
     fn visit_fields(&self, mut each: impl FnMut(&'static Field, Value<'_>)) {
-        let common = [
-            Value::Id(self.id),
-            Value::Number(self.ts),
-            Value::Text(&self.collector),
-            Value::Number(self.schema),
-        ];
-        COMMON.iter().zip(common).for_each(|(field, value)| each(field, value));
-        for (field, held) in self.stream.fields().iter().zip(&self.values) {
-            each(field, held.value());
-        }
-    }
-}
-
-impl Held {
-    fn value(&self) -> Value<'_> {
-        match self {
-            Self::Absent => Value::Absent,
-            Self::Number(number) => Value::Number(*number),
-            Self::Id(id) => Value::Id(*id),
-            Self::Text(text) => Value::Text(text),
-            Self::Numbers(numbers) => Value::Numbers(numbers),
-            Self::Flow(flow) => Value::Flow(flow),
-            Self::Address(address) => Value::Address(address),
+        let [id, ts, collector, schema] = &COMMON;
+        let mut rest = self.rest.reader();
+        each(id, Value::Id(self.id));
+        each(ts, Value::Number(self.ts));
+        rest.visit(0, collector, &mut each);
+        each(schema, Value::Number(self.schema.into()));
+        for (place, field) in (1..).zip(self.stream.fields()) {
+            rest.visit(place, field, &mut each);
         }
     }
 }
@@ -142,14 +146,19 @@ impl Parts {
         let mut next = || common.next().unwrap_or_default();
         let Held::Id(id) = next() else { return Err(lacks(id)) };
         let Held::Number(ts) = next() else { return Err(lacks(ts)) };
-        let Held::Text(collector) = next() else { return Err(lacks(collector)) };
+        let name = next();
+        let Held::Text(_) = &name else { return Err(lacks(collector)) };
         let Held::Number(version) = next() else { return Err(lacks(schema)) };
         if version == 0 || version > SCHEMA {
             return Err(Unreadable(format!(
                 "it is of version {version} of the schema, and this hopwise knows those up to {SCHEMA}; upgrade it"
             )));
         }
-        Ok(Received { stream, id, ts, collector, schema: version, values: rest.into() })
+        let values = || std::iter::once(&name).chain(&rest);
+        let long = values().map(|held| if let Held::Text(text) = held { text.len() } else { 0 });
+        let long: usize = long.filter(|len| *len > SHORT).sum();
+        let [long, schema] = [long, version as usize].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        Ok(Received { stream, id, ts, schema, long, rest: Packed::new(values()) })
     }
 }
 

@@ -570,7 +570,7 @@ fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
     let batches = encode(100, &[Entry::Good; 3], 0);
     let fetched = Fetched { error: 0, end: 110, batches: &batches };
     assert_eq!(reading.fetched(&fetched), Step::Fetch(103));
-    assert!(reading.room() < 9_000 - 3 * 512);
+    assert!(reading.room() < 9_000 - 3 * 256);
     let Some(Step::Page { page, restarted: false }) = reading.ends_here() else { panic!("no page") };
     assert_eq!((page.records.len(), page.end.row, page.is_last), (3, 103, false));
     let until = Some(Position { row: 110, ..from });

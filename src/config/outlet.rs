@@ -3,7 +3,13 @@
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use export::{
-    Settings as DeliverySettings, record::Stream, sink::clickhouse::ClickHouse, sink::kafka::Kafka,
+    Settings as DeliverySettings,
+    outlet::{BEYOND, FORMS},
+    record::Stream,
+    sink::{
+        clickhouse::ClickHouse,
+        kafka::{Kafka, log, protocol},
+    },
 };
 use settings::{
     read::{Node, Reader},
@@ -36,8 +42,8 @@ section! {
         pub(crate) start: ExportStart = ExportStart::Oldest,
         /// Records in one insert, at most.
         pub(crate) batch: usize = 50_000,
-        /// Memory of the batches of all partitions, at most: of each there are two, and the request of one. Beside it there are up to four answers
-        /// of Kafka ([how large](../how-to/outlet.md#how-large)).
+        /// Memory for records, at most: of each partition two batches with their requests; and answers of Kafka, a quarter of it. The process
+        /// itself needs some MiB more ([how large](../how-to/outlet.md#how-large)).
         pub(crate) memory: Size = Size(256 << 20),
         /// How long to wait for a batch to fill. Each partition inserts for itself, and ClickHouse wants few inserts.
         pub(crate) linger: Duration = Duration::from_secs(5),
@@ -108,6 +114,12 @@ pub(crate) struct Share {
     part: u32,
     of: u32,
 }
+
+/// Bytes for an answer of Kafka, and to understand it: the longest one.
+const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
+/// Bytes of a batch: a larger one makes an insert no cheaper. Those of very many partitions wait for one another.
+const MOST_BATCH: usize = 16 << 20;
+const LEAST_BATCH: usize = 64 << 10;
 
 /// The most outlets that share partitions.
 const MOST: u32 = 1_000;
@@ -240,14 +252,21 @@ impl OutletSettings {
         self.clickhouse().clickhouse().map_err(|(key, message)| (below_clickhouse(key), message))
     }
 
+    /// Bytes of its memory for answers of Kafka, and for batches and requests.
+    pub(crate) fn spaces(&self) -> (usize, usize) {
+        let memory = usize::try_from(self.memory.0).unwrap_or(usize::MAX);
+        let answers = (memory / 4).max(LARGEST_ANSWER);
+        (answers, memory.saturating_sub(answers))
+    }
+
     /// How to deliver, with so many partitions.
     pub(crate) fn delivery(&self, partitions: usize) -> DeliverySettings {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        // Two batches of each, and the request of one.
-        let share = self.memory.0 / 3 / u64::try_from(partitions.max(1)).unwrap_or(u64::MAX);
+        // Two batches of each.
+        let batch = self.spaces().1 / 2 / FORMS / partitions.max(1);
         DeliverySettings {
             records: self.batch,
-            bytes: usize::try_from(share.min(16 << 20)).unwrap_or(usize::MAX),
+            bytes: batch.saturating_sub(BEYOND).clamp(LEAST_BATCH, MOST_BATCH),
             linger: ns(self.linger),
             timeout: ns(self.timeout),
             ..DeliverySettings::default()
@@ -272,7 +291,7 @@ impl OutletSettings {
             }
         };
         check((1..=200_000).contains(&self.batch), &["batch"], "write a number from 1 to 200000");
-        check((16 << 20..=64 << 30).contains(&self.memory.0), &["memory"], "write \"16 MiB\" to \"64 GiB\"");
+        check((64 << 20..=64 << 30).contains(&self.memory.0), &["memory"], "write \"64 MiB\" to \"64 GiB\"");
         check(self.linger <= Duration::from_secs(3600), &["linger"], "write \"0s\" to \"1h\"");
         let timeouts = Duration::from_millis(100)..=Duration::from_secs(600);
         check(timeouts.contains(&self.timeout), &["timeout"], "write \"100ms\" to \"10m\"");
@@ -325,8 +344,15 @@ mod tests {
 
     #[test]
     fn partitions_share_the_memory() {
-        let settings = OutletSettings::default();
-        assert_eq!(settings.delivery(1).bytes, 16 << 20);
-        assert_eq!(settings.delivery(24).bytes, (256 << 20) / 3 / 24);
+        let settings = |mib: u64| OutletSettings { memory: Size(mib << 20), ..OutletSettings::default() };
+        assert_eq!(settings(256).spaces(), (64 << 20, 192 << 20));
+        assert_eq!(settings(64).spaces(), (33 << 20, 31 << 20), "the longest answer finds space");
+        assert_eq!(settings(256).delivery(1).bytes, 16 << 20);
+        assert_eq!(settings(256).delivery(100_000).bytes, 64 << 10);
+        for partitions in [5, 24, 100] {
+            let batch = settings(256).delivery(partitions).bytes;
+            let all = partitions * 2 * FORMS * (batch + BEYOND);
+            assert!(all <= 192 << 20 && all > 180 << 20, "{partitions}: {all}");
+        }
     }
 }

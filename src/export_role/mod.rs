@@ -215,7 +215,8 @@ impl Role {
         control: &Control,
     ) -> Result<Self, CliError> {
         let (stop, stopped) = watch::channel(false);
-        let handle = Handle { gauges: Arc::default(), memory: settings.export.memory.0 };
+        let memory = settings.outlet.as_ref().map_or(settings.export.memory, |outlet| outlet.memory).0;
+        let handle = Handle { gauges: Arc::default(), memory };
         let mut role = Self { handle, stop, threads: Vec::new() };
         let mut gauges = Vec::new();
         let shares = divided(settings, &settings.exports)?;
@@ -232,7 +233,7 @@ impl Role {
         lock(&role.handle.gauges).extend(gauges);
         if let Some(outlet) = &settings.outlet {
             let outlet = Outlet::open(settings, outlet, Arc::clone(&role.handle.gauges))?;
-            let runtime = runtime()?;
+            let runtime = built(runtimes().max_blocking_threads(OUTLET_THREADS))?;
             let work = move || runtime.block_on(outlet.run(stopped));
             role.threads.push(control.spawn("outlet", work)?);
         }
@@ -342,8 +343,17 @@ fn exporters(
 
 /// An asynchronous runtime on the current thread.
 fn runtime() -> Result<Runtime, CliError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("export-read").build();
-    runtime.map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
+    built(&mut runtimes())
+}
+
+fn runtimes() -> runtime::Builder {
+    let mut runtimes = runtime::Builder::new_current_thread();
+    runtimes.enable_all().thread_name("export-read");
+    runtimes
+}
+
+fn built(runtimes: &mut runtime::Builder) -> Result<Runtime, CliError> {
+    runtimes.build().map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
 }
 
 /// Asks each system whether it is there and has what is needed. Returns what is wrong, by export.
@@ -412,6 +422,8 @@ async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), 
     answered.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
 }
 
+/// Threads of an outlet that understand answers, make requests and write files. Each has memory of its own from the allocator.
+const OUTLET_THREADS: usize = 8;
 /// Bytes of an answer to a probe or a statement that are read.
 const MOST_SAID: usize = 1 << 20;
 /// Time limit of a probe.

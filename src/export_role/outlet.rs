@@ -3,6 +3,7 @@
 mod partition;
 mod running;
 mod source;
+mod space;
 
 use std::{
     fs::{self, File, TryLockError},
@@ -12,13 +13,18 @@ use std::{
     time::Duration,
 };
 
-use export::{record::Stream, sink::clickhouse::ClickHouse};
+use export::{
+    Settings as DeliverySettings,
+    outlet::{BEYOND, FORMS},
+    record::Stream,
+    sink::clickhouse::ClickHouse,
+};
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::watch,
     time::{self, Instant},
 };
 
-use self::{partition::Start, running::Running, source::Topic};
+use self::{partition::Start, running::Running, source::Topic, space::Space};
 use super::{Gauge, Gauges, PROBE, answered::Failure, files, in_time, link::Link};
 use crate::{
     config::{
@@ -39,6 +45,8 @@ pub(super) struct Outlet {
     destination: Destination,
     directory: PathBuf,
     gauges: Gauges,
+    /// For batches and requests.
+    space: Space,
     /// Of its directory.
     _lock: File,
 }
@@ -48,10 +56,10 @@ fn topics(settings: &OutletSettings) -> Result<Vec<Topic>, String> {
     let wrong =
         |(key, message): crate::config::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
     let (names, brokers) = (settings.topics().map_err(wrong)?, Arc::new(settings.source().map_err(wrong)?));
-    let space = Arc::new(Semaphore::new(ANSWERS));
+    let space = Space::new(settings.spaces().0);
     let topic = |stream: Stream| {
         let (name, brokers) = (names.topic(stream).into(), Arc::clone(&brokers));
-        Topic { name, stream, brokers, timeout: settings.timeout, space: Arc::clone(&space) }
+        Topic { name, stream, brokers, timeout: settings.timeout, space: space.clone() }
     };
     Ok(settings.streams().map_err(wrong)?.into_iter().map(topic).collect())
 }
@@ -73,6 +81,7 @@ impl Outlet {
             _lock: locked(&directory)?,
             directory,
             gauges,
+            space: Space::new(settings.spaces().1),
             settings: settings.clone(),
         })
     }
@@ -81,7 +90,8 @@ impl Outlet {
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut running = Running::default();
         // What is said of a topic while it cannot be found.
-        let lost: Vec<Arc<Gauge>> = self.topics.iter().map(|topic| self.gauge(topic.stream, None)).collect();
+        let lost: Vec<Arc<Gauge>> =
+            self.topics.iter().map(|topic| self.gauge(topic.stream, None, 0)).collect();
         loop {
             let mut found = Vec::new();
             for (topic, gauge) in self.topics.iter().zip(&lost) {
@@ -105,8 +115,10 @@ impl Outlet {
             let partitions = running.len() + found.len();
             for (topic, partition, latest) in found {
                 let key = (topic.stream, partition);
-                let gauge = running.gauge(key).unwrap_or_else(|| self.gauge(key.0, Some(partition)));
-                let start = self.start(topic, (partition, latest), partitions, Arc::clone(&gauge));
+                let settings = self.settings.delivery(partitions);
+                let new = || self.gauge(key.0, Some(partition), settings.bytes);
+                let gauge = running.gauge(key).unwrap_or_else(new);
+                let start = self.start(topic, (partition, latest), settings, Arc::clone(&gauge));
                 running.start(key, gauge, partition::run(start, self.files(key), stopped.clone()));
             }
             let fails = lost.iter().any(|gauge| lock(&gauge.state).last_error.is_some());
@@ -166,7 +178,7 @@ impl Outlet {
         &self,
         topic: &Topic,
         (partition, latest): (i32, bool),
-        partitions: usize,
+        settings: DeliverySettings,
         gauge: Arc<Gauge>,
     ) -> Start {
         Start {
@@ -175,13 +187,15 @@ impl Outlet {
             gauge,
             tables: Arc::clone(&self.tables),
             destination: self.destination.clone(),
-            settings: self.settings.delivery(partitions),
+            settings,
             latest,
             timeout: self.settings.timeout,
+            space: self.space.clone(),
         }
     }
 
-    fn gauge(&self, stream: Stream, partition: Option<i32>) -> Arc<Gauge> {
+    fn gauge(&self, stream: Stream, partition: Option<i32>, batch: usize) -> Arc<Gauge> {
+        let memory = if batch > 0 { 2 * FORMS * (batch + BEYOND) } else { 0 };
         let gauge = Arc::new(Gauge {
             export: "outlet".to_owned(),
             kind: "clickhouse",
@@ -189,7 +203,7 @@ impl Outlet {
             stream,
             partition: partition.map(i32::unsigned_abs),
             is_topic: partition.is_none(),
-            share: super::Share::default(),
+            share: super::Share { batch, memory },
             state: Mutex::default(),
         });
         lock(&self.gauges).push(Arc::clone(&gauge));
@@ -246,10 +260,6 @@ async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
 /// Time between two looks for new partitions, and for topics that are not there yet.
 const REFRESH: Duration = Duration::from_secs(60);
 const SEARCH: Duration = Duration::from_secs(5);
-/// Answers of Kafka with records that are in memory at once, with what is decompressed of them: each processor is at work, and another answer
-/// comes meanwhile.
-const ANSWERS: usize = 4;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ use super::{
     console::{
         ALONE, FIRST, Fleet, SECRET, STEP, account, console, drain, killed, password, stored, wait_for_stored,
     },
-    export::{ClickHouse, reports_from},
+    export::{ClickHouse, Scripted, reports_from},
     export_kafka::Kafka,
 };
 use crate::support::{
@@ -27,7 +27,7 @@ use crate::support::{
 const STREAMS: &str = "streams = [\"events\", \"rollups\", \"flows\", \"drops\", \"losses\"]\n";
 
 impl Kafka {
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("tcp://127.0.0.1:{}", self.brokers[0].plain)
     }
 
@@ -288,4 +288,50 @@ fn kafka_messages_that_nobody_can_read_are_kept_and_the_rest_is_passed_on() {
     let outlet = Server::start_outlet(directory, &text);
     arrives(&kafka, &engine, "events", 3);
     assert_eq!(sum(&outlet, "rejected"), 0, "once");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_now_holds_up_only_its_partition() {
+    let Some(kafka) = Kafka::start(1, 1) else { return };
+    let hook = Scripted::start(&[]);
+    let directory = TempDir::new();
+    let config = directory.join("hopwise.toml");
+    fs::write(&config, collector("c1", &kafka.url(), "json").replace(STREAMS, "streams = [\"events\"]\n"))
+        .unwrap();
+    apply(&config, "bus");
+    // Who opens it to write waits until somebody reads, as with a disk that hangs.
+    let state = TempDir::new();
+    fs::create_dir(state.join("state")).unwrap();
+    let file = state.join("state").join("outlet.events.1.rejected.jsonl");
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let text = format!(
+        "api.listen = \"127.0.0.1:0\"\n[outlet]\nstate = \"state\"\nstreams = [\"events\"]\nlinger = \"0s\"\n\
+         [outlet.kafka]\nurl = \"{}\"\n[outlet.clickhouse]\nurl = \"http://{}\"\n",
+        kafka.url(),
+        hook.address
+    );
+    let outlet = Server::start_outlet(state, &text);
+    let of = |partition: u64, name: &str| {
+        let view = outlet.json("/api/v1/exports");
+        let all = view["exports"].as_array().unwrap();
+        all.iter().find(|one| one["partition"] == partition).map_or(0, |one| one[name].as_u64().unwrap())
+    };
+    let until = |partition, name: &str, count| {
+        let start = Instant::now();
+        while of(partition, name) != count {
+            assert!(start.elapsed() < TIMEOUT, "{name} of {partition}: {:#}", outlet.json("/api/v1/exports"));
+        }
+    };
+    kafka.write("events", 1, "this is none\n");
+    until(1, "held", 1);
+    let event = "{\"id\":\"0000000000000001\",\"ts\":1795654800000000000,\"collector\":\"c9\",\"schema\":1,\"kind\":\"new\"}\n";
+    for (partition, count) in [(0, 1), (2, 1), (0, 2)] {
+        kafka.write("events", partition as u32, event);
+        until(partition, "delivered", count);
+    }
+    assert_eq!([of(1, "rejected"), of(1, "held")], [0, 1]);
+    let line: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(line["words"], "it is no message of protobuf, or cut off");
+    until(1, "rejected", 1);
+    assert!(outlet.stop().0.success());
 }

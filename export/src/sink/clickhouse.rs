@@ -78,7 +78,7 @@ impl ClickHouse {
                 super::escape(token)
             ),
             headers: vec![("content-type", "application/octet-stream".to_owned())],
-            body: block.write(),
+            body: block.into_bytes(),
             rows: Vec::new(),
         }
     }

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use export::{
     Cursor, Delivery, Outcome, Position, RequestId, Settings,
-    outlet::{self, Item},
+    outlet::{self, BEYOND, FORMS, Item},
     sink::{Request, clickhouse::ClickHouse},
 };
 use tokio::{
@@ -21,6 +21,7 @@ use super::{
         http::{Answer, Client},
     },
     source::{Found, Source, Topic},
+    space::{Held, Space},
 };
 use crate::{
     config::{build, export::Destination},
@@ -38,6 +39,8 @@ pub(super) struct Start {
     /// It begins after its last message.
     pub(super) latest: bool,
     pub(super) timeout: Duration,
+    /// For batches and requests of all partitions.
+    pub(super) space: Space,
 }
 
 /// See the module.
@@ -60,11 +63,14 @@ struct Partition {
     end: Option<(u64, u64)>,
     /// Where this process began.
     origin: Position,
+    space: Space,
+    /// For the batches in memory and their requests.
+    held: Option<Held>,
 }
 
 /// What a reader brings back.
 pub(super) enum Read {
-    Page(Source, Result<Found, String>),
+    Page(Source, Result<(Found, Held), String>),
     End(Source, Option<u64>),
 }
 
@@ -83,7 +89,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         cursor = begin(&start, &files, &mut source) => cursor,
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
-    let Start { topic, partition, gauge, tables, destination, settings, timeout, .. } = start;
+    let Start { topic, partition, gauge, tables, destination, settings, timeout, space, .. } = start;
     let delivery = Delivery::new(settings, cursor, build::seed());
     let client = Some(Client::new(destination.clone()));
     let scout = Some(Source::new(topic.clone(), partition));
@@ -102,6 +108,8 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         timeout,
         end,
         origin,
+        space,
+        held: None,
     };
     drive(&mut route, stopped).await;
 }
@@ -145,8 +153,12 @@ impl Partition {
         }
     }
 
-    fn page(&mut self, found: Found, now: u64) {
+    fn page(&mut self, (found, space): (Found, Held), now: u64) {
         let Found { page, restarted, end } = found;
+        match &mut self.held {
+            Some(held) => held.add(space),
+            empty => *empty = Some(space),
+        }
         if restarted {
             lock(&self.gauge.state).restarted += 1;
             let (topic, partition) = (&*self.topic.name, self.partition);
@@ -163,8 +175,10 @@ impl Partition {
     /// Shows what became of the messages, and logs what people should read.
     fn show(&mut self) {
         let ledger = self.gauge.show(&mut self.delivery);
-        let Some((end, at)) = self.end else { return };
+        self.held.iter_mut().for_each(|held| held.shrink(FORMS * self.delivery.bytes()));
         let mut state = lock(&self.gauge.state);
+        state.memory = self.held.as_ref().map_or(0, Held::bytes);
+        let Some((end, at)) = self.end else { return };
         let settled = self.delivery.cursor().settled;
         state.waiting = end.saturating_sub(settled.row);
         state.counted = at;
@@ -196,7 +210,8 @@ impl Route for Partition {
         };
         match self.source.take() {
             Some(source) => {
-                tasks.reading.spawn(read(source, outlet::Wanted { from, until, records, bytes, random }));
+                let wanted = outlet::Wanted { from, until, records, bytes, random };
+                tasks.reading.spawn(read(source, wanted, self.space.clone()));
             }
             None => self.delivery.not_read("the last page has not been read", now),
         }
@@ -287,8 +302,13 @@ impl Route for Partition {
     }
 }
 
-async fn read(mut source: Source, wanted: outlet::Wanted) -> Read {
-    let found = source.read(wanted).await;
+/// As soon as there is space for the page and its request. A batch that was sent before a restart may be larger than others are now.
+async fn read(mut source: Source, wanted: outlet::Wanted, space: Space) -> Read {
+    let held = space.get(FORMS * (wanted.bytes + BEYOND)).await;
+    let found = match held {
+        Ok(held) => source.read(wanted).await.map(|found| (found, held)),
+        Err(words) => Err(words),
+    };
     Read::Page(source, found)
 }
 

@@ -8,19 +8,22 @@ use export::{
     record::Stream,
     sink::kafka::{
         self,
+        log::UNPACKING,
         protocol::{
-            Api,
+            Api, MAX_ANSWER,
             fetch::{self, Fetched},
         },
     },
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
     task,
     time::{self, Instant},
 };
 
-use super::super::{answered::Failure, kafka::Connection, socket};
+use super::{
+    super::{answered::Failure, kafka::Connection, socket},
+    space::{Held, Space},
+};
 use crate::config::export::Destination;
 
 /// A topic, and how to reach its brokers.
@@ -31,8 +34,8 @@ pub(super) struct Topic {
     pub(super) brokers: Arc<Destination>,
     /// How long to wait for an answer.
     pub(super) timeout: Duration,
-    /// For answers with records, of all topics: so many are in memory at once.
-    pub(super) space: Arc<Semaphore>,
+    /// For answers with records, of all topics, and what it takes to understand them.
+    pub(super) space: Space,
 }
 
 /// What a broker must know.
@@ -78,7 +81,7 @@ struct Answer {
     /// Of its form.
     version: i16,
     /// Until it is understood.
-    space: OwnedSemaphorePermit,
+    space: Held,
 }
 
 /// What was read.
@@ -173,7 +176,7 @@ impl Source {
         let frame = fetch::fetch((correlation, version), &wanted);
         let len = in_time(limit, leader.ask(&frame)).await?;
         // Until there is space, the answer waits at the broker and in the sockets.
-        let space = Arc::clone(&self.topic.space).acquire_owned().await.map_err(|_| "the outlet stops")?;
+        let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
         let Ok(answer) = time::timeout(limit, leader.answer(correlation, len)).await else {
             self.most = (self.most / 4).max(LEAST);
             let words = format!("{len} bytes of Kafka did not come within {} s", limit.as_secs_f64());
@@ -289,7 +292,7 @@ mod tests {
             stream: Stream::Losses,
             brokers: Arc::new(brokers.clone()),
             timeout,
-            space: Arc::new(Semaphore::new(1)),
+            space: Space::new(1 << 20),
         };
         let at = |row| Position { file: 7, row };
         let read = |timeout, until| {

@@ -66,8 +66,8 @@ impl Block {
         self.rows += 1;
     }
 
-    /// The bytes.
-    pub(super) fn write(&self) -> Vec<u8> {
+    /// The bytes. Each column goes when it is written: both forms of a whole block are never there at once.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
         let size = |values: &Values| match values {
             Values::Plain(bytes) => bytes.len(),
             Values::Optional(first, second) | Values::Lists(first, second) => first.len() + second.len(),
@@ -77,14 +77,14 @@ impl Block {
         let mut body = Vec::with_capacity(body);
         length(self.columns.len(), &mut body);
         length(self.rows, &mut body);
-        for (column, values) in &self.columns {
+        for (column, values) in self.columns {
             text(column.name, &mut body);
             text(column.kind.name(), &mut body);
             match values {
-                Values::Plain(bytes) => body.extend_from_slice(bytes),
+                Values::Plain(bytes) => body.extend_from_slice(&bytes),
                 Values::Optional(first, second) | Values::Lists(first, second) => {
-                    body.extend_from_slice(first);
-                    body.extend_from_slice(second);
+                    body.extend_from_slice(&first);
+                    body.extend_from_slice(&second);
                 }
                 Values::Words(words) => words.write(&mut body),
             }
@@ -173,7 +173,7 @@ impl Words {
     }
 
     /// `LowCardinality`: the version of the form, its flags, the texts, and the number of each row in the narrowest type.
-    fn write(&self, body: &mut Vec<u8>) {
+    fn write(self, body: &mut Vec<u8>) {
         const VERSION: u64 = 1;
         /// The texts are here, and no others.
         const OWN_TEXTS: u64 = 1 << 9 | 1 << 10;
@@ -185,6 +185,8 @@ impl Words {
         for number in [VERSION, OWN_TEXTS | width, self.numbers.len() as u64] {
             body.extend_from_slice(&number.to_le_bytes());
         }
+        // It has all texts once more.
+        drop(self.numbers);
         body.extend_from_slice(&self.texts);
         body.extend_from_slice(&(self.rows.len() as u64).to_le_bytes());
         match width {

@@ -5,8 +5,9 @@
 //! Each offset is one of three: it has a message, its message cannot be read (and why), or it has none: it was compacted away, or
 //! belongs to the broker's own records. A batch that is damaged, too large or of another form has only messages that cannot be read.
 
-use std::borrow::Cow;
 use std::io::Read as _;
+
+use lz4_flex::frame::FrameDecoder;
 
 /// What stands at an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +28,35 @@ struct Batch<'a> {
     end: i64,
     first_ms: i64,
     count: i32,
-    records: Result<Cow<'a, [u8]>, String>,
+    records: Result<Records<'a>, String>,
+}
+
+/// The records of a batch, which are read one after the other.
+#[derive(Debug)]
+enum Records<'a> {
+    Plain(&'a [u8]),
+    Packed(Box<Packed<'a>>),
+}
+
+/// Compressed records. Of these, no more than a record and a part of the next one is in memory without compression.
+#[derive(Debug)]
+struct Packed<'a> {
+    decoder: FrameDecoder<&'a [u8]>,
+    /// What was decompressed, and from where on it was not read.
+    window: Vec<u8>,
+    at: usize,
+    /// So much may follow.
+    left: usize,
+    /// Of a record that is too long: its bytes that do not matter.
+    skip: usize,
+    /// Nothing follows: why, if it should.
+    end: Option<&'static str>,
+}
+
+/// A record, or the beginning of one that is too long.
+struct Piece<'a> {
+    bytes: &'a [u8],
+    len: usize,
 }
 
 /// Before the part that the length counts.
@@ -36,6 +65,15 @@ const BEFORE: usize = 12;
 const HEAD: usize = 61;
 /// A batch is not decompressed beyond this.
 const LARGEST: usize = 64 << 20;
+/// The longest record of a compressed batch that is read: twice the longest value that can be a record of hopwise.
+const RECORD: usize = 2 << 20;
+/// So much is decompressed at once, if a record does not need more.
+const CHUNK: usize = 64 << 10;
+/// Bytes that it takes to read a batch beside those of the batch, at most: two blocks of LZ4 and one that is compressed, 4 MiB each, and
+/// the longest record with what is made of it.
+pub const UNPACKING: usize = 17 << 20;
+/// A frame of LZ4 from before there was a format for it, with blocks of 8 MiB. No producer of Kafka has ever written any.
+const LEGACY: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
 /// Of messages of the broker itself.
 const CONTROL: u16 = 1 << 5;
 
@@ -46,11 +84,12 @@ pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -
     let mut is_first = true;
     while let Some((batch, rest)) = batch(bytes, is_first, at) {
         (bytes, is_first) = (rest, false);
-        if batch.end <= at {
+        let end = batch.end;
+        if end <= at {
             continue;
         }
         match batch.each(at, &mut each) {
-            Ok(()) => at = batch.end,
+            Ok(()) => at = end,
             Err(stopped) => return stopped,
         }
     }
@@ -59,41 +98,114 @@ pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -
 
 impl Batch<'_> {
     /// Where it was stopped, if it was.
-    fn each(&self, from: i64, each: &mut impl FnMut(Message<'_>) -> bool) -> Result<(), i64> {
-        let from = from.max(self.base);
-        let mut records = match &self.records {
-            Ok(records) => &records[..],
-            Err(words) => return self.unreadable(from, words, each),
+    fn each(self, from: i64, each: &mut impl FnMut(Message<'_>) -> bool) -> Result<(), i64> {
+        let Self { base, end, first_ms, count, records } = self;
+        let from = from.max(base);
+        let rest = |from, words: &str, each: &mut _| unreadable((from, end), first_ms, words, each);
+        let mut records = match records {
+            Ok(records) => records,
+            Err(words) => return rest(from, &words, each),
         };
-        let mut next = self.base;
-        for _ in 0..self.count.max(0) {
-            let record = record(&mut records).and_then(|(delta, ms, value)| {
-                let offset = self.base.checked_add(delta).filter(|at| (next..self.end).contains(at))?;
-                Some((offset, self.first_ms.saturating_add(ms), value))
+        let mut next = base;
+        for _ in 0..count.max(0) {
+            let piece = match records.next() {
+                Ok(piece) => piece,
+                Err(words) => return rest(from.max(next), words, each),
+            };
+            let record = record(&piece).and_then(|(delta, ms, value)| {
+                let offset = base.checked_add(delta).filter(|at| (next..end).contains(at))?;
+                Some((offset, first_ms.saturating_add(ms), value))
             });
             let Some((offset, ms, value)) = record else {
-                return self.unreadable(from.max(next), "its record batch is damaged", each);
+                return rest(from.max(next), DAMAGED, each);
             };
-            if offset >= from && !each(Message { offset, ms, value: value.ok_or("it has no value") }) {
+            let value = value.as_ref().map(|value| value.ok_or("it has no value")).map_err(String::as_str);
+            if offset >= from && !each(Message { offset, ms, value: value.flatten() }) {
                 return Err(offset);
             }
             next = offset + 1;
         }
         Ok(())
     }
+}
 
-    /// The rest of it cannot be read.
-    fn unreadable(
-        &self,
-        from: i64,
-        words: &str,
-        each: &mut impl FnMut(Message<'_>) -> bool,
-    ) -> Result<(), i64> {
-        match (from..self.end).find(|at| !each(Message { offset: *at, ms: self.first_ms, value: Err(words) }))
-        {
-            Some(stopped) => Err(stopped),
-            None => Ok(()),
+/// What is left of a batch cannot be read.
+fn unreadable(
+    (from, end): (i64, i64),
+    ms: i64,
+    words: &str,
+    each: &mut impl FnMut(Message<'_>) -> bool,
+) -> Result<(), i64> {
+    match (from..end).find(|at| !each(Message { offset: *at, ms, value: Err(words) })) {
+        Some(stopped) => Err(stopped),
+        None => Ok(()),
+    }
+}
+
+impl Records<'_> {
+    /// The next record, or why there is none.
+    fn next(&mut self) -> Result<Piece<'_>, &'static str> {
+        match self {
+            Self::Plain(bytes) => {
+                let len = signed(bytes).and_then(|len| usize::try_from(len).ok()).ok_or(DAMAGED)?;
+                let (record, rest) = bytes.split_at_checked(len).ok_or(DAMAGED)?;
+                *bytes = rest;
+                Ok(Piece { bytes: record, len })
+            }
+            Self::Packed(packed) => packed.next(),
         }
+    }
+}
+
+impl<'a> Packed<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let decoder = FrameDecoder::new(bytes);
+        Self { decoder, window: Vec::new(), at: 0, left: LARGEST, skip: 0, end: None }
+    }
+
+    fn next(&mut self) -> Result<Piece<'_>, &'static str> {
+        while self.skip > 0 {
+            let there = self.fill(1);
+            if there == 0 {
+                return Err(self.end.unwrap_or(DAMAGED));
+            }
+            let skipped = there.min(self.skip);
+            (self.at, self.skip) = (self.at + skipped, self.skip - skipped);
+        }
+        self.fill(LENGTH);
+        let mut rest = &self.window[self.at..];
+        let before = rest.len();
+        let len = signed(&mut rest).and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or(self.end.unwrap_or(DAMAGED))?;
+        self.at += before - rest.len();
+        let wanted = if len > RECORD { len.min(CHUNK) } else { len };
+        if self.fill(wanted) < wanted {
+            return Err(self.end.unwrap_or(DAMAGED));
+        }
+        let from = self.at;
+        (self.at, self.skip) = (from + wanted, len - wanted);
+        Ok(Piece { bytes: &self.window[from..from + wanted], len })
+    }
+
+    /// Decompresses until so many bytes are there, or nothing follows. Returns how many there are.
+    fn fill(&mut self, wanted: usize) -> usize {
+        while self.window.len() - self.at < wanted && self.end.is_none() {
+            self.window.drain(..self.at);
+            self.at = 0;
+            let more = (wanted - self.window.len()).max(CHUNK).min(self.left);
+            if more == 0 {
+                self.end = Some("its record batch has more than 64 MiB without compression");
+                break;
+            }
+            self.window.reserve_exact(more);
+            let read = self.decoder.by_ref().take(more as u64).read_to_end(&mut self.window);
+            match read {
+                Ok(0) => self.end = Some(DAMAGED),
+                Ok(read) => self.left -= read,
+                Err(_) => self.end = Some("its record batch cannot be decompressed"),
+            }
+        }
+        self.window.len() - self.at
     }
 }
 
@@ -107,7 +219,7 @@ fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> 
     let len = usize::try_from(number(8)).unwrap_or(usize::MAX);
     let delta = i64::from(number(23).cast_signed());
     let end = base.checked_add(delta)?.checked_add(1)?;
-    let records = Ok(Cow::default());
+    let records = Ok(Records::Plain(&[]));
     let mut batch = Batch { base, end, first_ms: long(27), count: number(57).cast_signed(), records };
     let old = head[16] != 2;
     if old {
@@ -127,26 +239,27 @@ fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> 
     };
     let (whole, rest) = whole;
     if !old && batch.end > from {
-        batch.records = uncompressed(whole, number(17));
+        batch.records = records_of(whole, number(17));
         let is_control = number(19) as u16 & CONTROL != 0;
         if is_control && batch.records.is_ok() {
-            (batch.records, batch.count) = (Ok(Cow::default()), 0);
+            (batch.records, batch.count) = (Ok(Records::Plain(&[])), 0);
         }
     }
     Some((batch, rest))
 }
 
-/// The records of a whole batch, without compression.
-fn uncompressed(batch: &[u8], crc: u32) -> Result<Cow<'_, [u8]>, String> {
+/// The records of a whole batch.
+fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
     let (Some(checked), Some(records)) = (batch.get(21..), batch.get(HEAD..)) else {
-        return Err("its record batch is damaged".to_owned());
+        return Err(DAMAGED.to_owned());
     };
     if wire::crc::crc_32c(checked) != crc {
         return Err("the checksum of its record batch is wrong".to_owned());
     }
     match checked[1] & 7 {
-        0 => Ok(records.into()),
-        3 => lz4(records).map(Cow::Owned),
+        0 => Ok(Records::Plain(records)),
+        3 if records.starts_with(&LEGACY) => Err("its record batch cannot be decompressed".to_owned()),
+        3 => Ok(Records::Packed(Box::new(Packed::new(records)))),
         codec => {
             let name = ["", "gzip", "snappy", "lz4", "zstd"]
                 .get(usize::from(codec))
@@ -158,30 +271,21 @@ fn uncompressed(batch: &[u8], crc: u32) -> Result<Cow<'_, [u8]>, String> {
     }
 }
 
-fn lz4(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let mut out = Vec::new();
-    let limit = LARGEST as u64 + 1;
-    let read = lz4_flex::frame::FrameDecoder::new(bytes).take(limit).read_to_end(&mut out);
-    match read {
-        Ok(_) if out.len() > LARGEST => {
-            Err(format!("its record batch has more than {LARGEST} bytes without compression"))
-        }
-        Ok(_) => Ok(out),
-        Err(_) => Err("its record batch cannot be decompressed".to_owned()),
-    }
-}
+/// Its value: null, or why it is not read.
+type Content<'a> = Result<Option<&'a [u8]>, String>;
 
-/// The next record: its place after the first one, its time after that of the first one, its value. Headers and key are not read.
-fn record<'a>(bytes: &mut &'a [u8]) -> Option<(i64, i64, Option<&'a [u8]>)> {
-    let len = usize::try_from(signed(bytes)?).ok()?;
-    let (mut record, rest) = bytes.split_at_checked(len)?;
-    *bytes = rest;
+/// A record: its place after the first one, its time after that of the first one, its value. Headers and key are not read.
+fn record<'a>(piece: &Piece<'a>) -> Option<(i64, i64, Content<'a>)> {
     // Attributes.
-    record = record.get(1..)?;
+    let mut record = piece.bytes.get(1..)?;
     let (ms, delta) = (signed(&mut record)?, signed(&mut record)?);
+    if piece.bytes.len() < piece.len {
+        let words = format!("its record has {} bytes; at most {RECORD} are read", piece.len);
+        return Some((delta, ms, Err(words)));
+    }
     part(&mut record)?;
     let value = part(&mut record)?;
-    Some((delta, ms, value))
+    Some((delta, ms, Ok(value)))
 }
 
 /// Bytes with their length before them; `Some(None)`: null.
@@ -195,6 +299,10 @@ fn part<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
         Err(_) => Some(None),
     }
 }
+
+const DAMAGED: &str = "its record batch is damaged";
+/// Bytes of the longest varint.
+const LENGTH: usize = 10;
 
 /// A varint, zigzag.
 fn signed(bytes: &mut &[u8]) -> Option<i64> {

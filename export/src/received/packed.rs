@@ -1,0 +1,157 @@
+//! Values of a record in one piece of memory: a batch has tens of thousands of records, most of which lack most fields.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use wire::FlowKey;
+
+use super::Held;
+use crate::protobuf::varint;
+use crate::record::{Field, FieldKind, Value};
+
+/// Each value that there is: its place among the fields, and its bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Packed(Box<[u8]>);
+
+impl Packed {
+    /// Of these values, in order.
+    pub(super) fn new<'a>(values: impl Iterator<Item = &'a Held>) -> Self {
+        let mut bytes = Vec::with_capacity(ROOM);
+        for (place, held) in (0..).zip(values) {
+            if *held != Held::Absent {
+                bytes.push(place);
+                pack(held, &mut bytes);
+            }
+        }
+        // No longer than needed, which a vector that is shortened in its place may be.
+        Self(bytes.as_slice().into())
+    }
+
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn reader(&self) -> Reader<'_> {
+        Reader { bytes: &self.0, numbers: Vec::new() }
+    }
+}
+
+fn pack(held: &Held, out: &mut Vec<u8>) {
+    let len = |len: usize, out: &mut Vec<u8>| varint(len as u64, out);
+    match held {
+        Held::Absent => {}
+        Held::Number(number) => varint(*number, out),
+        Held::Id(id) => out.extend(id.to_le_bytes()),
+        Held::Text(text) => {
+            len(text.len(), out);
+            out.extend_from_slice(text.as_bytes());
+        }
+        Held::Numbers(numbers) => {
+            len(numbers.len(), out);
+            numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
+        }
+        Held::Flow(flow) => pack_flow(flow, out),
+        Held::Address(address) => out.extend(address),
+    }
+}
+
+const ID: u8 = 1;
+const V6: u8 = 2;
+const PORTS: u8 = 4;
+
+fn pack_flow(flow: &FlowKey, out: &mut Vec<u8>) {
+    if let Some(id) = flow.known_id() {
+        out.push(ID);
+        return out.extend(id.to_le_bytes());
+    }
+    out.push(if flow.is_v6() { V6 } else { 0 } | if flow.ports().is_some() { PORTS } else { 0 });
+    out.push(flow.proto());
+    for address in [flow.src_octets(), flow.dst_octets()] {
+        out.extend_from_slice(if flow.is_v6() { address } else { &address[12..] });
+    }
+    if let Some((sport, dport)) = flow.ports() {
+        out.extend([sport, dport].map(u16::to_le_bytes).as_flattened());
+    }
+}
+
+/// Reads values in the order of their fields.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    /// Of the last list.
+    numbers: Vec<u32>,
+}
+
+impl Reader<'_> {
+    /// Calls `each` with the value of the field that has this place.
+    pub(super) fn visit(
+        &mut self,
+        place: u8,
+        field: &'static Field,
+        each: &mut impl FnMut(&'static Field, Value<'_>),
+    ) {
+        if self.bytes.first() != Some(&place) {
+            return each(field, Value::Absent);
+        }
+        self.take(1);
+        match field.kind {
+            FieldKind::Number | FieldKind::Time => each(field, Value::Number(self.number())),
+            FieldKind::Id => each(field, Value::Id(u64::from_le_bytes(self.array()))),
+            FieldKind::Text => {
+                let len = self.number() as usize;
+                each(field, Value::Text(str::from_utf8(self.take(len)).unwrap_or_default()));
+            }
+            FieldKind::Numbers => {
+                let len = self.number() as usize;
+                let (numbers, _) = self.take(len * size_of::<u32>()).as_chunks();
+                self.numbers.clear();
+                self.numbers.extend(numbers.iter().map(|number| u32::from_le_bytes(*number)));
+                each(field, Value::Numbers(&self.numbers));
+            }
+            FieldKind::Flow => each(field, Value::Flow(&self.flow())),
+            FieldKind::Address => each(field, Value::Address(&self.array())),
+        }
+    }
+
+    fn flow(&mut self) -> FlowKey {
+        let [kind] = self.array();
+        if kind & ID != 0 {
+            return FlowKey::of_id(u32::from_le_bytes(self.array()));
+        }
+        let [proto] = self.array();
+        let mut address = || match kind & V6 {
+            0 => IpAddr::from(self.array::<4>()),
+            _ => IpAddr::V6(Ipv6Addr::from(self.array::<16>())),
+        };
+        let (src, dst) = (address(), address());
+        let mut port = || u16::from_le_bytes(self.array());
+        let ports = (kind & PORTS != 0).then(|| (port(), port()));
+        FlowKey::new(src, dst, ports, proto)
+    }
+
+    fn number(&mut self) -> u64 {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array();
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        number
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).try_into().unwrap_or([0; N])
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.bytes.split_at_checked(len).unwrap_or_default();
+        self.bytes = rest;
+        taken
+    }
+}
+
+/// Room for most records.
+const ROOM: usize = 256;
