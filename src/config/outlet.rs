@@ -41,7 +41,7 @@ section! {
         /// later are read from their beginning.
         pub(crate) start: ExportStart = ExportStart::Oldest,
         /// Records in one insert, at most.
-        pub(crate) batch: usize = 50_000,
+        pub(crate) batch: usize = 200_000,
         /// Memory for records, at most: of each partition two batches with their requests; and answers of Kafka, a quarter of it. The process
         /// itself needs some MiB more ([how large](../how-to/outlet.md#how-large)).
         pub(crate) memory: Size = Size(256 << 20),
@@ -117,8 +117,8 @@ pub(crate) struct Share {
 
 /// Bytes for an answer of Kafka, and to understand it: the longest one.
 const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
-/// Bytes of a batch: a larger one makes an insert no cheaper. Those of very many partitions wait for one another.
-const MOST_BATCH: usize = 16 << 20;
+/// Bytes of a batch: less than a batch may have that is sent again. Those of very many partitions wait for one another.
+const MOST_BATCH: usize = 40 << 20;
 const LEAST_BATCH: usize = 64 << 10;
 
 /// The most outlets that share partitions.
@@ -347,7 +347,7 @@ mod tests {
         let settings = |mib: u64| OutletSettings { memory: Size(mib << 20), ..OutletSettings::default() };
         assert_eq!(settings(256).spaces(), (64 << 20, 192 << 20));
         assert_eq!(settings(64).spaces(), (33 << 20, 31 << 20), "the longest answer finds space");
-        assert_eq!(settings(256).delivery(1).bytes, 16 << 20);
+        assert_eq!(settings(256).delivery(1).bytes, 40 << 20);
         assert_eq!(settings(256).delivery(100_000).bytes, 64 << 10);
         for partitions in [5, 24, 100] {
             let batch = settings(256).delivery(partitions).bytes;
