@@ -58,6 +58,7 @@ pub use error::RuleError;
 pub use history::{CELLS, Cell};
 pub use region::{HopQuantity, Region, ReportSummary, Summary};
 pub use scope::TooManyMatches;
+use term::History;
 pub use term::Term;
 
 use crate::metric::Metric;
@@ -196,6 +197,26 @@ impl RuleSet {
     #[inline(always)]
     pub fn stateful(&self) -> u64 {
         self.stateful
+    }
+
+    /// The same rules with `for 1` in place of each `for`. Each is true for a report, and was for those before it, at least as long as the
+    /// rule itself, and becomes true at least as often. `None`: a rule uses other history, or a `for` after `not` or beside `or`, where
+    /// that does not hold.
+    pub fn without_counts(&self) -> Option<Self> {
+        let mut set = Self::default();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let without = |clause: &[Term]| match clause {
+                [term] if term.history == History::Now && !term.lapsed => Some(vec![term.without_count()]),
+                several if several.iter().any(Term::is_stateful) => None,
+                several => Some(several.to_vec()),
+            };
+            let clauses = self.clauses(index).map(without).collect::<Option<_>>()?;
+            if !set.push(&rule.name, &rule.text, &NormalForm { clauses }) {
+                return None;
+            }
+        }
+        set.collect_needs();
+        Some(set)
     }
 
     /// Which cells term `at` of clause `clause` of rule `index` uses.

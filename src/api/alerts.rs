@@ -6,7 +6,7 @@ use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
 };
-use collector::{Collector, Kind};
+use collector::{Collector, FlowView, Kind};
 use detect::{Metric, RuleSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -125,7 +125,8 @@ async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
         let question = {
             let part = Arc::clone(&part);
             move |collector: &Collector| {
-                part.iter().map(|(flow, rule)| is_true(collector, flow, rule)).collect::<Vec<bool>>()
+                let is_true = |(flow, rule): &(FlowKey, Arc<str>)| true_rule(collector, flow, rule).is_some();
+                part.iter().map(is_true).collect::<Vec<bool>>()
             }
         };
         let Ok(answers) = context.monitor.ask(question).await else { return false };
@@ -137,10 +138,12 @@ async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
     true
 }
 
-fn is_true(collector: &Collector, flow: &FlowKey, rule: &str) -> bool {
+/// The number of a rule that is true of a flow, and the flow.
+fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option<(usize, FlowView<'c>)> {
     let rules = &collector.detection().rules;
-    let index = (0..rules.len()).find(|index| rules.name(*index) == rule);
-    index.zip(collector.flow(flow)).is_some_and(|(index, flow)| flow.rules >> index & 1 == 1)
+    let index = (0..rules.len()).find(|index| rules.name(*index) == rule)?;
+    let flow = collector.flow(flow)?;
+    (flow.rules >> index & 1 == 1).then_some((index, flow))
 }
 
 fn view(
@@ -300,7 +303,7 @@ async fn change<T: Send + 'static>(
         Refusal::unavailable("nothing was noted; this is a fault in hopwise, please report it")
     })?;
     done.map_err(|full| match full {
-        Full::Wrong(fault) => Refusal::bad(format!("the filter is wrong at byte {}: {}", fault.position + 1, fault.message)),
+        Full::Wrong { at, message } => Refusal::bad(format!("the filter is wrong at character {at}: {message}")),
         Full::Silences => Refusal::conflict("there are as many silences as possible, and all last; end one first"),
         Full::NotSaved(error) => Refusal::unavailable(format!(
             "nothing was noted: alerts.json in the directory of the store cannot be written ({error}); make room, or correct its permissions"
@@ -338,8 +341,8 @@ pub(crate) async fn try_rule(
     let to = to.unwrap_or(now).min(now);
     let from = from.unwrap_or(to.saturating_sub(USUAL)).min(to);
     let place = place(&context).await?;
-    let rules = match compile(&when) {
-        Ok(rules) => rules,
+    let (rules, counts) = match compile(&when) {
+        Ok(tried) => tried,
         Err(fault) => {
             return respond(place, move || TrialView {
                 fault: Some(fault),
@@ -358,15 +361,19 @@ pub(crate) async fn try_rule(
     };
     let question = EventQuestion { filter, condition: None };
     let rows = history_of(&context)?.events(question, Arc::clone(&place)).await?.rows;
-    respond(place, move || judge(rules, rows, (from, to))).await
+    respond(place, move || judge((rules, counts), rows, (from, to))).await
 }
 
-/// Evaluates a rule over events, newest first.
-fn judge(rules: RuleSet, rows: Vec<EventRow>, (from, to): (u64, u64)) -> TrialView {
+/// Evaluates a rule over events, newest first. `counts`: it has `for`, which is not in `rules`.
+fn judge((rules, counts): (RuleSet, bool), rows: Vec<EventRow>, (from, to): (u64, u64)) -> TrialView {
     let mut notes = vec![NOTE.to_owned()];
     let of_places = [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
-    if of_places.into_iter().any(|metric| rules.uses(metric)) {
-        notes.push(AT_MOST.to_owned());
+    let of_places = of_places.into_iter().any(|metric| rules.uses(metric));
+    if of_places {
+        notes.push(OF_PLACES.to_owned());
+    }
+    if counts {
+        notes.push(WITHOUT_COUNTS.to_owned());
     }
     let (events, is_cut) = (rows.len() as u64, rows.len() == MOST_TRIED);
     let oldest = rows.last().map_or(from, |row| row.event.ts);
@@ -391,18 +398,20 @@ fn judge(rules: RuleSet, rows: Vec<EventRow>, (from, to): (u64, u64)) -> TrialVi
         }
     }
     let already = already.unwrap_or_else(|| trial.firing());
-    TrialView { to: judged_to, events, notes, ..trial.finish(already) }
+    let at_most = of_places || counts;
+    TrialView { to: judged_to, at_most, events, notes, ..trial.finish(already) }
 }
 
-/// Reads a rule that can be tried.
-fn compile(when: &str) -> Result<RuleSet, FaultView> {
+/// Reads a rule that can be tried, and says whether its `for` was left out.
+fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
     let rules = RuleSet::compile(&[("rule".to_owned(), when.to_owned())])
         .map_err(|error| fault_view(when, (error.position, error.length), error.message))?;
-    if rules.is_stateful(0) {
-        let message = "a rule that remembers earlier reports (previous, change, average, for) cannot be tried: of most reports nothing is stored";
-        return Err(fault_view(when, (0, when.len()), message.to_owned()));
+    if !rules.is_stateful(0) {
+        return Ok((rules, false));
     }
-    Ok(rules)
+    let message = "previous, change and average cannot be tried, nor for after not or beside or: they depend on each report, and of most nothing is stored";
+    let bound = rules.without_counts();
+    bound.map(|bound| (bound, true)).ok_or_else(|| fault_view(when, (0, when.len()), message.to_owned()))
 }
 
 fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
@@ -444,6 +453,8 @@ const MOST_SAID: usize = 500;
 /// Seconds of the longest silence: a year.
 const LONGEST: u64 = 31_536_000;
 /// What is true of a rule about queues or links.
-const AT_MOST: &str = "The rule is about queues or links: flows that took other queues of these nodes are counted, too. It would have fired at most so often.";
+const OF_PLACES: &str = "The rule is about queues or links: flows that took other queues of these nodes are counted, too. It would have fired at most so often.";
+/// What is true of a rule with `for`.
+const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and of most reports nothing is stored: the condition is taken to last from its first report on. The rule would have fired at most so often, for at most these flows, and not before these times.";
 /// What is true of every trial.
 const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path.";

@@ -62,7 +62,13 @@ pub(crate) async fn changes(
     respond(place, move || {
         let (changes, _) = page::fill(found.changes.iter().map(change_view), limit);
         let (groups, _) = page::fill(found.groups.iter().map(ChangeGroupView::from), limit);
-        PathChanges { changes, groups, total: found.total, range: past::range(span, found.truncated) }
+        PathChanges {
+            changes,
+            groups,
+            group_total: found.group_total,
+            total: found.total,
+            range: past::range(span, found.truncated),
+        }
     })
     .await
 }

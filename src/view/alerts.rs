@@ -146,6 +146,8 @@ pub(crate) struct Trial {
     pub(crate) to: u64,
     /// How often it would have become true.
     pub(crate) times: u64,
+    /// Whether it would have been that often, and for so many flows, at most: `notes` says why.
+    pub(crate) at_most: bool,
     /// For how many flows.
     pub(crate) flows: usize,
     /// For how many flows it was true already when the span began.

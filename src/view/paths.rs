@@ -14,6 +14,8 @@ pub(crate) struct PathChanges {
     pub(crate) changes: Vec<PathChangeView>,
     /// All changes, equal ones together; those of most flows first.
     pub(crate) groups: Vec<ChangeGroupView>,
+    /// Number of such groups: `groups` has the first of them.
+    pub(crate) group_total: u64,
     /// Number of changes: `changes` has the latest of them.
     pub(crate) total: u64,
     /// The span of time; `truncated`: it has more flows or changes than are considered.

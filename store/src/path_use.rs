@@ -63,8 +63,10 @@ pub struct ChangeGroup {
 pub struct PathChanges {
     /// The latest, newest first.
     pub changes: Vec<PathChange>,
-    /// All of them, equal ones together; those of most flows first.
+    /// All of them, equal ones together; those of most flows first. So many as are wanted.
     pub groups: Vec<ChangeGroup>,
+    /// Number of groups.
+    pub group_total: u64,
     /// Number of changes.
     pub total: u64,
     /// Whether there are more than are considered: the oldest are missing.
@@ -290,8 +292,9 @@ impl Changes {
         groups.sort_by(|one, other| {
             (other.flows, other.changes, &one.before).cmp(&(one.flows, one.changes, &other.before))
         });
+        let group_total = groups.len() as u64;
         groups.truncate(limit);
-        PathChanges { changes, groups, total: self.found.len() as u64, truncated }
+        PathChanges { changes, groups, group_total, total: self.found.len() as u64, truncated }
     }
 }
 

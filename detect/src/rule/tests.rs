@@ -653,3 +653,43 @@ fn the_fuzz_body_holds() {
     }
     (0..seeds[0].len()).for_each(|end| fuzz::rule(&seeds[0].as_bytes()[..end]));
 }
+
+#[test]
+fn a_rule_without_its_counts_is_true_as_long_and_as_often() {
+    let without = |text: &str| compile(text).unwrap().without_counts();
+    for text in [
+        "previous(hops) > 1",
+        "change(hops) > 1",
+        "average(hops) > 1",
+        "average(hops) > 1 for 3",
+        "not (hops > 1 for 3)",
+        "hops > 1 for 3 or loop",
+    ] {
+        assert!(without(text).is_none(), "{text}");
+    }
+    assert_eq!(without("hops > 1 or loop").map(|rules| rules.stateful()), Some(0));
+    let mut random = Random::new(7);
+    for text in [
+        "max(queue_occupancy) > 2 for 3",
+        "(max(queue_occupancy) > 2 and flow_latency > 1) for 2",
+        "max(queue_occupancy) > 2 for 3 and flow_latency > 1 for 2",
+        "max(queue_occupancy) > 2 for 2 and (flow_latency > 3 or loop)",
+    ] {
+        let (rules, bound) = (compile(text).unwrap(), without(text).unwrap());
+        assert!(bound.cells().is_empty() && bound.name(0) == "r", "{text}");
+        let mut history = vec![EMPTY; rules.cells().len()];
+        let (mut was, mut times) = ([false; 2], [0; 2]);
+        for _ in 0..10_000 {
+            let hops = [hop(1, 0, random.below(5))];
+            let flow_latency = random.maybe(|r| r.below(5));
+            let observation = Observation { flow_latency, looped: random.below(2) == 0, hops: &hops };
+            let is = [rules.evaluate_with(&observation, &mut history), bound.evaluate(&observation)]
+                .map(|set| set == 1);
+            assert!(is[1] || !is[0], "{text}");
+            (0..2).for_each(|i| times[i] += u32::from(is[i] && !was[i]));
+            assert!(times[0] <= times[1], "{text}");
+            was = is;
+        }
+        assert!(times[0] > 10 && times[0] < times[1], "{text}: {times:?}");
+    }
+}

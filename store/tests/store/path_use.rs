@@ -104,7 +104,7 @@ fn changes_of_a_span_say_the_path_before_and_the_path_after() {
     let two = reader.path_changes(Span::of(at(0), at(10)), &one(2), 10).unwrap();
     assert_eq!(two.changes, [change(2, first, 2, 3)]);
     let few = reader.path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 1).unwrap();
-    assert_eq!((few.changes.len(), few.groups.len(), few.total), (1, 1, 4));
+    assert_eq!((few.changes.len(), few.groups.len(), few.group_total, few.total), (1, 1, 2, 4));
     let none = reader.path_changes(Span::of(at(0), at(10)), &one(9), 10).unwrap();
     assert_eq!((none.changes.len(), none.total), (0, 0));
 }
