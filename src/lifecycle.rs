@@ -37,6 +37,7 @@ use crate::{
     hop_recorder::HopRecorder,
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     intercept::{self, SwitchEnd, TranslatorEnd},
+    known_links::{self, KnownLinks},
     live::Hub,
     lock::lock,
     log::Log,
@@ -343,7 +344,8 @@ impl Server {
     ) -> Result<api::Context, CliError> {
         let reminds = notes.is_some() && settings.exports.values().any(export_role::notifies_people);
         Ok(api::Context {
-            reminders: reminds.then(|| outlet(&self.pipeline)).transpose()?.map(Arc::new),
+            reminds,
+            known_links: Arc::new(known_links(settings)),
             notes,
             config_file: self.file.clone(),
             enabling: Arc::default(),
@@ -663,6 +665,11 @@ fn bytes(size: Size) -> usize {
 fn notes(settings: &Settings) -> Result<Option<Arc<Notes>>, CliError> {
     let stores = settings.store.enabled && settings.collects();
     Ok(stores.then(|| Notes::open(&settings.store_directory())).transpose()?.map(Arc::new))
+}
+
+fn known_links(settings: &Settings) -> KnownLinks {
+    let stores = settings.store.enabled && settings.collects();
+    KnownLinks::open(stores.then(|| settings.store_directory().join(known_links::FILE)))
 }
 
 /// What answers about the past.

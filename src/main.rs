@@ -28,6 +28,7 @@ mod host;
 mod input;
 mod intercept;
 mod kernel;
+mod known_links;
 mod lifecycle;
 mod live;
 mod lock;

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use collector::{Collector, FlowSummary, Losses, SourceView, Stats, StreamView, stats::Table, stats::Tables};
+use collector::{
+    Collector, FlowSummary, LinkUse, Losses, NetworkEntry, Output, SourceView, Stats, StreamView,
+    stats::Table, stats::Tables,
+};
 use tokio::{sync::oneshot, task, time};
 
 use crate::{
@@ -27,7 +30,7 @@ use crate::{
         self, Evidence, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView,
         TriedView, WorkerView,
     },
-    worker::{Entries, WorkerHandle, copy_flows},
+    worker::{Entries, WorkerHandle, copy_flows, visit_network},
 };
 
 /// The counters of all stages.
@@ -156,6 +159,22 @@ impl Monitor {
         Ok(answers)
     }
 
+    /// As [`Monitor::ask`], with the output of each worker for results.
+    ///
+    /// # Errors
+    /// A worker does not answer; others may have emitted their results.
+    pub(crate) async fn emit<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Collector, &mut dyn Output) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Busy> {
+        let asked: Vec<_> = self.workers.iter().map(|worker| worker.emit(work.clone())).collect();
+        let mut answers = Vec::new();
+        for answer in asked {
+            answers.push(in_time(answer).await?);
+        }
+        Ok(answers)
+    }
+
     /// Queries all workers in steps: `step` covers the table slots from one on, and returns the next slot. `process` gets each
     /// response, with the number of its worker; those of one worker come in order.
     ///
@@ -199,6 +218,25 @@ impl Monitor {
         let whole = Arc::new(task::spawn_blocking(|| merge.topology()).await.map_err(|_| Busy)?);
         *cached = Some((Instant::now(), Arc::clone(&whole)));
         Ok(whole)
+    }
+
+    /// The links of each worker.
+    ///
+    /// # Errors
+    /// As [`Monitor::ask`].
+    pub(crate) async fn links(&self) -> Result<Vec<LinkUse>, Busy> {
+        let step = |collector: &Collector, first: u32| {
+            let mut part = Vec::new();
+            let next = visit_network(collector, first, |entry| {
+                if let NetworkEntry::Link(link) = entry {
+                    part.push(link);
+                }
+            });
+            (part, next)
+        };
+        let mut links = Vec::new();
+        self.walk(step, |_, part| links.extend(part)).await?;
+        Ok(links)
     }
 
     /// A copy of all flows for a request of `arrival`: begun since then if it must be `current`, else possibly a little older.

@@ -381,6 +381,22 @@ impl WorkerHandle {
         receiver
     }
 
+    /// As [`WorkerHandle::ask`], with the output for results: they keep their order with those of reports. Nothing is done for a requester
+    /// that is gone.
+    pub(crate) fn emit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Collector, &mut dyn Output) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        let task: Task = Box::new(move |worker| {
+            if !sender.is_closed() {
+                let _ = sender.send(worker.with(|collector, output| work(collector, output)));
+            }
+        });
+        let _ = self.tasks.try_send(task);
+        receiver
+    }
+
     /// Replaces thresholds and rules. The receiver gets a message when they are active, within a tick; it is closed if the worker has ended.
     pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
         let (sender, receiver) = sync_channel(1);

@@ -63,7 +63,12 @@ struct Saving {
 #[derive(Debug)]
 pub(crate) enum Full {
     /// The filter is wrong.
-    Wrong(Fault),
+    Wrong {
+        /// At this character, from 1.
+        at: usize,
+        /// What is wrong there.
+        message: String,
+    },
     /// There are as many silences as there can be, and all last.
     Silences,
     /// The file cannot be written.
@@ -134,7 +139,11 @@ impl Notes {
     /// Its filter is wrong, there are too many, or it cannot be saved: nothing changed.
     pub(crate) fn silence(&self, silence: SilenceView) -> Result<SilenceView, Full> {
         let SilenceView { filter, from, until, by, comment, .. } = silence;
-        let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(Full::Wrong)?;
+        let wrong = |Fault { position, message, .. }: Fault| {
+            let before = filter.get(..position).unwrap_or(&filter);
+            Full::Wrong { at: before.chars().count() + 1, message }
+        };
+        let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(wrong)?;
         self.change(|state| {
             state.forget(|one| one.until.saturating_add(KEPT) < from);
             if state.saved.silences.len() >= MOST_SILENCES {
@@ -187,9 +196,9 @@ impl Notes {
     }
 
     /// The latest end of a silence within `(after, until]`, if one ended then.
-    pub(crate) fn has_ended(&self, after: u64, until: u64) -> bool {
+    pub(crate) fn ended(&self, after: u64, until: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.saved.silences.iter().any(|one| after < one.until && one.until <= until)
+        state.saved.silences.iter().map(|one| one.until).filter(|end| after < *end && *end <= until).max()
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T, Full>) -> Result<T, Full> {
@@ -305,7 +314,7 @@ mod tests {
         // It ends earlier: what began in it stays silenced.
         assert_eq!(notes.end(id, 150).unwrap().map(|one| one.until), Some(150));
         assert_eq!([at(149, 7), at(150, 7)], [true, false]);
-        assert_eq!((notes.has_ended(149, 150), notes.has_ended(150, 300)), (true, false));
+        assert_eq!((notes.ended(149, 150), notes.ended(150, 300)), (Some(150), None));
         assert_eq!(notes.end(id, 160).unwrap(), None);
         assert_eq!(notes.end(99, 160).unwrap(), None);
     }
@@ -314,7 +323,8 @@ mod tests {
     fn notes_are_bounded_and_refused_with_a_reason() {
         let dir = Dir::new("full-notes");
         let notes = Notes::open(dir.path()).unwrap();
-        assert!(matches!(notes.silence(silence("node = 7", 1, 2)), Err(Full::Wrong(_))));
+        let wrong = notes.silence(silence("rule == \"é\" and node = 7", 1, 2));
+        assert!(matches!(wrong, Err(Full::Wrong { at: 22, .. })), "{wrong:?}");
         (0..MOST_SILENCES as u64).for_each(|_| _ = notes.silence(silence("node == 7", 100, 200)).unwrap());
         assert!(matches!(notes.silence(silence("node == 7", 150, 300)), Err(Full::Silences)));
         // Those that ended make room.

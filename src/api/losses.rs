@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     config::build,
+    known_links::{Behind, LinkMemory},
     view::{DropsView, LinkLoss, LossMap, ReporterView},
 };
 
@@ -38,14 +39,12 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let history = history_of(&context)?;
     let losses = history.losses((span, count_until), Arc::clone(&place)).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
-    let topology = context.monitor.topology().await?;
+    let (known, in_use) = (Arc::clone(&context.known_links), context.monitor.links().await?);
     respond(place, move || {
-        let mut ends = Ends::default();
-        for link in topology.links() {
-            if let Some(interface) = link.egress_if {
-                ends.0.insert((link.from, interface), link.to);
-            }
-        }
+        let mut memory = known.memory();
+        memory.learn(&in_use);
+        let ends = Ends::of(&losses, &memory);
+        drop(memory);
         let links = past::link_views(&paths).into_keys().collect();
         let (drops, more) = page::fill(drops(&losses, &reasons, &ends).into_iter(), limit);
         let judged = judge(&losses, links, &ends, every_report);
@@ -54,6 +53,7 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
         LossMap {
             more: left.max(usize::from(more || more_links)),
             drops,
+            unplaced: ends.unplaced(&losses),
             links,
             reporters: reporters(&losses),
             counted: !losses.links.is_empty(),
@@ -66,13 +66,39 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// Which node is behind an egress interface of a node.
+/// Which node is behind the interface of each place, in the time of its drops.
 #[derive(Default, Debug)]
-struct Ends(BTreeMap<(u32, u32), u32>);
+struct Ends(BTreeMap<DropPlace, Behind>);
 
 impl Ends {
-    fn of(&self, place: &DropPlace) -> Option<u32> {
-        self.0.get(&(place.node?, place.egress_if?)).copied()
+    fn of(losses: &Losses, memory: &LinkMemory) -> Self {
+        let behind = |(place, sum): (&DropPlace, &DropSum)| {
+            let (node, interface) = place.node.zip(place.egress_if)?;
+            Some((*place, memory.behind(node, interface, (sum.first, sum.last))))
+        };
+        Self(losses.drops.iter().filter_map(behind).collect())
+    }
+
+    fn node(&self, place: &DropPlace) -> Option<u32> {
+        match self.0.get(place)? {
+            Behind::Node(node) => Some(*node),
+            Behind::Unknown | Behind::Several => None,
+        }
+    }
+
+    /// Why it is not known.
+    fn unknown(&self, place: &DropPlace) -> Option<String> {
+        match self.0.get(place)? {
+            Behind::Node(_) => None,
+            Behind::Unknown => Some(NO_NODE_SEEN.to_owned()),
+            Behind::Several => Some(SEVERAL.to_owned()),
+        }
+    }
+
+    /// Packets of no link that is known.
+    fn unplaced(&self, losses: &Losses) -> u64 {
+        let unplaced = losses.drops.iter().filter(|(place, _)| self.node(place).is_none());
+        unplaced.map(|(_, sum)| sum.packets).fold(0, u64::saturating_add)
     }
 }
 
@@ -81,7 +107,8 @@ fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends) -> Vec<Dr
     let view = |(place, sum): (&DropPlace, &DropSum)| DropsView {
         node: place.node,
         egress_if: place.egress_if,
-        to: ends.of(place),
+        to: ends.node(place),
+        to_unknown: ends.unknown(place),
         queue: place.queue,
         reason: place.reason,
         reason_name: place.reason.and_then(|code| reasons.get(&code).cloned()),
@@ -112,7 +139,7 @@ fn reporters(losses: &Losses) -> Vec<ReporterView> {
 fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, every_report: bool) -> Vec<LinkLoss> {
     let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (place, sum) in &losses.drops {
-        if let Some(link) = place.node.zip(ends.of(place)) {
+        if let Some(link) = place.node.zip(ends.node(place)) {
             *dropped.entry(link).or_default() += sum.packets;
         }
     }
@@ -175,6 +202,9 @@ fn needs(every_report: bool) -> &'static str {
 
 /// Of the latest packets, the reports of both ends may not have arrived, or not be stored yet.
 const UNSETTLED: u64 = 5_000_000_000;
+const NO_NODE_SEEN: &str =
+    "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
+const SEVERAL: &str = "several nodes were behind this interface in this time: choose a shorter one, or it leads to something that forwards without reports";
 const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
 const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
 

@@ -47,8 +47,8 @@ use axum::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    active_config::ActiveConfig, alerts::Notes, control::Control, dns::Resolver, history::History, live::Hub,
-    monitor::Monitor, pipeline::Outlet, tls,
+    active_config::ActiveConfig, alerts::Notes, control::Control, dns::Resolver, history::History,
+    known_links::KnownLinks, live::Hub, monitor::Monitor, tls,
 };
 pub(crate) use guard::admits;
 pub(crate) use page::PAGES;
@@ -88,8 +88,10 @@ pub(crate) struct Context {
     pub(crate) history: Option<Box<dyn History>>,
     /// What people said about alerts, if they are stored.
     pub(crate) notes: Option<Arc<Notes>>,
-    /// Where alerts are reported once more, if exports send them to people.
-    pub(crate) reminders: Option<Arc<Outlet>>,
+    /// Whether alerts are reported once more when a silence ends: exports send them to people.
+    pub(crate) reminds: bool,
+    /// Which nodes were behind interfaces.
+    pub(crate) known_links: Arc<KnownLinks>,
     /// The configuration file, if there is one.
     pub(crate) config_file: Option<PathBuf>,
     /// One rule is added to it at a time.

@@ -5,7 +5,7 @@ use std::{
     future::IntoFuture,
     io,
     net::{SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, Weak},
     thread::JoinHandle,
     time::Duration,
 };
@@ -102,7 +102,7 @@ impl Api {
 }
 
 async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
-    if context.reminders.is_some() {
+    if context.reminds {
         tokio::spawn(alerts::remind(Arc::downgrade(&context)));
     }
     let listener = match tokio::net::TcpListener::from_std(listener) {
@@ -113,6 +113,7 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
         }
     };
     tokio::spawn(sample(Arc::clone(&context)));
+    tokio::spawn(learn(Arc::downgrade(&context)));
     let (end, ended) = oneshot::channel::<()>();
     let ending = async {
         // An error means that the sender was dropped, which also stops the server.
@@ -125,6 +126,24 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     context.hub.close();
     drop(end);
     let _ = time::timeout(LAST_RESPONSES, served).await;
+    let known = Arc::clone(&context.known_links);
+    let _ = tokio::task::spawn_blocking(move || known.save(true)).await;
+}
+
+/// Looks at the links in use every few seconds, so that those that fail are known.
+async fn learn(context: Weak<Context>) {
+    loop {
+        time::sleep(LEARN_EVERY).await;
+        let Some(context) = context.upgrade() else { return };
+        // A worker that does not answer now does the next time.
+        let Ok(links) = context.monitor.links().await else { continue };
+        let known = Arc::clone(&context.known_links);
+        let work = move || {
+            known.memory().learn(&links);
+            known.save(false);
+        };
+        let _ = tokio::task::spawn_blocking(work).await;
+    }
 }
 
 /// Samples the counters once a second, so that rates can be computed.
@@ -201,6 +220,8 @@ impl StoreLog {
 
 /// Seconds between two checks of the drop counters.
 const DROPS_EVERY: u64 = 10;
+/// How often links are looked at.
+const LEARN_EVERY: Duration = Duration::from_secs(5);
 /// Threads for queries of the store, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
 const BLOCKING_THREADS: usize = 72;
 /// Maximum number of connections; a further one closes the connection that has been idle the longest.

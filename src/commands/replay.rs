@@ -295,6 +295,9 @@ impl Replay {
             }
             self.ticked = now;
             self.collector.tick(now, &mut self.outlet);
+            if let Some(store_writer) = &mut self.outlet.store_writer {
+                store_writer.look(&self.collector, now);
+            }
         }
     }
 

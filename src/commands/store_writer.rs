@@ -2,20 +2,27 @@
 
 use std::path::Path;
 
-use collector::{Batch, Drop, Event, FlowRow, Loss, Output, Rollup};
+use collector::{Batch, Collector, Drop, Event, FlowRow, LinkUse, Loss, Output, Rollup, event::Nanos};
 use store::{Policy, Store};
 
 use crate::config::{Settings, build};
+use crate::known_links::{self, KnownLinks};
 use terminal::CliError;
 
 /// Records in a batch. It is submitted long before it is full, because a path may have 256 nodes.
 const BATCH: usize = 65_536;
+
+/// Recorded time between two looks at links, ns.
+const LOOK_EVERY: Nanos = 5_000_000_000;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct StoreWriter {
     store: Store,
     batch: Batch,
+    known_links: KnownLinks,
+    /// When links were looked at.
+    looked: Nanos,
 }
 
 impl StoreWriter {
@@ -31,11 +38,22 @@ impl StoreWriter {
         };
         let store = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
         store.set_rules(settings.rules.iter().map(|rule| rule.name.clone()).collect());
-        Ok(Self { store, batch: Batch::with_capacity(BATCH) })
+        let known_links = KnownLinks::open(Some(dir.join(known_links::FILE)));
+        Ok(Self { store, batch: Batch::with_capacity(BATCH), known_links, looked: 0 })
+    }
+
+    /// Looks at the links in use, if that was some time ago, so that those that fail are known.
+    pub(super) fn look(&mut self, collector: &Collector, now: Nanos) {
+        if now.abs_diff(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            let links: Vec<LinkUse> = collector.topology_links().collect();
+            self.known_links.memory().learn(&links);
+        }
     }
 
     /// Closes the store; then everything is on disk.
     pub(super) fn close(mut self) -> store::Stats {
+        self.known_links.save(true);
         self.submit();
         self.store.finish()
     }

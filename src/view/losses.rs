@@ -11,6 +11,8 @@ use super::RangeView;
 pub(crate) struct LossMap {
     /// Dropped packets as nodes reported them, the most first.
     pub(crate) drops: Vec<DropsView>,
+    /// Dropped packets of no link that is known: they are in `drops` alone.
+    pub(crate) unplaced: u64,
     /// The links of the span, those that lost the most first.
     pub(crate) links: Vec<LinkLoss>,
     /// Reports that never arrived, by the node that sent them. Not packets.
@@ -38,8 +40,10 @@ pub(crate) struct DropsView {
     pub(crate) node: Option<u32>,
     /// Egress interface.
     pub(crate) egress_if: Option<u32>,
-    /// The node behind this interface, as it is known now.
+    /// The node behind this interface at that time, as the packets showed that passed it last.
     pub(crate) to: Option<u32>,
+    /// Why that node is not known; null: it is, or the interface is not.
+    pub(crate) to_unknown: Option<String>,
     /// Queue id.
     pub(crate) queue: Option<u8>,
     /// Code of the reason.

@@ -164,7 +164,7 @@ fn what_is_wrong_is_refused_and_a_reader_may_only_try() {
     for (path, body, words) in [
         ("/acknowledge", json!({"id": "x"}), "is no alert"),
         ("/acknowledge", json!({"id": "0123456789abcdef", "comment": "x".repeat(501)}), "longer than 500"),
-        ("/silences", silence("sorce == 1", 60), "the filter is wrong at byte 1"),
+        ("/silences", silence("sorce == 1", 60), "the filter is wrong at character 1"),
         ("/silences", silence(" ", 60), "needs a filter"),
         ("/silences", silence("node == 1", 0), "out of range"),
         ("/rules", json!({"name": "deep", "when": "hops > 1"}), "another rule has this name"),
@@ -199,12 +199,16 @@ fn a_rule_is_tried_on_the_past_and_then_enabled() {
     let counts: u64 = tried["counts"].as_array().unwrap().iter().filter_map(Value::as_u64).sum();
     assert_eq!(counts, 2);
     assert!(tried["notes"][0].as_str().unwrap().contains("not by every report"), "{tried}");
+    assert_eq!(tried["at_most"], false);
     // As the rule that was evaluated for each report.
     assert_eq!(post(&server, "try", json!({"when": "max(queue_occupancy) > 500"}))["times"], 2);
     assert_eq!(post(&server, "try", json!({"when": "flow_latency > 1s"}))["times"], 0);
     let wrong = post(&server, "try", json!({"when": "é < flow_latencie"}));
     assert_eq!((&wrong["fault"]["position"], &wrong["times"]), (&json!(0), &json!(0)), "{wrong}");
-    let history = post(&server, "try", json!({"when": "hops > 2 for 3"}));
+    let lasting = post(&server, "try", json!({"when": "max(hop_latency) > 500us for 3"}));
+    assert_eq!((&lasting["times"], &lasting["at_most"]), (&json!(2), &json!(true)), "{lasting}");
+    assert!(lasting["notes"][1].as_str().unwrap().contains("counts reports"), "{lasting}");
+    let history = post(&server, "try", json!({"when": "previous(hops) > 2"}));
     assert!(history["fault"]["message"].as_str().unwrap().contains("cannot be tried"), "{history}");
 
     let enabled = post(&server, "rules", json!({"name": "slow", "when": "max(hop_latency) > 500us"}));

@@ -364,6 +364,11 @@ fn a_demo_may_begin_with_a_past() {
     let store = dir.join("store");
     let demo = Demo::start(&["--past", "1", "--store", support::text(&store), "--seed", "5"]);
     let now = demo.get("/api/v1/status")["now"].as_u64().unwrap();
+    // The link failed before this collector began: it goes on with what was known of links.
+    let losses = demo.get(&format!("/api/v1/losses?from={}&to={now}", now - 100_000_000_000));
+    let down: Vec<_> =
+        losses["drops"].as_array().unwrap().iter().filter(|one| one["reason_name"] == "link_down").collect();
+    assert!(down.len() > 1 && down.iter().all(|one| one["to"].is_u64()), "{losses}");
     let (code, rest) = demo.interrupt();
     assert_eq!(code, Some(0), "{rest}");
     // The collector began while datagrams were in flight, and lost none of them.

@@ -240,6 +240,7 @@ fn a_change_of_a_path_says_the_path_before_and_after_and_how_often_each_was_used
     assert_eq!((&change["before"], &change["after"]), (&json!([1, 2, 3]), &json!([1, 4, 3])));
     let group = json!({"before": [1, 2, 3], "after": [1, 4, 3], "flows": 1, "changes": 1, "first": at(20), "last": at(20)});
     assert_eq!((&changes["groups"], &changes["total"]), (&json!([group]), &json!(1)));
+    assert_eq!(changes["group_total"], json!(1));
     assert_eq!(asked(&format!("paths/changes?flow={name}&"))["total"], json!(1));
     assert_eq!(asked("paths/changes?src=10.0.0.2&")["total"], json!(0));
 

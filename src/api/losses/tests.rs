@@ -21,6 +21,9 @@ struct Observer {
     batch: Batch,
     rows: Vec<ReportRow>,
     decoder: Decoder,
+    /// What was behind interfaces, looked at once a second.
+    memory: LinkMemory,
+    looked: u64,
     /// Packets lost on each link.
     truth: BTreeMap<(u32, u32), u64>,
     reported_drops: BTreeMap<u32, u64>,
@@ -33,6 +36,8 @@ impl Observer {
             batch: Batch::with_capacity(400_000),
             rows: Vec::new(),
             decoder: Decoder::new(Profile::default()),
+            memory: LinkMemory::default(),
+            looked: 0,
             truth: BTreeMap::new(),
             reported_drops: BTreeMap::new(),
         }
@@ -46,6 +51,10 @@ impl FabricSink for Observer {
         let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
         self.collector.handle(&[datagram], &mut self.batch);
         self.collector.tick(t, &mut self.batch);
+        if t - self.looked >= SECOND {
+            self.looked = t;
+            self.memory.learn(&self.collector.topology_links().collect::<Vec<_>>());
+        }
         let rows = self.decoder.reports(payload).flatten().map(|report| ReportRow::new(&report, t, source));
         self.rows.extend(rows);
     }
@@ -114,17 +123,18 @@ fn run(
 /// What the answer says of the links.
 fn judged(observer: Observer, every_report: bool) -> (Vec<LinkLoss>, Losses) {
     let dir = Dir::new("losses-api");
+    let memory = observer.memory;
     let store = Store::open(store::Config { reports_table: true, ..store::Config::new(dir.path()) }).unwrap();
     store.submit(observer.batch).unwrap();
     assert!(store.submit_reports(observer.rows));
     store.close();
     let span = Span::of(START, START + 60 * SECOND);
     let losses = Reader::open(dir.path()).unwrap().losses_of(span, every_report.then_some(u64::MAX)).unwrap();
-    let mut ends = Ends::default();
-    for node in [101, 102, 103, 201, 202] {
-        ends.0.extend((1..5).map(|port| ((node, port), peer(node, port as u16))).filter(|(_, to)| *to != 0));
-    }
-    let links = ends.0.iter().map(|((from, _), to)| (*from, *to)).collect();
+    let ends = Ends::of(&losses, &memory);
+    assert_eq!(ends.unplaced(&losses), 0);
+    let fabric = [101, 102, 103, 201, 202].into_iter();
+    let links = fabric.flat_map(|node| (1..5).map(move |port| (node, peer(node, port))));
+    let links = links.filter(|(_, to)| *to != 0).collect();
     (judge(&losses, links, &ends, every_report), losses)
 }
 
@@ -180,6 +190,10 @@ fn a_link_that_fails_is_named_by_drop_reports() {
             let (a, b) = link;
             fabric.schedule(START + 5 * SECOND, Action::CutLink { a, b }).unwrap();
         });
+        // After 14 s without it, no flow that is known uses the link.
+        let collector = &observer.collector;
+        let is_it = |one: &collector::LinkUse| [(one.from, one.to), (one.to, one.from)].contains(&link);
+        assert!(!collector.topology_links().any(|one| is_it(&one)) && collector.topology_links().count() > 5);
         let reported: u64 = observer.reported_drops.values().sum();
         assert!(reported > 5, "the switches noticed it");
         let (judged, losses) = judged(observer, false);
@@ -217,4 +231,43 @@ fn what_is_not_known_is_said() {
     assert_eq!(of(5).unknown.as_deref(), Some(needs(true)));
     let off = judge(&Losses::default(), [(5, 6)].into(), &Ends::default(), false);
     assert_eq!(off[0].unknown.as_deref(), Some(needs(false)));
+}
+
+#[test]
+fn drops_of_no_link_that_is_known_are_said() {
+    let place = |node, egress_if| DropPlace { node, egress_if, queue: None, reason: None };
+    let sum = |packets, first, last| DropSum { packets, flows: 1, first, last };
+    let [seconds, later] = [100, 900].map(|second: u64| START + second * SECOND);
+    let losses = Losses {
+        drops: [
+            (place(Some(1), Some(5)), sum(7, seconds, seconds)),
+            (place(Some(1), Some(6)), sum(20, seconds, later)),
+            (place(Some(1), Some(9)), sum(30, seconds, seconds)),
+            (place(Some(1), None), sum(40, seconds, seconds)),
+        ]
+        .into(),
+        ..Losses::default()
+    };
+    let mut memory = LinkMemory::default();
+    let link = |egress_if, to, last_seen| collector::LinkUse {
+        from: 1,
+        to,
+        flows: 1,
+        last_seen,
+        egress_if: Some(egress_if),
+        ingress_if: None,
+        utilization: None,
+        queue_occupancy: None,
+        hop_latency: None,
+    };
+    memory.learn(&[link(5, 2, START), link(6, 3, START), link(6, 4, START + 500 * SECOND)]);
+    let ends = Ends::of(&losses, &memory);
+    let found = drops(&losses, &BTreeMap::new(), &ends);
+    let said: Vec<_> = found.iter().map(|one| (one.packets, one.to, one.to_unknown.as_deref())).collect();
+    let expected =
+        [(40, None, None), (30, None, Some(NO_NODE_SEEN)), (20, None, Some(SEVERAL)), (7, Some(2), None)];
+    assert_eq!(said, expected);
+    assert_eq!(ends.unplaced(&losses), 90);
+    let judged = judge(&losses, BTreeSet::new(), &ends, false);
+    assert_eq!(judged.iter().map(|one| (one.from, one.to, one.dropped)).collect::<Vec<_>>(), [(1, 2, 7)]);
 }
