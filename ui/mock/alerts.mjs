@@ -89,6 +89,7 @@ function attempt({ when, from, to }, now) {
     from: begin,
     to: end,
     times: 0,
+    at_most: false,
     flows: 0,
     already: 0,
     column,

@@ -22,7 +22,13 @@ export function changes(query) {
     { ...flow, ts: at(0.4) + i * 1e6, before: UPPER, after: LOWER },
   ]);
   const newest = moved.sort((a, b) => b.ts - a.ts);
-  return { changes: newest, groups: [], total: newest.length, range: { from, to, truncated: false } };
+  return {
+    changes: newest,
+    groups: [],
+    group_total: 0,
+    total: newest.length,
+    range: { from, to, truncated: false },
+  };
 }
 
 export function uses(query) {
@@ -82,6 +88,8 @@ export function latencies(query) {
 export function losses(query) {
   const { from, to } = limits(query);
   const unknown = 'needs reports of both ends: one of them did not report this traffic itself';
+  const never =
+    'no report showed a node behind this interface by then: a host is there, or no packet had passed it';
   const link = (a, b, rest) => ({
     from: a,
     to: b,
@@ -100,7 +108,11 @@ export function losses(query) {
   const drop = { node: 101, egress_if: 2, to: 202, queue: 2, reason: 71, reason_name: 'queue_full' };
   return {
     links,
-    drops: [{ ...drop, packets: 96, flows: 4, first: from, last: to }],
+    drops: [
+      { ...drop, to_unknown: null, packets: 96, flows: 4, first: from, last: to },
+      { ...drop, egress_if: 7, to: null, to_unknown: never, packets: 31, flows: 2, first: from, last: to },
+    ],
+    unplaced: 31,
     reporters: [{ node: 103, lost: 5, duplicated: 1 }],
     counted: true,
     uncounted: null,

@@ -13,6 +13,7 @@ import {
   sinceText,
   stateText,
   stateTone,
+  trialSheet,
   trialText,
   valueText,
 } from '../src/model/alerts';
@@ -154,6 +155,7 @@ test('what a rule would have done is a sentence', () => {
     from: 0,
     to: 60 * SECOND,
     times: 12,
+    at_most: false,
     flows: 3,
     already: 1,
     column: SECOND,
@@ -170,6 +172,28 @@ test('what a rule would have done is a sentence', () => {
     trialText({ ...trial, times: 1, flows: 1, already: 0 }),
     /^It would have fired once for 1 flow from /,
   );
-  assert.match(trialText({ ...trial, times: 0 }), /^It would not have fired from /);
+  assert.match(trialText({ ...trial, at_most: true }), /^It would have fired at most 12 times for 3 flows /);
+  assert.match(
+    trialText({ ...trial, times: 1, flows: 1, at_most: true }),
+    /^It would have fired at most once for 1 flow /,
+  );
+  assert.match(trialText({ ...trial, times: 0, at_most: true }), /^It would not have fired from /);
+  const { flow } = ALERT;
+  assert.ok(flow);
+  const metric = 'hop_latency' as const;
+  const firing = { ts: SECOND, until: null, flow, text: FLOW, metric, value: 7, node: 3 };
+  const sheet = trialSheet(
+    {
+      ...trial,
+      firings: [firing],
+      notes: ['Judged by stored events.'],
+    },
+    'hops > 2',
+  );
+  assert.deepEqual(sheet.rows, [[SECOND, null, FLOW, 3, 'hop_latency', 7]]);
+  assert.match(
+    sheet.cut ?? '',
+    /^Rule: hops > 2\. It would have fired 12 times .* The latest 1 of 12 times are here\. Judged by stored events\.$/,
+  );
   assert.equal(trialText({ ...trial, fault: { position: 0, length: 1, message: 'x' } }), '');
 });

@@ -8,12 +8,25 @@ import type {
   PathChange,
   PathsOfDirection,
 } from '../src/api/types';
-import { lostOf, placeText, reasonText, summaryOf, verdictOf, withLosses } from '../src/model/losses';
+import { sheetCsv } from '../src/lib/sheet';
+import {
+  dropSheet,
+  linkSheet,
+  lostOf,
+  placeText,
+  reasonText,
+  reportSheet,
+  summaryOf,
+  verdictOf,
+  withLosses,
+} from '../src/model/losses';
 import {
   changeText,
   difference,
+  drawnSheet,
   differenceText,
   hopRows,
+  listedText,
   mainPath,
   pathKey,
   readCompared,
@@ -231,6 +244,7 @@ test('the map shows what links lost, and grey where it is not known', () => {
   const losses: LossMap = {
     links: [loss({ sent: 9, lost: 4, lost_most: 4 })],
     drops: [],
+    unplaced: 0,
     reporters: [],
     counted: true,
     uncounted: null,
@@ -256,6 +270,18 @@ test('the map shows what links lost, and grey where it is not known', () => {
   assert.deepEqual([...nodeValues(buildGraph([], links), 'loss').values()], [null, null]);
   assert.equal(summaryOf(losses), 'Most packets were lost at the link 1 → 2: 4 at least.');
   assert.match(summaryOf({ ...losses, links: [], counted: false }), /was not counted/);
+  assert.equal(
+    summaryOf({ ...losses, unplaced: 3 }),
+    'Most packets were lost at the link 1 → 2: 4 at least. 3 packets dropped at no link that is known.',
+  );
+  assert.equal(
+    summaryOf({ ...losses, unplaced: 5 }),
+    '5 packets dropped at no link that is known. Of links that are known, most were lost at the link 1 → 2: 4 at least.',
+  );
+  assert.equal(
+    summaryOf({ ...losses, links: [], unplaced: 5 }),
+    '5 packets dropped at no link that is known.',
+  );
   const place = {
     node: 7,
     egress_if: 2,
@@ -267,6 +293,7 @@ test('the map shows what links lost, and grey where it is not known', () => {
     flows: 1,
     first: 0,
     last: 0,
+    to_unknown: null,
   };
   assert.equal(placeText(place), '7, to 9, queue 3');
   assert.equal(placeText({ ...place, to: null, queue: null, node: null }), 'unknown node, interface 2');
@@ -274,4 +301,29 @@ test('the map shows what links lost, and grey where it is not known', () => {
     [reasonText(place), reasonText({ ...place, reason_name: 'queue_full' })],
     ['code 71', 'queue_full'],
   );
+  const one = { ...losses, drops: [place], reporters: [{ node: null, lost: 5, duplicated: 1 }] };
+  assert.equal(
+    sheetCsv(linkSheet(one, 'cut')),
+    'from,to,dropped,sent,lost,lost_most,evidence\r\n1,2,0,9,4,4,"4 of 9 lost on it, 44.4 % (reports of both ends)"\r\n# cut,,,,,,\r\n',
+  );
+  assert.match(
+    sheetCsv(dropSheet(one, '')),
+    /^node,egress_if,to,queue,reason,reason_name,packets,flows,first \(UTC\),last \(UTC\),to_unknown\r\n7,2,9,3,71,,1,1,1970-01-01T00:00:00\.000000Z,.*Z,\r\n$/,
+  );
+  assert.equal(sheetCsv(reportSheet(one, '')), 'node,lost_reports,repeated\r\n,5,1\r\n');
+});
+
+test('what a list leaves out is said, and a file has it', () => {
+  assert.equal(listedText(200, 200, 'Steps:'), '');
+  assert.equal(listedText(200, 1_312, 'Steps:'), 'Steps: 200 of 1\u{202f}312 are listed; the CSV has all.');
+  assert.equal(drawnSheet([null, null]), null);
+  const sheet = drawnSheet([
+    { path: [1, null], label: 'before' },
+    { path: [2], label: 'after' },
+  ]);
+  assert.deepEqual(sheet?.rows, [
+    ['before', 1, 1, '1'],
+    ['before', 2, null, null],
+    ['after', 1, 2, '2'],
+  ]);
 });

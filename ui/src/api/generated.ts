@@ -598,8 +598,10 @@ export type Drops = {
   reason: number | null;
   /** Its name, from the profile. */
   reason_name: string | null;
-  /** The node behind this interface, as it is known now. */
+  /** The node behind this interface at that time, as the packets showed that passed it last. */
   to: number | null;
+  /** Why that node is not known; null: it is, or the interface is not. */
+  to_unknown: string | null;
 };
 
 /** Which manager may write: the higher one wins, first by term, then by epoch. */
@@ -1378,6 +1380,8 @@ export type LossMap = {
   reporters: Array<ReporterLoss>;
   /** What is needed to count packets at both ends of links. */
   uncounted: string | null;
+  /** Dropped packets of no link that is known: they are in `drops` alone. */
+  unplaced: number;
 };
 
 /** What changed at the manager. The name of the event is its kind. */
@@ -1730,6 +1734,8 @@ export type PathChangeGroup = {
 export type PathChanges = {
   /** The latest changes, newest first. */
   changes: Array<PathChange>;
+  /** Number of such groups: `groups` has the first of them. */
+  group_total: number;
   /** All changes, equal ones together; those of most flows first. */
   groups: Array<PathChangeGroup>;
   /** The span of time; `truncated`: it has more flows or changes than are considered. */
@@ -3017,6 +3023,8 @@ export type TranslatorUpstream = {
 export type Trial = {
   /** For how many flows it was true already when the span began. */
   already: number;
+  /** Whether it would have been that often, and for so many flows, at most: `notes` says why. */
+  at_most: boolean;
   /** Length of a part, nanoseconds. */
   column: number;
   /** How often it would have become true in each part. */

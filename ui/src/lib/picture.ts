@@ -87,15 +87,20 @@ function partOf(element: HTMLCanvasElement | SVGSVGElement): Part {
 
 /** What the swatches of a panel stand for. */
 function legendOf(element: HTMLElement): Legend {
-  return [...element.querySelectorAll<HTMLElement>('.legend .swatch, .chart-legend .swatch')].flatMap(
-    (swatch) => {
-      const style = getComputedStyle(swatch);
-      const text = swatch.parentElement?.textContent?.trim() ?? '';
-      const isLine = swatch.classList.contains('line');
-      const shown = isLine ? style.borderTopColor : style.backgroundColor;
-      return swatch.parentElement?.childElementCount === 1 ? [{ colour: shown, text }] : [];
-    },
-  );
+  const routes = [...element.querySelectorAll<HTMLElement>('.path-legend .route')].map((route) => ({
+    colour: getComputedStyle(route).borderTopColor,
+    text: route.parentElement?.textContent?.trim() ?? '',
+  }));
+  const swatches = [
+    ...element.querySelectorAll<HTMLElement>('.legend .swatch, .chart-legend .swatch'),
+  ].flatMap((swatch) => {
+    const style = getComputedStyle(swatch);
+    const text = swatch.parentElement?.textContent?.trim() ?? '';
+    const isLine = swatch.classList.contains('line');
+    const shown = isLine ? style.borderTopColor : style.backgroundColor;
+    return swatch.parentElement?.childElementCount === 1 ? [{ colour: shown, text }] : [];
+  });
+  return [...swatches, ...routes];
 }
 
 /** The colours of values: of a heat map, of a topology. */

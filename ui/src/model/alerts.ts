@@ -1,6 +1,7 @@
 import type { Alert, Alerts, Trial } from '../api/types';
 import { dateTime, exact, metricValue, NONE, plural, span } from '../lib/format';
 import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
 import { metricLabel } from './events';
 
 /** How long alerts can be silenced. */
@@ -172,7 +173,8 @@ export function silenceFilters(alert: Alert): { text: string; filter: string }[]
 /** `It would have fired 12 times for 3 flows in this time.` */
 export function trialText(trial: Trial): string {
   if (trial.fault !== null) return '';
-  const times = trial.times === 1 ? 'once' : `${trial.times} times`;
+  const most = trial.at_most && trial.times > 0 ? 'at most ' : '';
+  const times = `${most}${trial.times === 1 ? 'once' : `${trial.times} times`}`;
   const flows = trial.times === 0 ? '' : ` for ${plural(trial.flows, 'flow')}`;
   const already =
     trial.already === 0
@@ -181,4 +183,16 @@ export function trialText(trial: Trial): string {
   const head = trial.times === 0 ? 'It would not have fired' : `It would have fired ${times}${flows}`;
   const day = (ns: number): string => dateTime(ns).slice(0, 19);
   return `${head} from ${day(trial.from)} to ${day(trial.to)}.${already}`;
+}
+
+/** When a rule would have fired; what the trial does not know is said in the file, too. */
+export function trialSheet(trial: Trial, when: string): Sheet {
+  const { firings, times, notes } = trial;
+  const listed = firings.length < times ? [`The latest ${firings.length} of ${times} times are here.`] : [];
+  const time = (name: string): Sheet['columns'][number] => ({ name, time: true });
+  return {
+    columns: [time('when'), time('until'), ...['flow', 'node', 'metric', 'value'].map((name) => ({ name }))],
+    rows: firings.map((one) => [one.ts, one.until, one.text, one.node, one.metric, one.value]),
+    cut: [`Rule: ${when}. ${trialText(trial)}`, ...listed, ...notes].join(' '),
+  };
 }

@@ -1,6 +1,7 @@
-import type { DropsOfPlace, LinkLoss, LossMap } from '../api/types';
-import { exact, percent, plural } from '../lib/format';
+import type { Cell, DropsOfPlace, LinkLoss, LossMap } from '../api/types';
+import { dateTime, exact, percent, plural } from '../lib/format';
 import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
 import { bareLink, edgeId, type MapLink } from './topology';
 
 /** Packets that a link lost or that were dropped before it, at least; null: not known. */
@@ -45,7 +46,7 @@ export function verdictOf(link: LinkLoss, said: string | null = null): string {
   return parts.join('; ');
 }
 
-/** `leaf1, to spine2, queue 3`. */
+/** `leaf1, to spine2, queue 3`; without the next node, the interface. */
 export function placeText({ node, egress_if, to, queue }: DropsOfPlace): string {
   const parts = [node === null ? 'unknown node' : names.node(node)];
   if (to !== null) parts.push(`to ${names.node(to)}`);
@@ -60,15 +61,75 @@ export function reasonText({ reason, reason_name }: DropsOfPlace): string {
 
 /** The sentence above the tables. */
 export function summaryOf(losses: LossMap): string {
+  const { unplaced } = losses;
   const [worst] = losses.links;
-  const lost = worst ? lostOf(worst) : null;
-  const dropped = losses.drops.reduce((sum, { packets }) => sum + packets, 0);
-  if (worst && lost !== null && lost > 0) {
+  const lost = worst ? (lostOf(worst) ?? 0) : 0;
+  const elsewhere = `${plural(unplaced, 'packet')} dropped at no link that is known`;
+  if (worst && lost > 0) {
     const link = `${names.node(worst.from)} → ${names.node(worst.to)}`;
-    return `Most packets were lost at the link ${link}: ${exact(lost)} at least.`;
+    // Any of these may be of one link, which then lost more.
+    const among = unplaced > lost ? `${elsewhere}. Of links that are known, most` : 'Most packets';
+    const rest = unplaced > 0 && unplaced <= lost ? ` ${elsewhere}.` : '';
+    return `${among} were lost at the link ${link}: ${exact(lost)} at least.${rest}`;
   }
-  if (dropped > 0) return `${plural(dropped, 'packet')} dropped, at no link that is known.`;
+  if (unplaced > 0) return `${elsewhere}.`;
   return losses.counted
     ? 'No lost packet was reported or counted in this time.'
     : 'No dropped packet was reported in this time. What links lose unseen was not counted.';
+}
+
+const plain = (columns: readonly string[]): Sheet['columns'] => columns.map((name) => ({ name }));
+
+/** Links with what they lost, and by which evidence. `cut`: what is not in the file. */
+export function linkSheet({ links }: LossMap, cut: string): Sheet {
+  return {
+    columns: plain(['from', 'to', 'dropped', 'sent', 'lost', 'lost_most', 'evidence']),
+    rows: links.map((one) => [
+      one.from,
+      one.to,
+      one.dropped,
+      one.sent,
+      one.lost,
+      one.lost_most,
+      verdictOf(one),
+    ]),
+    cut,
+  };
+}
+
+/** Dropped packets by place and reason. */
+export function dropSheet({ drops }: LossMap, cut: string): Sheet {
+  const columns = plain(['node', 'egress_if', 'to', 'queue', 'reason', 'reason_name', 'packets', 'flows']);
+  const times = ['first', 'last'].map((name) => ({ name, time: true }));
+  const row = (one: DropsOfPlace): Cell[] => [
+    one.node,
+    one.egress_if,
+    one.to,
+    one.queue,
+    one.reason,
+    one.reason_name,
+    one.packets,
+    one.flows,
+    one.first,
+    one.last,
+    one.to_unknown,
+  ];
+  const isTime = (at: number): boolean => at >= columns.length && at < columns.length + times.length;
+  return {
+    columns: [...columns, ...times, ...plain(['to_unknown'])],
+    rows: drops.map(row),
+    texts: drops.map((one) =>
+      row(one).map((cell, at) => (isTime(at) ? dateTime(Number(cell)) : String(cell ?? ''))),
+    ),
+    cut,
+  };
+}
+
+/** Lost reports by the node that sent them. */
+export function reportSheet({ reporters }: LossMap, cut: string): Sheet {
+  return {
+    columns: plain(['node', 'lost_reports', 'repeated']),
+    rows: reporters.map(({ node, lost, duplicated }) => [node, lost, duplicated]),
+    cut,
+  };
 }

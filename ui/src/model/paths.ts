@@ -1,5 +1,7 @@
 import type { HopLatencies, LatencySpread, PathChange, PathsOfDirection, UsedPath } from '../api/types';
+import { exact } from '../lib/format';
 import { names } from '../lib/names';
+import type { Sheet } from '../lib/sheet';
 import type { Stack } from './stack';
 
 export type Path = readonly (number | null)[];
@@ -51,6 +53,11 @@ export function steps(changes: readonly PathChange[]): Step[] {
     found.push(next);
   }
   return found.sort((a, b) => b.first - a.first || b.flows.length - a.flows.length);
+}
+
+/** Says that not all of a list is there: `The newest 200 of 312 steps are listed.` Empty: all of it is. */
+export function listedText(listed: number, all: number, what: string): string {
+  return all > listed ? `${what} ${exact(listed)} of ${exact(all)} are listed; the CSV has all.` : '';
 }
 
 export interface Difference {
@@ -163,6 +170,16 @@ export function mainPath({ paths }: Pick<PathsOfDirection, 'paths'>): Path | nul
     known.reduce<UsedPath | null>((most, one) => (most && most.time >= one.time ? most : one), null)?.path ??
     null
   );
+}
+
+/** Paths over the map, node by node. */
+export function drawnSheet(drawn: readonly ({ path: Path; label: string } | null)[]): Sheet | null {
+  const rows = drawn.flatMap((one) =>
+    one ? one.path.map((node, i) => [one.label, i + 1, node, node === null ? null : names.node(node)]) : [],
+  );
+  return rows.length === 0
+    ? null
+    : { columns: ['path', 'hop', 'node', 'name'].map((name) => ({ name })), rows };
 }
 
 /** What is compared: another flow in the same time, or the same flows in another time. */

@@ -1,10 +1,11 @@
 import { send } from '../api/client';
 import type { Firing, RuleEnabled, Trial } from '../api/types';
+import { hands } from '../hands';
 import { h, panel, s, setText, show } from '../lib/dom';
 import { dateTime, flowName, metricValue, NONE, reasonOf } from '../lib/format';
 import { names } from '../lib/names';
 import { LiveTable } from '../lib/table';
-import { trialText } from '../model/alerts';
+import { trialSheet, trialText } from '../model/alerts';
 import { marked } from '../model/completion';
 import { nanos } from '../model/range';
 import { link } from '../router';
@@ -16,6 +17,13 @@ import type { AlertSettings } from './alerts';
 const LISTED = 50;
 const WIDTH = 600;
 const HEIGHT = 60;
+
+/** What is sent to try a rule. */
+interface TrialRequest {
+  when: string;
+  from: number;
+  to: number;
+}
 
 /** A rule is written, tried on the past, and enabled. */
 export function trialPanel(settings: AlertSettings) {
@@ -44,9 +52,15 @@ export function trialPanel(settings: AlertSettings) {
     name,
     enable,
   );
+  const menu = hands({
+    title: 'Try a rule on this time',
+    asked: () => (body === null ? [] : [{ path: 'alerts/try', body }]),
+    sheet: () => (tried === null || body === null ? null : trialSheet(tried, body.when)),
+    drawing: () => chart,
+  });
   const element = panel(
     'Try a rule on this time',
-    { class: 'wide' },
+    { class: 'wide', hands: menu },
     form,
     result,
     answer,
@@ -56,8 +70,13 @@ export function trialPanel(settings: AlertSettings) {
   );
   let asked = 0;
   let stopped = false;
+  /** The latest request, and its answer if the rule was judged. */
+  let body: TrialRequest | null = null;
+  let tried: Trial | null = null;
 
   function clear(): void {
+    [body, tried] = [null, null];
+    show(menu, false);
     for (const part of [answer, chart, firings.element, notes, fault]) show(part, false);
   }
 
@@ -70,6 +89,8 @@ export function trialPanel(settings: AlertSettings) {
     when.setAttribute('aria-invalid', String(trial.fault !== null));
     setText(answer, trialText(trial));
     const isJudged = trial.fault === null;
+    tried = isJudged ? trial : null;
+    show(menu, isJudged);
     for (const part of [answer, chart, notes]) show(part, isJudged);
     show(firings.element, isJudged && trial.firings.length > 0);
     if (!isJudged) return;
@@ -91,9 +112,10 @@ export function trialPanel(settings: AlertSettings) {
     show(answer, true);
     try {
       // The API reads whole numbers of any length.
-      const body = { when: text, from: Number(nanos(from)), to: Number(nanos(to)) };
-      const trial = await send<Trial>('POST', 'alerts/try', body);
+      const wanted = { when: text, from: Number(nanos(from)), to: Number(nanos(to)) };
+      const trial = await send<Trial>('POST', 'alerts/try', wanted);
       if (mine !== asked || stopped) return;
+      body = wanted;
       // Positions of faults are those of the text that was sent.
       when.value = text;
       fill(trial, text);

@@ -7,6 +7,8 @@ import { bothTimes, clock, exact, flowName, pathText, plural, timeWithin } from 
 import { LiveTable } from '../lib/table';
 import {
   changeText,
+  drawnSheet,
+  listedText,
   mainPath,
   NOT_ANSWERED,
   pathKey,
@@ -68,6 +70,8 @@ class PathsPage implements Page {
   /** What each request was refused with. */
   private readonly troubles = new Map<'changes' | 'details', string>();
   private readonly fields = this.makeFields();
+  private readonly stepNote = h('p', { class: 'table-note' });
+  private readonly flowNote = h('p', { class: 'table-note' });
   private readonly stepTable = this.makeSteps();
   private readonly flowTable = this.makeFlows();
   private readonly changes: Poll;
@@ -130,8 +134,20 @@ class PathsPage implements Page {
       'div',
       { class: 'page paths' },
       panel('Flow or hosts', { class: 'wide' }, this.fields.element, this.trouble),
-      panel('Path changes', { aside, hands: this.copies() }, this.stepTable.element, this.flowTable.element),
-      panel('Before and after', { class: 'paths-panel' }, this.summary, this.map.element),
+      panel(
+        'Path changes',
+        { aside, hands: this.copies() },
+        this.stepTable.element,
+        this.stepNote,
+        this.flowTable.element,
+        this.flowNote,
+      ),
+      panel(
+        'Before and after',
+        { class: 'paths-panel', hands: this.drawnCopies() },
+        this.summary,
+        this.map.element,
+      ),
       this.uses.element,
       this.latency.element,
     );
@@ -141,14 +157,29 @@ class PathsPage implements Page {
     return { ...span(times.limits()), ...this.which(), limit: MOST_CHANGES };
   }
 
+  /** The requests of what is shown of the present time. */
+  private asked(): Asked[] {
+    const uses = { path: 'paths/uses', params: { ...span(times.limits()), ...this.which() } };
+    return [{ path: 'paths/changes', params: this.params() }, ...(this.isChosen() ? [uses] : [])];
+  }
+
+  private drawnCopies(): HTMLElement {
+    const asked = (): Asked[] => {
+      const compared = this.compared();
+      if (compared === null || !this.isChosen()) return this.asked();
+      return [...this.asked(), { path: 'paths/uses', params: this.otherParams(compared, times.limits()) }];
+    };
+    const sheet = () => {
+      const { before, after } = this.drawn(this.step());
+      return drawnSheet([before, after]);
+    };
+    return hands({ title: 'Before and after', asked, sheet });
+  }
+
   private copies(): HTMLElement {
-    const uses = (): Asked => ({
-      path: 'paths/uses',
-      params: { ...span(times.limits()), ...this.which() },
-    });
     return hands({
       title: 'Path changes',
-      asked: () => [{ path: 'paths/changes', params: this.params() }, ...(this.isChosen() ? [uses()] : [])],
+      asked: () => this.asked(),
       sheet: () => ({
         columns: ['time', 'flow', 'before', 'after'].map((name) => ({ name, time: name === 'time' })),
         rows: (this.found ?? []).flatMap(({ flows }) =>
@@ -279,13 +310,19 @@ class PathsPage implements Page {
   ): Promise<NonNullable<Answer['other']>> {
     const isFlow = 'flow' in compared;
     const within = isFlow ? limits : compared.range;
-    const which = isFlow ? { flow: compared.flow } : this.which();
     const flow = isFlow ? compared.flow : this.flow;
     const [uses, latencies] = await Promise.all([
-      get<PathUses>('paths/uses', { ...span(within), ...which }, signal),
+      get<PathUses>('paths/uses', this.otherParams(compared, limits), signal),
       flow === '' ? null : latenciesOf(flow, within, signal),
     ]);
     return { uses, latencies };
+  }
+
+  /** The paths that the chosen ones are compared with. */
+  private otherParams(compared: Compared, limits: Limits): Record<string, string> {
+    return 'flow' in compared
+      ? { ...span(limits), flow: compared.flow }
+      : { ...span(compared.range), ...this.which() };
   }
 
   private compared(): Compared | null {
@@ -330,6 +367,7 @@ class PathsPage implements Page {
     this.stepTable.update([]);
     this.flowTable.update([]);
     show(this.flowTable.element, false);
+    for (const note of [this.stepNote, this.flowNote]) setText(note, '');
     this.map.show(null, null);
   }
 
@@ -378,8 +416,12 @@ class PathsPage implements Page {
   private drawSteps(found: readonly Step[]): void {
     const step = this.step();
     this.stepTable.update(found.slice(0, MOST_STEPS));
-    this.flowTable.update(step?.flows.slice(0, MOST_STEPS) ?? []);
-    show(this.flowTable.element, step !== null && this.flow === '');
+    const flows = step?.flows ?? [];
+    this.flowTable.update(flows.slice(0, MOST_STEPS));
+    const hasFlows = step !== null && this.flow === '';
+    show(this.flowTable.element, hasFlows);
+    setText(this.stepNote, listedText(MOST_STEPS, found.length, 'Of these changes, the newest steps:'));
+    setText(this.flowNote, hasFlows ? listedText(MOST_STEPS, flows.length, 'Flows of this change:') : '');
   }
 
   private summaryText(step: Step | null): string {

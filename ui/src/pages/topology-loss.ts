@@ -7,7 +7,15 @@ import { exact, plural, timeWithin } from '../lib/format';
 import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
-import { placeText, reasonText, summaryOf, verdictOf } from '../model/losses';
+import {
+  dropSheet,
+  linkSheet,
+  placeText,
+  reasonText,
+  reportSheet,
+  summaryOf,
+  verdictOf,
+} from '../model/losses';
 import { link } from '../router';
 import { times } from '../times';
 
@@ -41,7 +49,11 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
     label: 'Dropped packets, as nodes reported them',
     empty: 'No drop report in this time. Nodes that send none drop unseen.',
     columns: [
-      { title: 'Where', class: 'grow', cell: (one) => placeText(one) },
+      {
+        title: 'Where',
+        class: 'grow',
+        cell: (one) => ({ text: placeText(one), title: one.to_unknown ?? '' }),
+      },
       { title: 'Reason', cell: (one) => reasonText(one) },
       { title: 'Packets', numeric: true, cell: ({ packets }) => exact(packets) },
       { title: 'Flows', numeric: true, cell: ({ flows }) => exact(flows) },
@@ -64,23 +76,36 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
     'Where is it lost?',
     {
       class: 'wide loss',
-      hands: hands({
-        title: 'Where is it lost?',
-        asked: () => [{ path: 'losses', params: times.span() }],
-        sheet: () => (answer ? lossSheet(answer) : null),
-      }),
+      hands: copies('Where is it lost?', (losses) => linkSheet(losses, cutOf(losses))),
     },
     summary,
     links.element,
-    h('h3', {}, 'Dropped packets, as nodes reported them'),
+    part('Dropped packets, as nodes reported them', 'Dropped packets', (losses) =>
+      dropSheet(losses, cutOf(losses)),
+    ),
     drops.element,
-    h('h3', {}, 'Lost reports: not packets'),
+    part('Lost reports: not packets', 'Lost reports', (losses) =>
+      reportSheet(losses, partText(losses.range)),
+    ),
     reports.element,
     note,
   );
   show(element, false);
   let polled: Poll | null = null;
   let answer: LossMap | null = null;
+
+  function copies(title: string, sheet: (losses: LossMap) => Sheet): HTMLElement {
+    return hands({
+      title,
+      asked: () => [{ path: 'losses', params: times.span() }],
+      sheet: () => (answer ? sheet(answer) : null),
+    });
+  }
+
+  /** The head of a part of the panel. */
+  function part(text: string, title: string, sheet: (losses: LossMap) => Sheet): HTMLElement {
+    return h('div', { class: 'part-head' }, h('h3', {}, text), copies(title, sheet));
+  }
 
   function start(): Poll {
     return poll<LossMap>({
@@ -118,24 +143,6 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
   };
 }
 
-/** Links with what they lost, and by which evidence. */
-function lossSheet(losses: LossMap): Sheet {
-  const names = ['from', 'to', 'dropped', 'sent', 'lost', 'lost_most'];
-  return {
-    columns: [...names, 'evidence'].map((name) => ({ name })),
-    rows: losses.links.map((one) => [
-      one.from,
-      one.to,
-      one.dropped,
-      one.sent,
-      one.lost,
-      one.lost_most,
-      verdictOf(one),
-    ]),
-    cut: noteText(losses, losses.more),
-  };
-}
-
 /** `more`: rows that are not there. */
 function noteText(losses: LossMap, more: number): string {
   const parts: string[] = [];
@@ -149,6 +156,15 @@ function noteText(losses: LossMap, more: number): string {
       `Reports after ${timeWithin(losses.counted_until, times.length())} were not counted: there are too many; choose a shorter time.`,
     );
   if (more > 0) parts.push(`${plural(more, 'row')} more.`);
-  if (losses.range?.truncated === true) parts.push('This time has more flows or places than are considered.');
-  return parts.join(' ');
+  parts.push(partText(losses.range));
+  return parts.filter((part) => part !== '').join(' ');
+}
+
+/** What is not in the files of links and drops. */
+function cutOf(losses: LossMap): string {
+  return noteText(losses, losses.more);
+}
+
+function partText(range: LossMap['range']): string {
+  return range?.truncated === true ? 'This time has more flows or places than are considered.' : '';
 }
