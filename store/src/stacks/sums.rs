@@ -10,6 +10,7 @@ use wire::FlowKey;
 use super::dimension::Making;
 use super::{Part, TrafficQuestion};
 use crate::facts;
+use crate::hasher::Seeded;
 use crate::spans::{SeriesKey, SpanSum};
 use crate::traffic::{Columns, Counted, EventGroup, Tally};
 
@@ -69,6 +70,10 @@ pub struct Stacks {
     numbers: HashMap<Vec<u32>, u32>,
     /// Flows that are the same in events, unless the filter asks which flow it is.
     alike: Option<HashMap<Vec<Part>, u32>>,
+    /// Numbers of flows, as far as flow and path are asked: each file asks for its flows.
+    of_flows: HashMap<(Option<FlowKey>, Vec<u32>), u32, Seeded>,
+    /// Numbers of events of which the flow alone is asked.
+    of_events: HashMap<FlowKey, u32, Seeded>,
     is_full: bool,
     /// Something is in more groups than are combined, or there are more combinations than are kept apart.
     is_cut: bool,
@@ -178,6 +183,8 @@ impl Stacks {
             places: Vec::new(),
             numbers: HashMap::new(),
             alike,
+            of_flows: HashMap::default(),
+            of_events: HashMap::default(),
             is_full: false,
             is_cut: false,
         };
@@ -334,6 +341,17 @@ impl Stacks {
     }
 }
 
+impl Stacks {
+    fn number_of_flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32 {
+        let sum = self.sums.get(flow);
+        let mut values = [None; Metric::COUNT];
+        values[Metric::FlowLatency as usize] = sum.filter(|sum| sum.has_values()).map(|sum| sum.max);
+        let reports = sum.map(|sum| sum.count);
+        let facts = Facts { flow: Some(flow), path, reports, values, ..Facts::default() };
+        self.number_of(&facts, |dimension, making| dimension.of_flow(flow, path, making))
+    }
+}
+
 impl Tally for Stacks {
     fn reset(&mut self) {
         let columns = self.columns.count();
@@ -348,6 +366,8 @@ impl Tally for Stacks {
         self.seen = vec![false; columns];
         // The first number is that of what is not wanted: it is in no group.
         (self.places, self.numbers) = (vec![Vec::new()], HashMap::new());
+        self.of_flows.clear();
+        self.of_events.clear();
     }
 
     fn seen(&mut self, column: usize) {
@@ -357,16 +377,31 @@ impl Tally for Stacks {
     }
 
     fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32 {
-        let sum = self.sums.get(flow);
-        let mut values = [None; Metric::COUNT];
-        values[Metric::FlowLatency as usize] = sum.filter(|sum| sum.has_values()).map(|sum| sum.max);
-        let reports = sum.map(|sum| sum.count);
-        let facts = Facts { flow: Some(flow), path, reports, values, ..Facts::default() };
-        self.number_of(&facts, |dimension, making| dimension.of_flow(flow, path, making))
+        let question = &self.question;
+        let by_flow = question.condition.is_some() || question.by.iter().any(|one| one.is_of_flow());
+        let by_path = question.by_path();
+        let key = (by_flow.then_some(*flow), if by_path { path.to_vec() } else { Vec::new() });
+        if let Some(number) = self.of_flows.get(&key) {
+            return *number;
+        }
+        let number = self.number_of_flow(flow, path);
+        if self.of_flows.len() < MOST_NUMBERS {
+            self.of_flows.insert(key, number);
+        }
+        number
     }
 
     fn event(&mut self, event: &EventGroup) -> u32 {
-        self.number_of(&facts::of_group(event), |dimension, making| dimension.of_event(event, making))
+        let flow = event.flow.filter(|_| *event == EventGroup { flow: event.flow, ..EventGroup::default() });
+        if let Some(number) = flow.and_then(|flow| self.of_events.get(&flow)) {
+            return *number;
+        }
+        let number =
+            self.number_of(&facts::of_group(event), |dimension, making| dimension.of_event(event, making));
+        if let Some(flow) = flow.filter(|_| self.of_events.len() < MOST_NUMBERS) {
+            self.of_events.insert(flow, number);
+        }
+        number
     }
 
     fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
@@ -432,6 +467,8 @@ const UNWANTED: u32 = 0;
 const MOST_GROUPS: usize = 200_000;
 /// Combinations of groups in which something is, such as the nodes of a path: some 80 MB.
 const MOST_PLACES: usize = 400_000;
+/// Flows whose numbers are kept: some 40 MB.
+const MOST_NUMBERS: usize = 200_000;
 /// Values of groups and columns: 32 MB; of what is counted, four times as many in as much. With more groups, those of the greatest are read once more.
 const MOST_CELLS: usize = 1 << 20;
 /// Groups in which one value can be: a flow of 32 nodes and 31 links is in no more.
