@@ -190,7 +190,7 @@ fields! {
         19 "sum" Number "Sum.",
         20 "p50" Number "Median, from a sketch.",
         21 "p99" Number "99th percentile, from a sketch.",
-        22 "part" Id "Rollups of one key and time, of several workers or processes of a collector, are parts of one, which are added up. This tells them apart; a part that is sent again has the same.",
+        22 "part" Id "Rollups of one key and time, of several workers or processes of a collector, are parts of one, which are added up. This distinguishes them; a part that is sent again has the same.",
     ];
     /// The latest state of a flow.
     const FLOW: [
@@ -296,9 +296,9 @@ impl Fields for (&Record, &str) {
 pub struct RollupPart {
     /// The rollup.
     pub rollup: Rollup,
-    /// Tells them apart: its number in the store. 0: it has none.
+    /// Distinguishes it from the others: its number in the store. 0: it has none.
     pub part: u64,
-    /// How many rollups of its key and time come before it in the store, if somebody needs that: a small number that tells them apart, too.
+    /// How many rollups of its key and time come before it in the store, if somebody needs that: a small number, which distinguishes them, too.
     pub nth: u16,
 }
 

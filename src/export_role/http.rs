@@ -170,6 +170,10 @@ impl Client {
         for (name, value) in &request.headers {
             builder = builder.header(*name, value);
         }
+        if request.body.is_empty() && request.method != "GET" {
+            // The client leaves it out, and some servers want it.
+            builder = builder.header(header::CONTENT_LENGTH, 0);
+        }
         if let Some(authorization) = &self.authorization {
             builder = builder.header(header::AUTHORIZATION, authorization);
         }
@@ -231,3 +235,40 @@ async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper
 
 /// The longest answer that is read, bytes: errors for each of 10,000 items.
 const MAX_ANSWER: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+    use crate::config::export::{ExportKind, ExportSettings};
+
+    #[test]
+    fn a_request_says_how_long_it_is_also_if_it_is_empty() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0].into());
+            }
+            stream.write_all(b"HTTP/1.1 204 X\r\n\r\n").unwrap();
+            head
+        });
+        let settings = ExportSettings { kind: Some(ExportKind::Otlp), url, ..ExportSettings::default() };
+        let request = sink::Request { method: "POST", target: "/v1/logs".to_owned(), ..Default::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut client = Client::new(settings.destination().unwrap());
+        let answer = runtime.block_on(client.send(&Arc::new(request))).unwrap();
+        assert_eq!(answer.status, 204);
+        let head = server.join().unwrap().to_lowercase();
+        assert!(head.contains("content-length: 0\r\n"), "{head}");
+    }
+}

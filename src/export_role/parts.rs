@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use export::record::RollupPart;
 use store::{Follower, Place, StoredRecord};
 
-/// Numbers the parts of each rollup in the order of the store, so that one that is sent again has the same number, whatever the pages are
-/// and wherever reading begins.
+/// Numbers the parts of each rollup in the order of the store, so that one that is sent again has the same number, whatever the pages are.
+/// That holds wherever reading begins, if no more than [`BACK`] records are between the first part of a rollup and its others: one that
+/// comes later may get a number that is there already, after a restart another than before. A server refuses it, and it is counted.
 #[derive(Default, Debug)]
 pub(super) struct Parts {
     /// By the id of the rollup: its parts before the page. Of two rollups with one number both count: that leaves numbers out, and gives

@@ -86,7 +86,8 @@ impl HttpSink for Webhook {
 
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
-            200..=299 | 400 | 405 | 406 | 411 | 415 | 422 => Ok(()),
+            // It is there, and takes other requests than this one.
+            200..=299 | 400 | 405 | 406 | 411 | 415 | 422 | 501 => Ok(()),
             300..=399 => Err(format!("the server redirects ({}); write the final url", said(response))),
             401 | 403 => Err(unauthorised(response, "")),
             404 | 410 => Err(format!("the server has nothing there ({}); correct the url", said(response))),
