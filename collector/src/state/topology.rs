@@ -249,8 +249,15 @@ impl Topology {
         }
     }
 
-    /// Adds the reports of a counted flow since its last visit.
-    fn account(&mut self, flow: &Flow, reports: u32, states: &[HopState], values: &[PacketValues]) {
+    /// Adds the reports of a counted flow since its last visit. `leaves`: its path is about to change, and nodes may have values of the next
+    /// one already: their interfaces are not those of its links.
+    fn account(
+        &mut self,
+        flow: &Flow,
+        (reports, leaves): (u32, bool),
+        states: &[HopState],
+        values: &[PacketValues],
+    ) {
         for state in states {
             let hash = self.node_hash(state.node);
             if let Some(node) = self.nodes.get_mut(hash, state.node) {
@@ -266,6 +273,9 @@ impl Topology {
             let Some(link) = self.links.get_mut(hash, ends) else { continue };
             if flow.last_seen >= link.last_seen {
                 link.last_seen = flow.last_seen;
+                if leaves {
+                    continue;
+                }
                 link.egress_if = egress(states[at].link, values[at].level_2());
                 link.ingress_if = ingress(&states[at + 1], values[at + 1]);
                 link.queue = if states[at].queue == ABSENT { ABSENT } else { states[at].queue >> 24 };
@@ -319,7 +329,7 @@ fn ingress(state: &HopState, values: PacketValues) -> u32 {
 impl State {
     /// Removes the flow in `slot` from the counts, before its path changes or it is removed.
     pub(super) fn leave_topology(&mut self, slot: u32) {
-        self.account_flow(slot);
+        self.account_flow(slot, true);
         let Self { flows, topology, .. } = self;
         if flows.is_used(slot) {
             let (flow, _, states) = flows.parts(slot);
@@ -334,7 +344,7 @@ impl State {
         if flow.marks.has(Marks::UNTRIED) {
             flow.marks.set(Marks::UNTRIED, false);
             topology.enter(flow, states, true);
-            self.account_flow(slot);
+            self.account_flow(slot, false);
         }
     }
 
@@ -348,12 +358,13 @@ impl State {
             }
             let slot = self.topology.next;
             self.topology.next = if slot + 1 < slots { slot + 1 } else { 0 };
-            hops += self.account_flow(slot);
+            hops += self.account_flow(slot, false);
         }
     }
 
-    /// Accounts for the reports of the flow in `slot`, if there is one. Returns the number of hops that it visited.
-    fn account_flow(&mut self, slot: u32) -> usize {
+    /// Accounts for the reports of the flow in `slot`, if there is one. Returns the number of hops that it visited. `leaves`: see
+    /// [`Topology::account`].
+    fn account_flow(&mut self, slot: u32, leaves: bool) -> usize {
         let Self { flows, topology, .. } = self;
         if !flows.is_used(slot) {
             return 0;
@@ -369,7 +380,7 @@ impl State {
         }
         cold.accounted = flow.reports as u32;
         if flow.marks.has(Marks::NETWORK) {
-            topology.account(flow, reports, stored.states, stored.values);
+            topology.account(flow, (reports, leaves), stored.states, stored.values);
         }
         stored.states.len()
     }

@@ -115,3 +115,19 @@ fn a_link_shows_its_interfaces_and_the_latest_values_and_reports_add_up() {
     let paths: Vec<_> = bench.collector.topology_paths().map(|path| (path.flows, path.reports)).collect();
     assert_eq!(paths, [(2, 3)]);
 }
+
+#[test]
+fn a_flow_that_takes_another_link_leaves_its_interface_there() {
+    let mut bench = Bench::new(config());
+    let by = |flow, port, next| {
+        let first = Node { ports: (1, port), ..node(1) };
+        Sent { flow, hops: vec![first, node(next), node(3)], ..Sent::default() }
+    };
+    bench.send(&by(1, 2, 2)).send(&by(2, 2, 2)).send(&by(2, 2, 2));
+    // The report of the change says at which interface node 1 sends now.
+    bench.send(&by(2, 9, 4));
+    let links = bench.collector.topology_links().filter(|link| link.from == 1);
+    let mut links: Vec<_> = links.map(|link| (link.to, link.egress_if, link.flows)).collect();
+    links.sort_unstable();
+    assert_eq!(links, [(2, Some(2), 1), (4, Some(9), 1)]);
+}
