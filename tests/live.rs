@@ -21,6 +21,7 @@ mod live {
     mod export_memory;
     mod export_parquet;
     mod export_redis;
+    mod export_s3;
     mod export_syslog;
     mod interface;
     mod managed;

@@ -10,6 +10,7 @@ pub mod otlp;
 pub mod parquet;
 pub mod redis;
 pub mod remote_write;
+pub mod s3;
 pub mod syslog;
 pub mod webhook;
 

@@ -39,7 +39,8 @@ section! {
         pub(crate) kind: Option<ExportKind> = None,
         /// Its address: `http://HOST:PORT` or `https://HOST:PORT`; of Redis `redis://HOST:PORT` or, with TLS, `rediss://HOST:PORT`, and the
         /// number of a database behind it (`/1`); of syslog and Kafka `tcp://HOST:PORT` or `tls://HOST:PORT`, for
-        /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`; of Parquet the directory: `file:///DIRECTORY`.
+        /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`; of Parquet the directory: `file:///DIRECTORY`, or a
+        /// bucket of S3 and what names in it begin with: `https://HOST/BUCKET/PREFIX`.
         pub(crate) url: String = String::new(),
         /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Of `flows`, the latest state of
         /// each is sent. `alerts` are the events of rules, in a form of their own; `hops` are the hops of chosen reports. Empty: all but `alerts`,
@@ -89,9 +90,12 @@ section! {
         pub(crate) facility: u8 = 16,
         /// Syslog: what identifies the structured data: a name, `@` and the number of your enterprise at IANA. 32473 is that of examples.
         pub(crate) sd_id: String = "hopwise@32473".to_owned(),
-        /// User. Not set: none is sent.
+        /// Parquet in S3: the region of the bucket.
+        pub(crate) region: String = "us-east-1".to_owned(),
+        /// User. Not set: none is sent. Of S3, the id of an access key.
         pub(crate) user: Option<String> = None,
-        /// File with the password of the user, in its first line. Redis takes one without a user, too.
+        /// File with the password of the user, in its first line. Redis takes one without a user, too. Of S3, the secret of the
+        /// access key.
         pub(crate) password_file: Option<PathBuf> = None,
         /// File with a bearer token, in its first line, instead of user and password.
         pub(crate) token_file: Option<PathBuf> = None,
@@ -154,7 +158,7 @@ choice! {
         Kafka = "kafka",
         /// OpenTelemetry: OTLP over HTTP.
         Otlp = "otlp",
-        /// Files of Apache Parquet in a directory.
+        /// Files of Apache Parquet in a directory or a bucket.
         Parquet = "parquet",
     }
 }
@@ -248,6 +252,8 @@ pub(crate) enum Sink {
     Kafka(Kafka),
     /// Files.
     Parquet,
+    /// Files as objects of S3.
+    Objects,
 }
 
 /// What makes something that a system lacks.
@@ -349,6 +355,7 @@ impl ExportSettings {
             ExportKind::Syslog => Ok(Sink::Syslog(self.syslog()?)),
             ExportKind::Kafka => Ok(Sink::Kafka(self.kafka()?)),
             ExportKind::Otlp => Ok(Sink::Http(Box::new(self.otlp()?))),
+            ExportKind::Parquet if self.is_bucket() => Ok(Sink::Objects),
             ExportKind::Parquet => Ok(Sink::Parquet),
         }
     }

@@ -144,7 +144,7 @@ impl Drop for Connection {
 impl Client {
     /// No connection is made yet.
     pub(crate) fn new(destination: Destination) -> Self {
-        let authorization = destination.login.as_ref().map(Login::authorization);
+        let authorization = destination.login.as_ref().and_then(Login::authorization);
         Self { destination, authorization, connection: None, most: MAX_ANSWER }
     }
 
@@ -161,11 +161,13 @@ impl Client {
     }
 
     async fn try_send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
-        let Destination { authority, path, .. } = &self.destination;
+        let Destination { authority, path, tls, .. } = &self.destination;
+        let usual = if tls.is_some() { ":443" } else { ":80" };
+        let host = authority.strip_suffix(usual).unwrap_or(authority);
         let mut builder = Request::builder()
             .method(request.method)
             .uri(format!("{path}{}", request.target))
-            .header(header::HOST, authority)
+            .header(header::HOST, host)
             .header(header::USER_AGENT, concat!("hopwise/", env!("CARGO_PKG_VERSION")));
         for (name, value) in &request.headers {
             builder = builder.header(*name, value);
@@ -176,6 +178,11 @@ impl Client {
         }
         if let Some(authorization) = &self.authorization {
             builder = builder.header(header::AUTHORIZATION, authorization);
+        }
+        if let Some(Login::Key(key)) = &self.destination.login {
+            for (name, value) in key.sign(request, host, path, nic::time::now()) {
+                builder = builder.header(name, value);
+            }
         }
         let message = builder
             .body(Full::new(Bytes::from_owner(Content(Arc::clone(request)))))

@@ -10,7 +10,7 @@ use export::{
 
 use super::{
     answered::{Answered, Failure},
-    http, kafka, parquet, redis, syslog,
+    http, kafka, parquet, redis, s3, syslog,
 };
 use crate::config::export::{Destination, Sink, Statement};
 
@@ -22,6 +22,7 @@ pub(super) enum Link {
     Syslog(syslog::Link),
     Kafka(Box<kafka::Link>),
     Parquet(parquet::Link),
+    Objects(Box<s3::Link>),
 }
 
 impl Link {
@@ -33,6 +34,7 @@ impl Link {
             Sink::Syslog(sink) => Self::Syslog(syslog::Link::new(sink, destination)),
             Sink::Kafka(sink) => Self::Kafka(Box::new(kafka::Link::new(sink, destination, timeout))),
             Sink::Parquet => Self::Parquet(parquet::Link::new(destination.path.into())),
+            Sink::Objects => Self::Objects(Box::new(s3::Link::new(destination))),
         }
     }
 
@@ -40,7 +42,7 @@ impl Link {
     pub(super) fn sink(&self) -> Option<Arc<dyn HttpSink>> {
         match self {
             Self::Http(link) => Some(link.sink()),
-            Self::Redis(_) | Self::Syslog(_) | Self::Kafka(_) | Self::Parquet(_) => None,
+            _ => None,
         }
     }
 
@@ -52,6 +54,7 @@ impl Link {
             Self::Syslog(link) => link.begin(batch),
             Self::Kafka(link) => link.begin(batch),
             Self::Parquet(link) => link.begin(batch),
+            Self::Objects(link) => link.begin(batch),
         }
     }
 
@@ -63,6 +66,7 @@ impl Link {
             Self::Syslog(link) => link.bytes(),
             Self::Kafka(link) => link.bytes(),
             Self::Parquet(link) => link.bytes(),
+            Self::Objects(link) => link.bytes(),
         }
     }
 
@@ -74,6 +78,7 @@ impl Link {
             Self::Syslog(link) => Ok(link.send().await?),
             Self::Kafka(link) => link.send().await,
             Self::Parquet(link) => Ok(link.send().await?),
+            Self::Objects(link) => Ok(link.send().await?),
         }
     }
 
@@ -84,6 +89,7 @@ impl Link {
             Self::Redis(link) => link.answered(batch),
             Self::Syslog(_) | Self::Parquet(_) => Answered::done(Outcome::DONE),
             Self::Kafka(link) => link.answered(),
+            Self::Objects(link) => link.answered(),
         }
     }
 
@@ -95,6 +101,7 @@ impl Link {
             Self::Syslog(link) => link.probe().await,
             Self::Kafka(link) => link.probe(streams).await,
             Self::Parquet(link) => link.probe(),
+            Self::Objects(link) => link.probe().await,
         }
     }
 

@@ -12,6 +12,7 @@ mod parts;
 mod reader;
 mod records;
 mod redis;
+mod s3;
 mod since;
 mod socket;
 mod spool;

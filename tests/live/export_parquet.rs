@@ -25,7 +25,7 @@ fn config(lake: &Path, more: &str) -> String {
 }
 
 /// The files of a directory and of those in it.
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten() {
         let path = entry.unwrap().path();
@@ -36,7 +36,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The rows of these files, as pyarrow reads them; `None` where there is no pyarrow.
-fn rows(files: &[PathBuf]) -> Option<Vec<Value>> {
+pub(super) fn rows(files: &[PathBuf]) -> Option<Vec<Value>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let servers = std::env::var_os("HOPWISE_SINK_SERVERS")
         .map_or_else(|| root.join("target/sink-servers"), PathBuf::from);
@@ -54,13 +54,13 @@ fn rows(files: &[PathBuf]) -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-fn settled(server: &Server) {
+pub(super) fn settled(server: &Server) {
     exported(server, "settled", |view| {
         view["waiting"] == 0 && view["held"] == 0 && view["last_success"].is_u64()
     });
 }
 
-fn ids(server: &Server) -> Vec<String> {
+pub(super) fn ids(server: &Server) -> Vec<String> {
     own(server, "SELECT id FROM events ORDER BY id").lines().map(str::to_owned).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
+use export::sink::{escape, s3::Key};
 use rustls::ClientConfig;
 use settings::read;
 
@@ -34,6 +35,8 @@ pub(crate) enum Login {
     Token(&'static str, String),
     /// A password, and its user.
     Password(Option<String>, String),
+    /// A key that signs each request.
+    Key(Key),
 }
 
 impl fmt::Debug for Login {
@@ -42,18 +45,21 @@ impl fmt::Debug for Login {
         match self {
             Self::Token(..) => f.write_str("Token"),
             Self::Password(user, _) => f.debug_tuple("Password").field(user).finish(),
+            Self::Key(key) => key.fmt(f),
         }
     }
 }
 
 impl Login {
-    /// The header `Authorization` of HTTP.
-    pub(crate) fn authorization(&self) -> String {
+    /// The header `Authorization` of HTTP, if it is the same for all requests.
+    pub(crate) fn authorization(&self) -> Option<String> {
         match self {
-            Self::Token(scheme, token) => format!("{scheme} {token}"),
+            Self::Key(_) => None,
+            Self::Token(scheme, token) => Some(format!("{scheme} {token}")),
             Self::Password(user, password) => {
                 let text = format!("{}:{password}", user.as_deref().unwrap_or_default());
-                format!("Basic {}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
+                let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+                Some(format!("Basic {text}"))
             }
         }
     }
@@ -76,9 +82,14 @@ impl ExportSettings {
             Some(ExportKind::Redis) => [("redis://", 6379), ("rediss://", 6379)],
             Some(ExportKind::Syslog) => [("tcp://", 514), ("tls://", 6514)],
             Some(ExportKind::Kafka) => [("tcp://", 9092), ("tls://", 9093)],
-            Some(ExportKind::Parquet) => [("file://", 0), ("file://", 0)],
+            Some(ExportKind::Parquet) if !self.is_bucket() => [("file://", 0), ("file://", 0)],
             _ => [("http://", 80), ("https://", 443)],
         }
+    }
+
+    /// Whether files of Parquet are objects of a server, else of a directory.
+    pub(crate) fn is_bucket(&self) -> bool {
+        self.kind == Some(ExportKind::Parquet) && self.url.starts_with("http")
     }
 
     /// The parts of `url`; `None`: it does not begin as those of this system do.
@@ -104,7 +115,7 @@ impl ExportSettings {
     /// # Errors
     /// A key and what is wrong with it.
     pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
-        if self.kind == Some(ExportKind::Parquet) {
+        if self.kind == Some(ExportKind::Parquet) && !self.is_bucket() {
             return self.directory();
         }
         let [(plain, port), (secure, secure_port)] = self.schemes();
@@ -122,27 +133,20 @@ impl ExportSettings {
                 "write only scheme, host, port and path; user and password have keys of their own".to_owned(),
             ));
         }
-        let path = if self.kind == Some(ExportKind::Webhook) { "" } else { path };
+        let path = match self.kind {
+            Some(ExportKind::Webhook) => String::new(),
+            Some(ExportKind::Parquet) => bucket(path)?,
+            _ => path.to_owned(),
+        };
         if matches!(self.kind, Some(ExportKind::Syslog | ExportKind::Kafka)) && !path.is_empty() {
             return Err(("url", format!("leave {path:?} out: there are no paths there")));
         }
-        if authority.contains(',') && self.kind != Some(ExportKind::Kafka) {
-            return Err(("url", "write one host; only Kafka has several".to_owned()));
-        }
-        if authority.split(',').any(|part| part.is_empty() || part.starts_with(':')) {
-            let words =
-                "it has an address without a host; write each as HOST:PORT, with one comma between two";
-            return Err(("url", words.to_owned()));
-        }
         let port = if is_secure { secure_port } else { port };
-        let with_port = |host: &str| match host.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
-            _ => format!("{host}:{port}"),
-        };
-        let authority = authority.split(',').map(with_port).collect::<Vec<_>>().join(",");
+        let authority = self.authority(authority, port)?;
         let tls = if is_secure { Some(self.tls(secure)?) } else { None };
         let login = self.login()?;
-        if login.is_some()
+        // A key signs, and is not sent.
+        if login.as_ref().is_some_and(|login| !matches!(login, Login::Key(_)))
             && tls.is_none()
             && !self.unencrypted
             && !authority.split(',').all(tls::is_loopback)
@@ -156,7 +160,7 @@ impl ExportSettings {
         }
         Ok(Destination {
             authority,
-            path: path.to_owned(),
+            path,
             tls,
             schemes: (plain, secure),
             login,
@@ -165,11 +169,28 @@ impl ExportSettings {
         })
     }
 
+    /// The hosts, each with its port.
+    fn authority(&self, authority: &str, port: u16) -> Result<String, Wrong> {
+        if authority.contains(',') && self.kind != Some(ExportKind::Kafka) {
+            return Err(("url", "write one host; only Kafka has several".to_owned()));
+        }
+        if authority.split(',').any(|part| part.is_empty() || part.starts_with(':')) {
+            let words =
+                "it has an address without a host; write each as HOST:PORT, with one comma between two";
+            return Err(("url", words.to_owned()));
+        }
+        let with_port = |host: &str| match host.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
+            _ => format!("{host}:{port}"),
+        };
+        Ok(authority.split(',').map(with_port).collect::<Vec<_>>().join(","))
+    }
+
     /// Where files are written.
     fn directory(&self) -> Result<Destination, Wrong> {
         let path = self.url.strip_prefix("file://").filter(|path| path.starts_with('/') && *path != "/");
         let path = path.filter(|path| !path.chars().any(char::is_control)).ok_or_else(|| {
-            let words = "in which directory? Write url = \"file:///srv/hopwise\" or the like: `file://` and its path from `/` on";
+            let words = "in which directory? Write url = \"file:///srv/hopwise\" or the like: `file://` and its path from `/` on; a bucket of S3 is https://HOST/BUCKET";
             ("url", words.to_owned())
         })?;
         let keys =
@@ -208,6 +229,22 @@ impl ExportSettings {
     }
 
     fn login(&self) -> Result<Option<Login>, Wrong> {
+        if self.is_bucket() {
+            return match (&self.user, &self.password_file, &self.token_file) {
+                (Some(id), Some(file), None) => {
+                    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '-';
+                    if self.region.is_empty() || !self.region.chars().all(is_name) {
+                        return Err(("region", "write the name of a region, such as \"eu-central-1\"".to_owned()));
+                    }
+                    let (id, secret) = (id.clone(), first_line("password_file", file)?);
+                    Ok(Some(Login::Key(Key { id, secret, region: self.region.clone() })))
+                }
+                _ => Err((
+                    "user",
+                    "S3 wants an access key: write its id as `user`, and a file with its secret as `password_file`".to_owned(),
+                )),
+            };
+        }
         let is_redis = self.kind == Some(ExportKind::Redis);
         match (&self.user, &self.password_file, &self.token_file) {
             (None, None, None) => Ok(None),
@@ -234,6 +271,34 @@ impl ExportSettings {
             }
         }
     }
+}
+
+/// The path of a bucket, and of what the names in it begin with: escaped, unless it is already.
+fn bucket(path: &str) -> Result<String, Wrong> {
+    if path.len() < 2 {
+        let words = "which bucket? Write its name behind the host, and what names in it begin with: https://HOST/BUCKET/lake";
+        return Err(("url", words.to_owned()));
+    }
+    let parts = path.split('/').map(|part| Some(escape(&String::from_utf8(unescaped(part)?).ok()?)));
+    let escaped: Option<Vec<String>> = parts.collect();
+    let escaped =
+        escaped.ok_or(("url", format!("{path:?} has a % without two hexadecimal digits; write %25")))?;
+    Ok(escaped.join("/"))
+}
+
+/// A part of a path as its name is; `None`: what is escaped is not.
+fn unescaped(part: &str) -> Option<Vec<u8>> {
+    let (mut name, mut bytes) = (Vec::new(), part.bytes());
+    while let Some(byte) = bytes.next() {
+        name.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            other => other,
+        });
+    }
+    Some(name)
 }
 
 /// The secret in a file.

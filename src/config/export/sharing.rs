@@ -234,7 +234,9 @@ mod tests {
                 bytes.capacity()
             }
             Sink::Kafka(sink) => sink.begin(batch).map_or(0, |exchange| exchange.bytes()),
-            Sink::Parquet => parquet::files(batch).iter().map(|file| file.content.capacity()).sum(),
+            Sink::Parquet | Sink::Objects => {
+                parquet::files(batch).iter().map(|file| file.content.capacity()).sum()
+            }
         }
     }
 

@@ -23,7 +23,7 @@ impl Hash {
         }
     }
 
-    fn mac(self, key: &[u8], message: &[u8]) -> Vec<u8> {
+    pub(crate) fn mac(self, key: &[u8], message: &[u8]) -> Vec<u8> {
         macro_rules! mac {
             ($digest:ty) => {
                 // A key of any length is one.
@@ -42,7 +42,7 @@ impl Hash {
         }
     }
 
-    fn of(self, message: &[u8]) -> Vec<u8> {
+    pub(crate) fn of(self, message: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha256 => Sha256::digest(message).to_vec(),
             Self::Sha512 => Sha512::digest(message).to_vec(),
