@@ -178,13 +178,15 @@ impl Broker {
         }
         let [port, control] = [free_port()?, free_port()?];
         let data = dir.join("kafka").display().to_string();
+        // The events are of a time in the past, from which Kafka would count how long to keep them.
         let text = format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{control}\n\
              listeners=PLAIN://127.0.0.1:{port},CONTROL://127.0.0.1:{control}\n\
              advertised.listeners=PLAIN://127.0.0.1:{port}\n\
              listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROL:PLAINTEXT\n\
              inter.broker.listener.name=PLAIN\ncontroller.listener.names=CONTROL\nlog.dirs={data}\n\
-             auto.create.topics.enable=false\noffsets.topic.replication.factor=1\n"
+             auto.create.topics.enable=false\noffsets.topic.replication.factor=1\n\
+             log.retention.ms=-1\n"
         );
         let properties = dir.join("server.properties");
         fs::write(&properties, text).map_err(failed)?;
