@@ -122,7 +122,11 @@ mod writer;
 pub use config::{Config, Error, Period, Policy};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
 pub use losses::{DropPlace, DropSum, LinkCount, Losses, ReporterLoss};
-pub use path_use::{ChangeGroup, FlowsOf, PathChange, PathChanges, PathUse, PathUses};
+pub use path_use::{
+    ChangeGroup, ChangeTally, FlowsOf, PathChange, PathChanges, PathPart, PathUse, PathUses,
+    UseTally,
+    use_pieces,
+};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{Heat, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow};
 pub use rates::{RatePoint, RateSpan, spread};
@@ -131,11 +135,14 @@ pub use reports::ReportRow;
 pub use rows::{
     EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };
-pub use spans::{FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, SeriesKey, Span, SpanSum};
+pub use spans::{
+    FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, Piece, SeriesKey, Span, SpanSum, paths_of,
+};
 pub use stacks::{
-    Dimension, Group, Measure, Part, Prefixes, Source, Stacks, Sums, Traffic, TrafficQuestion,
-    reports_known_to,
+    Dimension, FlowParts, Group, Measure, Needed, Part, Prefixes, Source, Stacks, Sums, Traffic,
+    TrafficQuestion, reports_known_to,
 };
 pub use stats::{State, Stats};
 pub use store::Store;
+pub use taken::{MOST_TAKEN, Paths};
 pub use traffic::{Columns, Counted, EventGroup, EventParts, Tally};

@@ -8,7 +8,6 @@ use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
-use crate::guard::Deadline;
 use crate::hasher::{FastMap, FastSet, Seeded};
 use crate::keys::Keys;
 use crate::query::QueryError;
@@ -104,24 +103,28 @@ pub struct PathUses {
 }
 
 /// Reports of a flow in a part of time.
-#[derive(Clone, Copy, Debug)]
-struct Counted {
-    from: Nanos,
-    to: Nanos,
-    reports: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathPart {
+    /// Its beginning.
+    pub from: Nanos,
+    /// Its end.
+    pub to: Nanos,
+    /// How many.
+    pub reports: u64,
 }
 
 /// A flow of which the paths are wanted.
 #[derive(Default, Debug)]
 struct Used {
-    counted: Vec<Counted>,
+    counted: Vec<PathPart>,
     /// When, and which of the paths.
     taken: BTreeSet<(Nanos, usize)>,
 }
 
-/// What is found of some flows.
-#[derive(Default)]
-struct Uses {
+/// Which paths some flows used, while they are collected.
+#[derive(Debug)]
+pub struct UseTally {
+    span: Span,
     flows: HashMap<FlowKey, Used, Seeded>,
     paths: Paths,
     /// How many more parts of time and paths taken there is room for.
@@ -130,9 +133,10 @@ struct Uses {
     truncated: bool,
 }
 
-/// Changes while they are collected.
-#[derive(Default)]
-struct Changes {
+/// Changes of paths, while they are collected.
+#[derive(Debug)]
+pub struct ChangeTally {
+    span: Span,
     paths: Paths,
     /// The path that each flow has now.
     now: HashMap<FlowKey, usize, Seeded>,
@@ -142,7 +146,8 @@ struct Changes {
 }
 
 impl FlowsOf {
-    fn matches(&self, flow: &FlowKey) -> bool {
+    /// Whether a flow is one of them.
+    pub fn matches(&self, flow: &FlowKey) -> bool {
         let is = |wanted: &Option<String>, address: std::net::IpAddr| {
             wanted.as_ref().is_none_or(|wanted| *wanted == address.to_string())
         };
@@ -159,7 +164,7 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn path_changes(&self, span: Span, of: &FlowsOf, limit: usize) -> Result<PathChanges, QueryError> {
         self.with_retry(|| {
-            let (mut changes, deadline) = (Changes::default(), self.deadline());
+            let (mut changes, deadline) = (ChangeTally::new(span), self.deadline());
             for file in self.files_of(span.from(), span.to())? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     changes.paths.next_file();
@@ -181,7 +186,7 @@ impl Reader {
                         }
                         let Some(flow) = flow else { return Ok(()) };
                         let path = changes.paths.place(conn, path)?;
-                        changes.take((ts, flow, path), span, || is_change(conn, row, ts))
+                        changes.take((ts, flow, path), || is_change(conn, row, ts))
                     })
                 })?;
             }
@@ -205,27 +210,46 @@ impl Reader {
         limit: usize,
     ) -> Result<PathUses, QueryError> {
         self.with_retry(|| {
-            let (mut uses, deadline) = (Uses { room, ..Uses::default() }, self.deadline());
+            let (mut uses, deadline) = (UseTally { room, ..UseTally::new(span) }, self.deadline());
             for file in self.files_of(span.from(), span.to())? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     let (numbers, more) = wanted(conn, of)?;
                     uses.truncated |= more;
-                    uses.add_file(conn, features, (span, numbers))
+                    uses.add_file(conn, features, numbers)
                 })?;
             }
-            uses.finish(span, limit, &deadline)
+            deadline.check()?;
+            Ok(uses.finish(limit))
         })
     }
 }
 
-impl Changes {
+impl ChangeTally {
+    /// None yet, of this span.
+    pub fn new(span: Span) -> Self {
+        let (paths, now, found, truncated) = Default::default();
+        Self { span, paths, now, found, truncated }
+    }
+
+    /// There are more than are considered: the oldest are missing.
+    pub fn cut(&mut self) {
+        self.truncated = true;
+    }
+
+    /// A flow takes a path; those of one flow come in the order of time. `is_change`: an event says that it had another one before.
+    pub fn add(&mut self, (ts, flow): (Nanos, FlowKey), path: Vec<u32>, is_change: bool) {
+        let place = self.paths.of(path);
+        // Only what is asked can fail.
+        let _ = self.take((ts, flow, place), || Ok(is_change));
+    }
+
     /// `is_change`: whether an event says that the flow had another path before.
     fn take(
         &mut self,
         (ts, flow, path): (Nanos, FlowKey, usize),
-        span: Span,
         is_change: impl FnOnce() -> rusqlite::Result<bool>,
     ) -> rusqlite::Result<()> {
+        let span = self.span;
         let is_full = self.now.len() >= MOST_FLOWS;
         let before = match self.now.entry(flow) {
             Entry::Occupied(mut known) => Some(known.insert(path)),
@@ -258,7 +282,8 @@ impl Changes {
         self.found.truncate(most);
     }
 
-    fn finish(mut self, limit: usize) -> PathChanges {
+    /// The answer, with so many of the latest one by one, and as many groups.
+    pub fn finish(mut self, limit: usize) -> PathChanges {
         let truncated = self.truncated || self.found.len() > MOST_CHANGES;
         self.keep_latest(MOST_CHANGES);
         let nodes = self.paths.into_nodes();
@@ -298,40 +323,82 @@ impl Changes {
     }
 }
 
-impl Uses {
+impl UseTally {
+    /// None yet, of this span.
+    pub fn new(span: Span) -> Self {
+        let (flows, paths, spread, truncated) = Default::default();
+        Self { span, flows, paths, room: MOST_PARTS, spread, truncated }
+    }
+
+    /// There are more flows or parts of time than are considered.
+    pub fn cut(&mut self) {
+        self.truncated = true;
+    }
+
+    /// Reports are known for parts of time of this length.
+    pub fn spread(&mut self, length: Nanos) {
+        self.spread = self.spread.max(length);
+    }
+
+    /// A flow. `parts`: its reports. `life`: its first report and its latest, if they are known. `taken`: when it took which paths in the span, and the
+    /// one that it had when the span began.
+    pub fn add(
+        &mut self,
+        flow: FlowKey,
+        mut parts: Vec<PathPart>,
+        life: Option<(Nanos, Nanos)>,
+        taken: impl Iterator<Item = (Nanos, Vec<u32>)>,
+    ) {
+        limit_to_life(&mut parts, life, self.span);
+        if parts.is_empty() {
+            return;
+        }
+        let taken = taken.map(|(ts, path)| (ts, self.paths.of(path))).collect();
+        self.admit(flow, parts, taken);
+    }
+
+    /// Takes a flow, if there is room.
+    fn admit(&mut self, flow: FlowKey, parts: Vec<PathPart>, taken: Vec<(Nanos, usize)>) {
+        self.truncated |= taken.len() >= MOST_TAKEN;
+        let is_full = self.flows.len() >= MOST_USED && !self.flows.contains_key(&flow);
+        // Parts of time without the paths that were taken in them would be those of another path.
+        match self.room.checked_sub(parts.len() + taken.len()).filter(|_| !is_full) {
+            Some(room) => {
+                self.room = room;
+                let used = self.flows.entry(flow).or_default();
+                used.counted.extend(parts);
+                used.taken.extend(taken);
+            }
+            None => self.truncated = true,
+        }
+    }
+
     /// Adds what a file has of the flows with these numbers.
     fn add_file(
         &mut self,
         conn: &Connection,
         features: Features,
-        (span, numbers): (Span, BTreeMap<i64, FlowKey>),
+        numbers: BTreeMap<i64, FlowKey>,
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
-        let mut counted = self.counted(conn, features, (span, &numbers))?;
+        let span = self.span;
+        let mut counted = self.counted(conn, features, &numbers)?;
+        for number in numbers.keys() {
+            let mut parts = counted.remove(number).unwrap_or_default();
+            limit_to_life(&mut parts, life(conn, *number)?, span);
+            if !parts.is_empty() {
+                counted.insert(*number, parts);
+            }
+        }
         let wanted: FastSet<i64> = counted.keys().copied().collect();
         let mut takings = Takings::of(conn, features, (span.from(), span.to()), (&wanted, false))?;
         for (number, flow) in numbers {
             let Some(parts) = counted.remove(&number) else { continue };
-            let is_full = self.flows.len() >= MOST_USED;
-            let used = match self.flows.entry(flow) {
-                Entry::Vacant(_) if is_full => {
-                    self.truncated = true;
-                    continue;
-                }
-                entry => entry.or_default(),
-            };
-            let taken = takings.taken(conn, number, (span.from(), span.to()))?;
-            self.truncated |= taken.len() >= MOST_TAKEN;
-            // Parts of time without the paths that were taken in them would be those of another path.
-            let Some(room) = self.room.checked_sub(parts.len() + taken.len()) else {
-                self.truncated = true;
-                continue;
-            };
-            self.room = room;
-            used.counted.extend(parts);
-            for (ts, path) in taken {
-                used.taken.insert((ts, self.paths.place(conn, path)?));
+            let mut taken = Vec::new();
+            for (ts, path) in takings.taken(conn, number, (span.from(), span.to()))? {
+                taken.push((ts, self.paths.place(conn, path)?));
             }
+            self.admit(flow, parts, taken);
         }
         Ok(())
     }
@@ -342,22 +409,22 @@ impl Uses {
         &mut self,
         conn: &Connection,
         features: Features,
-        (span, numbers): (Span, &BTreeMap<i64, FlowKey>),
-    ) -> rusqlite::Result<FastMap<i64, Vec<Counted>>> {
-        let mut counted: FastMap<i64, Vec<Counted>> = FastMap::default();
+        numbers: &BTreeMap<i64, FlowKey>,
+    ) -> rusqlite::Result<FastMap<i64, Vec<PathPart>>> {
+        let span = self.span;
+        let mut counted: FastMap<i64, Vec<PathPart>> = FastMap::default();
         let (mut room, mut truncated) = (self.room, false);
         let mut add = |number: i64, sum: SpanSum| match room.checked_sub(1) {
             Some(rest) => {
                 room = rest;
-                let part = Counted { from: sum.first, to: sum.last, reports: sum.count };
+                let part = PathPart { from: sum.first, to: sum.last, reports: sum.count };
                 counted.entry(number).or_default().push(part);
             }
             None => truncated = true,
         };
         if numbers.len() <= FEW_FLOWS {
-            let minutes = numbers.len() as u64 * (span.length() / MINUTE);
-            let pieces = match features.spans && minutes > FEW_MINUTES {
-                true => span.pieces_up_to(600),
+            let pieces = match features.spans {
+                true => use_pieces(span, numbers.len() as u64),
                 false => vec![Piece::minutes(span)],
             };
             for piece in pieces {
@@ -378,14 +445,12 @@ impl Uses {
             }
         }
         self.truncated |= truncated;
-        for number in numbers.keys() {
-            limit_to_life(conn, *number, span, &mut counted)?;
-        }
         Ok(counted)
     }
 
-    fn finish(self, span: Span, limit: usize, deadline: &Deadline) -> Result<PathUses, QueryError> {
-        let nodes = self.paths.into_nodes();
+    /// The answer, with at most so many paths.
+    pub fn finish(self, limit: usize) -> PathUses {
+        let (span, nodes) = (self.span, self.paths.into_nodes());
         // `None`: not stored.
         let mut uses: BTreeMap<Option<usize>, PathUse> = BTreeMap::new();
         let blank = |place: Option<usize>| PathUse {
@@ -398,7 +463,6 @@ impl Uses {
         };
         let mut flows = 0;
         for used in self.flows.values() {
-            deadline.check()?;
             let parts = used.by_path(span);
             flows += u64::from(!parts.is_empty());
             for (place, part) in parts {
@@ -415,7 +479,7 @@ impl Uses {
         });
         let truncated = self.truncated || uses.len() > limit;
         uses.truncate(limit);
-        Ok(PathUses { uses, flows, spread: self.spread, truncated })
+        PathUses { uses, flows, spread: self.spread, truncated }
     }
 }
 
@@ -492,19 +556,31 @@ fn wanted(conn: &Connection, of: &FlowsOf) -> rusqlite::Result<(BTreeMap<i64, Fl
     Ok((found, false))
 }
 
-/// Parts of time end where the flow began or was seen last. After the last minute that has ended, a flow that was seen since then went on.
-fn limit_to_life(
-    conn: &Connection,
-    number: i64,
-    span: Span,
-    counted: &mut FastMap<i64, Vec<Counted>>,
-) -> rusqlite::Result<()> {
+/// The parts of a span for which the reports of so many flows are read to tell how paths were used: of few flows minutes, if it is not a
+/// long time, and otherwise ten minutes; of many, what is added up.
+pub fn use_pieces(span: Span, flows: u64) -> Vec<Piece> {
+    match flows.saturating_mul(span.length() / MINUTE) {
+        _ if flows > FEW_FLOWS as u64 => span.pieces(),
+        minutes if minutes > FEW_MINUTES => span.pieces_up_to(600),
+        _ => vec![Piece::minutes(span)],
+    }
+}
+
+/// First report of a flow and its latest, as a file has them.
+fn life(conn: &Connection, number: i64) -> rusqlite::Result<Option<(Nanos, Nanos)>> {
     let mut select = conn.prepare_cached("SELECT first_seen, last_seen FROM f0.flow_data WHERE flow = ?1")?;
-    let life = select.query_row([number], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?))).optional()?;
-    let Some((first, last)) = life else { return Ok(()) };
-    let end = counted.get(&number).and_then(|parts| parts.iter().map(|part| part.to).max());
-    for part in counted.get_mut(&number).into_iter().flatten() {
-        part.from = part.from.max(first.min(part.to));
+    select.query_row([number], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?))).optional()
+}
+
+/// Parts of time end where the flow began or was seen last. After the last minute that has ended, a flow that was seen since then went on.
+fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: Span) {
+    let Some((first, last)) = life else { return };
+    let end = parts.iter().map(|part| part.to).max();
+    for part in parts.iter_mut() {
+        // Those before it are of an earlier life: it had expired, and came again.
+        if (part.from..part.to).contains(&first) {
+            part.from = first;
+        }
         // Its state is stored now and then: what was counted later, it sent later.
         if part.to > last && part.to - part.from > MINUTE {
             part.to = last.max(part.from);
@@ -512,9 +588,8 @@ fn limit_to_life(
     }
     let from = end.unwrap_or(first).max(first);
     if last > from && last - from <= LATEST_UNCOUNTED && last > span.from() && from < span.to() {
-        counted.entry(number).or_default().push(Counted { from, to: last, reports: 0 });
+        parts.push(PathPart { from, to: last, reports: 0 });
     }
-    Ok(())
 }
 
 /// Whether a flow took a path at `ts` instead of another one.

@@ -125,10 +125,13 @@ pub struct PathSpan {
 
 /// A part of a span that rollups of one length cover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
-    pub(crate) interval: u32,
-    pub(crate) from: Nanos,
-    pub(crate) to: Nanos,
+pub struct Piece {
+    /// Length of the rollups, s.
+    pub interval: u32,
+    /// Its beginning.
+    pub from: Nanos,
+    /// Its end, which is not in it.
+    pub to: Nanos,
 }
 
 impl Span {
@@ -155,7 +158,7 @@ impl Span {
     }
 
     /// The fewest rollups that cover it: hours in its middle, ten minutes around them, minutes at its ends.
-    pub(crate) fn pieces(self) -> Vec<Piece> {
+    pub fn pieces(self) -> Vec<Piece> {
         self.pieces_up_to(u32::MAX)
     }
 
@@ -186,12 +189,12 @@ impl Span {
 
 impl Piece {
     /// Minute by minute.
-    pub(crate) fn minutes(span: Span) -> Self {
+    pub fn minutes(span: Span) -> Self {
         Self { interval: 60, from: span.from, to: span.to }
     }
 
     /// The length of its rollups, ns.
-    pub(crate) fn length(self) -> Nanos {
+    pub fn length(self) -> Nanos {
         u64::from(self.interval) * SECOND
     }
 }
@@ -240,14 +243,40 @@ impl Found {
         let path = last.cloned().unwrap_or_default();
         FlowSpan { flow, sum: self.sum, path, basis: self.basis }
     }
+}
 
-    /// Each time it took a path in the span, and until when: until the next one, or the end of its last rollup.
-    fn taken(&self, span: Span) -> impl Iterator<Item = (usize, Nanos)> {
-        let nexts = self.paths.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
-        // One of several files may have left a path long before the span.
-        let taken = self.paths.iter().zip(nexts).filter(move |(_, next)| *next > span.from);
-        taken.map(|((_, path), next)| (*path, next.min(self.sum.last)))
+/// Each time a flow took a path in a span, and until when: until the next one, or the end of its last rollup.
+fn left(span: Span, sum: SpanSum, paths: &[(Nanos, usize)]) -> impl Iterator<Item = (usize, Nanos)> {
+    let nexts = paths.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
+    // One of several files may have left a path long before the span.
+    let taken = paths.iter().zip(nexts).filter(move |(_, next)| *next > span.from);
+    taken.map(move |((_, path), next)| (*path, next.min(sum.last)))
+}
+
+/// The paths of a span, the most used first. `nodes`: of each path. `flows`: what each did, and when it took which of the paths; also the
+/// one that it had when the span began; in the order of time.
+pub fn paths_of<'a>(
+    span: Span,
+    nodes: Vec<Vec<u32>>,
+    flows: impl Iterator<Item = (SpanSum, &'a [(Nanos, usize)])>,
+) -> Vec<PathSpan> {
+    let blank = |path| PathSpan { path, flows: 0, reports: 0, last: 0 };
+    let mut paths: Vec<PathSpan> = nodes.into_iter().map(blank).collect();
+    // The flow that took a path last, counted from 1.
+    let mut takers = vec![0_usize; paths.len()];
+    for (i, (sum, taken)) in (1..).zip(flows) {
+        for (place, last) in left(span, sum, taken) {
+            let path = &mut paths[place];
+            path.flows += u64::from(std::mem::replace(&mut takers[place], i) != i);
+            path.last = path.last.max(last);
+        }
+        if let Some((_, last)) = taken.last() {
+            paths[*last].reports += sum.count;
+        }
     }
+    paths.retain(|path| path.flows > 0);
+    paths.sort_by(|one, other| (other.flows, &one.path).cmp(&(one.flows, &other.path)));
+    paths
 }
 
 impl FlowFilter {
@@ -340,23 +369,8 @@ impl Reader {
             let deadline = self.deadline();
             let mut flows = self.flows_of(span, None, &deadline)?;
             let nodes = self.add_paths(&mut flows, (span, false), &deadline)?;
-            let blank = |path| PathSpan { path, flows: 0, reports: 0, last: 0 };
-            let mut paths: Vec<PathSpan> = nodes.into_iter().map(blank).collect();
-            // The flow that took a path last, counted from 1.
-            let mut takers = vec![0_usize; paths.len()];
-            for (i, found) in (1..).zip(flows.found.values()) {
-                for (place, last) in found.taken(span) {
-                    let path = &mut paths[place];
-                    path.flows += u64::from(std::mem::replace(&mut takers[place], i) != i);
-                    path.last = path.last.max(last);
-                }
-                if let Some((_, last)) = found.paths.last() {
-                    paths[*last].reports += found.sum.count;
-                }
-            }
-            paths.retain(|path| path.flows > 0);
             deadline.check()?;
-            paths.sort_by(|one, other| (other.flows, &one.path).cmp(&(one.flows, &other.path)));
+            let paths = paths_of(span, nodes, flows.found.values().map(|found| (found.sum, &*found.paths)));
             Ok((paths, flows.truncated))
         })
     }

@@ -65,6 +65,78 @@ pub struct TrafficQuestion {
     pub labels: Arc<BTreeMap<u32, Vec<String>>>,
 }
 
+/// What is needed of an address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Default, Debug)]
+pub enum Needed {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Its prefix.
+    Prefix,
+    /// All of it.
+    All,
+}
+
+/// What is needed of flows: flows that are the same in it are one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FlowParts {
+    /// The whole flow.
+    pub all: bool,
+    /// The source address.
+    pub src: Needed,
+    /// The destination address.
+    pub dst: Needed,
+    /// The source port.
+    pub src_port: bool,
+    /// The destination port.
+    pub dst_port: bool,
+    /// The protocol.
+    pub proto: bool,
+}
+
+impl FlowParts {
+    fn add(&mut self, other: Self) {
+        self.all |= other.all;
+        let greater = |one: Needed, other: Needed| if one < other { other } else { one };
+        (self.src, self.dst) = (greater(self.src, other.src), greater(self.dst, other.dst));
+        self.src_port |= other.src_port;
+        self.dst_port |= other.dst_port;
+        self.proto |= other.proto;
+    }
+
+    fn of_dimension(dimension: Dimension) -> Self {
+        let none = Self::default();
+        match dimension {
+            Dimension::Src => Self { src: Needed::All, ..none },
+            Dimension::Dst => Self { dst: Needed::All, ..none },
+            Dimension::SrcPrefix => Self { src: Needed::Prefix, ..none },
+            Dimension::DstPrefix => Self { dst: Needed::Prefix, ..none },
+            Dimension::SrcPort => Self { src_port: true, ..none },
+            Dimension::DstPort => Self { dst_port: true, ..none },
+            Dimension::Port => Self { src_port: true, dst_port: true, ..none },
+            Dimension::Proto => Self { proto: true, ..none },
+            Dimension::Flow => Self { all: true, ..none },
+            _ => none,
+        }
+    }
+
+    fn of_field(field: Field) -> Self {
+        let none = Self::default();
+        match field {
+            Field::Src => Self { src: Needed::All, ..none },
+            Field::Dst => Self { dst: Needed::All, ..none },
+            Field::Host => Self { src: Needed::All, dst: Needed::All, ..none },
+            Field::SrcPort => Self { src_port: true, ..none },
+            Field::DstPort => Self { dst_port: true, ..none },
+            Field::Port => Self { src_port: true, dst_port: true, ..none },
+            Field::Proto => Self { proto: true, ..none },
+            // What a flow sent is known by the flow.
+            Field::Flow | Field::Reports | Field::Value(_) => Self { all: true, ..none },
+            _ => none,
+        }
+    }
+}
+
 impl Measure {
     /// All.
     pub const ALL: [Self; 7] = [
@@ -242,6 +314,19 @@ impl TrafficQuestion {
         let of_flow =
             |field: &Field| matches!(field, Src | Dst | Host | SrcPort | DstPort | Port | Proto | Flow);
         self.fields().iter().any(of_flow)
+    }
+
+    /// What is needed of flows.
+    pub fn flow_parts(&self) -> FlowParts {
+        let mut parts = FlowParts::default();
+        self.by.iter().for_each(|one| parts.add(FlowParts::of_dimension(*one)));
+        self.fields().into_iter().for_each(|field| parts.add(FlowParts::of_field(field)));
+        parts
+    }
+
+    /// The same without a condition: for what was chosen before.
+    pub fn unconditional(&self) -> Self {
+        Self { condition: None, ..self.clone() }
     }
 
     /// What is needed of events.

@@ -10,11 +10,11 @@ use crate::hasher::{FastMap, FastSet};
 use crate::intern::parse_path;
 use crate::schema::Features;
 
-/// The paths of several files, each once.
-#[derive(Default)]
-pub(crate) struct Paths {
+/// Paths, each once.
+#[derive(Default, Debug)]
+pub struct Paths {
     nodes: Vec<Vec<u32>>,
-    places: HashMap<String, usize>,
+    places: HashMap<Vec<u32>, usize>,
     /// By their numbers in the present file.
     numbers: FastMap<i64, usize>,
 }
@@ -32,30 +32,27 @@ impl Paths {
         }
         let mut select = conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
         let text: String = select.query_row([number], |row| row.get(0))?;
-        let next = self.nodes.len();
-        let place = *self.places.entry(text).or_insert_with_key(|text| {
-            self.nodes.push(parse_path(text));
-            next
-        });
+        let place = self.of(parse_path(&text));
         self.numbers.insert(number, place);
         Ok(place)
     }
 
     /// Adds those of a file that was read alone. Returns the places that they have here, by those that they had.
     pub(crate) fn join(&mut self, other: Self) -> Vec<usize> {
-        let mut places = vec![0; other.nodes.len()];
-        for (text, place) in other.places {
-            let next = self.nodes.len();
-            places[place] = *self.places.entry(text).or_insert_with_key(|text| {
-                self.nodes.push(parse_path(text));
-                next
-            });
-        }
-        places
+        other.nodes.into_iter().map(|nodes| self.of(nodes)).collect()
+    }
+
+    /// The place of the path with these nodes.
+    pub fn of(&mut self, nodes: Vec<u32>) -> usize {
+        let next = self.nodes.len();
+        *self.places.entry(nodes).or_insert_with_key(|nodes| {
+            self.nodes.push(nodes.clone());
+            next
+        })
     }
 
     /// The nodes of each, by its place.
-    pub(crate) fn into_nodes(self) -> Vec<Vec<u32>> {
+    pub fn into_nodes(self) -> Vec<Vec<u32>> {
         self.nodes
     }
 }
@@ -298,7 +295,7 @@ const TAKEN: &str =
     "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
 
 /// Paths of a flow in a file that are considered: the latest.
-pub(crate) const MOST_TAKEN: usize = 100;
+pub const MOST_TAKEN: usize = 100;
 /// Paths of all flows of a file that are considered: some 50 MB.
 const MOST_TAKINGS: usize = 1_000_000;
 /// From so many flows on, a file may be read as a whole.

@@ -19,7 +19,7 @@ use crate::join::Identity;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::schema::Features;
-use crate::spans::{MINUTE, SECOND, SeriesKey, SpanSum};
+use crate::spans::{MINUTE, Piece, SECOND, SeriesKey, Span, SpanSum};
 use crate::summary::{NOTHING, REPORTS};
 use crate::taken::{int, unsigned};
 
@@ -156,9 +156,43 @@ impl Columns {
         self.to
     }
 
+    /// The end of a column.
+    pub fn end_of(&self, number: usize) -> Nanos {
+        (self.from + (number as u64 + 1).saturating_mul(self.column)).min(self.to)
+    }
+
     /// The length of a column, ns.
     pub fn column(&self) -> Nanos {
         self.column
+    }
+
+    /// Columns for flows: at most `most`, and so few that an answer is fast with as many flows and rollups of them as there are.
+    pub fn of_flows(span: (Nanos, Nanos), most: u64, (flows, rollups): (u64, u64)) -> Self {
+        let length = span.1.saturating_sub(span.0);
+        let least = length.div_ceil(most.saturating_sub(1).max(1));
+        let rows = |column: Nanos| {
+            let interval = u64::from(Self::of((0, 0), column).interval) * SECOND;
+            flows.max(1).saturating_mul(length / interval).min(rollups)
+        };
+        let is_fast = |column: &Nanos| *column >= 3600 * SECOND || rows(*column) <= FAST_ROWS;
+        let offered =
+            FLOW_COLUMNS.into_iter().map(|minutes| minutes * MINUTE).filter(|column| *column >= least);
+        let days = least.div_ceil(1440 * MINUTE) * 1440 * MINUTE;
+        let column = offered.clone().find(is_fast).or_else(|| offered.max()).unwrap_or(days);
+        Self::of(span, column)
+    }
+
+    /// Which rollups of flows are counted: as long ones as a column has, and around the end of what is known shorter ones. In the order of time.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let interval = self.interval.max(60);
+        let to = self.known_to.clamp(self.from, self.to);
+        let whole =
+            if interval == 60 { to } else { self.from + (to - self.from) / self.column * self.column };
+        let mut pieces = vec![Piece { interval, from: self.from, to: whole }];
+        pieces.extend(Span::of(whole, to).pieces());
+        pieces.retain(|piece| piece.from < piece.to);
+        pieces.sort_unstable_by_key(|piece| piece.from);
+        pieces
     }
 
     /// How many there are.
@@ -223,21 +257,9 @@ impl Reader {
     /// The files cannot be read.
     pub fn flow_columns(&self, span: (Nanos, Nanos), most: u64) -> Result<Columns, QueryError> {
         let files = self.with_retry(|| self.facts_of(span.0, span.1))?;
-        let count = |name: &str| files.iter().map(|facts| facts.count(name)).max().unwrap_or(0);
-        let (flows, rollups) =
-            (count("flows").max(1), files.iter().map(|facts| facts.count("rollups")).sum::<u64>());
-        let length = span.1.saturating_sub(span.0);
-        let least = length.div_ceil(most.saturating_sub(1).max(1));
-        let rows = |column: Nanos| {
-            let interval = u64::from(Columns::of((0, 0), column).interval) * SECOND;
-            flows.saturating_mul(length / interval).min(rollups)
-        };
-        let is_fast = |column: &Nanos| *column >= 3600 * SECOND || rows(*column) <= FAST_ROWS;
-        let offered =
-            FLOW_COLUMNS.into_iter().map(|minutes| minutes * MINUTE).filter(|column| *column >= least);
-        let days = least.div_ceil(1440 * MINUTE) * 1440 * MINUTE;
-        let column = offered.clone().find(is_fast).or_else(|| offered.max()).unwrap_or(days);
-        Ok(Columns::of(span, column))
+        let flows = files.iter().map(|facts| facts.count("flows")).max().unwrap_or(0);
+        let rollups = files.iter().map(|facts| facts.count("rollups")).sum();
+        Ok(Columns::of_flows(span, most, (flows, rollups)))
     }
 
     /// Adds up reports of flows, and their latencies. They are counted by the minute, and a minute's reports on the path that the flow had at the
