@@ -4,7 +4,8 @@ import { saveBlob } from './lib/csv';
 import { menuButton, type MenuGroup, type MenuItem } from './lib/menu';
 import { chartPng, hasDrawing, tablePng, type Caption } from './lib/picture';
 import { fileName, sheetCsv, type Sheet } from './lib/sheet';
-import { curlText, lineOf, type Asked } from './model/copies';
+import { curlText, isQuery, lineOf, type Asked } from './model/copies';
+import type { Fleet } from './model/fleet-sql';
 import { rangeText, utcText, writeRange, zoneText } from './model/range';
 import { link, parseRoute } from './router';
 import { session } from './session';
@@ -16,8 +17,10 @@ export interface Subject {
   title: string | (() => string);
   /** The requests to the API whose answers are shown. */
   asked?: () => Asked[];
-  /** A statement of the SQL page that gives the same rows. Not asked for on a console, whose SQL is another one. */
+  /** A statement of the SQL page that gives the same rows. */
   sql?: () => string | null;
+  /** The same for a console, whose SQL is ClickHouse's. */
+  fleetSql?: (fleet: Fleet) => string | null;
   /** The words of a command that gives the same. */
   command?: () => string[] | null;
   /** What is shown, for a CSV file; null: nothing yet. */
@@ -50,8 +53,11 @@ export function digits(ns: number): string {
 
 function groups(subject: Subject, title: string, element: HTMLElement): MenuGroup[] {
   const asked = subject.asked?.() ?? [];
-  const sql = session.console ? null : (subject.sql?.() ?? null);
-  const command = lineOf(subject.command?.() ?? null);
+  const sql = (session.console ? subject.fleetSql?.(session.fleet) : subject.sql?.()) ?? null;
+  const words = subject.command?.() ?? null;
+  // A console has no store to query.
+  const command = session.console && isQuery(words) ? null : lineOf(words);
+  const queried = session.console ? '' : ' and `hopwise query`';
   const copies = [
     asked.length === 0
       ? null
@@ -60,9 +66,7 @@ function groups(subject: Subject, title: string, element: HTMLElement): MenuGrou
           'The request of the API that answers this',
           curlText(asked, document.baseURI, token() !== ''),
         ),
-    sql === null
-      ? null
-      : copy('SQL', 'The statement for the SQL page and `hopwise query` that gives these rows', sql),
+    sql === null ? null : copy('SQL', `The statement for the SQL page${queried} that gives these rows`, sql),
     command === null ? null : copy('hopwise command', 'The command that prints this', command),
     copy('link', 'The address of this page, with all that is set', location.href),
     times.shown && !times.isPast()

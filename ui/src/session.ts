@@ -1,7 +1,13 @@
 import { ApiError, get } from './api/client';
 import type { SessionView } from './api/generated';
+import type { Fleet } from './model/fleet-sql';
 
 type Listener = () => void;
+
+async function fleet(): Promise<Fleet> {
+  const { console } = await get<{ console?: Partial<Fleet> }>('config');
+  return { prefix: console?.prefix ?? '', pairs: console?.pairs ?? [] };
+}
 
 const RETRY_MS = 3_000;
 
@@ -9,6 +15,8 @@ const RETRY_MS = 3_000;
 class Session {
   /** Whether the program is a console: it answers from ClickHouse, and nothing is live. */
   console = false;
+  /** Of a console: what its SQL needs to know. */
+  fleet: Fleet = { prefix: '', pairs: [] };
   private role: SessionView['role'] = 'operate';
   private readonly listeners = new Set<Listener>();
 
@@ -17,6 +25,7 @@ class Session {
     try {
       const view = await get<SessionView>('session');
       this.role = view.role;
+      if (view.console) this.fleet = await fleet();
       this.console = view.console;
       for (const listener of this.listeners) listener();
     } catch (error) {

@@ -41,6 +41,11 @@ export function queryCommand(sql: string, limit?: number): string[] {
   return hopwise('query', { limit }, sql);
 }
 
+/** Whether a command asks the files of the store. */
+export function isQuery(words: readonly string[] | null): boolean {
+  return words?.[1] === 'query';
+}
+
 /** The command as a line; null where there is none. */
 export function lineOf(words: readonly string[] | null): string | null {
   return words === null ? null : commandLine(words);

@@ -3,6 +3,7 @@ import { h, panel, setText, show } from '../lib/dom';
 import { exact, plural } from '../lib/format';
 import { eventsSql, hopwise } from '../model/copies';
 import { eventSheet, isFlowText } from '../model/events';
+import * as ofFleet from '../model/fleet-sql';
 import type { Page, Route } from '../router';
 import { Settings } from '../settings';
 import { times } from '../times';
@@ -71,23 +72,24 @@ function copies(feed: EventFeed): HTMLElement {
     const kind = kinds.size === 1 ? ([...kinds][0] ?? null) : null;
     return { kind, node: /^\d+$/.test(node) ? node : null, metric, flow, filter: all };
   };
+  const chosen = () => {
+    const { kinds, metric, node, filter } = feed.asked();
+    const isFlow = isFlowText(filter);
+    // A condition has no form in SQL.
+    if (!isFlow && filter.trim() !== '') return null;
+    return { ...time(), kinds: [...kinds], metric, node, flow: isFlow ? filter : '', limit: limit() };
+  };
   return hands({
     title: 'Events',
     now: () => times.isLive(),
     asked: () => [{ path: 'events', params: { ...time(), ...conditions(), limit: limit() } }],
     sql() {
-      const { kinds, metric, node, filter } = feed.asked();
-      const isFlow = isFlowText(filter);
-      // A condition has no form in the SQL of the store.
-      if (!isFlow && filter.trim() !== '') return null;
-      return eventsSql({
-        ...time(),
-        kinds: [...kinds],
-        metric,
-        node,
-        flow: isFlow ? filter : '',
-        limit: limit(),
-      });
+      const asked = chosen();
+      return asked && eventsSql(asked);
+    },
+    fleetSql(fleet) {
+      const asked = chosen();
+      return asked && ofFleet.eventsSql(fleet, asked);
     },
     command: () => hopwise('events', { ...conditions(), ...time(), limit: limit(), api: apiOption() }),
     sheet: () => eventSheet(feed.selection(), feed.end === 'last' ? '' : 'Older events were not loaded.'),

@@ -18,6 +18,8 @@ import {
   type Asked,
   type SqlSpan,
 } from '../model/copies';
+import * as ofFleet from '../model/fleet-sql';
+import type { Fleet } from '../model/fleet-sql';
 import { link, type Page } from '../router';
 import { partText } from '../model/range';
 import { session } from '../session';
@@ -150,8 +152,9 @@ function copies() {
     from: digits(from),
     to: digits(to),
   });
-  const withSql = (sql: () => string | null) => ({
+  const withSql = (sql: () => string | null, fleetSql: (fleet: Fleet) => string | null) => ({
     sql,
+    fleetSql,
     command: () => {
       const text = sql();
       return text === null ? null : queryCommand(text);
@@ -166,22 +169,34 @@ function copies() {
       hands({
         title: 'Events per second',
         asked: () => ranged(ACTIVITY),
-        ...withSql(() => last.activity && eventRatesSql(spanOf(last.activity), last.activity.column)),
+        ...withSql(
+          () => last.activity && eventRatesSql(spanOf(last.activity), last.activity.column),
+          (fleet) =>
+            last.activity && ofFleet.eventRatesSql(fleet, spanOf(last.activity), last.activity.column),
+        ),
         sheet: () => chart.sheet(),
       }),
     latency: (chart: LineChart) =>
       hands({
         title: 'Greatest hop latency',
         asked: () => ranged(LATENCY),
-        ...withSql(() => last.heat && heatSql(spanOf(last.heat), { ...last.heat, rows: WORST_NODES })),
+        ...withSql(
+          () => last.heat && heatSql(spanOf(last.heat), { ...last.heat, rows: WORST_NODES }),
+          (fleet) =>
+            last.heat && ofFleet.heatSql(fleet, spanOf(last.heat), { ...last.heat, rows: WORST_NODES }),
+        ),
         sheet: () => chart.sheet(last.heat ? cutText(last.heat.rows.length, last.heat.total, 'nodes') : ''),
       }),
     slowest: (table: ReturnType<typeof flowTable>) =>
       hands({
         title: 'Slowest flows',
         asked: () => ranged(SLOWEST),
-        ...withSql(() =>
-          last.flows?.range ? slowestFlowsSql(spanOf(last.flows.range), SLOWEST.params.limit) : null,
+        ...withSql(
+          () => (last.flows?.range ? slowestFlowsSql(spanOf(last.flows.range), SLOWEST.params.limit) : null),
+          (fleet) =>
+            last.flows?.range
+              ? ofFleet.slowestFlowsSql(fleet, spanOf(last.flows.range), SLOWEST.params.limit)
+              : null,
         ),
         sheet: () =>
           table.sheet(last.flows ? cutText(last.flows.flows.length, last.flows.total, 'flows') : ''),
@@ -190,7 +205,10 @@ function copies() {
       hands({
         title: 'Events by kind',
         asked: () => ranged(ACTIVITY),
-        ...withSql(() => last.activity && kindsSql(spanOf(last.activity))),
+        ...withSql(
+          () => last.activity && kindsSql(spanOf(last.activity)),
+          (fleet) => last.activity && ofFleet.kindsSql(fleet, spanOf(last.activity)),
+        ),
         sheet: () => table.sheet(),
       }),
   });

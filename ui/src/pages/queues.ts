@@ -6,6 +6,7 @@ import { digits, hands } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { metricUnit, metricValue, plural, reasonOf } from '../lib/format';
 import { heatSql, queryCommand } from '../model/copies';
+import * as ofFleet from '../model/fleet-sql';
 import { most, rowKey } from '../model/heat';
 import { between, nanos } from '../model/range';
 import { link, type Page, type Route } from '../router';
@@ -120,6 +121,11 @@ class QueuesPage implements Page {
       title: 'Queues over time',
       asked: () => [{ path: 'queues', params: this.params() }],
       sql,
+      fleetSql: (fleet) => {
+        const { heat } = this;
+        const span = heat && { from: digits(heat.from), to: digits(heat.to) };
+        return heat && span && ofFleet.heatSql(fleet, span, { ...heat, rows: ROWS });
+      },
       command: () => {
         const text = sql();
         return text === null ? null : queryCommand(text);
