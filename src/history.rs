@@ -69,22 +69,13 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     }
 
     /// The paths of a span of time, the most used first, and whether it has more flows than are considered.
-    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
-        let (_, _) = (span, place);
-        only_of_a_collector("paths of a span of time")
-    }
+    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)>;
 
     /// The changes of paths in a span of time; at most so many one by one, and as many together.
-    fn path_changes(&self, question: PathQuestion, place: Place) -> Answer<'_, PathChanges> {
-        let (_, _) = (question, place);
-        only_of_a_collector("changes of paths")
-    }
+    fn path_changes(&self, question: PathQuestion, place: Place) -> Answer<'_, PathChanges>;
 
     /// Which paths flows used in a span of time; at most so many.
-    fn path_uses(&self, question: PathQuestion, place: Place) -> Answer<'_, PathUses> {
-        let (_, _) = (question, place);
-        only_of_a_collector("paths that flows used")
-    }
+    fn path_uses(&self, question: PathQuestion, place: Place) -> Answer<'_, PathUses>;
 
     /// What was lost in a span of time. With `true`, the store has each report.
     fn losses(&self, question: (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
@@ -99,10 +90,7 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     }
 
     /// Values over time, by groups.
-    fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic> {
-        let (_, _) = (question, place);
-        only_of_a_collector("sums of traffic by groups")
-    }
+    fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic>;
 
     /// SQL of a user, which can only read. The answer is [`crate::sql::Rows`] as JSON.
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>>;

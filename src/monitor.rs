@@ -397,11 +397,17 @@ impl Monitor {
 
     /// The response of `/status`.
     pub(crate) fn status(&self, settings: &Settings) -> StatusView {
-        let detail = self.detail();
-        StatusView {
+        let program = StatusView {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             now: nic::time::now(),
+            ..StatusView::default()
+        };
+        if settings.console.is_some() {
+            return StatusView { console: Some(true), ..program };
+        }
+        let detail = self.detail();
+        StatusView {
             rates: self.rates(),
             loss_budget: self.stages(detail.losses),
             refused: self.refused(),
@@ -418,6 +424,7 @@ impl Monitor {
             streams: self.hub.stats(),
             postcards: self.postcards(),
             implausible_latencies: self.total(|stats| stats.implausible_latencies),
+            ..program
         }
     }
 

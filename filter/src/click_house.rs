@@ -151,5 +151,5 @@ fn expression_of(pattern: &Pattern) -> String {
 const MAPPED: (&str, &str) = ("::ffff:0.0.0.0", "::ffff:255.255.255.255");
 /// The flow has addresses.
 const ADDRESSED: &str = "flow != '' AND NOT startsWith(flow, 'flow-id:')";
-/// The flow has ports: its text has them behind colons, and those of IPv6 addresses are in brackets.
-const WITH_PORTS: &str = "match(flow, '^([0-9.]+|\\\\[[^>]*\\\\]):[0-9]+>')";
+/// A condition of ClickHouse: the flow has ports. Its text has them behind colons, and those of IPv6 addresses are in brackets.
+pub const WITH_PORTS: &str = "match(flow, '^([0-9.]+|\\\\[[^>]*\\\\]):[0-9]+>')";

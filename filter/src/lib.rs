@@ -36,6 +36,7 @@ mod parser;
 mod path;
 mod test;
 
+pub use click_house::WITH_PORTS;
 pub use complete::{Completion, complete};
 pub use fault::Fault;
 pub use field::{Field, View};

@@ -168,11 +168,17 @@ fn is_in_console(path: &str) -> bool {
 }
 
 /// Routes of a console, below `/api/v1/`, beside those of one flow.
-const CONSOLE: [&str; 12] = [
+const CONSOLE: &[&str] = &[
     "events",
     "rollups",
+    "status",
     "flows",
+    "links",
     "nodes",
+    "paths",
+    "paths/changes",
+    "paths/uses",
+    "traffic",
     "activity",
     "query",
     "names",

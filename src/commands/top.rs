@@ -114,6 +114,14 @@ impl Shown {
         }
     }
 
+    /// How long it is shown before it is asked for again. What a console gives is of whole minutes, and another server's work.
+    fn interval(&self, interval: Duration) -> Duration {
+        match self {
+            Self::Tables(snapshot) if snapshot.is_console() => interval.max(OF_CONSOLE),
+            _ => interval,
+        }
+    }
+
     /// What the rows lead to.
     fn rows(&self, state: &State) -> Vec<Target> {
         match self {
@@ -161,12 +169,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             state.writing.as_ref().map(|text| format!("filter: {text}_   enter applies, esc gives up\n"));
         let line = line.unwrap_or_default() + &trouble;
         screen::draw(&(line + &shown.picture(&state, &client, terminal)), terminal)?;
-        let action = match keys.next(interval) {
+        let action = match keys.next(shown.interval(interval)) {
             Ok(key) => state.press(key, &shown.rows(&state), now()),
             Err(RecvTimeoutError::Timeout) if state.range.is_live() => Action::Ask,
             Err(RecvTimeoutError::Timeout) => Action::Draw,
             Err(RecvTimeoutError::Disconnected) => {
-                thread::sleep(interval);
+                thread::sleep(shown.interval(interval));
                 Action::Ask
             }
         };
@@ -192,6 +200,9 @@ fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// How long the tables of a console are shown at least.
+const OF_CONSOLE: Duration = Duration::from_secs(10);
 
 impl Order {
     fn next(self) -> Self {

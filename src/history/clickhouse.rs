@@ -4,9 +4,11 @@
 //! most [`TWIN`] apart, only the latest counts. Rollups of one key and time are parts of one, except those of two collectors that hear the
 //! same reports: of these, the one with more values counts.
 
+mod paths;
 mod rows;
 mod spans;
 mod statement;
+mod traffic;
 mod words;
 
 use std::{
@@ -21,14 +23,17 @@ use export::{
     sink::{self, clickhouse::ClickHouse},
 };
 use serde::de::DeserializeOwned;
-use store::{EventFilter, EventRow, FlowHistory, FlowSpans, NodeSpans, RateSpan, RollupFilter, Span};
+use store::{
+    EventFilter, EventRow, FlowHistory, FlowSpans, NodeSpans, PathChanges, PathSpan, PathUses, RateSpan,
+    RollupFilter, Span, Traffic, TrafficQuestion,
+};
 use tokio::time::{self, Instant};
 
 use self::{
     rows::{EventLine, Newest, RollupLine},
     statement::Statement,
 };
-use super::{Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, Place};
+use super::{Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, PathQuestion, Place};
 use crate::{
     config::{console::ConsoleSettings, export::Destination},
     export_role::Client,
@@ -222,6 +227,34 @@ impl History for Remote {
         Box::pin(async move {
             let _place = place;
             self.node_spans(span).await
+        })
+    }
+
+    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
+        Box::pin(async move {
+            let _place = place;
+            self.path_spans(span).await
+        })
+    }
+
+    fn path_changes(&self, question: PathQuestion, place: Place) -> Answer<'_, PathChanges> {
+        Box::pin(async move {
+            let _place = place;
+            self.changed_paths(question).await
+        })
+    }
+
+    fn path_uses(&self, question: PathQuestion, place: Place) -> Answer<'_, PathUses> {
+        Box::pin(async move {
+            let _place = place;
+            self.used_paths(question).await
+        })
+    }
+
+    fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic> {
+        Box::pin(async move {
+            let _place = place;
+            self.traffic_sums(question).await
         })
     }
 

@@ -40,6 +40,9 @@ pub(crate) struct StatusView {
     pub(crate) postcards: PostcardsView,
     /// Hop latencies that were implausible and are in no other number.
     pub(crate) implausible_latencies: u64,
+    /// True in a console: it receives nothing, so that there are no rates, losses, inputs and tables to show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) console: Option<bool>,
 }
 
 /// Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.

@@ -315,7 +315,12 @@ impl ChangeTally {
         }
         let mut groups: Vec<ChangeGroup> = same.into_values().collect();
         groups.sort_by(|one, other| {
-            (other.flows, other.changes, &one.before).cmp(&(one.flows, one.changes, &other.before))
+            (other.flows, other.changes, &one.before, &one.after).cmp(&(
+                one.flows,
+                one.changes,
+                &other.before,
+                &other.after,
+            ))
         });
         let group_total = groups.len() as u64;
         groups.truncate(limit);

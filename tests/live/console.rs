@@ -209,7 +209,7 @@ fn sql(console: &Server) {
 
 /// What only a running collector knows is refused, and not empty.
 fn without_live_state(console: &Server) {
-    for path in ["status", "links", "paths", "rates", "events/stream", "switch", "intents", "dta"] {
+    for path in ["rates", "events/stream", "switch", "intents", "dta"] {
         let (status, error) = error(&console.get(&format!("/api/v1/{path}")));
         let words = format!("/api/v1/{path} is not available in a console");
         assert!(status == 404 && error.starts_with(&words), "{path}: {status} {error}");
@@ -219,6 +219,11 @@ fn without_live_state(console: &Server) {
         let answer = console.json(&format!("/api/v1/{list}"));
         assert!(!answer[list].as_array().unwrap().is_empty() && answer["range"]["to"].is_u64(), "{answer:#}");
     }
+    let status = console.json("/api/v1/status");
+    assert_eq!(
+        (&status["console"], &status["inputs"], &status["loss_budget"]),
+        (&json!(true), &json!([]), &json!([]))
+    );
     let (status, error) = error(&console.get("/api/v1/flows/00c0ffee/history"));
     assert!(status == 400 && error.contains("a console knows flows by their texts"), "{status} {error}");
     assert_eq!(console.json("/api/v1/session")["console"], true);

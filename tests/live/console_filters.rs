@@ -20,13 +20,13 @@ use super::{
 };
 use crate::support::{TempDir, server::Server};
 
-const SECOND: u64 = 1_000_000_000;
-const MINUTE: u64 = 60 * SECOND;
+pub(super) const SECOND: u64 = 1_000_000_000;
+pub(super) const MINUTE: u64 = 60 * SECOND;
 const MINUTES: u64 = 8;
 const EVENTS: u64 = 3_000;
 
 /// Flows of IPv4 and IPv6, without ports, and one that is known by its id.
-fn flows() -> Vec<FlowKey> {
+pub(super) fn flows() -> Vec<FlowKey> {
     let plain = |n: u8| {
         FlowKey::v4([10, 0, n % 3, n], [10, 0, 1, 200], Some((1000 + u16::from(n), 80)), 6 + 11 * (n % 2))
     };
@@ -35,7 +35,7 @@ fn flows() -> Vec<FlowKey> {
 }
 
 /// An event of which each part may be absent.
-fn event(rng: &mut Rng, ts: u64) -> (Event, Vec<u32>) {
+pub(super) fn event(rng: &mut Rng, ts: u64) -> (Event, Vec<u32>) {
     let flows = flows();
     let one_of = |rng: &mut Rng, most: usize| (rng.below(4) > 0).then(|| rng.below(most));
     let path: Vec<u32> = match rng.below(3) {
@@ -63,7 +63,7 @@ fn event(rng: &mut Rng, ts: u64) -> (Event, Vec<u32>) {
     (event, path)
 }
 
-fn rollup(rng: &mut Rng, ts: u64, metric: Metric) -> Rollup {
+pub(super) fn rollup(rng: &mut Rng, ts: u64, metric: Metric) -> Rollup {
     let (min, span, count) = (rng.below(1000) as u64, rng.below(100_000) as u64, 1 + rng.below(50) as u64);
     let (max, sum, p50) = (min + span, count * (min + span / 2), Some(min + span / 2));
     let bare = Rollup { node: None, queue: None, ..records::rollup(ts, 0) };
@@ -148,7 +148,7 @@ fn filled(directory: &TempDir) -> u64 {
 }
 
 /// Of both views.
-const TESTS: [&str; 28] = [
+pub(super) const TESTS: [&str; 28] = [
     "src in 10.0.0.0/16",
     "src == 2001:db8::7",
     "dst in (10.0.1.200, fd00::/8)",
@@ -179,7 +179,7 @@ const TESTS: [&str; 28] = [
     "flow_latency <= 3ms",
 ];
 
-const OF_EVENTS: [&str; 24] = [
+pub(super) const OF_EVENTS: [&str; 24] = [
     "interface == 0",
     "interface > 1",
     "interface != 2",
@@ -222,7 +222,7 @@ fn conditions(rng: &mut Rng, tests: &[&str], number: usize) -> Vec<String> {
     conditions
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.bytes()
         .map(
             |byte| {

@@ -37,7 +37,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, body):
         if SECRET and self.headers.get("authorization") != f"Basic {SECRET}":
             return self.respond(403, b"Code: 516. DB::Exception: hopwise: Authentication failed")
-        values = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+        values = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query, keep_blank_values=True))
         query = values.pop("query", None)
         try:
             self.respond(200, self.insert(query, values, body) if query else self.ask(body.decode(), values))

@@ -45,7 +45,7 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
 };
 
 /** Those that need nothing live. */
-const OF_CONSOLE: ReadonlySet<string> = new Set(['overview', 'flow', 'events', 'sql']);
+const OF_CONSOLE: ReadonlySet<string> = new Set(['overview', 'traffic', 'flow', 'paths', 'events', 'sql']);
 
 /** Those that show a time that can be chosen. */
 const RANGED: ReadonlySet<string> = new Set([

@@ -43,7 +43,8 @@ impl Detail {
         let flow = &self.flow.flow;
         let title = terminal.paint(Tone::Strong, &printable(&flow.text));
         let latency = flow.flow_latency.map_or("no latency".to_owned(), |latency| {
-            let word = if range == Range::Now { "latency" } else { "greatest latency" };
+            let is_now = range == Range::Now && self.flow.range.is_none();
+            let word = if is_now { "latency" } else { "greatest latency" };
             format!("{word} {}", units::nanos(latency))
         });
         let seen = |ts: u64| units::date_time(ts).chars().take(19).collect::<String>();

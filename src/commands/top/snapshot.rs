@@ -78,6 +78,11 @@ impl Snapshot {
         }
     }
 
+    /// Whether a console answered, from ClickHouse.
+    pub(super) fn is_console(&self) -> bool {
+        self.status.console == Some(true)
+    }
+
     fn nothing(&self, view: View) -> &'static str {
         if self.flows.range.is_some() {
             return match view {
@@ -103,7 +108,8 @@ impl Snapshot {
             |(tab, name)| if tab == place.view { terminal.paint(Tone::Strong, name) } else { name.into() },
         );
         let about = match range {
-            Range::Now => format!(
+            // A console has nothing of now.
+            Range::Now if self.flows.range.is_none() => format!(
                 "{first}  {}  up {uptime}  {reports} reports/s  {events} events/s\n{}{}",
                 client.url(),
                 self.inputs(terminal),
@@ -130,7 +136,8 @@ impl Snapshot {
             String::new()
         };
         let time = terminal.paint(Tone::Strong, &format!("{} to {} UTC", text(range.from), text(range.to)));
-        format!("{time}, from the store   [ earlier  ] later  0 now{rest}")
+        let whence = if self.is_console() { "ClickHouse" } else { "the store" };
+        format!("{time}, from {whence}   [ earlier  ] later  0 now{rest}")
     }
 
     /// The receive method of each interface, and inputs that fail; working sockets are omitted: `in: xdp://eth1 by
@@ -386,6 +393,21 @@ LATENCY                REPORTS  FLOW                     PATH
                 "f flows  n nodes  l links   s order: latency   q quit   filter: node == 3",
             ]
         );
+    }
+
+    #[test]
+    fn a_console_names_the_time_that_it_answers_about() {
+        let mut console = snapshot();
+        let from = 1_795_269_600_000_000_000;
+        console.flows.range =
+            Some(crate::view::RangeView { from, to: from + 900_000_000_000, truncated: false });
+        console.status = serde_json::from_value(json!({"version": "0.1.0", "console": true})).unwrap();
+        let client = Client::new("127.0.0.1:1", None).unwrap();
+        let place = place(View::Flows, Order::Latency);
+        let shown = console.picture(&place, Range::Now, &client, Terminal::plain());
+        let lines: Vec<&str> = shown.lines().take(2).collect();
+        let time = "2026-11-21 14:00 to 2026-11-21 14:15 UTC, from ClickHouse   [ earlier  ] later  0 now";
+        assert_eq!(lines, ["hopwise 0.1.0  http://127.0.0.1:1", time]);
     }
 
     #[test]

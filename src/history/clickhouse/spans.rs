@@ -20,7 +20,7 @@ use crate::{history::FlowsQuestion, sql::Failure};
 
 /// The sum of some rollups: count, minimum, maximum, sum, beginning of the first and end of the last one.
 #[derive(Deserialize, Clone, Copy, Debug)]
-struct Sum(u64, u64, u64, u64, u64, u64);
+pub(super) struct Sum(u64, u64, u64, u64, u64, u64);
 
 impl Sum {
     fn span(self) -> SpanSum {
@@ -48,11 +48,25 @@ struct SeriesLine {
 
 /// A count of a node, or of a part of a span.
 #[derive(Deserialize, Debug)]
-struct Count {
-    of: u64,
+pub(super) struct Count {
+    pub(super) of: u64,
     #[serde(default)]
     kind: String,
-    n: u64,
+    pub(super) n: u64,
+}
+
+/// What a flow sent.
+#[derive(Deserialize, Debug)]
+pub(super) struct FlowSum {
+    flow: String,
+    sums: Sum,
+}
+
+impl FlowSum {
+    /// `None`: its text is none of a flow.
+    pub(super) fn sum(self) -> Option<(FlowKey, SpanSum)> {
+        Some((flow(&self.flow)?, self.sums.span()))
+    }
 }
 
 impl Remote {

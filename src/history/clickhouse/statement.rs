@@ -12,9 +12,9 @@ use crate::sql::Request;
 /// A statement with its parameters and limits.
 #[derive(Debug)]
 pub(super) struct Statement {
-    table: String,
-    text: String,
-    terms: Vec<String>,
+    pub(super) table: String,
+    pub(super) text: String,
+    pub(super) terms: Vec<String>,
     /// Name and value of what stands in the address.
     values: Vec<(String, String)>,
 }
@@ -90,17 +90,7 @@ impl Statement {
 
     /// The rollups that the terms choose, each once: the sum of its parts, and of a pair of collectors the one with more values.
     fn summed(&mut self, pairs: &[(String, String)]) -> String {
-        let whose = if pairs.is_empty() {
-            "collector".to_owned()
-        } else {
-            let quoted = |name: &str| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "\\'"));
-            let list = |names: Vec<String>| format!("[{}]", names.join(","));
-            let names =
-                self.value("Array(String)", list(pairs.iter().map(|(name, _)| quoted(name)).collect()));
-            let stand =
-                self.value("Array(String)", list(pairs.iter().map(|(_, pair)| quoted(pair)).collect()));
-            format!("transform(toString(collector), {names}, {stand}, toString(collector))")
-        };
+        let whose = self.whose(pairs);
         let (table, terms) = (&self.table, self.joined());
         format!(
             "SELECT ts, {PLACE}, sum(a) AS values, min(b) AS least, max(c) AS most, sum(d) AS total, max(e) AS middle, max(f) AS high \
@@ -111,8 +101,48 @@ impl Statement {
         )
     }
 
+    /// What stands for the collector of a row: of a pair, one of them.
+    fn whose(&mut self, pairs: &[(String, String)]) -> String {
+        if pairs.is_empty() {
+            return "toString(collector)".to_owned();
+        }
+        let names = self.value("Array(String)", list(pairs.iter().map(|(name, _)| name)));
+        let stand = self.value("Array(String)", list(pairs.iter().map(|(_, pair)| pair)));
+        format!("transform(toString(collector), {names}, {stand}, toString(collector))")
+    }
+
+    /// The rollups that the terms choose, each in one row or several, which are its parts: `values`, `least`, `most` and `total`. Of a pair of
+    /// collectors, they are those of the one with more values. `key`: what tells the chosen ones apart. `of_flow`: further columns, which are
+    /// those of the flow.
+    pub(super) fn parts(&mut self, pairs: &[(String, String)], key: &str, of_flow: &[&str]) -> String {
+        let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();
+        let any: String = of_flow.iter().map(|column| format!(", any(piece.{column}) AS {column}")).collect();
+        let (table, terms) = (self.table.clone(), self.joined());
+        let rows = |terms: &str| {
+            format!(
+                "SELECT {key}{more}, count AS values, min AS least, max AS most, sum AS total FROM {table} FINAL{terms}"
+            )
+        };
+        if pairs.is_empty() {
+            return rows(&terms);
+        }
+        let (whose, kept) = (self.whose(pairs), self.terms.len());
+        let names = self.value("Array(String)", list(pairs.iter().map(|(name, _)| name)));
+        self.terms.push(format!("NOT has({names}, toString(collector))"));
+        let alone = rows(&self.joined());
+        self.terms.truncate(kept);
+        self.terms.push(format!("has({names}, toString(collector))"));
+        let paired = self.joined();
+        self.terms.truncate(kept);
+        format!(
+            "{alone} UNION ALL SELECT {key}{more}, max(a) AS values, argMax(b, a) AS least, argMax(c, a) AS most, argMax(d, a) AS total FROM (\
+             SELECT {key}{any}, {whose} AS pair, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, sum(piece.sum) AS d \
+             FROM (SELECT * FROM {table} FINAL{paired}) AS piece GROUP BY {key}, collector) GROUP BY {key}{more}, pair"
+        )
+    }
+
     /// Rollups of the minutes of a span, and further terms.
-    fn minutes(mut self, span: Span, terms: &[&str]) -> Self {
+    pub(super) fn minutes(mut self, span: Span, terms: &[&str]) -> Self {
         self.terms.push("interval = 60".to_owned());
         self.terms.extend(terms.iter().map(|&term| term.to_owned()));
         self.range(Some(span.from()), Some(span.to()));
@@ -129,15 +159,15 @@ impl Statement {
     ) -> Self {
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
         statement.flow(only);
-        let summed = statement.summed(pairs);
+        let summed = statement.parts(pairs, "ts, flow", &[]);
         let before = statement.time("ts <", span.to());
         let most = most + 1;
         statement.text = format!(
-            "SELECT found.flow AS flow, sums, taken.latest AS path, state.latest AS basis FROM (SELECT flow, {SUM} FROM ({summed}) GROUP BY flow \
+            "SELECT found.flow AS flow, sums, if(notEmpty(taken.latest), taken.latest, state.kept) AS path, state.latest AS basis FROM (SELECT flow, {SUM} FROM ({summed}) GROUP BY flow \
              ORDER BY {order} DESC, flow LIMIT {most}) AS found \
              LEFT JOIN (SELECT flow, argMax(path, ts) AS latest FROM {events} WHERE kind IN ('new', 'path_change', 'path_loop') \
              AND metric = 'flow_path' AND notEmpty(path) AND {before} GROUP BY flow) AS taken ON found.flow = taken.flow \
-             LEFT JOIN (SELECT flow, argMax(basis, last_seen) AS latest FROM {states} GROUP BY flow) AS state ON found.flow = state.flow"
+             LEFT JOIN (SELECT flow, argMax(basis, last_seen) AS latest, argMax(path, last_seen) AS kept FROM {states} GROUP BY flow) AS state ON found.flow = state.flow"
         );
         statement.in_rows()
     }
@@ -146,8 +176,8 @@ impl Statement {
     pub(super) fn nodes(self, span: Span, pairs: &[(String, String)], most: usize) -> Self {
         let metrics = "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization')";
         let mut statement = self.minutes(span, &["flow = ''", metrics, &format!("node != {ABSENT}")]);
-        let (summed, most) = (statement.summed(pairs), most + 1);
         let key = "metric, node, interface, queue";
+        let (summed, most) = (statement.parts(pairs, &format!("ts, {key}"), &[]), most + 1);
         statement.text =
             format!("SELECT {key}, {SUM} FROM ({summed}) GROUP BY {key} ORDER BY node, {key} LIMIT {most}");
         statement.in_rows()
@@ -167,7 +197,7 @@ impl Statement {
     /// Reports of flows, by parts of a span.
     pub(super) fn reports(self, span: Span, pairs: &[(String, String)], column: u64) -> Self {
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
-        let summed = statement.summed(pairs);
+        let summed = statement.parts(pairs, "ts, flow", &[]);
         let part = part(span, column);
         statement.text =
             format!("SELECT {part} AS of, sum(values) AS n FROM ({summed}) GROUP BY of ORDER BY of");
@@ -226,7 +256,7 @@ impl Statement {
         }
     }
 
-    fn in_rows(mut self) -> Self {
+    pub(super) fn in_rows(mut self) -> Self {
         self.text.push_str(" FORMAT JSONEachRow");
         self
     }
@@ -236,7 +266,7 @@ impl Statement {
     }
 
     /// A parameter; returns how the statement names it.
-    fn value(&mut self, kind: &str, value: String) -> String {
+    pub(super) fn value(&mut self, kind: &str, value: String) -> String {
         let name = format!("p{}", self.values.len());
         // Values of parameters are written as in the format TabSeparated.
         let value = value.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n");
@@ -244,7 +274,7 @@ impl Statement {
         format!("{{{name}:{kind}}}")
     }
 
-    fn equal(&mut self, column: &str, kind: &str, value: Option<String>) {
+    pub(super) fn equal(&mut self, column: &str, kind: &str, value: Option<String>) {
         if let Some(value) = value {
             let value = self.value(kind, value);
             self.terms.push(format!("{column} = {value}"));
@@ -252,20 +282,16 @@ impl Statement {
     }
 
     /// The flow, also by its addresses: in their order is the projection of events.
-    fn flow(&mut self, flow: Option<&FlowKey>) {
+    pub(super) fn flow(&mut self, flow: Option<&FlowKey>) {
         let Some(flow) = flow else { return };
         self.equal("flow", "String", Some(flow.to_string()));
         if flow.known_id().is_none() {
-            let text = |address: IpAddr| match address {
-                IpAddr::V4(address) => address.to_ipv6_mapped().to_string(),
-                IpAddr::V6(address) => address.to_string(),
-            };
-            self.equal("src", "IPv6", Some(text(flow.src())));
-            self.equal("dst", "IPv6", Some(text(flow.dst())));
+            self.equal("src", "IPv6", Some(mapped(flow.src())));
+            self.equal("dst", "IPv6", Some(mapped(flow.dst())));
         }
     }
 
-    fn range(&mut self, from: Option<u64>, before: Option<u64>) {
+    pub(super) fn range(&mut self, from: Option<u64>, before: Option<u64>) {
         for (compare, time) in [("ts >=", from), ("ts <", before)] {
             if let Some(time) = time {
                 let term = self.time(compare, time);
@@ -275,16 +301,30 @@ impl Statement {
     }
 
     /// A comparison with a time. Times of the table are signed.
-    fn time(&mut self, compare: &str, time: u64) -> String {
+    pub(super) fn time(&mut self, compare: &str, time: u64) -> String {
         let time = self.value("Int64", i64::try_from(time).unwrap_or(i64::MAX).to_string());
         format!("{compare} fromUnixTimestamp64Nano({time}, 'UTC')")
     }
 
-    fn joined(&self) -> String {
+    pub(super) fn joined(&self) -> String {
         match self.terms.is_empty() {
             true => String::new(),
             false => format!(" WHERE {}", self.terms.join(" AND ")),
         }
+    }
+}
+
+/// Texts as the value of a parameter.
+fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
+    let quoted = |text: &String| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
+    format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(","))
+}
+
+/// An address as the tables have it.
+pub(super) fn mapped(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_string(),
+        IpAddr::V6(address) => address.to_string(),
     }
 }
 
@@ -304,7 +344,7 @@ const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, kind, metric, flow, 
 /// What tells rollups of one time apart.
 const PLACE: &str = "interval, metric, node, interface, queue, flow";
 /// Rollups added up, as the store does it: sums end at the greatest number that it can hold.
-const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
+pub(super) const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \
                    [n, min(least), b, toUInt64(least(sum(toUInt128(total)), toUInt128(9223372036854775807))), \
                    toUInt64(toUnixTimestamp64Nano(min(ts))), last] AS sums";
 /// Bytes of an answer to a user's statement, at most.

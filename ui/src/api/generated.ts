@@ -2337,6 +2337,8 @@ export type Stage = {
 
 /** State of the whole program. */
 export type Status = {
+  /** True in a console: it receives nothing, so that there are no rates, losses, inputs and tables to show. */
+  console?: boolean | null;
   /** Hop latencies that were implausible and are in no other number. */
   implausible_latencies: number;
   /** Sockets and interfaces. */

@@ -14,6 +14,7 @@ import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
 import { watchFlow } from '../model/watch';
 import { link } from '../router';
+import { session } from '../session';
 import { times } from '../times';
 
 /** Everything about one flow. `name`: its id or its text. */
@@ -182,7 +183,7 @@ function header() {
       { class: 'flow-title' },
       name,
       h('p', {}, latency, mark, order, facts),
-      h('p', { class: 'links' }, links, onMap, paths, watch),
+      h('p', { class: 'links' }, links, onMap, paths, session.console ? null : watch),
     ),
     update(flow: FlowDetail): void {
       const basis = basisMark(flow.basis);

@@ -1019,6 +1019,8 @@ Stage = TypedDict(
 class Status(TypedDict):
     """State of the whole program."""
 
+    # True in a console: it receives nothing, so that there are no rates, losses, inputs and tables to show.
+    console: NotRequired[bool | None]
     # Hop latencies that were implausible and are in no other number.
     implausible_latencies: int
     # Sockets and interfaces.

@@ -1,0 +1,390 @@
+//! Which paths flows took: from events about paths, and of a flow without them, whose events were never exported or are gone, from its
+//! latest state. What is found is added up by the same code as that of the store.
+
+use std::net::IpAddr;
+
+use export::record::Stream;
+use serde::Deserialize;
+use store::{
+    ChangeTally, FlowsOf, MOST_TAKEN, PathChanges, PathPart, PathSpan, PathUses, Paths, Piece, Span, SpanSum,
+    UseTally, paths_of, use_pieces,
+};
+use tokio::time::Instant;
+use wire::FlowKey;
+
+use super::{
+    Remote, TWIN,
+    rows::flow,
+    statement::{Statement, mapped},
+};
+use crate::{history::PathQuestion, sql::Failure};
+
+/// A flow with what it sent and the paths that it took.
+#[derive(Deserialize, Debug)]
+struct LifeLine {
+    flow: String,
+    /// Beginning and end, minutes after the beginning of the span; reports.
+    parts: Vec<[u64; 3]>,
+    /// First report and latest; 0: not known.
+    life: [u64; 2],
+    times: Vec<u64>,
+    paths: Vec<Vec<u32>>,
+}
+
+/// A path that a flow took.
+#[derive(Deserialize, Debug)]
+struct TakenLine {
+    flow: String,
+    time: u64,
+    #[serde(default)]
+    id: u64,
+    path: Vec<u32>,
+    #[serde(default)]
+    changed: u8,
+}
+
+#[derive(Deserialize, Debug)]
+struct Number {
+    n: u64,
+}
+
+impl LifeLine {
+    /// When it took which path, each path once in a row.
+    fn taken(&mut self) -> Vec<(u64, Vec<u32>)> {
+        let mut taken: Vec<(u64, Vec<u32>)> =
+            std::mem::take(&mut self.times).into_iter().zip(std::mem::take(&mut self.paths)).collect();
+        taken.dedup_by(|later, earlier| later.1 == earlier.1);
+        taken
+    }
+}
+
+impl Remote {
+    /// The tables with events and with states of flows.
+    pub(super) fn of_paths(&self) -> (String, String) {
+        (self.tables.table(Stream::Events), self.tables.table(Stream::Flows))
+    }
+
+    /// The paths of a span, and whether it has more flows than are considered.
+    pub(super) async fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), Failure> {
+        let until = Instant::now() + self.limit;
+        let about = self.about(Stream::Rollups);
+        let statement = about.lives_whole(span, &self.pairs, &self.of_paths());
+        let mut lines: Vec<LifeLine> = self.rows(statement, until).await?;
+        let truncated = lines.len() > MOST_FLOWS;
+        lines.truncate(MOST_FLOWS);
+        let mut paths = Paths::default();
+        let mut flows: Vec<(SpanSum, Vec<(u64, usize)>)> = Vec::with_capacity(lines.len());
+        for mut line in lines {
+            let Some([_, end, count]) = line.parts.first().copied() else { continue };
+            let last = span.from().saturating_add(end.saturating_mul(MINUTE));
+            let sum = SpanSum { count, min: u64::MAX, max: 0, sum: 0, first: span.from(), last };
+            flows.push((sum, line.taken().into_iter().map(|(ts, path)| (ts, paths.of(path))).collect()));
+        }
+        let found = paths_of(span, paths.into_nodes(), flows.iter().map(|(sum, taken)| (*sum, &**taken)));
+        Ok((found, truncated))
+    }
+
+    pub(super) async fn used_paths(&self, (span, of, limit): PathQuestion) -> Result<PathUses, Failure> {
+        let until = Instant::now() + self.limit;
+        let mut tally = UseTally::new(span);
+        if is_nobody(&of) {
+            tally.spread(MINUTE);
+            return Ok(tally.finish(limit));
+        }
+        let about = || self.about(Stream::Rollups);
+        let counted: Vec<Number> = self.rows(about().number_of_flows(span, &of), until).await?;
+        let pieces = use_pieces(span, counted.first().map_or(0, |count| count.n));
+        let parts = pieces.iter().map(|piece| (piece.to - piece.from) / piece.length().max(1)).sum::<u64>();
+        let page = usize::try_from(ANSWER / (PATHS + PART * parts)).unwrap_or(1).clamp(1, MOST_USED);
+        pieces.iter().for_each(|piece| tally.spread(piece.length()));
+        let (mut after, mut count) = (String::new(), 0);
+        loop {
+            let question = (span, &of, &*pieces, (&*after, page));
+            let statement = about().lives_in_parts(question, &self.pairs, &self.of_paths());
+            let lines: Vec<LifeLine> = self.rows(statement, until).await?;
+            let is_last = lines.len() < page;
+            count += lines.len();
+            for mut line in lines {
+                let taken = line.taken();
+                let at = |minutes: u64| span.from().saturating_add(minutes.saturating_mul(MINUTE));
+                let part =
+                    |part: &[u64; 3]| PathPart { from: at(part[0]), to: at(part[1]), reports: part[2] };
+                let parts = line.parts.iter().map(part).collect();
+                let life = Some(line.life).filter(|life| life[1] > 0).map(|[first, last]| (first, last));
+                if let Some(key) = flow(&line.flow).filter(|key| of.matches(key)) {
+                    tally.add(key, parts, life, taken.into_iter());
+                }
+                after = line.flow;
+            }
+            if is_last {
+                return Ok(tally.finish(limit));
+            }
+            if count >= MOST_USED {
+                tally.cut();
+                return Ok(tally.finish(limit));
+            }
+        }
+    }
+
+    pub(super) async fn changed_paths(
+        &self,
+        (span, of, limit): PathQuestion,
+    ) -> Result<PathChanges, Failure> {
+        let until = Instant::now() + self.limit;
+        let mut tally = ChangeTally::new(span);
+        if is_nobody(&of) {
+            return Ok(tally.finish(limit));
+        }
+        let mut found: Vec<TakenLine> = Vec::new();
+        let mut floor = span.from();
+        loop {
+            let last = found.last().map(|line| (line.time, line.id));
+            let statement = self.about(Stream::Events).taken(span, &of, last);
+            let lines: Vec<TakenLine> = self.rows(statement, until).await?;
+            let is_last = lines.len() < TAKEN_PAGE;
+            found.extend(lines);
+            if is_last {
+                break;
+            }
+            if found.len() >= MOST_TAKINGS {
+                tally.cut();
+                // What is of the earliest time may not be all.
+                floor = found.last().map_or(floor, |line| line.time.saturating_add(1));
+                found.retain(|line| line.time >= floor);
+                break;
+            }
+        }
+        let statement = self.about(Stream::Events).taken_before((floor, span.to()), &of);
+        let mut before: Vec<TakenLine> = self.rows(statement, until).await?;
+        if before.len() > MOST_BEFORE {
+            tally.cut();
+        }
+        before.append(&mut found);
+        let parsed = before.into_iter().filter_map(|line| Some((flow(&line.flow)?, line)));
+        let mut parsed: Vec<(FlowKey, TakenLine)> = parsed.filter(|(key, _)| of.matches(key)).collect();
+        parsed.sort_by_key(|(key, line)| (*key, line.time, line.id));
+        for (key, line) in parsed {
+            tally.add((line.time, key), line.path, line.changed != 0 && line.time >= floor);
+        }
+        Ok(tally.finish(limit))
+    }
+}
+
+impl Statement {
+    /// Events of a time, each once, as `time` and some columns. `columns`: those, which the events have. Of copies that are at most [`TWIN`] apart, the
+    /// latest counts.
+    pub(super) fn once(&mut self, events: &str, columns: &str, (from, to): (u64, u64)) -> String {
+        let terms = self.terms.clone();
+        self.range(Some(from), Some(to.saturating_add(TWIN)));
+        let joined = self.joined();
+        self.terms = terms;
+        let time = "toUnixTimestamp64Nano(ts)";
+        format!(
+            "SELECT * EXCEPT next FROM (SELECT {columns}, {time} AS time, leadInFrame({time}) OVER (PARTITION BY id ORDER BY ts \
+             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next FROM {events}{joined}) \
+             WHERE (next = 0 OR next > time + {TWIN}) AND time < {}",
+            signed(to)
+        )
+    }
+
+    /// A term that leaves out the copies of events whose latest copy is of this time or later.
+    fn twins(&mut self, events: &str, from: u64) -> String {
+        let terms = self.terms.clone();
+        self.range(Some(from), Some(from.saturating_add(TWIN)));
+        let later = self.joined();
+        self.terms = terms;
+        format!("id NOT IN (SELECT id FROM {events}{later})")
+    }
+
+    /// Terms that choose flows.
+    fn terms_of(&mut self, of: &FlowsOf) -> Vec<String> {
+        let kept = std::mem::take(&mut self.terms);
+        self.flow(of.flow.as_ref());
+        for (column, text) in [("src", &of.src), ("dst", &of.dst)] {
+            let address = text.as_ref().and_then(|text| text.parse().ok());
+            self.equal(column, "IPv6", address.map(mapped));
+        }
+        std::mem::replace(&mut self.terms, kept)
+    }
+
+    /// For each flow that has something: `parts`, which `counted` gives as `flow`, `a`, `b` and `c`; its `first` and `last` report; and the paths that it
+    /// `took` in a time, and the one that it had when that began, as times and nodes.
+    pub(super) fn lives(
+        &mut self,
+        (from, to): (u64, u64),
+        of: &[String],
+        counted: Option<&str>,
+        (events, states): &(String, String),
+    ) -> String {
+        let none = "CAST([], 'Array(UInt32)')";
+        let pair = "Array(Tuple(UInt64, Array(UInt32)))";
+        let nanos = |column: &str| format!("toUInt64(toUnixTimestamp64Nano({column}))");
+        let row = |source: u8, [a, b, c]: [&str; 3], path: &str, rest: &str| {
+            format!(
+                "SELECT flow, {source} AS source, toUInt64({a}) AS a, toUInt64({b}) AS b, toUInt64({c}) AS c, {path} AS path FROM {rest}"
+            )
+        };
+        let (first, last) = (nanos("first_seen"), nanos("last_seen"));
+        self.terms = of.to_vec();
+        let mut rows = vec![row(STATE, [&first, &last, "0"], "path", &format!("{states}{}", self.joined()))];
+        rows.extend(counted.map(|counted| row(COUNTED, ["a", "b", "c"], none, &format!("({counted})"))));
+        self.terms.extend(TAKEN.map(str::to_owned));
+        let inside = self.once(events, "flow, path", (from.saturating_add(1), to));
+        rows.push(row(INSIDE, ["time", "0", "0"], "path", &format!("({inside})")));
+        // Of copies of an event the path is the same, so that it does not matter which one is found.
+        let twins = self.twins(events, from.saturating_add(1));
+        self.range(None, Some(from.saturating_add(1)));
+        self.terms.push(twins);
+        let before = format!(
+            "(SELECT flow, max(ts) AS at, argMax(path, ts) AS nodes FROM {events}{} GROUP BY flow)",
+            self.joined()
+        );
+        rows.push(row(BEFORE, [&nanos("at"), "0", "0"], "nodes", &before));
+        let rows = rows.join(" UNION ALL ");
+        format!(
+            "SELECT flow, parts, first, last, arraySlice(arraySort(if(notEmpty(known), known, \
+             if(notEmpty(kept) AND first < {to}, CAST([(first, kept)], '{pair}'), CAST([], '{pair}')))), -{MOST_TAKEN}) AS took FROM (\
+             SELECT flow, groupArrayIf([a, b, c], source = {COUNTED}) AS parts, argMaxIf(a, b, source = {STATE}) AS first, \
+             maxIf(b, source = {STATE}) AS last, argMaxIf(path, b, source = {STATE}) AS kept, \
+             CAST(groupUniqArrayIf((a, path), source IN ({INSIDE}, {BEFORE})), '{pair}') AS known FROM ({rows}) GROUP BY flow)"
+        )
+    }
+
+    /// Flows of a span, each with one part; and one more than the most.
+    fn lives_whole(self, span: Span, pairs: &[(String, String)], tables: &(String, String)) -> Self {
+        let mut statement = self.minutes(span, &OF_FLOWS);
+        let (from, to) = (span.from(), span.to());
+        let summed = statement.parts(pairs, "ts, flow", &[]);
+        let counted = format!(
+            "SELECT flow, 0 AS a, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS b, sum(values) AS c FROM ({summed}) GROUP BY flow"
+        );
+        let lives = statement.lives((from, to), &[], Some(&counted), tables);
+        let most = MOST_FLOWS + 1;
+        statement.text = format!(
+            "{LIFE} FROM ({lives}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {most}"
+        );
+        statement.in_rows()
+    }
+
+    /// Flows after one, by their texts: their reports in parts of a span.
+    fn lives_in_parts(
+        self,
+        (span, of, pieces, (after, most)): (Span, &FlowsOf, &[Piece], (&str, usize)),
+        pairs: &[(String, String)],
+        tables: &(String, String),
+    ) -> Self {
+        let mut statement = self.minutes(span, &OF_FLOWS);
+        let (from, to) = (span.from(), span.to());
+        let mut chosen = statement.terms_of(of);
+        if !after.is_empty() {
+            let after = statement.value("String", after.to_owned());
+            chosen.push(format!("flow > {after}"));
+        }
+        statement.terms.extend(chosen.iter().cloned());
+        let summed = statement.parts(pairs, "ts, flow", &[]);
+        let (begin, length) = begin_of(pieces);
+        let counted = format!(
+            "SELECT flow, intDiv(begin - {from}, {MINUTE}) AS a, a + intDiv(length, {MINUTE}) AS b, sum(values) AS c FROM (\
+             SELECT flow, values, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin FROM ({summed})) GROUP BY flow, begin, length"
+        );
+        let lives = statement.lives((from, to), &chosen, Some(&counted), tables);
+        statement.text = format!(
+            "{LIFE} FROM ({lives}) WHERE notEmpty(parts) OR (last > {from} AND first < {to}) ORDER BY flow LIMIT {most}"
+        );
+        statement.in_rows()
+    }
+
+    /// How many flows have reports in a span.
+    fn number_of_flows(self, span: Span, of: &FlowsOf) -> Self {
+        let mut statement = self.minutes(span, &OF_FLOWS);
+        let chosen = statement.terms_of(of);
+        statement.terms.extend(chosen);
+        let (table, terms) = (&statement.table, statement.joined());
+        statement.text = format!("SELECT uniqExact(flow) AS n FROM {table}{terms}");
+        statement.in_rows()
+    }
+
+    /// Paths that flows took in a span, the latest first, before the last one of the page before.
+    fn taken(mut self, span: Span, of: &FlowsOf, last: Option<(u64, u64)>) -> Self {
+        self.terms = self.terms_of(of);
+        self.terms.extend(TAKEN.map(str::to_owned));
+        let to = last.map_or(span.to(), |(time, _)| time.saturating_add(1));
+        let events = self.table.clone();
+        let once = self.once(&events, "id, flow, path, kind", (span.from(), to));
+        let earlier = last.map_or(String::new(), |(time, id)| {
+            format!(" WHERE time < {} OR id < {}", signed(time), self.value("UInt64", id.to_string()))
+        });
+        self.text = format!(
+            "SELECT flow, time, id, path, kind = 'path_change' AS changed FROM ({once}){earlier} ORDER BY time DESC, id DESC LIMIT {TAKEN_PAGE}"
+        );
+        self.in_rows()
+    }
+
+    /// The path before a time of each flow that took one after it.
+    fn taken_before(mut self, (from, to): (u64, u64), of: &FlowsOf) -> Self {
+        self.terms = self.terms_of(of);
+        self.terms.extend(TAKEN.map(str::to_owned));
+        let terms = self.terms.clone();
+        self.range(Some(from), Some(to));
+        let (table, inside) = (self.table.clone(), self.joined());
+        self.terms = terms;
+        let twins = self.twins(&table, from);
+        self.range(None, Some(from));
+        self.terms.push(twins);
+        self.terms.push(format!("flow IN (SELECT flow FROM {table}{inside})"));
+        let (before, most) = (self.joined(), MOST_BEFORE + 1);
+        self.text = format!(
+            "SELECT flow, time, nodes AS path FROM (SELECT flow, toUnixTimestamp64Nano(max(ts)) AS time, argMax(path, ts) AS nodes FROM {table}{before} \
+             GROUP BY flow LIMIT {most})"
+        );
+        self.in_rows()
+    }
+}
+
+/// What `time` is in, of these parts: its beginning, and its length, ns. Parts begin at whole multiples of their lengths.
+pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
+    let mut sorted: Vec<&Piece> = pieces.iter().collect();
+    sorted.sort_unstable_by_key(|piece| piece.to);
+    let each = |piece: &&Piece| format!("time < {}, {}, ", signed(piece.to), piece.length());
+    let length = match sorted.is_empty() {
+        true => MINUTE.to_string(),
+        false => format!("multiIf({}{MINUTE})", sorted.iter().map(each).collect::<String>()),
+    };
+    ("intDiv(time, length) * length".to_owned(), length)
+}
+
+/// What is no address is nobody's.
+fn is_nobody(of: &FlowsOf) -> bool {
+    [&of.src, &of.dst].into_iter().flatten().any(|text| text.parse::<IpAddr>().is_err())
+}
+
+/// Times of the table are signed.
+pub(super) fn signed(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
+}
+
+const LIFE: &str = "SELECT flow, parts, [first, last] AS life, arrayMap(one -> one.1, took) AS times, arrayMap(one -> one.2, took) AS paths";
+/// What a row is from, from which the life of a flow is made.
+const COUNTED: u8 = 1;
+const INSIDE: u8 = 2;
+const BEFORE: u8 = 3;
+const STATE: u8 = 4;
+/// Rollups of flows.
+pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
+/// Events that say which path a flow takes from then on.
+const TAKEN: [&str; 4] =
+    ["kind IN ('new', 'path_change', 'path_loop')", "metric = 'flow_path'", "notEmpty(path)", "flow != ''"];
+/// Flows of a span whose paths are considered: those with most reports. Some 150 bytes of an answer each.
+const MOST_FLOWS: usize = 50_000;
+/// Flows whose paths are added up.
+const MOST_USED: usize = 20_000;
+/// Bytes of an answer, at most half of what is read; and of them what the paths of a flow take mostly, and each part of time.
+const ANSWER: u64 = 8 << 20;
+const PATHS: u64 = 1_000;
+const PART: u64 = 20;
+/// Paths that flows took, of one answer, and of all answers: the latest.
+const TAKEN_PAGE: usize = 20_000;
+const MOST_TAKINGS: usize = 100_000;
+/// Flows whose path before a time is looked for.
+const MOST_BEFORE: usize = 50_000;
+const MINUTE: u64 = 60_000_000_000;

@@ -1,0 +1,629 @@
+//! Traffic over time. ClickHouse adds up what is the same in all that is asked of it, column by column; groups are made of that by the same
+//! code as of what the store has.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+use collector::Kind;
+use detect::Metric;
+use export::{record::Stream, sink::clickhouse::ABSENT};
+use filter::WITH_PORTS;
+use serde::Deserialize;
+use store::{
+    Columns, Counted, EventGroup, FlowParts, Measure, Needed, Prefixes, SeriesKey, Source, Span, SpanSum,
+    Stacks, Tally as _, Traffic, TrafficQuestion,
+};
+use tokio::{task, time::Instant};
+use wire::FlowKey;
+
+use super::{
+    Remote,
+    paths::{OF_FLOWS, begin_of},
+    rows::{self, Newest, flow, queue},
+    spans::{Count, FlowSum},
+    statement::{SUM, Statement, present},
+    words::Whose,
+};
+use crate::sql::Failure;
+
+/// What is the same in all that was asked.
+#[derive(Deserialize, Debug)]
+struct Line {
+    /// Its column.
+    at: usize,
+    n: u64,
+    #[serde(default = "greatest")]
+    least: u64,
+    #[serde(default)]
+    most: u64,
+    #[serde(default)]
+    total: u64,
+    #[serde(default = "one")]
+    wanted: u8,
+    #[serde(flatten)]
+    flow: FlowColumns,
+    #[serde(default)]
+    path: Vec<u32>,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metric: String,
+    #[serde(default = "absent")]
+    node: u32,
+    #[serde(default = "absent")]
+    interface: u32,
+    #[serde(default = "absent")]
+    queue: u32,
+    #[serde(default)]
+    rule: String,
+    #[serde(default)]
+    reason: Option<u64>,
+}
+
+/// What was asked of flows. What was not is that of no flow.
+#[derive(Deserialize, Clone, PartialEq, Eq, Hash, Default, Debug)]
+#[serde(default)]
+struct FlowColumns {
+    /// Its text, if all of it was asked.
+    flow: String,
+    /// 0: there is no flow; 1: only its id is known; 4 or 6: it has addresses of this version of IP.
+    known: u8,
+    ported: u8,
+    sa: String,
+    da: String,
+    sp: u16,
+    dp: u16,
+    pr: u8,
+}
+
+/// What is being added up.
+struct Adding {
+    stacks: Stacks,
+    columns: Columns,
+    measure: Measure,
+    /// Whether anything was asked of flows.
+    by_flow: bool,
+    flows: HashMap<(FlowColumns, Vec<u32>), Option<u32>>,
+}
+
+/// What one answer had: its rows, the column of the last one, and how many of them are of that column.
+struct Page {
+    rows: usize,
+    last: usize,
+    of_last: usize,
+}
+
+/// So many rows of columns from `from` on and before `end`, without the first ones.
+#[derive(Clone, Copy)]
+struct Cut {
+    from: u64,
+    end: u64,
+    skipped: usize,
+    most: usize,
+}
+
+impl Cut {
+    fn limit(self) -> String {
+        format!(" LIMIT {} OFFSET {}", self.most, self.skipped)
+    }
+}
+
+impl Remote {
+    pub(super) async fn traffic_sums(&self, question: Arc<TrafficQuestion>) -> Result<Traffic, Failure> {
+        let until = Instant::now() + self.limit;
+        let columns = match question.measure.source() {
+            Source::Flows => self.flow_columns(&question, until).await?,
+            Source::Events | Source::Series => Columns::of(question.span, question.column()),
+        };
+        let (sums, has_more) = match question.by_sum() {
+            true => self.flow_sums(Span::of(columns.from(), columns.to()), until).await?,
+            false => (HashMap::new(), false),
+        };
+        let (mut adding, mut counted) =
+            self.added_up(&question, Adding::of(&question, columns, sums), until).await?;
+        let is_short = columns.column() < MINUTE && question.measure.source() == Source::Series;
+        if is_short && adding.stacks.is_empty() {
+            // Rollups of seconds may be off, and those of minutes on.
+            let columns = Columns::of(question.span, MINUTE);
+            let blank = Adding::of(&question, columns, HashMap::new());
+            (adding, counted) = self.added_up(&question, blank, until).await?;
+        }
+        counted.truncated |= has_more;
+        Ok(adding.stacks.answer(counted))
+    }
+
+    /// Columns for flows, by how many there are.
+    async fn flow_columns(&self, question: &TrafficQuestion, until: Instant) -> Result<Columns, Failure> {
+        let (from, to) = question.span;
+        let statement = self.about(Stream::Rollups).sizes(Span::of(from, to));
+        let sizes: Vec<Count> = self.rows(statement, until).await?;
+        let sizes = sizes.first().map_or((0, 0), |count| (count.of, count.n));
+        Ok(Columns::of_flows(question.span, question.columns, sizes).until(question.known_to()))
+    }
+
+    /// The sums of all flows of a span, and whether there are more than are considered.
+    async fn flow_sums(
+        &self,
+        span: Span,
+        until: Instant,
+    ) -> Result<(HashMap<FlowKey, SpanSum>, bool), Failure> {
+        let statement = self.about(Stream::Rollups).sums(span, &self.pairs, MOST_SUMS);
+        let lines: Vec<FlowSum> = self.rows(statement, until).await?;
+        let has_more = lines.len() > MOST_SUMS;
+        Ok((lines.into_iter().take(MOST_SUMS).filter_map(FlowSum::sum).collect(), has_more))
+    }
+
+    /// Adds everything up, once more if there are more groups than there is room for.
+    async fn added_up(
+        &self,
+        question: &Arc<TrafficQuestion>,
+        mut adding: Adding,
+        until: Instant,
+    ) -> Result<(Adding, Counted), Failure> {
+        let columns = adding.columns;
+        loop {
+            adding.stacks.reset();
+            adding.flows.clear();
+            let mut floor = match question.measure {
+                Measure::Events => self.floor(columns, until).await?,
+                _ => columns.from(),
+            };
+            (adding, floor) = self.pages(question, adding, floor, until).await?;
+            if let (Measure::Of(metric), true) = (question.measure, columns.column() >= MINUTE) {
+                adding = self.tail(adding, metric, until).await?;
+            }
+            if !adding.stacks.wants_more() {
+                let from = (floor > columns.from()).then_some(floor);
+                return Ok((adding, Counted { from, truncated: false }));
+            }
+        }
+    }
+
+    /// From when on events are counted: of more than so many, the latest are.
+    async fn floor(&self, columns: Columns, until: Instant) -> Result<u64, Failure> {
+        let statement = self.about(Stream::Events).sizes_of_columns(columns);
+        let counts: Vec<Count> = self.rows(statement, until).await?;
+        let mut rows = 0_u64;
+        for count in counts {
+            rows = rows.saturating_add(count.n);
+            if rows > MOST_EVENTS {
+                return Ok(columns.end_of(usize::try_from(count.of).unwrap_or(usize::MAX)));
+            }
+        }
+        Ok(columns.from())
+    }
+
+    /// Adds what there is from `floor` on, from the latest to the earliest. Returns from when on all of it was added.
+    async fn pages(
+        &self,
+        question: &Arc<TrafficQuestion>,
+        mut adding: Adding,
+        floor: u64,
+        until: Instant,
+    ) -> Result<(Adding, u64), Failure> {
+        let columns = adding.columns;
+        let most = page_of(question);
+        let (mut cut, mut rows) = (Cut { from: floor, end: columns.to(), skipped: 0, most }, 0);
+        loop {
+            let statement = match question.measure {
+                Measure::Reports | Measure::FlowLatency => {
+                    let about = self.about(Stream::Rollups);
+                    about.flow_traffic(columns, question, (&self.pairs, &self.of_paths()), cut)
+                }
+                Measure::Events => self.about(Stream::Events).event_traffic(columns, question, cut),
+                Measure::Of(metric) => {
+                    let interval = if columns.column() >= MINUTE { 60 } else { 1 };
+                    let about = self.about(Stream::Rollups).of_series(metric, interval, None);
+                    about.series_traffic(columns, &self.pairs, cut)
+                }
+            };
+            let page;
+            (adding, page) = adding.add(self.ask(statement, until, Whose::Ours).await?).await?;
+            rows += page.rows;
+            if page.rows < most {
+                return Ok((adding, floor));
+            }
+            let end = columns.end_of(page.last);
+            if rows >= MOST_ROWS {
+                return Ok((adding, end));
+            }
+            // A column with more rows than an answer is read on.
+            let before = if end == cut.end { cut.skipped } else { 0 };
+            cut = Cut { end, skipped: before + page.of_last, ..cut };
+        }
+    }
+
+    /// The minute that has not ended has no rollup yet: its seconds are read.
+    async fn tail(&self, adding: Adding, metric: Metric, until: Instant) -> Result<Adding, Failure> {
+        let columns = adding.columns;
+        let about = || self.about(Stream::Rollups);
+        let newest: Vec<Newest> =
+            self.rows(about().of_series(metric, 60, None).last(columns.to()), until).await?;
+        let mut last = newest.first().map_or(0, |row| row.time);
+        if last == 0 {
+            // No minute has ended yet.
+            let newest: Vec<Newest> = self.rows(about().last(columns.to()), until).await?;
+            last = newest.first().map_or(0, |row| row.time).saturating_sub(TAIL);
+        }
+        let last = last.max(columns.from());
+        let cut = Cut {
+            from: last,
+            end: columns.to().min(last.saturating_add(TAIL)),
+            skipped: 0,
+            most: ANSWER / 200,
+        };
+        let statement = about().of_series(metric, 1, Some(last)).series_traffic(columns, &self.pairs, cut);
+        Ok(adding.add(self.ask(statement, until, Whose::Ours).await?).await?.0)
+    }
+}
+
+impl Adding {
+    fn of(question: &Arc<TrafficQuestion>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
+        let measure = question.measure;
+        // Of events, ClickHouse says whether they are wanted.
+        let bare = match measure {
+            Measure::Events => Arc::new(question.unconditional()),
+            _ => Arc::clone(question),
+        };
+        let by_flow = bare.flow_parts() != FlowParts::default();
+        let stacks = Stacks::new(bare, columns, sums);
+        Self { stacks, columns, measure, by_flow, flows: HashMap::new() }
+    }
+
+    /// Adds the rows of an answer, on a thread that may compute for long.
+    async fn add(mut self, body: Vec<u8>) -> Result<(Self, Page), Failure> {
+        let added = task::spawn_blocking(move || self.add_rows(&body).map(|page| (self, page)));
+        let fault = "the answer was not added up; this is a fault in hopwise, please report it";
+        added.await.map_err(|_| Failure::Unavailable(fault.to_owned()))?
+    }
+
+    fn add_rows(&mut self, body: &[u8]) -> Result<Page, Failure> {
+        let lines: Vec<Line> = rows::read(body)?;
+        let last = lines.last().map_or(0, |line| line.at);
+        let page = Page {
+            rows: lines.len(),
+            last,
+            of_last: lines.iter().rev().take_while(|line| line.at == last).count(),
+        };
+        for line in lines {
+            let column = line.at;
+            self.stacks.seen(column);
+            let sum = SpanSum {
+                count: line.n,
+                min: line.least,
+                max: line.most,
+                sum: line.total,
+                first: 0,
+                last: 0,
+            };
+            if let Some(number) = self.number(line) {
+                self.stacks.add(number, column, &sum);
+            }
+        }
+        Ok(page)
+    }
+
+    /// The number of what a row is about; `None`: it is not wanted, or of nothing that this version knows.
+    fn number(&mut self, line: Line) -> Option<u32> {
+        match self.measure {
+            Measure::Reports | Measure::FlowLatency => {
+                let known = (line.flow, line.path);
+                if let Some(number) = self.flows.get(&known) {
+                    return *number;
+                }
+                let key = if self.by_flow { known.0.key() } else { Some(FlowKey::of_id(0)) };
+                let number = key.map(|key| self.stacks.flow(&key, &known.1));
+                if self.flows.len() < MOST_KNOWN {
+                    self.flows.insert(known, number);
+                }
+                number
+            }
+            Measure::Events => (line.wanted != 0).then(|| self.stacks.event(&line.event(self.by_flow))),
+            Measure::Of(metric) => {
+                let (interface, queue) = (present(line.interface), queue(line.queue));
+                Some(self.stacks.series(&SeriesKey {
+                    metric: metric as u8,
+                    node: line.node,
+                    interface,
+                    queue,
+                }))
+            }
+        }
+    }
+}
+
+impl Line {
+    fn event(self, by_flow: bool) -> EventGroup {
+        EventGroup {
+            kind: Kind::ALL.into_iter().find(|kind| kind.name() == self.kind),
+            metric: Metric::from_name(&self.metric),
+            flow: if by_flow { self.flow.key() } else { None },
+            path: self.path,
+            node: present(self.node),
+            interface: present(self.interface),
+            queue: queue(self.queue),
+            rule: Some(self.rule).filter(|rule| !rule.is_empty()),
+            reason: self.reason.and_then(|reason| u8::try_from(reason).ok()),
+            value: None,
+            first: None,
+        }
+    }
+}
+
+impl FlowColumns {
+    /// A flow that is the same in what was asked.
+    fn key(&self) -> Option<FlowKey> {
+        match self.known {
+            _ if !self.flow.is_empty() => return flow(&self.flow),
+            0 => return None,
+            1 => return Some(FlowKey::of_id(0)),
+            _ => {}
+        }
+        // The tables have addresses of IPv4 as IPv6 has them.
+        let address = |text: &str| {
+            let address = text.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED);
+            let v4 = || IpAddr::V4(address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED));
+            if self.known == 4 { v4() } else { IpAddr::V6(address) }
+        };
+        let ports = (self.ported != 0).then_some((self.sp, self.dp));
+        Some(FlowKey::new(address(&self.sa), address(&self.da), ports, self.pr))
+    }
+}
+
+/// Columns of a flow, and their names. The first names are those of the table that they need.
+fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec<(String, &'static str)>) {
+    if parts.all {
+        return (Vec::new(), vec![("flow".to_owned(), "flow")]);
+    }
+    if parts == FlowParts::default() {
+        return (Vec::new(), Vec::new());
+    }
+    let (mut needed, mut columns) = (Vec::new(), Vec::new());
+    let known = format!("multiIf(flow = '', 0, startsWith(flow, 'flow-id:'), 1, {IS_V4}, 4, 6)");
+    columns.push((known, "known"));
+    for (column, name, part) in [("src", "sa", parts.src), ("dst", "da", parts.dst)] {
+        let (v4, v6) = (96 + u32::from(prefixes.v4.min(32)), prefixes.v6.min(128));
+        let text = match part {
+            Needed::Nothing => continue,
+            Needed::All => column.to_owned(),
+            Needed::Prefix => {
+                format!("tupleElement(IPv6CIDRToRange({column}, toUInt8(if({IS_V4}, {v4}, {v6}))), 1)")
+            }
+        };
+        needed.push(column);
+        columns.push((format!("toString({text})"), name));
+    }
+    if parts.src_port || parts.dst_port {
+        columns.push((WITH_PORTS.to_owned(), "ported"));
+    }
+    let numbers =
+        [("sport", "sp", parts.src_port), ("dport", "dp", parts.dst_port), ("proto", "pr", parts.proto)];
+    for (column, name, _) in numbers.into_iter().filter(|(_, _, is_needed)| *is_needed) {
+        needed.push(column);
+        columns.push((column.to_owned(), name));
+    }
+    (needed, columns)
+}
+
+/// Columns with their names, each with a comma before it; and the names.
+fn listed(columns: &[(String, &str)]) -> (String, String) {
+    let named = columns.iter().map(|(column, name)| match column == name {
+        true => format!(", {column}"),
+        false => format!(", {column} AS {name}"),
+    });
+    (named.collect(), columns.iter().map(|(_, name)| format!(", {name}")).collect())
+}
+
+impl Statement {
+    /// Reports of flows, and their latencies: those that are the same in what is asked, on the path that they had at the end of a rollup.
+    fn flow_traffic(
+        self,
+        columns: Columns,
+        question: &TrafficQuestion,
+        (pairs, tables): (&[(String, String)], &(String, String)),
+        cut: Cut,
+    ) -> Self {
+        let pieces = columns.pieces();
+        let known = pieces.last().map_or(cut.from, |piece| piece.to);
+        let mut statement = self.minutes(Span::of(cut.from, cut.end.min(known).max(cut.from)), &OF_FLOWS);
+        let (needed, asked) = flow_columns(question.flow_parts(), question.prefixes);
+        let (named, names) = listed(&asked);
+        let summed = statement.parts(pairs, "ts, flow", &needed);
+        let more: String = needed.iter().map(|column| format!(", {column}")).collect();
+        let any: String = needed.iter().map(|column| format!(", any({column}) AS {column}")).collect();
+        let (begin, length) = begin_of(&pieces);
+        let counted = format!(
+            "SELECT flow, begin, length, sum(values) AS a, min(least) AS b, max(most) AS c, {} AS d{any} FROM (\
+             SELECT flow, values, least, most, total, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin{more} FROM ({summed})) \
+             GROUP BY flow, begin, length",
+            sum_of("total")
+        );
+        let (source, path) = match question.by_path() {
+            false => (format!("({counted})"), ""),
+            true => {
+                let lives = statement.lives((columns.from(), columns.to()), &[], None, tables);
+                let path = "tupleElement(took[greatest(1, arrayCount(one -> one.1 < begin + length, took))], 2) AS path";
+                let counted = format!(
+                    "(SELECT *, {path} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, took FROM ({lives})) AS life USING flow)"
+                );
+                (counted, ", path")
+            }
+        };
+        let (at, limit) = (column_of("begin", columns), cut.limit());
+        // Reports of which no latency is known are apart, as they are in no mean.
+        let (values, valued) = match question.measure.is_count() {
+            true => (String::new(), ""),
+            false => (format!(", min(b) AS least, max(c) AS most, {} AS total", sum_of("d")), ", b <= c"),
+        };
+        statement.text = format!(
+            "SELECT {at} AS at, sum(a) AS n{values}{named}{path} FROM {source} \
+             GROUP BY at{valued}{names}{path} ORDER BY at DESC{names}{path}{valued}{limit}"
+        );
+        statement.in_rows()
+    }
+
+    /// Events that are the same in what is asked of them. Whether they are wanted, the condition says.
+    fn event_traffic(mut self, columns: Columns, question: &TrafficQuestion, cut: Cut) -> Self {
+        let bare = question.unconditional();
+        let parts = bare.event_parts();
+        let mut asked: Vec<(String, &str)> = vec![("kind".to_owned(), "kind")];
+        if let Some(condition) = &question.condition {
+            let text = condition.click_house(&mut |kind, value| self.value(kind, value));
+            asked.push((format!("ifNull({text}, 0) != 0"), "wanted"));
+        }
+        if parts.flow {
+            asked.extend(flow_columns(bare.flow_parts(), bare.prefixes).1);
+        }
+        let further: [(bool, &[&'static str]); 4] = [
+            (parts.metric, &["metric"]),
+            (parts.path, &["path"]),
+            (parts.place, &["node", "interface", "queue"]),
+            (parts.cause, &["rule", "reason"]),
+        ];
+        for (_, names) in further.into_iter().filter(|(is_asked, _)| *is_asked) {
+            asked.extend(names.iter().map(|name| ((*name).to_owned(), *name)));
+        }
+        let (named, names) = listed(&asked);
+        let events = self.table.clone();
+        let once = self.once(&events, named.trim_start_matches(", "), (cut.from, cut.end));
+        let (at, limit) = (column_of("time", columns), cut.limit());
+        self.text = format!(
+            "SELECT {at} AS at, count() AS n{names} FROM ({once}) GROUP BY at{names} ORDER BY at DESC{names}{limit}"
+        );
+        self.in_rows()
+    }
+
+    /// Rollups of nodes, queues and links. `after`: those of which there is no rollup of the minute that begins then, or later ones.
+    fn of_series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
+        let own =
+            [format!("metric = '{}'", metric.name()), "flow = ''".to_owned(), format!("node != {ABSENT}")];
+        if let Some(minute) = after {
+            let next = minute.saturating_add(MINUTE);
+            self.terms = own.to_vec();
+            self.terms.push("interval = 60".to_owned());
+            self.range(Some(minute), Some(next));
+            let (table, terms) = (&self.table, self.joined());
+            let unknown = format!(
+                "(node, interface, queue) NOT IN (SELECT node, interface, queue FROM {table}{terms})"
+            );
+            self.terms.clear();
+            let later = self.time("ts >=", next);
+            self.terms.push(format!("({later} OR {unknown})"));
+        }
+        self.terms.extend(own);
+        self.terms.push(format!("interval = {interval}"));
+        self
+    }
+
+    /// Their values.
+    fn series_traffic(mut self, columns: Columns, pairs: &[(String, String)], cut: Cut) -> Self {
+        self.range(Some(cut.from), Some(cut.end));
+        let (summed, limit) = (self.parts(pairs, "ts, node, interface, queue", &[]), cut.limit());
+        let (at, key) = (column_of("toUnixTimestamp64Nano(ts)", columns), "node, interface, queue");
+        self.text = format!(
+            "SELECT {at} AS at, {key}, sum(values) AS n, min(b) AS least, max(c) AS most, {} AS total FROM (\
+             SELECT ts, {key}, values, least AS b, most AS c, total AS d FROM ({summed})) GROUP BY at, {key} ORDER BY at DESC, {key}{limit}",
+            sum_of("d")
+        );
+        self.in_rows()
+    }
+
+    /// The time of the last row of those before a time; 0 if there is none.
+    fn last(mut self, to: u64) -> Self {
+        self.range(None, Some(to));
+        self.text =
+            format!("SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}{}", self.table, self.joined());
+        self.in_rows()
+    }
+
+    /// Flows of a span with their sums, those of most reports first, and one more than the most.
+    fn sums(self, span: Span, pairs: &[(String, String)], most: usize) -> Self {
+        let mut statement = self.minutes(span, &OF_FLOWS);
+        let (summed, most) = (statement.parts(pairs, "ts, flow", &[]), most + 1);
+        statement.text =
+            format!("SELECT flow, {SUM} FROM ({summed}) GROUP BY flow ORDER BY n DESC, flow LIMIT {most}");
+        statement.in_rows()
+    }
+
+    /// How many flows a span has, and how many rollups of them.
+    fn sizes(self, span: Span) -> Self {
+        let mut statement = self.minutes(span, &OF_FLOWS);
+        statement.text =
+            format!("SELECT uniq(flow) AS of, count() AS n FROM {}{}", statement.table, statement.joined());
+        statement.in_rows()
+    }
+
+    /// How many rows each column has, the latest first.
+    fn sizes_of_columns(mut self, columns: Columns) -> Self {
+        self.range(Some(columns.from()), Some(columns.to()));
+        let at = column_of("toUnixTimestamp64Nano(ts)", columns);
+        self.text = format!(
+            "SELECT {at} AS of, count() AS n FROM {}{} GROUP BY of ORDER BY of DESC",
+            self.table,
+            self.joined()
+        );
+        self.in_rows()
+    }
+}
+
+/// The number of the column in which a time is.
+fn column_of(time: &str, columns: Columns) -> String {
+    format!("intDiv({time} - {}, {})", columns.from(), columns.column())
+}
+
+/// How many rows of an answer are asked for: as many as fit into the 16 MiB that are read.
+fn page_of(question: &TrafficQuestion) -> usize {
+    let parts = question.flow_parts();
+    let events = question.unconditional().event_parts();
+    let is_count = question.measure.is_count();
+    // Bytes of what a row has, at most, except of a long path.
+    let widths = [
+        (true, 50),
+        (!is_count, 90),
+        (parts.all, 100),
+        (!parts.all && (parts.src > Needed::Nothing || parts.dst > Needed::Nothing), 110),
+        (!parts.all && (parts.src_port || parts.dst_port), 40),
+        (question.by_path() && question.measure.source() == Source::Flows || events.path, 150),
+        (question.measure.source() != Source::Flows, 70),
+        (events.place, 60),
+        (events.cause, 80),
+    ];
+    let width: usize = widths.iter().filter(|(is_there, _)| *is_there).map(|(_, width)| width).sum();
+    ANSWER / width
+}
+
+/// The sum of a column: at the greatest number that the store can hold, it ends.
+fn sum_of(column: &str) -> String {
+    format!("toUInt64(least(sum(toUInt128({column})), toUInt128(9223372036854775807)))")
+}
+
+fn one() -> u8 {
+    1
+}
+
+fn greatest() -> u64 {
+    u64::MAX
+}
+
+fn absent() -> u32 {
+    ABSENT
+}
+
+/// The flow is one of IPv4, by its text.
+const IS_V4: &str = "match(flow, '^[0-9.]+[:>]')";
+/// Bytes of an answer, with room to spare: 16 MiB are the most that is read.
+const ANSWER: usize = 14 << 20;
+/// Rows that are read for an answer.
+const MOST_ROWS: usize = 600_000;
+/// Events that are read for an answer, in ClickHouse.
+const MOST_EVENTS: u64 = 3_000_000;
+/// Flows whose sums a filter can ask for.
+const MOST_SUMS: usize = 50_000;
+/// What is the same in what was asked of flows, of which the groups are remembered.
+const MOST_KNOWN: usize = 200_000;
+/// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
+const TAIL: u64 = 180_000_000_000;
+const MINUTE: u64 = 60_000_000_000;
