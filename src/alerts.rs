@@ -6,6 +6,6 @@ mod trial;
 
 pub(crate) use self::{
     notes::{Full, Notes},
-    past::{Alert, Past},
+    past::{Alert, Hearer, Past, RuleEvent},
     trial::{Trial, TrialRange},
 };

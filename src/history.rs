@@ -16,7 +16,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
 
 pub(crate) use self::{clickhouse::Remote, local::Local};
-use crate::sql::{Failure, QueryFailure, Request};
+use crate::{
+    alerts::{Hearer, RuleEvent},
+    sql::{Failure, QueryFailure, Request},
+};
 
 /// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
@@ -31,6 +34,15 @@ pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> 
 pub(crate) trait History: fmt::Debug + Send + Sync {
     /// Events, newest first.
     fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents>;
+
+    /// Events of rules, newest first, each with those who say so.
+    fn rule_events(&self, question: EventQuestion, place: Place) -> Answer<'_, Vec<RuleEvent>> {
+        let events = self.events(question, place);
+        Box::pin(async move {
+            let rows = events.await?.rows.into_iter();
+            Ok(rows.map(|row| RuleEvent { row, by: vec![Hearer::default()] }).collect())
+        })
+    }
 
     /// Rollups in ascending order of time: the latest that match.
     fn rollups(&self, filter: RollupFilter, place: Place) -> Answer<'_, Vec<Rollup>>;
@@ -81,6 +93,12 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     fn losses(&self, question: (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
         let (_, _) = (question, place);
         only_of_a_collector("losses of a span of time")
+    }
+
+    /// The interfaces at the ends of links, as far as the past has them; a collector knows those of now.
+    fn ends(&self, span: Span, place: Place) -> Answer<'_, Vec<LinkEnds>> {
+        let (_, _) = (span, place);
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Counts over time, in parts of so many ns; reports before this time alone.
@@ -169,6 +187,30 @@ pub(crate) struct QueueRecords {
     pub(crate) drops: Vec<Drop>,
     /// Without packets: changes of hop latencies at its node.
     pub(crate) changes: Vec<EventRow>,
+    /// Set in a console.
+    pub(crate) exported: Option<Exported>,
+}
+
+/// In a console: what there is of a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Exported {
+    /// Collectors that heard the node in this time.
+    pub(crate) collectors: Vec<String>,
+    /// Whether hops are exported. Then the packets are those of these hops, and their values are in nanoseconds.
+    pub(crate) hops: bool,
+}
+
+/// The interfaces at the ends of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkEnds {
+    /// The sending node.
+    pub(crate) from: u32,
+    /// The receiving node.
+    pub(crate) to: u32,
+    /// The interface of the sending one.
+    pub(crate) egress_if: Option<u32>,
+    /// The interface of the receiving one.
+    pub(crate) ingress_if: Option<u32>,
 }
 
 /// A question about one flow.

@@ -9,6 +9,7 @@ mod live {
     mod aggregator;
     mod console;
     mod console_filters;
+    mod console_pages;
     mod console_traffic;
     mod dta;
     mod dta_intercept;

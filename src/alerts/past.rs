@@ -1,6 +1,9 @@
 //! From stored events to alerts: each rule and flow with the times that it was true.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
 
 use export::record;
 use store::EventRow;
@@ -16,6 +19,34 @@ pub(crate) struct Alert {
     pub(crate) count: u64,
     /// Why the last one ended; `None`: it lasts.
     pub(crate) ended: Option<Ended>,
+    /// Those who said that it became true, and have not said that it became false.
+    hearers: BTreeSet<Hearer>,
+    /// All who said that it became true or false.
+    heard: BTreeSet<Hearer>,
+}
+
+/// A collector that says that a rule became true or false.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hearer {
+    /// The same for all that hear the same reports.
+    pub(crate) pair: Arc<str>,
+    /// Its name; empty: it is this process.
+    pub(crate) name: Arc<str>,
+}
+
+/// The event of a rule that became true or false, and who says so.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RuleEvent {
+    /// The event.
+    pub(crate) row: EventRow,
+    /// One or more.
+    pub(crate) by: Vec<Hearer>,
+}
+
+/// A change of an alert, and who says so.
+struct Change {
+    one: record::Alert,
+    by: Vec<Hearer>,
 }
 
 /// A time that a rule was true.
@@ -64,23 +95,24 @@ impl Past {
 
     /// Takes in events of rules that became true or false, in ascending order of time. Those that became true and those that became false
     /// are each in their order; which of two at one time came first follows from what was true before.
-    pub(crate) fn read(&mut self, rows: impl Iterator<Item = EventRow>) {
-        let mut same: Vec<record::Alert> = Vec::new();
-        for row in rows {
+    pub(crate) fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
+        let mut same: Vec<Change> = Vec::new();
+        for RuleEvent { row, by } in events {
             let Some(one) = record::Alert::of(&row.event, row.rule.map(Into::into)) else { continue };
-            if same.first().is_some_and(|first| first.ts != one.ts) {
+            if same.first().is_some_and(|first| first.one.ts != one.ts) {
                 self.add_all(std::mem::take(&mut same));
             }
-            same.push(one);
+            same.push(Change { one, by });
         }
         self.add_all(same);
     }
 
     /// Adds those of one time.
-    fn add_all(&mut self, same: Vec<record::Alert>) {
-        let mut by_number: BTreeMap<u64, [VecDeque<record::Alert>; 2]> = BTreeMap::new();
-        for one in same {
-            by_number.entry(one.alert()).or_default()[usize::from(one.is_firing)].push_back(one);
+    fn add_all(&mut self, same: Vec<Change>) {
+        let mut by_number: BTreeMap<u64, [VecDeque<Change>; 2]> = BTreeMap::new();
+        for change in same {
+            let kinds = by_number.entry(change.one.alert()).or_default();
+            kinds[usize::from(change.one.is_firing)].push_back(change);
         }
         for (number, mut kinds) in by_number {
             while let Some(one) = {
@@ -94,7 +126,7 @@ impl Past {
         }
     }
 
-    fn add(&mut self, one: record::Alert) {
+    fn add(&mut self, Change { one, by }: Change) {
         let (number, ts) = (one.alert(), one.ts);
         let is_counted = (self.span.0..=self.span.1).contains(&ts);
         let alert = self.alerts.entry(number).or_insert_with(|| Alert {
@@ -102,8 +134,12 @@ impl Past {
             episodes: VecDeque::new(),
             count: 0,
             ended: Some(Ended::False),
+            hearers: BTreeSet::new(),
+            heard: BTreeSet::new(),
         });
+        alert.heard.extend(by.iter().cloned());
         if one.is_firing {
+            alert.hearers.extend(by);
             // The collector says it again after a restart: it lasts.
             if alert.ended.is_some() {
                 if alert.episodes.len() == MOST_EPISODES {
@@ -115,12 +151,20 @@ impl Past {
             (alert.last, alert.ended) = (one, None);
             return;
         }
+        let is_shown = one.metric.is_some();
+        // A report that shows it is false is what all of a pair hear. One of them alone may hear no more of a flow.
+        let is_over =
+            |hearer: &Hearer| by.iter().any(|one| one == hearer || is_shown && one.pair == hearer.pair);
+        alert.hearers.retain(|hearer| !is_over(hearer));
+        if !alert.hearers.is_empty() {
+            return;
+        }
         if alert.episodes.is_empty() {
             alert.episodes.push_back(Episode { since: None, until: None });
         }
         if let Some(last) = alert.episodes.back_mut().filter(|last| last.until.is_none()) {
             last.until = Some(ts);
-            alert.ended = Some(if one.metric.is_some() { Ended::False } else { Ended::Flow });
+            alert.ended = Some(if is_shown { Ended::False } else { Ended::Flow });
         }
     }
 
@@ -158,6 +202,11 @@ impl Alert {
         self.episodes.back().and_then(|last| last.until)
     }
 
+    /// The names of the collectors that it is known from; none if that is this process.
+    pub(crate) fn heard_by(&self) -> Vec<String> {
+        self.heard.iter().filter(|one| !one.name.is_empty()).map(|one| one.name.to_string()).collect()
+    }
+
     /// The collector does not have it.
     pub(crate) fn is_unheard(&mut self) {
         self.ended = Some(Ended::Unheard);
@@ -189,23 +238,31 @@ mod tests {
     use collector::{Event, Kind};
     use detect::Metric;
 
-    fn row(ts: u64, kind: Kind, value: Option<u64>, rule: &str, port: u16) -> EventRow {
+    fn row(ts: u64, kind: Kind, value: Option<u64>, rule: &str, port: u16) -> RuleEvent {
         let flow = Some(format!("10.0.0.1:{port}>10.0.0.2:80/6").parse().unwrap());
         let metric = value.map(|_| Metric::QueueOccupancy);
         let event =
             Event { kind, flow, metric, value, threshold: value.map(|_| 50), ..testkit::records::bare(ts) };
-        EventRow { event, rule: Some(rule.to_owned()), path: Vec::new(), first: None }
+        let row = EventRow { event, rule: Some(rule.to_owned()), path: Vec::new(), first: None };
+        RuleEvent { row, by: vec![Hearer::default()] }
     }
 
-    fn on(ts: u64, value: u64, port: u16) -> EventRow {
+    /// Heard by these collectors, of which c1 and c2 are a pair.
+    fn by(names: &[&str], event: RuleEvent) -> RuleEvent {
+        let pair = |name: &str| if name == "c3" { "c3" } else { "c1" };
+        let hearer = |name: &&str| Hearer { pair: pair(name).into(), name: (*name).into() };
+        RuleEvent { by: names.iter().map(hearer).collect(), ..event }
+    }
+
+    fn on(ts: u64, value: u64, port: u16) -> RuleEvent {
         row(ts, Kind::RuleOn, Some(value), "deep", port)
     }
 
-    fn off(ts: u64, port: u16) -> EventRow {
+    fn off(ts: u64, port: u16) -> RuleEvent {
         row(ts, Kind::RuleOff, Some(10), "deep", port)
     }
 
-    fn of(span: (u64, u64), rows: Vec<EventRow>) -> Vec<Alert> {
+    fn of(span: (u64, u64), rows: Vec<RuleEvent>) -> Vec<Alert> {
         let mut past = Past::new(span);
         past.read(rows.into_iter());
         past.alerts()
@@ -237,6 +294,27 @@ mod tests {
         assert_eq!((all[0].count, all[0].is_firing(), all[0].last.value), (2, false, Some(90)));
         let all = of((0, 100), [vec![on(5, 60, 1)], burst].concat());
         assert_eq!((all[0].count, all[0].is_firing()), (3, true));
+    }
+
+    #[test]
+    fn an_alert_lasts_as_long_as_a_collector_that_said_so_has_not_taken_it_back() {
+        let silent = |ts| row(ts, Kind::RuleOff, None, "deep", 1);
+        let ended = |rows: Vec<RuleEvent>| {
+            let all = of((0, 100), rows);
+            (all[0].count, all[0].ended, all[0].until())
+        };
+        let begun = || by(&["c1", "c2"], on(10, 80, 1));
+        // One of a pair hears no more of the flow; the other does.
+        assert_eq!(ended(vec![begun(), by(&["c1"], silent(20))]), (1, None, None));
+        let both = vec![begun(), by(&["c1"], silent(20)), by(&["c2"], silent(30))];
+        assert_eq!(ended(both), (1, Some(Ended::Flow), Some(30)));
+        // What a report shows is true of both, also of one that was killed.
+        assert_eq!(ended(vec![begun(), by(&["c2"], off(20, 1))]), (1, Some(Ended::False), Some(20)));
+        // Another collector hears other reports of the flow.
+        let others = vec![begun(), by(&["c3"], on(15, 70, 1)), by(&["c1", "c2"], off(20, 1))];
+        assert_eq!(ended(others.clone()), (1, None, None));
+        let last = by(&["c3"], off(40, 1));
+        assert_eq!(ended([others, vec![last]].concat()), (1, Some(Ended::False), Some(40)));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::{
     switch::json,
 };
 use crate::{
-    alerts::{Alert, Full, Notes, Past, Trial, TrialRange},
+    alerts::{Alert, Full, Notes, Past, RuleEvent, Trial, TrialRange},
     history::{EventQuestion, Place, RecordingQuestion},
     view::{
         self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,
@@ -53,23 +53,28 @@ pub(super) const ALERTS: &[Param] = &[
 /// Alerts now and of a span.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(ALERTS)?;
-    let notes = notes_of(&context)?;
+    let settings = context.active_config.settings();
+    // Notes and recordings are at the collectors, and so is who knows what is true now.
+    let is_console = settings.console.is_some();
+    let notes = if is_console { None } else { Some(notes_of(&context)?) };
     let now = nic::time::now();
     let to: u64 = params.number("to")?.unwrap_or(now).min(now);
     let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
     let place = place(&context).await?;
     let (mut past, known_since) = events(&context, (from, to), &place).await?;
     let is_now = now.saturating_sub(to) < RECENT;
-    let confirmed = if is_now { confirm(&context, &mut past).await } else { false };
+    let confirmed = if is_now && !is_console { confirm(&context, &mut past).await } else { false };
     let question = RecordingQuestion { span: (from, to), node: None, limit: MOST_RECORDINGS };
-    let recordings = history_of(&context)?.recordings(question, Arc::clone(&place)).await?;
+    let recordings = match is_console {
+        false => history_of(&context)?.recordings(question, Arc::clone(&place)).await?,
+        true => Vec::new(),
+    };
     let (state, limit) = (params.text("state").map(str::to_owned), params.limit()?);
     names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
-    let settings = context.active_config.settings();
     respond(place, move || {
         let when: HashMap<&str, &str> =
             settings.rules.iter().map(|rule| (rule.name.as_str(), rule.when.as_str())).collect();
-        let view = |alert: &Alert| view(alert, &notes, &recordings, (&when, now));
+        let view = |alert: &Alert| view(alert, notes.as_deref(), &recordings, (&when, now));
         let mut views: Vec<AlertView> = past.iter().map(view).collect();
         let firing = views.iter().filter(|one| one.state == *"firing").count();
         let is_open =
@@ -93,19 +98,19 @@ async fn events(
 ) -> Result<(Vec<Alert>, Option<u64>), Refusal> {
     let from = Some(span.0.saturating_sub(BEFORE));
     let before = Some(span.1.saturating_add(1));
-    let (mut rows, mut known_since): (Vec<EventRow>, Option<u64>) = (Vec::new(), None);
+    let (mut rows, mut known_since): (Vec<RuleEvent>, Option<u64>) = (Vec::new(), None);
     for kind in [Kind::RuleOn, Kind::RuleOff] {
         let filter =
             EventFilter { from, before, kind: Some(kind), limit: MOST_EVENTS, ..EventFilter::default() };
         let question = EventQuestion { filter, condition: None };
-        let found = history_of(context)?.events(question, Arc::clone(place)).await?.rows;
+        let found = history_of(context)?.rule_events(question, Arc::clone(place)).await?;
         if found.len() == MOST_EVENTS {
-            known_since = known_since.max(found.last().map(|row| row.event.ts));
+            known_since = known_since.max(found.last().map(|one| one.row.event.ts));
         }
         rows.extend(found.into_iter().rev());
     }
-    rows.retain(|row| known_since.is_none_or(|since| row.event.ts >= since));
-    rows.sort_by_key(|row| row.event.ts);
+    rows.retain(|one| known_since.is_none_or(|since| one.row.event.ts >= since));
+    rows.sort_by_key(|one| one.row.event.ts);
     let mut past = Past::new(span);
     past.read(rows.into_iter());
     Ok((past.alerts(), known_since))
@@ -148,7 +153,7 @@ fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option
 
 fn view(
     alert: &Alert,
-    notes: &Notes,
+    notes: Option<&Notes>,
     recordings: &[RecordingRow],
     (when, now): (&HashMap<&str, &str>, u64),
 ) -> AlertView {
@@ -177,8 +182,9 @@ fn view(
         node: last.node,
         queue: last.queue,
         recorded: recorded.map(|one| EpisodeView { since: Some(one.since), until: Some(one.until) }),
-        acknowledged: notes.acknowledged(last.alert(), alert.since()),
-        silence: notes.covering(last, now),
+        acknowledged: notes.and_then(|notes| notes.acknowledged(last.alert(), alert.since())),
+        silence: notes.and_then(|notes| notes.covering(last, now)),
+        collectors: alert.heard_by(),
     }
 }
 

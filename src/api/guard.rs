@@ -164,20 +164,24 @@ pub(crate) fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
 /// Whether a console has it: what was stored, and what is of the program itself.
 fn is_in_console(path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/api/v1/") else { return true };
-    CONSOLE.contains(&rest) || rest.starts_with("flows/")
+    CONSOLE.contains(&rest) || rest.starts_with("flows/") || rest.starts_with("queues/")
 }
 
-/// Routes of a console, below `/api/v1/`, beside those of one flow.
+/// Routes of a console, below `/api/v1/`, beside those of one flow or queue.
 const CONSOLE: &[&str] = &[
+    "alerts",
+    "alerts/try",
     "events",
     "rollups",
     "status",
     "flows",
     "links",
+    "losses",
     "nodes",
     "paths",
     "paths/changes",
     "paths/uses",
+    "queues",
     "traffic",
     "activity",
     "query",

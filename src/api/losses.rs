@@ -7,7 +7,8 @@ use std::{
 };
 
 use axum::extract::State;
-use store::{DropPlace, DropSum, Losses, ReporterLoss};
+use collector::LinkUse;
+use store::{DropPlace, DropSum, Losses, ReporterLoss, Span};
 
 use super::{
     Context,
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     config::build,
+    history::LinkEnds,
     known_links::{Behind, LinkMemory},
     view::{DropsView, LinkLoss, LossMap, ReporterView},
 };
@@ -33,21 +35,36 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let settings = context.active_config.settings();
     let reasons = build::drop_reasons(&settings);
     // The flight recorder stores reports too, but only some: they cannot be counted.
-    let every_report = settings.store.reports;
-    let count_until = every_report.then(|| nic::time::now().saturating_sub(UNSETTLED));
+    let evidence = match settings.console {
+        Some(_) => Evidence::Exported,
+        None if settings.store.reports => Evidence::Reports,
+        None => Evidence::Some,
+    };
+    let settled = nic::time::now().saturating_sub(UNSETTLED);
+    let count_until = (evidence == Evidence::Reports).then_some(settled);
     let place = place(&context).await?;
     let history = history_of(&context)?;
     let losses = history.losses((span, count_until), Arc::clone(&place)).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
     let (known, in_use) = (Arc::clone(&context.known_links), context.monitor.links().await?);
+    let exported = history.ends(span, Arc::clone(&place)).await?;
     respond(place, move || {
-        let mut memory = known.memory();
-        memory.learn(&in_use);
-        let ends = Ends::of(&losses, &memory);
-        drop(memory);
+        let ends = match evidence {
+            Evidence::Exported => Ends::of(&losses, &memory_of(&exported, span)),
+            Evidence::Reports | Evidence::Some => {
+                let mut memory = known.memory();
+                memory.learn(&in_use);
+                Ends::of(&losses, &memory)
+            }
+        };
         let links = past::link_views(&paths).into_keys().collect();
-        let (drops, more) = page::fill(drops(&losses, &reasons, &ends).into_iter(), limit);
-        let judged = judge(&losses, links, &ends, every_report);
+        let mut drops = drops(&losses, &reasons, &ends);
+        let unseen = |one: &&mut DropsView| one.to_unknown.as_deref() == Some(NO_NODE_SEEN);
+        if evidence == Evidence::Exported {
+            drops.iter_mut().filter(unseen).for_each(|one| one.to_unknown = Some(NO_HOPS.to_owned()));
+        }
+        let (drops, more) = page::fill(drops.into_iter(), limit);
+        let judged = judge(&losses, links, &ends, evidence);
         let left = losses.drops.len().saturating_sub(drops.len()) + judged.len().saturating_sub(limit);
         let (links, more_links) = page::fill(judged.into_iter(), limit);
         LossMap {
@@ -57,13 +74,32 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
             links,
             reporters: reporters(&losses),
             counted: !losses.links.is_empty(),
-            uncounted: losses.links.is_empty().then(|| needs(every_report).to_owned()),
+            uncounted: losses.links.is_empty().then(|| needs(evidence).to_owned()),
             left_out: losses.left_out,
             counted_until: losses.counted_until,
             range: past::range(span, truncated || losses.truncated),
         }
     })
     .await
+}
+
+/// What exported hops of a span say is behind interfaces.
+fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
+    let mut memory = LinkMemory::default();
+    let link = |ends: &LinkEnds| LinkUse {
+        from: ends.from,
+        to: ends.to,
+        flows: 0,
+        // Hops are a part of the reports: what one shows holds for the whole span.
+        last_seen: span.from(),
+        egress_if: ends.egress_if,
+        ingress_if: ends.ingress_if,
+        utilization: None,
+        queue_occupancy: None,
+        hop_latency: None,
+    };
+    memory.learn(&exported.iter().map(link).collect::<Vec<_>>());
+    memory
 }
 
 /// Which node is behind the interface of each place, in the time of its drops.
@@ -136,7 +172,7 @@ fn reporters(losses: &Losses) -> Vec<ReporterView> {
 }
 
 /// What each link lost, by which evidence; those that lost the most first, and what is not known last.
-fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, every_report: bool) -> Vec<LinkLoss> {
+fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence: Evidence) -> Vec<LinkLoss> {
     let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (place, sum) in &losses.drops {
         if let Some(link) = place.node.zip(ends.node(place)) {
@@ -153,7 +189,7 @@ fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, every_re
                 dropped: *dropped.get(&(from, to)).unwrap_or(&0),
                 ..LinkLoss::default()
             };
-            counted(losses, link, every_report)
+            counted(losses, link, evidence)
         })
         .collect();
     all.sort_by_key(|link| {
@@ -164,12 +200,12 @@ fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, every_re
 }
 
 /// Adds what the reports of both ends say.
-fn counted(losses: &Losses, link: LinkLoss, every_report: bool) -> LinkLoss {
+fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     let ends = (link.from, link.to);
     let Some(count) = losses.links.get(&ends) else {
         let unknown = match losses.silent.contains(&ends) {
             true => ONE_END,
-            false => needs(every_report),
+            false => needs(evidence),
         };
         return LinkLoss { unknown: Some(unknown.to_owned()), ..link };
     };
@@ -190,13 +226,29 @@ fn counted(losses: &Losses, link: LinkLoss, every_report: bool) -> LinkLoss {
     }
 }
 
+/// Which reports there are to count packets by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Evidence {
+    /// The store has each.
+    Reports,
+    /// The store has some, if any.
+    Some,
+    /// A console has none.
+    Exported,
+}
+
 /// What is missing for counts.
-fn needs(every_report: bool) -> &'static str {
-    match every_report {
-        true => {
+fn needs(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Reports => {
             "needs reports of each node about each packet (postcards): in this time, no node reported the same flow as the node before it"
         }
-        false => "needs `[store] reports = true`, and reports of each node about each packet (postcards)",
+        Evidence::Some => {
+            "needs `[store] reports = true`, and reports of each node about each packet (postcards)"
+        }
+        Evidence::Exported => {
+            "needs each report of both ends, which collectors do not export: the page of the collector that hears them counts (`[store] reports = true`, postcards)"
+        }
     }
 }
 
@@ -204,6 +256,7 @@ fn needs(every_report: bool) -> &'static str {
 const UNSETTLED: u64 = 5_000_000_000;
 const NO_NODE_SEEN: &str =
     "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
+const NO_HOPS: &str = "no exported hop showed a node behind this interface in this time: the stream `hops` is not exported, a host is there, or no such packet had passed it";
 const SEVERAL: &str = "several nodes were behind this interface in this time: choose a shorter one, or it leads to something that forwards without reports";
 const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
 const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";

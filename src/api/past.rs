@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     config::{Settings, build},
-    history::{FlowQuestion, FlowsQuestion},
+    history::{FlowQuestion, FlowsQuestion, LinkEnds, Place},
     view::{
         self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView,
         Links, NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
@@ -229,15 +229,14 @@ pub(super) async fn links(
     span: Span,
     (limit, offset): (usize, usize),
 ) -> Result<Prepared, Refusal> {
-    // The store has paths without interfaces: these are as they are known now.
-    let now = context.monitor.topology().await?;
     let place = place(context).await?;
     let history = history_of(context)?;
+    let ends = link_ends(context, span, &place).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
     let spans = history.nodes(span, Arc::clone(&place)).await?;
     respond(place, move || {
         let mut links = link_views(&paths);
-        for known in now.links() {
+        for known in ends {
             if let Some(link) = links.get_mut(&(known.from, known.to)) {
                 (link.egress_if, link.ingress_if) = (known.egress_if, known.ingress_if);
             }
@@ -253,6 +252,23 @@ pub(super) async fn links(
         Links { next: more.then_some(offset + links.len()), links, range }
     })
     .await
+}
+
+/// The interfaces at the ends of links. Paths are stored without: these are as they are known now, in a console as exported hops say.
+pub(super) async fn link_ends(
+    context: &Context,
+    span: Span,
+    place: &Place,
+) -> Result<Vec<LinkEnds>, Refusal> {
+    let mut ends = history_of(context)?.ends(span, Arc::clone(place)).await?;
+    let now = context.monitor.topology().await?;
+    ends.extend(now.links().map(|link| LinkEnds {
+        from: link.from,
+        to: link.to,
+        egress_if: link.egress_if,
+        ingress_if: link.ingress_if,
+    }));
+    Ok(ends)
 }
 
 pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     config::build,
-    history::{QueueQuestion, QueueRecords, RecordingQuestion},
+    history::{Exported, QueueQuestion, QueueRecords, RecordingQuestion},
     view::{
         BurstView, ChangeView, DropCount, Flow, HeatRowView, HeatView, PartView, PassageView, RecorderView,
         RecordingView, Recordings,
@@ -122,10 +122,11 @@ pub(crate) async fn burst(
         recordings: MOST_RECORDINGS,
         events: MOST_EVENTS,
     };
-    let (flows, units) = (params.limit()?, Units::new(&context));
+    let flows = params.limit()?;
     let reasons = build::drop_reasons(&context.active_config.settings());
     let place = place(&context).await?;
     let records = history_of(&context)?.queue(question, Arc::clone(&place)).await?;
+    let units = if records.exported.is_some() { Units::NANOS } else { Units::new(&context) };
     names::look_up(&context, records.passages.iter().filter_map(|row| row.passage.flow.as_ref()));
     respond(place, move || {
         let QueueRecords { recordings, windows, passages, truncated, .. } = &records;
@@ -138,10 +139,30 @@ pub(crate) async fn burst(
             recordings: recordings.iter().map(RecordingView::from).collect(),
             drops: drops(&records, queue, &reasons),
             changes: changes(&records, flows),
+            lacks: records.exported.as_ref().map(lacks).unwrap_or_default(),
+            collectors: records
+                .exported
+                .as_ref()
+                .map(|exported| exported.collectors.clone())
+                .unwrap_or_default(),
             ..view(passages, windows, &units, (node, flows))
         }
     })
     .await
+}
+
+/// What a console does not have.
+fn lacks(exported: &Exported) -> Vec<String> {
+    let packets = match exported.hops {
+        true => {
+            "The packets are those whose hops are exported: one report of so many, or those with an event, as each collector's export says (`sample`, `hop_reports`). Counts are of these."
+        }
+        false => {
+            "Single packets are not exported: with the stream `hops`, a collector exports some, or those with an event."
+        }
+    };
+    let recordings = "Recordings of the flight recorder are at the collectors.";
+    [packets, recordings].map(str::to_owned).to_vec()
 }
 
 fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, String>) -> Vec<DropCount> {
@@ -298,12 +319,15 @@ impl Shown {
 
 /// Lengths of ticks of timestamps and of hop latencies, ns.
 struct Units {
-    nodes: HashMap<u32, (u64, u64)>,
+    nodes: BTreeMap<u32, (u64, u64)>,
     sources: Vec<(detect::Prefix, (u64, u64))>,
     default: (u64, u64),
 }
 
 impl Units {
+    /// Of what is exported.
+    const NANOS: Self = Self { nodes: BTreeMap::new(), sources: Vec::new(), default: (1, 1) };
+
     fn new(context: &Context) -> Self {
         let settings = context.active_config.settings();
         let units = |profile: &collector::Profile| {

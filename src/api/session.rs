@@ -1,6 +1,6 @@
 //! Whose request it is: the role and the name of its token.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use axum::{
     Extension, Json,
@@ -60,6 +60,9 @@ pub(crate) struct SessionView {
     needs_token: bool,
     /// Whether this is a console, which answers from ClickHouse and has no live state.
     console: bool,
+    /// In a console: addresses of the pages of collectors, by their names, as configured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    collectors: BTreeMap<String, String>,
 }
 
 /// What a requester may do.
@@ -86,7 +89,8 @@ pub(crate) async fn view(
     };
     let settings = context.active_config.settings();
     let (needs_token, console) = (settings.api.needs_token(), settings.console.is_some());
-    Ok(Json(SessionView { role, name: session.name, needs_token, console }))
+    let collectors = settings.console.as_ref().map(|console| console.collectors.clone()).unwrap_or_default();
+    Ok(Json(SessionView { role, name: session.name, needs_token, console, collectors }))
 }
 
 /// Who asks, for the history: the name of the token; without one, what the request says, which is no proof.

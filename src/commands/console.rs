@@ -13,8 +13,9 @@ use terminal::CliError;
 
 /// Serve the API and the web UI over what many collectors exported to ClickHouse
 ///
-/// A console has no inputs and no store. It answers what a collector answers from its store: events, rollups, flows and nodes of a time, the
-/// latencies and paths of a flow over time, and SQL, which is ClickHouse's here and can only read. What only a running collector knows is not there.
+/// A console has no inputs and no store. It answers what a collector answers from its store: events, alerts, rollups, flows, nodes, links, queues and
+/// losses of a time, the latencies and paths of a flow over time, and SQL, which is ClickHouse's here and can only read. What only a running
+/// collector knows is not there.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

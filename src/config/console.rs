@@ -34,6 +34,9 @@ section! {
         /// Collectors that hear the same reports, by their names (`[collector] name`): `[["c1", "c2"]]`. Of their rollups of one key and time,
         /// the one with more values counts; those of all other collectors are parts, which are added up.
         pub(crate) pairs: Vec<Vec<String>> = Vec::new(),
+        /// Addresses of the pages of collectors, by their names: `{ c1 = "https://c1.example.org:8080" }`. Pages of the console lead to them for
+        /// what is not in ClickHouse, such as recordings, and to acknowledge alerts.
+        [live] pub(crate) collectors: BTreeMap<String, String> = BTreeMap::new(),
     }
 }
 
@@ -86,6 +89,26 @@ impl ConsoleSettings {
         self.pairs.iter().flat_map(pair).collect()
     }
 
+    fn wrong_collector(&self) -> Option<String> {
+        if self.collectors.len() > MAX_NAMES {
+            return Some(format!("at most {MAX_NAMES} addresses; leave some out"));
+        }
+        let is_address = |url: &str| {
+            let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+            let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#?\"<>".contains(&byte);
+            rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
+        };
+        self.collectors.iter().find_map(|(name, url)| match (is_name(name), is_address(url)) {
+            (false, _) => {
+                Some(format!("{name:?} is no name of a collector; write letters, digits, -, _ and ."))
+            }
+            (true, false) => Some(format!(
+                "{url:?} is no address of pages; write one such as \"https://c1.example.org:8080\""
+            )),
+            (true, true) => None,
+        })
+    }
+
     /// Everything that is wrong with it.
     pub(crate) fn problems(&self) -> Vec<Wrong> {
         let mut problems: Vec<Wrong> =
@@ -107,6 +130,7 @@ impl ConsoleSettings {
         if count.len() > MAX_NAMES {
             problems.push(("pairs", format!("at most {MAX_NAMES} names; leave some out")));
         }
+        problems.extend(self.wrong_collector().map(|message| ("collectors", message)));
         problems
     }
 }
@@ -133,7 +157,9 @@ mod tests {
             settings.problems()
         };
         let pair = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
+        let at = |name: &str, url: &str| [(name.to_owned(), url.to_owned())].into();
         assert_eq!(problems(&|settings| settings.pairs = pair(&["c1", "c2"])), []);
+        assert_eq!(problems(&|settings| settings.collectors = at("c1", "https://c1.example.org:8080/x")), []);
         for (change, key, words) in [
             (&|settings: &mut ConsoleSettings| settings.url.clear() as _, "url", "where is ClickHouse?"),
             (&|settings| settings.url = "clickhouse:8123".to_owned(), "url", "http"),
@@ -141,7 +167,22 @@ mod tests {
             (&|settings| settings.pairs = pair(&["c1"]), "pairs", "a pair has two names"),
             (&|settings| settings.pairs = pair(&["c1", "c1"]), "pairs", "c1 is there twice"),
             (&|settings| settings.pairs = pair(&["c1", "c'2"]), "pairs", "\"c'2\" is no name of a collector"),
-        ] as [(&dyn Fn(&mut ConsoleSettings), &str, &str); 6]
+            (
+                &|settings| settings.collectors = at("c1", "javascript:alert(1)"),
+                "collectors",
+                "\"javascript:alert(1)\" is no address of pages",
+            ),
+            (
+                &|settings| settings.collectors = at("c1", "https://"),
+                "collectors",
+                "\"https://\" is no address",
+            ),
+            (
+                &|settings| settings.collectors = at("c 1", "https://c1"),
+                "collectors",
+                "\"c 1\" is no name of a collector",
+            ),
+        ] as [(&dyn Fn(&mut ConsoleSettings), &str, &str); 9]
         {
             let found = problems(change);
             assert!(

@@ -44,7 +44,7 @@ section! {
         pub(crate) url: String = String::new(),
         /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Of `flows`, the latest state of
         /// each is sent. `alerts` are the events of rules, in a form of their own; `hops` are the hops of chosen reports. Empty: all but `alerts`,
-        /// `hops` and `flows`, of which Redis gets `flows`; with `remote_write` the rollups, with `webhook` and `syslog` the events, with `alertmanager` the alerts.
+        /// `hops` and `flows`, of which Redis and ClickHouse get `flows`; with `remote_write` the rollups, with `webhook` and `syslog` the events, with `alertmanager` the alerts.
         pub(crate) streams: Vec<String> = Vec::new(),
         /// Begin with the oldest stored record, or with those that are stored from the first start on.
         pub(crate) start: ExportStart = ExportStart::Oldest,
@@ -324,7 +324,8 @@ impl ExportSettings {
     fn is_default(&self, stream: Stream) -> bool {
         match stream {
             Stream::Events | Stream::Rollups | Stream::Drops | Stream::Losses => true,
-            Stream::Flows => self.kind == Some(ExportKind::Redis),
+            // A console reads them in ClickHouse.
+            Stream::Flows => matches!(self.kind, Some(ExportKind::Redis | ExportKind::ClickHouse)),
             // Alerts are among the events; hops are many.
             Stream::Alerts | Stream::Hops => false,
         }

@@ -381,7 +381,8 @@ pub(crate) fn probe_console(console: &ConsoleSettings) -> Result<String, String>
     let mut link = Link::new(Sink::Http(Box::new(sink)), destination, PROBE, MOST_SAID);
     let runtime = runtime().map_err(|error| error.to_string())?;
     // The tables that it reads.
-    runtime.block_on(in_time(link.probe(&[Stream::Events, Stream::Rollups])))?;
+    let read = [Stream::Events, Stream::Rollups, Stream::Flows, Stream::Drops, Stream::Losses];
+    runtime.block_on(in_time(link.probe(&read)))?;
     Ok(authority)
 }
 

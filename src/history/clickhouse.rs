@@ -4,7 +4,10 @@
 //! most [`TWIN`] apart, only the latest counts. Rollups of one key and time are parts of one, except those of two collectors that hear the
 //! same reports: of these, the one with more values counts.
 
+mod alerts;
+mod losses;
 mod paths;
+mod queues;
 mod rows;
 mod spans;
 mod statement;
@@ -24,8 +27,8 @@ use export::{
 };
 use serde::de::DeserializeOwned;
 use store::{
-    EventFilter, EventRow, FlowHistory, FlowSpans, NodeSpans, PathChanges, PathSpan, PathUses, RateSpan,
-    RollupFilter, Span, Traffic, TrafficQuestion,
+    EventFilter, EventRow, FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges,
+    PathSpan, PathUses, RateSpan, RollupFilter, Span, Traffic, TrafficQuestion,
 };
 use tokio::time::{self, Instant};
 
@@ -33,7 +36,10 @@ use self::{
     rows::{EventLine, Newest, RollupLine},
     statement::Statement,
 };
-use super::{Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, PathQuestion, Place};
+use super::{
+    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, LinkEnds, PathQuestion, Place,
+    QueueQuestion, QueueRecords, RuleEvent,
+};
 use crate::{
     config::{console::ConsoleSettings, export::Destination},
     export_role::Client,
@@ -133,7 +139,13 @@ impl Remote {
 
     /// The latest events, newest first, each once.
     async fn latest(&self, question: &Wanted, until: Instant) -> Result<Vec<EventRow>, Failure> {
-        let (mut found, mut seen) = (Vec::new(), HashMap::new());
+        let found = self.latest_heard(question, until).await?;
+        Ok(found.into_iter().map(|heard| heard.line.row()).collect())
+    }
+
+    /// The same, with the collectors that heard each.
+    async fn latest_heard(&self, question: &Wanted, until: Instant) -> Result<Vec<Heard>, Failure> {
+        let (mut found, mut seen): (Vec<Heard>, HashMap<u64, (u64, usize)>) = Default::default();
         let mut last = None;
         for from in self.floors(Stream::Events, (question.from, question.before), until).await? {
             loop {
@@ -144,11 +156,14 @@ impl Remote {
                 let is_full = lines.len() == most;
                 last = lines.last().map(|line| (line.time, line.id)).or(last);
                 for line in lines {
-                    let before = seen.insert(line.id, line.time);
-                    if before.is_some_and(|later| later - line.time <= TWIN) {
+                    let twin = seen.get(&line.id).filter(|(later, _)| later - line.time <= TWIN);
+                    let place = twin.map_or(found.len(), |(_, place)| *place);
+                    seen.insert(line.id, (line.time, place));
+                    if let Some(twin) = found.get_mut(place) {
+                        twin.hear(line);
                         continue;
                     }
-                    found.push(line.row());
+                    found.push(Heard { line, also: Vec::new() });
                     if found.len() == question.limit {
                         return Ok(found);
                     }
@@ -216,6 +231,42 @@ impl History for Remote {
         })
     }
 
+    fn rule_events(&self, question: EventQuestion, place: Place) -> Answer<'_, Vec<RuleEvent>> {
+        Box::pin(async move {
+            let _place = place;
+            self.heard_of_rules(question).await
+        })
+    }
+
+    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat> {
+        Box::pin(async move {
+            let _place = place;
+            self.heat_map(filter).await
+        })
+    }
+
+    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
+        Box::pin(async move {
+            let _place = place;
+            self.queue_records(question).await
+        })
+    }
+
+    /// Reports are not exported: there is nothing to count.
+    fn losses(&self, (span, _): (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
+        Box::pin(async move {
+            let _place = place;
+            self.losses_within(span).await
+        })
+    }
+
+    fn ends(&self, span: Span, place: Place) -> Answer<'_, Vec<LinkEnds>> {
+        Box::pin(async move {
+            let _place = place;
+            self.ends_within(span).await
+        })
+    }
+
     fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans> {
         Box::pin(async move {
             let _place = place;
@@ -272,6 +323,22 @@ impl History for Remote {
     /// Connections that were not used lately are closed.
     fn tidy(&self) {
         lock(&self.idle).clear();
+    }
+}
+
+/// An event, and who has it besides the collector of this row.
+#[derive(Debug)]
+struct Heard {
+    line: EventLine,
+    also: Vec<String>,
+}
+
+impl Heard {
+    /// Another row of this event.
+    fn hear(&mut self, twin: EventLine) {
+        if twin.collector != self.line.collector && !self.also.contains(&twin.collector) {
+            self.also.push(twin.collector);
+        }
     }
 }
 

@@ -158,7 +158,7 @@ fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, Quer
     let (kind, metric) = (Some(Kind::Change), Some(Metric::HopLatency));
     let filter = EventFilter { from, before, kind, node, metric, flow: None, limit };
     let changes = if passages.is_empty() { reader.events(&filter)? } else { Vec::new() };
-    Ok(QueueRecords { recordings, windows, passages, truncated, drops, changes })
+    Ok(QueueRecords { recordings, windows, passages, truncated, drops, changes, exported: None })
 }
 
 /// Sets the flag when the client disconnects, because that drops the future of its request.

@@ -25,7 +25,7 @@ pub(crate) struct Alerts {
     pub(crate) unacknowledged: usize,
     /// Set if there are more events of rules than are read: only those since this time count, and older alerts are missing.
     pub(crate) known_since: Option<u64>,
-    /// Whether the collector has confirmed which ones are firing; otherwise they are as stored.
+    /// Whether the collector has confirmed which ones are firing; otherwise they are as stored. A console has none to ask.
     pub(crate) confirmed: bool,
 }
 
@@ -77,6 +77,9 @@ pub(crate) struct AlertView {
     pub(crate) acknowledged: Option<AcknowledgedView>,
     /// The silence that covers it now.
     pub(crate) silence: Option<u64>,
+    /// In a console: the collectors that reported it. There it is acknowledged and silenced, and a console does not know whether it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) collectors: Vec<String>,
 }
 
 /// A time that something lasted.

@@ -157,6 +157,12 @@ pub(crate) struct BurstView {
     pub(crate) drops: Vec<DropCount>,
     /// Without reports: flows whose hop latency at the node changed in that time, the greatest first.
     pub(crate) changes: Vec<ChangeView>,
+    /// In a console: what it does not have, and where that is; a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) lacks: Vec<String>,
+    /// In a console: the collectors that heard the node in this time, at most 16.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) collectors: Vec<String>,
 }
 
 /// A flow's part in a burst.

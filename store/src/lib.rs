@@ -123,12 +123,13 @@ pub use config::{Config, Error, Period, Policy};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
 pub use losses::{DropPlace, DropSum, LinkCount, Losses, ReporterLoss};
 pub use path_use::{
-    ChangeGroup, ChangeTally, FlowsOf, PathChange, PathChanges, PathPart, PathUse, PathUses,
-    UseTally,
+    ChangeGroup, ChangeTally, FlowsOf, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,
     use_pieces,
 };
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
-pub use queues::{Heat, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow};
+pub use queues::{
+    Heat, HeatCells, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow,
+};
 pub use rates::{RatePoint, RateSpan, spread};
 pub use reader::Reader;
 pub use reports::ReportRow;

@@ -143,23 +143,17 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn heat(&self, filter: &HeatFilter) -> Result<Heat, QueryError> {
         self.with_retry(|| {
-            let (mut cells, deadline) = (Cells::new(filter), self.deadline());
+            let (mut cells, deadline) = (HeatCells::new(filter), self.deadline());
             for file in self.files_of(filter.from, filter.to)? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     let is_added_up = filter.interval >= 60 && features.spans;
                     let interval = if is_added_up { filter.interval } else { filter.interval.min(60) };
                     cells.read(conn, (interval, is_added_up), filter.from)?;
                     // The minute that has not ended has no rollup yet.
-                    let latest = filter.from.max(filter.to.saturating_sub(TAIL));
-                    if interval > 1 { cells.read(conn, (1, false), latest) } else { Ok(()) }
+                    if interval > 1 { cells.read(conn, (1, false), filter.latest()) } else { Ok(()) }
                 })?;
             }
-            let Cells { found, truncated, .. } = cells;
-            let total = found.len();
-            let mut rows: Vec<HeatRow> = found.into_values().collect();
-            rows.sort_by_key(|row| (std::cmp::Reverse(row.worst), row.key));
-            rows.truncate(filter.limit);
-            Ok(Heat { rows, total, truncated })
+            Ok(cells.finish())
         })
     }
 
@@ -258,10 +252,16 @@ impl HeatFilter {
         let columns = self.to.saturating_sub(self.from).div_ceil(self.column.max(1));
         usize::try_from(columns).unwrap_or(usize::MAX).min(MOST_COLUMNS)
     }
+
+    /// From when on values of seconds are read beside longer ones: minutes are stored up to two minutes late.
+    pub fn latest(&self) -> Nanos {
+        self.from.max(self.to.saturating_sub(TAIL))
+    }
 }
 
-/// A heat map that is being made.
-struct Cells<'a> {
+/// A heat map that is being made, of values from wherever they are.
+#[derive(Debug)]
+pub struct HeatCells<'a> {
     filter: &'a HeatFilter,
     columns: usize,
     /// Maximum number of rows.
@@ -270,8 +270,9 @@ struct Cells<'a> {
     truncated: bool,
 }
 
-impl<'a> Cells<'a> {
-    fn new(filter: &'a HeatFilter) -> Self {
+impl<'a> HeatCells<'a> {
+    /// An empty one.
+    pub fn new(filter: &'a HeatFilter) -> Self {
         let columns = filter.columns();
         let most = (MOST_CELLS / columns.max(1)).min(MOST_QUEUES);
         Self { filter, columns, most, found: HashMap::new(), truncated: false }
@@ -302,12 +303,12 @@ impl<'a> Cells<'a> {
             i64::try_from(self.filter.to).unwrap_or(i64::MAX)
         ])?;
         while let Some(row) = rows.next()? {
-            self.add(row, interval == self.filter.interval.min(60) || is_added_up)?;
+            self.add_row(row, interval == self.filter.interval.min(60) || is_added_up)?;
         }
         Ok(())
     }
 
-    fn add(&mut self, row: &Row<'_>, counts: bool) -> rusqlite::Result<()> {
+    fn add_row(&mut self, row: &Row<'_>, counts: bool) -> rusqlite::Result<()> {
         let part = |i| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(i)?.filter(|part| *part >= 0));
         let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else { return Ok(()) };
         if self.filter.node.is_some_and(|only| only != node) {
@@ -316,21 +317,35 @@ impl<'a> Cells<'a> {
         let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
         let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
         let key = HeatKey { node: Some(node), interface, queue };
+        self.add(key, time(row, 3)?, (time(row, 4)?, if counts { time(row, 5)? } else { 0 }));
+        Ok(())
+    }
+
+    /// Adds the greatest of some values that were measured at a time, and how many they are.
+    pub fn add(&mut self, key: HeatKey, ts: Nanos, (value, count): (u64, u64)) {
         if self.found.len() >= self.most && !self.found.contains_key(&key) {
             self.truncated = true;
-            return Ok(());
+            return;
         }
         let columns = self.columns;
         let blank = || HeatRow { key, values: vec![None; columns], worst: 0, count: 0 };
         let one = self.found.entry(key).or_insert_with(blank);
-        let column = time(row, 3)?.saturating_sub(self.filter.from) / self.filter.column.max(1);
-        let value = time(row, 4)?;
+        let column = ts.saturating_sub(self.filter.from) / self.filter.column.max(1);
         if let Some(place) = usize::try_from(column).ok().and_then(|at| one.values.get_mut(at)) {
             *place = (*place).max(Some(value));
         }
         one.worst = one.worst.max(value);
-        one.count += if counts { time(row, 5)? } else { 0 };
-        Ok(())
+        one.count = one.count.saturating_add(count);
+    }
+
+    /// The map.
+    pub fn finish(self) -> Heat {
+        let Self { filter, found, truncated, .. } = self;
+        let total = found.len();
+        let mut rows: Vec<HeatRow> = found.into_values().collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.worst), row.key));
+        rows.truncate(filter.limit);
+        Heat { rows, total, truncated }
     }
 }
 

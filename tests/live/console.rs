@@ -63,7 +63,7 @@ pub(super) fn drain(server: &Server) {
 }
 
 /// Everything that a collector has is stored and exported, and nothing comes any more: it is stopped and started again.
-fn at_rest(server: Server, config: &str) -> Server {
+pub(super) fn at_rest(server: Server, config: &str) -> Server {
     let (status, directory) = server.stop();
     assert!(status.success());
     let server = Server::start_in(directory, config);

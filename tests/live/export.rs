@@ -314,7 +314,7 @@ fn prepare(directory: &TempDir, export: &str, password: &std::path::Path) {
         "{run:?}"
     );
     let run = hopwise(["schema", "apply", "-c", config, "lake"]);
-    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "12 statement(s) executed\n"), "{run:?}");
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "13 statement(s) executed\n"), "{run:?}");
     let run = connect();
     assert_eq!(run.code, Some(0), "{run:?}");
     // Again: nothing changes.

@@ -3,6 +3,7 @@ import type { Alerts } from './api/types';
 import { poll } from './api/poll';
 import { h, setText, show } from './lib/dom';
 import { plural } from './lib/format';
+import { session } from './session';
 
 const EVERY_MS = 10_000;
 
@@ -17,10 +18,11 @@ export function alertBadge(tab: HTMLElement): void {
     show({ unacknowledged }) {
       show(number, unacknowledged > 0);
       setText(number, unacknowledged > 999 ? '999+' : String(unacknowledged));
-      number.title = `${plural(unacknowledged, 'alert')} that nobody has acknowledged`;
+      const what = session.console ? 'that fire, as exported' : 'that nobody has acknowledged';
+      number.title = `${plural(unacknowledged, 'alert')} ${what}`;
     },
     failed(error) {
-      // There is no store in this program, or it is a console.
+      // There is no store in this program.
       show(number, false);
       if (error instanceof ApiError && error.status === 404) polled.stop();
     },

@@ -45,7 +45,17 @@ const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Pa
 };
 
 /** Those that need nothing live. */
-const OF_CONSOLE: ReadonlySet<string> = new Set(['overview', 'traffic', 'flow', 'paths', 'events', 'sql']);
+const OF_CONSOLE: ReadonlySet<string> = new Set([
+  'overview',
+  'alerts',
+  'topology',
+  'traffic',
+  'queues',
+  'flow',
+  'paths',
+  'events',
+  'sql',
+]);
 
 /** Those that show a time that can be chosen. */
 const RANGED: ReadonlySet<string> = new Set([

@@ -36,3 +36,8 @@ export function link(page: string, argument = '', query: Record<string, string> 
   const path = argument === '' ? page : `${page}/${encodeURIComponent(argument)}`;
   return `#/${path}${parameters === '' ? '' : `?${parameters}`}`;
 }
+
+/** A page, with its selection and time, at the address of another program. */
+export function pageAt(address: string, hash: string): string {
+  return `${address.replace(/\/+$/, '')}/${hash}`;
+}

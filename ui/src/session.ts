@@ -15,6 +15,8 @@ const RETRY_MS = 3_000;
 class Session {
   /** Whether the program is a console: it answers from ClickHouse, and nothing is live. */
   console = false;
+  /** In a console: addresses of the pages of collectors, by their names. */
+  collectors: Readonly<Record<string, string>> = {};
   /** Of a console: what its SQL needs to know. */
   fleet: Fleet = { prefix: '', pairs: [] };
   private role: SessionView['role'] = 'operate';
@@ -27,6 +29,7 @@ class Session {
       this.role = view.role;
       if (view.console) this.fleet = await fleet();
       this.console = view.console;
+      this.collectors = view.collectors ?? {};
       for (const listener of this.listeners) listener();
     } catch (error) {
       // A program without roles.

@@ -13,6 +13,7 @@ import {
   sinceText,
   stateText,
   stateTone,
+  storedText,
   trialSheet,
   trialText,
   valueText,
@@ -54,6 +55,11 @@ test('only what nobody has looked at is red', () => {
   const found = states.map((change) => ({ ...ALERT, ...change }));
   assert.deepEqual(found.map(stateText), ['firing', 'acknowledged', 'silenced', 'resolved']);
   assert.deepEqual(found.map(stateTone), ['bad', 'warn', 'muted', 'muted']);
+});
+
+test('where nobody was asked it says by what it is known', () => {
+  assert.match(storedText(true), /^As the collectors exported it/);
+  assert.match(storedText(false), /^As stored/);
 });
 
 test('an alert says what was compared, and where', () => {

@@ -96,6 +96,10 @@ test('what is not known is said', () => {
     'A part of the recording was not in memory: give the flight recorder more.',
     'There are more reports than were read: choose a shorter time.',
   ]);
+  // In a console: what it lacks instead.
+  assert.deepEqual(doubts({ ...EMPTY, peak: 1, lacks: ['Recordings are elsewhere.'] }), [
+    'Recordings are elsewhere.',
+  ]);
   assert.deepEqual(doubts({ ...EMPTY, peak: 1 }), [
     'No recording covers this time; these are the reports that the store keeps anyway.',
   ]);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import { parseRoute } from '../src/router';
+import { pageAt, parseRoute } from '../src/router';
 import { Settings, type AddressBar } from '../src/settings';
 
 class Bar implements AddressBar {
@@ -73,4 +73,10 @@ test('another address of the page gives its values, and says whether they differ
 
 test('an address that cannot be decoded is taken as it is', () => {
   assert.deepEqual(parseRoute('#/flow/100%?x=%').argument, '100%');
+});
+
+test('a page of another program keeps its selection and time', () => {
+  const hash = '#/queues?at=101.3%2F1%2F2&last=1h';
+  assert.equal(pageAt('https://c1.example.org:8080', hash), `https://c1.example.org:8080/${hash}`);
+  assert.equal(pageAt('http://proxy/c1//', hash), `http://proxy/c1/${hash}`);
 });

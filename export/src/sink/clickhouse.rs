@@ -153,7 +153,7 @@ const COMPACT: u32 = 256 << 20;
 
 /// What became of tables after their first version, in order; `None`: of all. They add what is missing, and set settings to
 /// ours, also the window of tokens if it was larger. A column can only become a part of the order with the statement that adds it.
-const MIGRATIONS: [(Option<Stream>, &str); 3] = [
+const MIGRATIONS: [(Option<Stream>, &str); 4] = [
     (
         Some(Stream::Rollups),
         "ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY (metric, node, interface, queue, flow, interval, ts, collector, part)",
@@ -163,10 +163,13 @@ const MIGRATIONS: [(Option<Stream>, &str); 3] = [
         Some(Stream::Alerts),
         "ADD COLUMN IF NOT EXISTS metric LowCardinality(String), ADD COLUMN IF NOT EXISTS value Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS threshold Nullable(UInt64) CODEC(T64, ZSTD(1)), ADD COLUMN IF NOT EXISTS since DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))",
     ),
+    // Events of rules are few, and are asked for over weeks.
+    (Some(Stream::Events), ADD_KINDS),
 ];
 
 const SETTINGS: &str =
     "MODIFY SETTING non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456";
+const ADD_KINDS: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULARITY 1";
 /// ClickHouse's error for a change that an engine of tables does not have.
 const NOT_IMPLEMENTED: u32 = 48;
 
@@ -299,11 +302,12 @@ impl HttpSink for ClickHouse {
     }
 
     fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
-        // A table that only passes rows on, such as one of Distributed, has no such settings; those behind it have.
-        let sets = request.body.ends_with(SETTINGS.as_bytes());
+        // A table that only passes rows on, such as one of Distributed, has no such settings and no index; those behind it have.
+        let is_of_engine =
+            [SETTINGS, ADD_KINDS].iter().any(|change| request.body.ends_with(change.as_bytes()));
         match (response.status, code(response.body)) {
             (200..=299, None) => Ok(()),
-            (_, Some(NOT_IMPLEMENTED)) if sets => Ok(()),
+            (_, Some(NOT_IMPLEMENTED)) if is_of_engine => Ok(()),
             _ => Err(format!("the server refuses: {}", said(response))),
         }
     }
@@ -657,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_passes_rows_on_has_no_window() {
+    fn a_table_that_passes_rows_on_has_no_window_and_no_index() {
         let executed = |statement: &str, status, body: &str| {
             let response = Response { status, retry_after: None, body: body.as_bytes(), is_cut: false };
             let request = Request { body: statement.as_bytes().to_vec(), ..Request::default() };
@@ -668,6 +672,8 @@ mod tests {
         let [create, add, window] = [1, 2, 3].map(|at| sink().schema(&[Stream::Rollups])[at].clone());
         assert!(executed(&window, 501, refused) && executed(&window, 200, ""));
         assert!(!executed(&add, 501, refused) && !executed(&create, 501, refused));
+        let index = sink().schema(&[Stream::Events])[3].clone();
+        assert!(index.ends_with(ADD_KINDS) && executed(&index, 501, refused), "{index}");
         assert!(!executed(&window, 500, "Code: 60. DB::Exception: Table does not exist"));
         assert!(!executed(&window, 502, "gateway") && !executed(&create, 200, refused));
     }

@@ -135,7 +135,7 @@ fn judged(observer: Observer, every_report: bool) -> (Vec<LinkLoss>, Losses) {
     let fabric = [101, 102, 103, 201, 202].into_iter();
     let links = fabric.flat_map(|node| (1..5).map(move |port| (node, peer(node, port))));
     let links = links.filter(|(_, to)| *to != 0).collect();
-    (judge(&losses, links, &ends, every_report), losses)
+    (judge(&losses, links, &ends, if every_report { Evidence::Reports } else { Evidence::Some }), losses)
 }
 
 #[test]
@@ -221,16 +221,16 @@ fn what_is_not_known_is_said() {
         ..Losses::default()
     };
     let links = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6)].into();
-    let judged = judge(&losses, links, &Ends::default(), true);
+    let judged = judge(&losses, links, &Ends::default(), Evidence::Reports);
     let of = |from: u32| judged.iter().find(|link| link.from == from).unwrap();
     // Node 2 lost three reports: they explain the missing one.
     assert_eq!((of(1).lost, of(1).lost_most, of(1).sent), (Some(0), Some(1), Some(10)));
     assert_eq!((of(2).lost, of(2).unknown.as_deref()), (None, Some(UNEQUAL)));
     assert_eq!((of(3).lost, of(3).lost_most), (Some(0), Some(0)));
     assert_eq!(of(4).unknown.as_deref(), Some(ONE_END));
-    assert_eq!(of(5).unknown.as_deref(), Some(needs(true)));
-    let off = judge(&Losses::default(), [(5, 6)].into(), &Ends::default(), false);
-    assert_eq!(off[0].unknown.as_deref(), Some(needs(false)));
+    assert_eq!(of(5).unknown.as_deref(), Some(needs(Evidence::Reports)));
+    let off = judge(&Losses::default(), [(5, 6)].into(), &Ends::default(), Evidence::Some);
+    assert_eq!(off[0].unknown.as_deref(), Some(needs(Evidence::Some)));
 }
 
 #[test]
@@ -268,6 +268,6 @@ fn drops_of_no_link_that_is_known_are_said() {
         [(40, None, None), (30, None, Some(NO_NODE_SEEN)), (20, None, Some(SEVERAL)), (7, Some(2), None)];
     assert_eq!(said, expected);
     assert_eq!(ends.unplaced(&losses), 90);
-    let judged = judge(&losses, BTreeSet::new(), &ends, false);
+    let judged = judge(&losses, BTreeSet::new(), &ends, Evidence::Some);
     assert_eq!(judged.iter().map(|one| (one.from, one.to, one.dropped)).collect::<Vec<_>>(), [(1, 2, 7)]);
 }

@@ -23,6 +23,7 @@ pub(super) struct Newest {
 pub(super) struct EventLine {
     pub(super) time: u64,
     pub(super) id: u64,
+    pub(super) collector: String,
     kind: String,
     metric: String,
     flow: String,

@@ -127,7 +127,8 @@ impl Remote {
         let statement = self.about(Stream::Rollups).reports(known, &self.pairs, column.max(MINUTE));
         let reports: Vec<Count> = self.rows(statement, until).await?;
         let events: Vec<Count> = self.rows(self.about(Stream::Events).counts(span, column), until).await?;
-        let losses: Vec<Count> = self.rows(self.about(Stream::Losses).losses(span, column), until).await?;
+        let lost = self.about(Stream::Losses).losses(span, &self.pairs, column);
+        let losses: Vec<Count> = self.rows(lost, until).await?;
         let mut points: BTreeMap<u64, RatePoint> = BTreeMap::new();
         let mut at = |ts: u64, add: &dyn Fn(&mut RatePoint)| {
             let ts = ts - (ts - span.from().min(ts)) % column.max(1);

@@ -1,5 +1,8 @@
 //! Statements of ClickHouse's SQL. Values are parameters with types, never text of the statement.
 
+mod losses;
+mod queues;
+
 use std::{net::IpAddr, time::Duration};
 
 use export::sink::{self, clickhouse::ABSENT};
@@ -214,16 +217,6 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Lost reports by parts of a span.
-    pub(super) fn losses(mut self, span: Span, column: u64) -> Self {
-        self.range(Some(span.from()), Some(span.to()));
-        let (table, terms, part) = (&self.table, self.joined(), part(span, column));
-        self.text = format!(
-            "SELECT {part} AS of, sum(lost) AS n FROM (SELECT * FROM {table}{terms} LIMIT 1 BY id, collector) GROUP BY of ORDER BY of"
-        );
-        self.in_rows()
-    }
-
     /// What a user wrote, about the tables of this database if it names no other.
     pub(super) fn of_user(request: &Request, database: &str) -> Self {
         // A row more than are wanted shows that there are more.
@@ -339,7 +332,7 @@ pub(super) fn present(number: u32) -> Option<u32> {
     (number != ABSENT).then_some(number)
 }
 
-const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, kind, metric, flow, node, interface, queue, value, previous, threshold, \
+const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, metric, flow, node, interface, queue, value, previous, threshold, \
                      reason, basis, rule, path, flow_latency, latency_basis, hop_latencies";
 /// What tells rollups of one time apart.
 const PLACE: &str = "interval, metric, node, interface, queue, flow";

@@ -156,6 +156,8 @@ export type AggregatorSent = {
 export type Alert = {
   /** Who has acknowledged it since it began. */
   acknowledged: Acknowledged | null;
+  /** In a console: the collectors that reported it. There it is acknowledged and silenced, and a console does not know whether it is. */
+  collectors?: Array<string>;
   /** How often it began in the span. */
   count: number;
   /** Why it ended: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector knows of it no longer. Null while it is firing. */
@@ -198,7 +200,7 @@ export type Alert = {
 export type Alerts = {
   /** What is wrong now, and what was wrong in the span: worst first. */
   alerts: Array<Alert>;
-  /** Whether the collector has confirmed which ones are firing; otherwise they are as stored. */
+  /** Whether the collector has confirmed which ones are firing; otherwise they are as stored. A console has none to ask. */
   confirmed: boolean;
   /** How many are firing. */
   firing: number;
@@ -220,10 +222,14 @@ export type Burst = {
   begun: number | null;
   /** Without reports: flows whose hop latency at the node changed in that time, the greatest first. */
   changes: Array<HopChange>;
+  /** In a console: the collectors that heard the node in this time, at most 16. */
+  collectors?: Array<string>;
   /** Reported drops at the node, by reason. */
   drops: Array<DropCount>;
   /** The flows, the one with the most packets in the rise first. */
   flows: Array<BurstFlow>;
+  /** In a console: what it does not have, and where that is; a sentence each. */
+  lacks?: Array<string>;
   /** Node id. */
   node: number;
   /** The occupancy then, in the device's unit; null if the reports have none: then the peak is the longest time in the node. */
@@ -2163,6 +2169,8 @@ export type RuleFlows = {
 
 /** The requester's rights. */
 export type SessionView = {
+  /** In a console: addresses of the pages of collectors, by their names, as configured. */
+  collectors?: Record<string, string>;
   /** Whether this is a console, which answers from ClickHouse and has no live state. */
   console: boolean;
   /** The name of the token; null if it has none, or none is needed. */

@@ -62,6 +62,13 @@ export function openText(alert: Alert, confirmed: boolean): string {
   return confirmed ? 'now' : 'the end of this time';
 }
 
+/** By what it is known which alerts fire, if no collector was asked. */
+export function storedText(isConsole: boolean): string {
+  return isConsole
+    ? 'As the collectors exported it: they know what is true now, and what people have acknowledged or silenced.'
+    : 'As stored at the end of this time.';
+}
+
 /** What there is to say without alerts. */
 export function noneText(onlyFiring: boolean): { title: string; text: string } {
   return onlyFiring

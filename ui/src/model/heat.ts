@@ -56,7 +56,9 @@ export function doubts(burst: Burst): string[] {
   if (burst.recordings.some((recording) => recording.late))
     said.push('A part of the recording was not in memory: give the flight recorder more.');
   if (burst.truncated) said.push('There are more reports than were read: choose a shorter time.');
-  if (burst.peak !== null && burst.recordings.length === 0)
+  const lacks = burst.lacks ?? [];
+  said.push(...lacks);
+  if (burst.peak !== null && burst.recordings.length === 0 && lacks.length === 0)
     said.push('No recording covers this time; these are the reports that the store keeps anyway.');
   return said;
 }

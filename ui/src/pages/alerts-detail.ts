@@ -1,4 +1,5 @@
 import type { Alert } from '../api/types';
+import { atCollectors } from '../elsewhere';
 import { h, panel, replace, setText, show } from '../lib/dom';
 import { dateTime, exact, flowName, reasonOf } from '../lib/format';
 import {
@@ -45,8 +46,12 @@ export function alertDetail(options: Options) {
   const silence = h('button', { type: 'button' }, 'Silence');
   const actions = h('div', { class: 'bar' }, comment, acknowledge, which, seconds, silence);
   const gone = h('p', { class: 'muted' });
+  // Notes are kept where the alert is evaluated.
+  const elsewhere = h('p', { class: 'muted' });
+  show(elsewhere, session.console);
+  show(actions, !session.console);
   const closing = h('button', { type: 'button', on: { click: options.close } }, 'Close');
-  const body = h('div', { class: 'alert-body' }, title, facts, links, actions);
+  const body = h('div', { class: 'alert-body' }, title, facts, links, actions, elsewhere);
   const element = panel('Selected alert', { class: 'wide', aside: closing }, gone, body, problem);
   let current: Alert | null = null;
 
@@ -104,6 +109,8 @@ export function alertDetail(options: Options) {
         );
       }
       setText(title, `${alert.rule}${alert.flow === null ? '' : `: ${flowName(alert.flow)}`}`);
+      const text = 'Acknowledge and silence it at ';
+      elsewhere.replaceChildren(...atCollectors(text, alert.collectors ?? ['the collector of this flow']));
       setText(acknowledge, alert.acknowledged === null ? 'Acknowledge' : 'Take back');
       acknowledge.hidden = alert.state !== 'firing';
       replace(facts, factsOf(alert, confirmed), ([name, value]) => [h('dt', {}, name), h('dd', {}, value)]);

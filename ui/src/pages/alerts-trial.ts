@@ -44,6 +44,13 @@ export function trialPanel(settings: AlertSettings) {
   const firings = firingTable();
   const notes = h('ul', { class: 'notes' });
   const result = h('div', { class: 'trial-result', role: 'status' });
+  const elsewhere = h(
+    'p',
+    { class: 'muted' },
+    'Rules are evaluated by collectors: enable it on the page ',
+    h('em', {}, 'Alerts'),
+    ' of each one that hears these flows, or put it into their configurations.',
+  );
   const form = h(
     'form',
     { class: 'trial-form' },
@@ -67,7 +74,10 @@ export function trialPanel(settings: AlertSettings) {
     chart,
     firings.element,
     notes,
+    elsewhere,
   );
+  show(elsewhere, session.console);
+  for (const part of [name, enable]) show(part, !session.console);
   let asked = 0;
   let stopped = false;
   /** The latest request, and its answer if the rule was judged. */

@@ -14,9 +14,11 @@ import {
   sinceText,
   stateText,
   stateTone,
+  storedText,
   valueText,
 } from '../model/alerts';
 import type { Page, Route } from '../router';
+import { session } from '../session';
 import { Settings } from '../settings';
 import { times } from '../times';
 import { alertDetail } from './alerts-detail';
@@ -45,7 +47,8 @@ class AlertsPage implements Page {
     change: (path, body) => this.change(path, body),
     close: () => this.select(''),
   });
-  private readonly silences = silencesPanel(() => this.polled.now());
+  /** In a console there are none: they are at the collectors. */
+  private readonly silences = session.console ? null : silencesPanel(() => this.polled.now());
   private readonly trial;
   private readonly polled;
   private answer: Alerts | null = null;
@@ -83,7 +86,7 @@ class AlertsPage implements Page {
       ),
       this.detail.element,
       this.trial.element,
-      this.silences.element,
+      this.silences?.element ?? null,
     );
     show(this.none.element, false);
     this.polled = poll<Alerts>({
@@ -106,7 +109,7 @@ class AlertsPage implements Page {
     this.settings.stop();
     this.polled.stop();
     this.detail.stop();
-    this.silences.stop();
+    this.silences?.stop();
     this.trial.stop();
   }
 
@@ -159,7 +162,7 @@ class AlertsPage implements Page {
   private async change(path: string, body: unknown): Promise<void> {
     await send('POST', path, body);
     this.polled.now();
-    this.silences.now();
+    this.silences?.now();
   }
 }
 
@@ -168,9 +171,13 @@ function noteText(answer: Alerts): string {
   const head =
     firing === 0
       ? 'Nothing fires.'
-      : `${plural(firing, 'alert')} fire${firing === 1 ? 's' : ''}, ${exact(unacknowledged)} not acknowledged.`;
-  const doubt = answer.confirmed || firing === 0 ? '' : 'As stored at the end of this time.';
+      : `${plural(firing, 'alert')} fire${firing === 1 ? 's' : ''}${acknowledgedText(unacknowledged)}.`;
+  const doubt = answer.confirmed || firing === 0 ? '' : storedText(session.console);
   return [head, cutText(answer), doubt].filter((part) => part !== '').join(' ');
+}
+
+function acknowledgedText(unacknowledged: number): string {
+  return session.console ? '' : `, ${exact(unacknowledged)} not acknowledged`;
 }
 
 /** Stands in place of the table while there is no alert. */

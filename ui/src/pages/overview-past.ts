@@ -100,16 +100,14 @@ export function overviewPastPage(): Page {
       lost.classList.toggle('bad', columns.totals.lost > 0);
       kinds.update(Object.entries(activity.kinds).sort(([, a], [, b]) => b - a));
     }),
-    // Only a collector has them.
-    ...(session.console ? [] : [ask<Heat>(LATENCY, showHeat)]),
+    ask<Heat>(LATENCY, showHeat),
     ask<{ flows: Flow[]; range?: Range | null; total: number }>(SLOWEST, (answer) => {
       copied.flows = answer;
       flows.update(answer.flows);
       setText(part, partText(answer));
     }),
   ];
-  const ofCollector =
-    'Latencies of nodes, the loss budget, inputs and tables are on the pages of each collector.';
+  const ofCollector = 'The loss budget, inputs and tables are on the pages of each collector.';
   const counted = [
     'The loss budget, inputs and tables count since the start of the program: they are shown with ',
     h('em', {}, 'now'),
@@ -123,9 +121,7 @@ export function overviewPastPage(): Page {
       message,
       panel('Reports per second', { aside: reportsSum, hands: copied.reports(reports) }, reports.element),
       panel('Events per second', { aside: eventsSum, hands: copied.events(events) }, events.element),
-      session.console
-        ? null
-        : panel('Greatest hop latency', { aside: legend, hands: copied.latency(latency) }, latency.element),
+      panel('Greatest hop latency', { aside: legend, hands: copied.latency(latency) }, latency.element),
       panel('Slowest flows', { class: 'two', hands: copied.slowest(flows) }, flows.element, part),
       panel('Events by kind', { hands: copied.kinds(kinds) }, kinds.element, lost, note),
     ),

@@ -2,6 +2,7 @@ import { get } from '../api/client';
 import type { Burst } from '../api/types';
 import { PacketChart } from '../charts/packets';
 import { hands } from '../hands';
+import { atCollectors } from '../elsewhere';
 import { h, panel, setText, show } from '../lib/dom';
 import { bothTimes, count, dateTime, duration, flowName, pathText, plural, reasonOf } from '../lib/format';
 import { names } from '../lib/names';
@@ -12,6 +13,7 @@ import type { Asked as Request } from '../model/copies';
 import { doubts, verdict } from '../model/heat';
 import { watchQueue } from '../model/watch';
 import { link } from '../router';
+import { session } from '../session';
 
 /** After so long nothing more is recorded of a time. */
 const RECORDED_MS = 6_000;
@@ -78,6 +80,8 @@ export function burstPanel(close: () => void): BurstPanel {
     notes,
   );
   show(element, false);
+  // Intents are made where the manager is.
+  show(watch, !session.console);
   let current = '';
   let control: AbortController | undefined;
   let again: ReturnType<typeof setTimeout> | undefined;
@@ -94,7 +98,10 @@ export function burstPanel(close: () => void): BurstPanel {
     flows.update(burst.flows.map((part, place) => ({ ...part, place })));
     changes.update(burst.changes);
     chart.update(burst);
-    notes.replaceChildren(...doubts(burst).map((text) => h('li', {}, text)));
+    const heard = burst.collectors ?? [];
+    const where = heard.length === 0 ? [] : [atCollectors('The node was heard by ', heard)];
+    const said = [...doubts(burst).map((text) => [text]), ...where];
+    notes.replaceChildren(...said.map((parts) => h('li', {}, ...parts)));
   }
 
   return {
@@ -171,7 +178,8 @@ function burstSheet(burst: Burst, flows: LiveTable<Part>, changes: LiveTable<Cha
 }
 
 function withoutReports(burst: Burst): string {
-  const head = 'No reports of this time are stored, so it is not known who filled the queue.';
+  const stored = session.console ? 'in ClickHouse' : 'stored';
+  const head = `No reports of this time are ${stored}, so it is not known who filled the queue.`;
   if (burst.changes.length === 0) return head;
   return `${head} The hop latency of these flows changed there in that time:`;
 }

@@ -2,6 +2,7 @@ import { ApiError, get } from '../api/client';
 import { poll, type Poll } from '../api/poll';
 import type { DropsOfPlace, LinkLoss, LossMap, LostReports } from '../api/types';
 import { hands } from '../hands';
+import { atCollectors } from '../elsewhere';
 import { h, panel, setText, show } from '../lib/dom';
 import { exact, plural, timeWithin } from '../lib/format';
 import { names } from '../lib/names';
@@ -17,6 +18,7 @@ import {
   verdictOf,
 } from '../model/losses';
 import { link } from '../router';
+import { session } from '../session';
 import { times } from '../times';
 
 const ROWS = 200;
@@ -25,6 +27,10 @@ const ROWS = 200;
 export function lossPanel(arrived: (losses: LossMap) => void) {
   const summary = h('p', { class: 'step-summary', role: 'status' });
   const note = h('p', { class: 'table-note' });
+  const where = h('p', { class: 'table-note' });
+  const named = Object.keys(session.collectors).sort();
+  if (named.length > 0) where.append(...atCollectors('Collectors: ', named));
+  show(where, named.length > 0);
   const links = new LiveTable<LinkLoss>({
     label: 'Losses by link',
     empty: 'No link is known in this time.',
@@ -89,6 +95,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
     ),
     reports.element,
     note,
+    where,
   );
   show(element, false);
   let polled: Poll | null = null;

@@ -15,6 +15,7 @@ import { ranking } from '../model/ranking';
 import { search } from '../model/search';
 import { buildGraph, linkSheet, nodeValues, NO_GRAPH, type Graph } from '../model/topology';
 import type { Page, Route } from '../router';
+import { session } from '../session';
 import { Settings } from '../settings';
 import { partText } from '../model/range';
 import { times } from '../times';
@@ -250,7 +251,8 @@ class TopologyPage implements Page {
     this.revealed = true;
     // Not before: the first picture does without.
     this.hostPoll = this.pollHosts();
-    if (nodes.length > MOST_PLAIN) this.placePoll = this.pollPlaces();
+    // A console has no inventory.
+    if (nodes.length > MOST_PLAIN && !session.console) this.placePoll = this.pollPlaces();
     if (this.selected) this.canvas.reveal(this.selected);
   }
 

@@ -5,7 +5,7 @@ import type { Page } from '../router';
 export function unavailablePage(title: string): Page {
   const text =
     'This is a console: it answers from ClickHouse, where collectors export what they observe. What only a running collector or manager ' +
-    'knows is on its own page. Events and SQL are here.';
+    'knows is on its own pages.';
   return {
     element: h('div', { class: 'page' }, panel(title, {}, empty('Not available in a console', text))),
     stop() {},

@@ -1,0 +1,95 @@
+//! What was lost in a span of time, from exported drops and losses. Packets cannot be counted at the ends of links: single reports are only
+//! in the stores of collectors.
+
+use export::record::Stream;
+use serde::Deserialize;
+use store::{DropPlace, DropSum, Losses, ReporterLoss, Span};
+use tokio::time::Instant;
+
+use super::{Remote, rows::queue, statement::present};
+use crate::{history::LinkEnds, sql::Failure};
+
+#[derive(Deserialize, Debug)]
+struct DropsLine {
+    node: u32,
+    egress_if: Option<u32>,
+    queue: u32,
+    reason: Option<u64>,
+    packets: u64,
+    flows: u64,
+    first: u64,
+    last: u64,
+}
+
+#[derive(Deserialize, Debug)]
+struct ReporterLine {
+    node: u32,
+    lost: u64,
+    duplicated: u64,
+}
+
+#[derive(Deserialize, Debug)]
+struct EndsLine {
+    sender: u32,
+    receiver: u32,
+    egress_if: Option<u32>,
+    ingress_if: Option<u32>,
+}
+
+impl Remote {
+    pub(super) async fn losses_within(&self, span: Span) -> Result<Losses, Failure> {
+        let until = Instant::now() + self.limit;
+        let places: Vec<DropsLine> =
+            self.rows(self.about(Stream::Drops).drop_places(span, MOST_PLACES), until).await?;
+        let statement = self.about(Stream::Losses).reporters(span, &self.pairs, MOST_REPORTERS);
+        let reporters: Vec<ReporterLine> = self.rows(statement, until).await?;
+        let truncated = places.len() > MOST_PLACES || reporters.len() > MOST_REPORTERS;
+        let drops = places.into_iter().take(MOST_PLACES).map(DropsLine::sum).collect();
+        let mut losses = Losses { drops, truncated, ..Losses::default() };
+        for line in reporters.into_iter().take(MOST_REPORTERS) {
+            let loss = ReporterLoss { lost: line.lost, duplicated: line.duplicated };
+            match present(line.node) {
+                Some(node) => _ = losses.reporters.insert(node, loss),
+                None => losses.unknown_reporters = loss,
+            }
+        }
+        Ok(losses)
+    }
+
+    /// Nothing where hops are not exported.
+    pub(super) async fn ends_within(&self, span: Span) -> Result<Vec<LinkEnds>, Failure> {
+        let until = Instant::now() + self.limit;
+        if !self.has(Stream::Hops, until).await? {
+            return Ok(Vec::new());
+        }
+        let lines: Vec<EndsLine> = self.rows(self.about(Stream::Hops).ends(span, MOST_LINKS), until).await?;
+        Ok(lines.into_iter().map(EndsLine::ends).collect())
+    }
+}
+
+impl DropsLine {
+    fn sum(self) -> (DropPlace, DropSum) {
+        let place = DropPlace {
+            node: present(self.node),
+            egress_if: self.egress_if,
+            queue: queue(self.queue),
+            reason: self.reason.and_then(|reason| u8::try_from(reason).ok()),
+        };
+        let Self { packets, flows, first, last, .. } = self;
+        (place, DropSum { packets, flows, first, last })
+    }
+}
+
+impl EndsLine {
+    fn ends(self) -> LinkEnds {
+        let Self { sender: from, receiver: to, egress_if, ingress_if } = self;
+        LinkEnds { from, to, egress_if, ingress_if }
+    }
+}
+
+/// Places of drops that are considered: those with the most packets. Some 150 bytes of an answer each.
+const MOST_PLACES: usize = 50_000;
+/// Nodes that are considered.
+const MOST_REPORTERS: usize = 100_000;
+/// Links whose interfaces are looked up.
+const MOST_LINKS: usize = 50_000;

@@ -1,0 +1,179 @@
+//! Queues over time, from exported rollups, drops and hops. The rows of a heat map are added up as the store adds up its own.
+
+use collector::{Drop, Kind, flight::burst::Passage};
+use detect::Metric;
+use export::record::Stream;
+use serde::Deserialize;
+use store::{EventFilter, Heat, HeatCells, HeatFilter, HeatKey, PassageRow, QueueFilter};
+use tokio::time::Instant;
+
+use super::{
+    Remote, Wanted,
+    rows::{flow, queue},
+    statement::present,
+};
+use crate::{
+    history::{Exported, QueueQuestion, QueueRecords},
+    sql::Failure,
+};
+
+/// A row of a heat map: column and greatest value.
+#[derive(Deserialize, Debug)]
+struct HeatLine {
+    node: u32,
+    interface: u32,
+    queue: u32,
+    values: u64,
+    cells: Vec<(u64, u64)>,
+    total: usize,
+}
+
+#[derive(Deserialize, Debug)]
+struct DropLine {
+    time: u64,
+    id: u64,
+    flow: String,
+    ingress_if: Option<u32>,
+    egress_if: Option<u32>,
+    queue: u32,
+    reason: Option<u64>,
+}
+
+#[derive(Deserialize, Debug)]
+struct PassageLine {
+    time: u64,
+    flow: String,
+    queue: u32,
+    egress_if: Option<u32>,
+    hop_latency: Option<u64>,
+    queue_occupancy: Option<u64>,
+    egress_ts: Option<u64>,
+    path: Vec<u32>,
+}
+
+#[derive(Deserialize, Debug)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize, Debug)]
+struct Number {
+    n: u64,
+}
+
+impl Remote {
+    pub(super) async fn heat_map(&self, filter: HeatFilter) -> Result<Heat, Failure> {
+        let until = Instant::now() + self.limit;
+        let statement = self.about(Stream::Rollups).heat(&filter, &self.pairs);
+        let lines: Vec<HeatLine> = self.rows(statement, until).await?;
+        // The server has looked at all of them, and gives the worst.
+        let total = lines.first().map_or(0, |line| line.total);
+        let mut cells = HeatCells::new(&filter);
+        for line in lines {
+            let key = HeatKey {
+                node: Some(line.node),
+                interface: present(line.interface),
+                queue: queue(line.queue),
+            };
+            let mut count = line.values;
+            for (at, value) in line.cells {
+                let ts = filter.from.saturating_add(at.saturating_mul(filter.column));
+                cells.add(key, ts, (value, std::mem::take(&mut count)));
+            }
+        }
+        Ok(Heat { total, ..cells.finish() })
+    }
+
+    pub(super) async fn queue_records(&self, question: QueueQuestion) -> Result<QueueRecords, Failure> {
+        let until = Instant::now() + self.limit;
+        let QueueQuestion { queue: asked, events: limit, .. } = question;
+        let hops = self.has(Stream::Hops, until).await?;
+        let mut passages = match hops {
+            true => self.passages(&asked, until).await?,
+            false => Vec::new(),
+        };
+        let truncated = passages.len() > asked.limit;
+        passages.truncate(asked.limit);
+        let statement = self.about(Stream::Drops).drops_at(&asked, limit);
+        let drops: Vec<DropLine> = self.rows(statement, until).await?;
+        let changes = match passages.is_empty() {
+            true => self.latest(&changes_at(&asked, limit), until).await?,
+            false => Vec::new(),
+        };
+        let statement = self.about(Stream::Rollups).hearers(&asked, MOST_HEARERS);
+        let collectors: Vec<Named> = self.rows(statement, until).await?;
+        let collectors = collectors.into_iter().map(|one| one.name).collect();
+        Ok(QueueRecords {
+            recordings: Vec::new(),
+            windows: Vec::new(),
+            passages,
+            truncated,
+            drops: drops.into_iter().map(|line| line.drop(asked.node)).collect(),
+            changes,
+            exported: Some(Exported { collectors, hops }),
+        })
+    }
+
+    async fn passages(&self, asked: &QueueFilter, until: Instant) -> Result<Vec<PassageRow>, Failure> {
+        let lines: Vec<PassageLine> = self.rows(self.about(Stream::Hops).passages(asked), until).await?;
+        Ok(lines.into_iter().map(PassageLine::row).collect())
+    }
+
+    /// Whether a stream is exported that not every fleet has.
+    pub(super) async fn has(&self, stream: Stream, until: Instant) -> Result<bool, Failure> {
+        let found: Vec<Number> = self.rows(self.about(stream).exists(), until).await?;
+        Ok(found.first().is_some_and(|number| number.n > 0))
+    }
+}
+
+fn changes_at(asked: &QueueFilter, limit: usize) -> Wanted {
+    Wanted::of(EventFilter {
+        from: Some(asked.from),
+        before: Some(asked.to),
+        kind: Some(Kind::Change),
+        metric: Some(Metric::HopLatency),
+        node: Some(asked.node),
+        flow: None,
+        limit,
+    })
+}
+
+impl DropLine {
+    fn drop(self, node: u32) -> Drop {
+        Drop {
+            ts: self.time,
+            id: self.id,
+            flow: flow(&self.flow),
+            node: Some(node),
+            ingress_if: self.ingress_if,
+            egress_if: self.egress_if,
+            queue: queue(self.queue),
+            reason: self.reason.and_then(|reason| u8::try_from(reason).ok()),
+        }
+    }
+}
+
+impl PassageLine {
+    /// As the store has it, with values in nanoseconds.
+    fn row(self) -> PassageRow {
+        let passage = Passage {
+            ts: self.egress_ts.unwrap_or(self.time),
+            flow: flow(&self.flow),
+            occupancy: self.queue_occupancy,
+            latency: self.hop_latency,
+            weight: 1,
+        };
+        PassageRow {
+            ts: self.time,
+            passage,
+            queue: queue(self.queue),
+            interface: self.egress_if,
+            source: String::new(),
+            by_device: self.egress_ts.is_some(),
+            path: self.path,
+        }
+    }
+}
+
+/// Collectors that are named.
+const MOST_HEARERS: usize = 16;

@@ -1,0 +1,68 @@
+//! Statements about losses, and about the ends of links.
+
+use export::sink::clickhouse::ABSENT;
+use store::Span;
+
+use super::{Statement, part};
+
+impl Statement {
+    /// Dropped packets of a span by place and reason, the most first, and one place more than the most.
+    pub(in super::super) fn drop_places(mut self, span: Span, most: usize) -> Self {
+        self.range(Some(span.from()), Some(span.to()));
+        let (table, terms, most) = (&self.table, self.joined(), most + 1);
+        let place = "node, egress_if, queue, reason";
+        self.text = format!(
+            "SELECT {place}, uniqExact(id) AS packets, uniqExactIf(flow, flow != '') AS flows, \
+             toUInt64(toUnixTimestamp64Nano(min(ts))) AS first, toUInt64(toUnixTimestamp64Nano(max(ts))) AS last \
+             FROM {table}{terms} GROUP BY {place} ORDER BY packets DESC, {place} LIMIT {most}"
+        );
+        self.in_rows()
+    }
+
+    /// Lost reports by parts of a span.
+    pub(in super::super) fn losses(mut self, span: Span, pairs: &[(String, String)], column: u64) -> Self {
+        let lost = self.lost(span, pairs, &format!("{} AS of", part(span, column)));
+        self.text = format!("SELECT of, sum(a) AS n FROM ({lost}) GROUP BY of ORDER BY of");
+        self.in_rows()
+    }
+
+    /// Lost reports of a span by the node that sent them, and one more than the most.
+    pub(in super::super) fn reporters(mut self, span: Span, pairs: &[(String, String)], most: usize) -> Self {
+        let (lost, most) = (self.lost(span, pairs, "0 AS of"), most + 1);
+        self.text = format!(
+            "SELECT node, sum(a) AS lost, sum(b) AS duplicated FROM ({lost}) GROUP BY node ORDER BY lost DESC, node LIMIT {most}"
+        );
+        self.in_rows()
+    }
+
+    /// Lost reports of each sender in each part. Each collector of a pair counts for itself what it did not get: the one that lost more counts.
+    fn lost(&mut self, span: Span, pairs: &[(String, String)], of: &str) -> String {
+        self.range(Some(span.from()), Some(span.to()));
+        let whose = self.whose(pairs);
+        let (table, terms, sender) = (&self.table, self.joined(), "of, node, source, hw_id");
+        format!(
+            "SELECT {of}, node, source, hw_id, {whose} AS whose, sum(piece.lost) AS a, sum(piece.duplicated) AS b \
+             FROM (SELECT * FROM {table}{terms} LIMIT 1 BY id, collector) AS piece \
+             GROUP BY {sender}, collector ORDER BY a DESC, b DESC LIMIT 1 BY {sender}, whose"
+        )
+    }
+
+    /// The interfaces at both ends of links, from the latest hops of a span.
+    pub(in super::super) fn ends(mut self, span: Span, most: usize) -> Self {
+        self.range(Some(span.from()), Some(span.to()));
+        let (table, terms) = (&self.table, self.joined());
+        self.text = format!(
+            "SELECT (ends.1).2 AS sender, (ends.2).2 AS receiver, argMax((ends.1).4, latest) AS egress_if, \
+             argMax((ends.2).3, latest) AS ingress_if \
+             FROM (SELECT max(ts) AS latest, arraySort(one -> one.1, groupUniqArray((hop, node, ingress_if, egress_if))) AS hops \
+             FROM (SELECT report, ts, hop, node, ingress_if, egress_if FROM {table}{terms} ORDER BY ts DESC LIMIT {LATEST_HOPS}) GROUP BY report) \
+             ARRAY JOIN arrayZip(arrayPopBack(hops), arrayPopFront(hops)) AS ends \
+             WHERE (ends.1).1 + 1 = (ends.2).1 AND (ends.1).2 != {ABSENT} AND (ends.2).2 != {ABSENT} GROUP BY sender, receiver \
+             ORDER BY sender, receiver LIMIT {most}"
+        );
+        self.in_rows()
+    }
+}
+
+/// Hops that are read for the ends of links.
+const LATEST_HOPS: usize = 200_000;

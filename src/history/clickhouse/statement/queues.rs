@@ -1,0 +1,94 @@
+//! Statements about queues: heat maps, drops and packets at one node.
+
+use export::sink::clickhouse::ABSENT;
+use store::{HeatFilter, QueueFilter};
+
+use super::{Statement, TWIN};
+
+impl Statement {
+    /// The greatest values of nodes, queues and links in each column of a map: those with the greatest ones, and how many there are.
+    pub(in super::super) fn heat(mut self, filter: &HeatFilter, pairs: &[(String, String)]) -> Self {
+        let interval = filter.interval.min(60);
+        self.equal("metric", "String", Some(filter.metric.name().to_owned()));
+        self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
+        self.terms.push(format!("flow = '' AND node != {ABSENT}"));
+        let latest = self.time("ts >=", filter.latest());
+        let of_seconds = if interval > 1 { format!(" OR interval = 1 AND {latest}") } else { String::new() };
+        self.terms.push(format!("(interval = {interval}{of_seconds})"));
+        self.range(Some(filter.from), Some(filter.to));
+        let (summed, limit) = (self.summed(pairs), filter.limit);
+        let (from, column, key) = (filter.from, filter.column.max(1), "node, interface, queue");
+        self.text = format!(
+            "SELECT {key}, max(v) AS worst, sum(n) AS values, groupArray((at, v)) AS cells, count() OVER () AS total \
+             FROM (SELECT {key}, intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) AS at, max(most) AS v, \
+             sumIf(values, interval = {interval}) AS n FROM ({summed}) GROUP BY {key}, at) GROUP BY {key} \
+             ORDER BY worst DESC, node, interface != {ABSENT}, interface, queue != {ABSENT}, queue LIMIT {limit}"
+        );
+        self.in_rows()
+    }
+
+    /// Dropped packets at a node, the newest first.
+    pub(in super::super) fn drops_at(mut self, filter: &QueueFilter, most: usize) -> Self {
+        self.equal("node", "UInt32", Some(filter.node.to_string()));
+        self.range(Some(filter.from), Some(filter.to));
+        let (table, terms) = (&self.table, self.joined());
+        self.text = format!(
+            "SELECT toUnixTimestamp64Nano(ts) AS time, id, flow, ingress_if, egress_if, queue, reason FROM {table}{terms} \
+             ORDER BY ts DESC, id LIMIT 1 BY id LIMIT {most}"
+        );
+        self.in_rows()
+    }
+
+    /// Packets that passed a queue, as far as their hops are there, in order of time; each with the path of its report.
+    pub(in super::super) fn passages(mut self, filter: &QueueFilter) -> Self {
+        self.equal("node", "UInt32", Some(filter.node.to_string()));
+        if let Some(queue) = filter.queue {
+            let queue = self.value("UInt32", queue.to_string());
+            self.terms.push(format!("queue IN ({queue}, {ABSENT})"));
+        }
+        self.range(Some(filter.from), Some(filter.to));
+        let (around, until) = (filter.from.saturating_sub(TWIN), filter.to.saturating_add(TWIN));
+        let around = format!("{} AND {}", self.time("ts >=", around), self.time("ts <", until));
+        let (table, terms, most) = (&self.table, self.joined(), filter.limit.saturating_add(1));
+        // Two collectors of a pair have each hop under one id.
+        let values = "ts, id, report, flow, queue, egress_if, hop_latency, queue_occupancy, egress_ts";
+        let chosen =
+            format!("SELECT {values} FROM {table}{terms} ORDER BY ts, id LIMIT 1 BY id LIMIT {most}");
+        self.text = format!(
+            "SELECT toUnixTimestamp64Nano(found.ts) AS time, found.flow AS flow, found.queue AS queue, found.egress_if AS egress_if, \
+             found.hop_latency AS hop_latency, found.queue_occupancy AS queue_occupancy, found.egress_ts AS egress_ts, taken.path AS path \
+             FROM ({chosen}) AS found LEFT JOIN (SELECT report, arrayMap(pair -> pair.2, arraySort(groupUniqArray((hop, node)))) AS path \
+             FROM {table} WHERE {around} AND report IN (SELECT report FROM ({chosen})) GROUP BY report) AS taken \
+             ON found.report = taken.report ORDER BY found.ts, found.id"
+        );
+        self.in_rows()
+    }
+
+    /// The collectors that measured something at a node.
+    pub(in super::super) fn hearers(mut self, filter: &QueueFilter, most: usize) -> Self {
+        self.terms.push(
+            "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization') AND flow = ''"
+                .to_owned(),
+        );
+        self.equal("node", "UInt32", Some(filter.node.to_string()));
+        // A rollup has the time of its beginning.
+        self.range(Some(filter.from.saturating_sub(MINUTE)), Some(filter.to));
+        let (table, terms) = (&self.table, self.joined());
+        self.text = format!(
+            "SELECT DISTINCT toString(collector) AS name FROM {table}{terms} ORDER BY name LIMIT {most}"
+        );
+        self.in_rows()
+    }
+
+    /// How many tables have the name of this one.
+    pub(in super::super) fn exists(mut self) -> Self {
+        let table = self.table.clone();
+        let (database, name) = table.split_once('.').unwrap_or(("", &table));
+        self.equal("database", "String", Some(database.to_owned()));
+        self.equal("name", "String", Some(name.to_owned()));
+        self.text = format!("SELECT count() AS n FROM system.tables{}", self.joined());
+        self.in_rows()
+    }
+}
+
+const MINUTE: u64 = 60_000_000_000;
