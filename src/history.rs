@@ -96,9 +96,10 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     }
 
     /// The interfaces at the ends of links, as far as the past has them; a collector knows those of now.
-    fn ends(&self, span: Span, place: Place) -> Answer<'_, Vec<LinkEnds>> {
+    /// Also whether there is more than is considered.
+    fn ends(&self, span: Span, place: Place) -> Answer<'_, (Vec<LinkEnds>, bool)> {
         let (_, _) = (span, place);
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        Box::pin(std::future::ready(Ok((Vec::new(), false))))
     }
 
     /// Counts over time, in parts of so many ns; reports before this time alone.
@@ -196,6 +197,8 @@ pub(crate) struct QueueRecords {
 pub(crate) struct Exported {
     /// Collectors that heard the node in this time.
     pub(crate) collectors: Vec<String>,
+    /// Whether there are more of them.
+    pub(crate) more: bool,
     /// Whether hops are exported. Then the packets are those of these hops, and their values are in nanoseconds.
     pub(crate) hops: bool,
 }

@@ -47,7 +47,7 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let losses = history.losses((span, count_until), Arc::clone(&place)).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
     let (known, in_use) = (Arc::clone(&context.known_links), context.monitor.links().await?);
-    let exported = history.ends(span, Arc::clone(&place)).await?;
+    let (exported, has_more) = history.ends(span, Arc::clone(&place)).await?;
     respond(place, move || {
         let ends = match evidence {
             Evidence::Exported => Ends::of(&losses, &memory_of(&exported, span)),
@@ -77,7 +77,7 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
             uncounted: losses.links.is_empty().then(|| needs(evidence).to_owned()),
             left_out: losses.left_out,
             counted_until: losses.counted_until,
-            range: past::range(span, truncated || losses.truncated),
+            range: past::range(span, truncated || losses.truncated || has_more),
         }
     })
     .await

@@ -231,7 +231,7 @@ pub(super) async fn links(
 ) -> Result<Prepared, Refusal> {
     let place = place(context).await?;
     let history = history_of(context)?;
-    let ends = link_ends(context, span, &place).await?;
+    let (ends, has_more) = link_ends(context, span, &place).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
     let spans = history.nodes(span, Arc::clone(&place)).await?;
     respond(place, move || {
@@ -248,19 +248,20 @@ pub(super) async fn links(
             link.utilization = sum.map(|sum: &SpanSum| shown::fraction(sum.max));
         }
         let (links, more) = page::fill(links.into_values().skip(offset), limit);
-        let range = range(span, truncated || spans.truncated);
+        let range = range(span, truncated || spans.truncated || has_more);
         Links { next: more.then_some(offset + links.len()), links, range }
     })
     .await
 }
 
-/// The interfaces at the ends of links. Paths are stored without: these are as they are known now, in a console as exported hops say.
+/// The interfaces at the ends of links, and whether there is more than is considered. Paths are stored without: these are as they are known
+/// now, in a console as exported hops say.
 pub(super) async fn link_ends(
     context: &Context,
     span: Span,
     place: &Place,
-) -> Result<Vec<LinkEnds>, Refusal> {
-    let mut ends = history_of(context)?.ends(span, Arc::clone(place)).await?;
+) -> Result<(Vec<LinkEnds>, bool), Refusal> {
+    let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(place)).await?;
     let now = context.monitor.topology().await?;
     ends.extend(now.links().map(|link| LinkEnds {
         from: link.from,
@@ -268,7 +269,7 @@ pub(super) async fn link_ends(
         egress_if: link.egress_if,
         ingress_if: link.ingress_if,
     }));
-    Ok(ends)
+    Ok((ends, has_more))
 }
 
 pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {

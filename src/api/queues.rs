@@ -162,7 +162,8 @@ fn lacks(exported: &Exported) -> Vec<String> {
         }
     };
     let recordings = "Recordings of the flight recorder are at the collectors.";
-    [packets, recordings].map(str::to_owned).to_vec()
+    let more = exported.more.then_some("More collectors than are named here heard the node in this time.");
+    [packets, recordings].into_iter().chain(more).map(str::to_owned).collect()
 }
 
 fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, String>) -> Vec<DropCount> {

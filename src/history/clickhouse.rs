@@ -260,7 +260,7 @@ impl History for Remote {
         })
     }
 
-    fn ends(&self, span: Span, place: Place) -> Answer<'_, Vec<LinkEnds>> {
+    fn ends(&self, span: Span, place: Place) -> Answer<'_, (Vec<LinkEnds>, bool)> {
         Box::pin(async move {
             let _place = place;
             self.ends_within(span).await

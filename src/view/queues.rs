@@ -160,7 +160,7 @@ pub(crate) struct BurstView {
     /// In a console: what it does not have, and where that is; a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) lacks: Vec<String>,
-    /// In a console: the collectors that heard the node in this time, at most 16.
+    /// In a console: the collectors that heard the node in this time, at most 16; `lacks` says if there are more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) collectors: Vec<String>,
 }

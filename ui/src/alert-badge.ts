@@ -6,6 +6,8 @@ import { plural } from './lib/format';
 import { session } from './session';
 
 const EVERY_MS = 10_000;
+/** In a console it is a question about weeks. */
+const CONSOLE_MS = 60_000;
 
 /** Beside the tab of the alerts: how many fire that nobody has acknowledged. */
 export function alertBadge(tab: HTMLElement): void {
@@ -13,7 +15,7 @@ export function alertBadge(tab: HTMLElement): void {
   show(number, false);
   tab.append(number);
   const polled = poll<Alerts>({
-    intervalMs: EVERY_MS,
+    intervalMs: () => (session.console ? CONSOLE_MS : EVERY_MS),
     request: (signal) => get<Alerts>('alerts', { state: 'firing', limit: 1 }, signal),
     show({ unacknowledged }) {
       show(number, unacknowledged > 0);

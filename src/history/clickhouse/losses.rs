@@ -6,7 +6,7 @@ use serde::Deserialize;
 use store::{DropPlace, DropSum, Losses, ReporterLoss, Span};
 use tokio::time::Instant;
 
-use super::{Remote, rows::queue, statement::present};
+use super::{Remote, queues::Number, rows::queue, statement::present};
 use crate::{history::LinkEnds, sql::Failure};
 
 #[derive(Deserialize, Debug)]
@@ -56,14 +56,18 @@ impl Remote {
         Ok(losses)
     }
 
-    /// Nothing where hops are not exported.
-    pub(super) async fn ends_within(&self, span: Span) -> Result<Vec<LinkEnds>, Failure> {
+    /// Nothing where hops are not exported. Also whether there are more hops or links than are considered.
+    pub(super) async fn ends_within(&self, span: Span) -> Result<(Vec<LinkEnds>, bool), Failure> {
         let until = Instant::now() + self.limit;
         if !self.has(Stream::Hops, until).await? {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         }
-        let lines: Vec<EndsLine> = self.rows(self.about(Stream::Hops).ends(span, MOST_LINKS), until).await?;
-        Ok(lines.into_iter().map(EndsLine::ends).collect())
+        let statement = self.about(Stream::Hops).ends(span, (MOST_HOPS, MOST_LINKS));
+        let lines: Vec<EndsLine> = self.rows(statement, until).await?;
+        let hops: Vec<Number> = self.rows(self.about(Stream::Hops).rows_of(span, MOST_HOPS), until).await?;
+        let truncated =
+            lines.len() > MOST_LINKS || hops.first().is_some_and(|hops| hops.n > MOST_HOPS as u64);
+        Ok((lines.into_iter().take(MOST_LINKS).map(EndsLine::ends).collect(), truncated))
     }
 }
 
@@ -93,3 +97,5 @@ const MOST_PLACES: usize = 50_000;
 const MOST_REPORTERS: usize = 100_000;
 /// Links whose interfaces are looked up.
 const MOST_LINKS: usize = 50_000;
+/// Hops that are read for it: the latest.
+const MOST_HOPS: usize = 1_000_000;

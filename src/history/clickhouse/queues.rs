@@ -56,9 +56,10 @@ struct Named {
     name: String,
 }
 
+/// A number of rows.
 #[derive(Deserialize, Debug)]
-struct Number {
-    n: u64,
+pub(super) struct Number {
+    pub(super) n: u64,
 }
 
 impl Remote {
@@ -100,9 +101,10 @@ impl Remote {
             true => self.latest(&changes_at(&asked, limit), until).await?,
             false => Vec::new(),
         };
-        let statement = self.about(Stream::Rollups).hearers(&asked, MOST_HEARERS);
+        let statement = self.about(Stream::Rollups).hearers(&asked, MOST_HEARERS + 1);
         let collectors: Vec<Named> = self.rows(statement, until).await?;
-        let collectors = collectors.into_iter().map(|one| one.name).collect();
+        let more = collectors.len() > MOST_HEARERS;
+        let collectors = collectors.into_iter().take(MOST_HEARERS).map(|one| one.name).collect();
         Ok(QueueRecords {
             recordings: Vec::new(),
             windows: Vec::new(),
@@ -110,7 +112,7 @@ impl Remote {
             truncated,
             drops: drops.into_iter().map(|line| line.drop(asked.node)).collect(),
             changes,
-            exported: Some(Exported { collectors, hops }),
+            exported: Some(Exported { collectors, more, hops }),
         })
     }
 

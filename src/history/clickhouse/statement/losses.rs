@@ -48,21 +48,26 @@ impl Statement {
     }
 
     /// The interfaces at both ends of links, from the latest hops of a span.
-    pub(in super::super) fn ends(mut self, span: Span, most: usize) -> Self {
+    pub(in super::super) fn ends(mut self, span: Span, (hops, links): (usize, usize)) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let (table, terms) = (&self.table, self.joined());
+        let (table, terms, most) = (&self.table, self.joined(), links + 1);
         self.text = format!(
             "SELECT (ends.1).2 AS sender, (ends.2).2 AS receiver, argMax((ends.1).4, latest) AS egress_if, \
              argMax((ends.2).3, latest) AS ingress_if \
              FROM (SELECT max(ts) AS latest, arraySort(one -> one.1, groupUniqArray((hop, node, ingress_if, egress_if))) AS hops \
-             FROM (SELECT report, ts, hop, node, ingress_if, egress_if FROM {table}{terms} ORDER BY ts DESC LIMIT {LATEST_HOPS}) GROUP BY report) \
+             FROM (SELECT report, ts, hop, node, ingress_if, egress_if FROM {table}{terms} ORDER BY ts DESC LIMIT {hops}) GROUP BY report) \
              ARRAY JOIN arrayZip(arrayPopBack(hops), arrayPopFront(hops)) AS ends \
              WHERE (ends.1).1 + 1 = (ends.2).1 AND (ends.1).2 != {ABSENT} AND (ends.2).2 != {ABSENT} GROUP BY sender, receiver \
              ORDER BY sender, receiver LIMIT {most}"
         );
         self.in_rows()
     }
-}
 
-/// Hops that are read for the ends of links.
-const LATEST_HOPS: usize = 200_000;
+    /// How many rows a span has: of more than the most, one more.
+    pub(in super::super) fn rows_of(mut self, span: Span, most: usize) -> Self {
+        self.range(Some(span.from()), Some(span.to()));
+        let (table, terms, most) = (&self.table, self.joined(), most + 1);
+        self.text = format!("SELECT count() AS n FROM (SELECT ts FROM {table}{terms} LIMIT {most})");
+        self.in_rows()
+    }
+}
