@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use testkit::{records, rng::Rng};
 
 use super::{
-    console::{SECRET, account, console, drain, password, prepare},
+    console::{SECRET, account, at_rest, console, drain, password, prepare},
     console_filters::flows,
     export::{ClickHouse, reports_from},
 };
@@ -223,6 +223,13 @@ fn same(servers: [&Server; 2], question: &str) -> Value {
     there
 }
 
+/// What a console says of alerts, and what either knows of the ends of links.
+const OF_ONE: [(&str, &[&str]); 3] = [
+    ("alerts", &["collectors"]),
+    ("links", &["unknown", "egress_if", "ingress_if", "utilization"]),
+    ("drops", &["to_unknown"]),
+];
+
 /// What a console says of itself, and why links are not counted, is not compared.
 fn without_words(mut answer: Value) -> Value {
     let parts = answer.as_object_mut().unwrap();
@@ -233,11 +240,9 @@ fn without_words(mut answer: Value) -> Value {
     if let Some(packets) = parts.get_mut("packets").and_then(Value::as_array_mut) {
         packets.sort_by_key(ToString::to_string);
     }
-    for list in ["alerts", "links"] {
+    for (list, names) in OF_ONE {
         for one in answer.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            one.as_object_mut()
-                .unwrap()
-                .retain(|name, _| !["collectors", "unknown"].contains(&name.as_str()));
+            one.as_object_mut().unwrap().retain(|name, _| !names.contains(&name.as_str()));
         }
     }
     answer
@@ -365,6 +370,21 @@ fn exported_hops_say_who_was_in_a_queue_and_what_is_behind_an_interface() {
             "{found:#}"
         );
     }
+    links_of_hops(at_rest(collector, &config), &console, (from, to));
     let none = console.json(&format!("/api/v1/queues/101?queue=4&from={from}&to={to}"));
     assert_eq!((&none["reports"], &none["peak"]), (&json!(0), &Value::Null));
+}
+
+/// Links are those of paths. What is at their ends a collector knows as long as it runs, and a console from hops.
+fn links_of_hops(collector: Server, console: &Server, (from, to): (u64, u64)) {
+    let found = same([&collector, console], &format!("links?from={from}&to={to}"));
+    let ends = |link: &Value| {
+        ["from", "to", "egress_if", "ingress_if", "utilization", "flows"].map(|name| link[name].clone())
+    };
+    let found: Vec<[Value; 6]> = found["links"].as_array().unwrap().iter().map(ends).collect();
+    let link = |from, to| [json!(from), json!(to), json!(2), json!(1), json!(0.25), json!(50)];
+    assert_eq!(found, [link(101, 102), link(102, 103)]);
+    let lost = console.json(&format!("/api/v1/losses?from={from}&to={to}"));
+    let unknown = &lost["links"][1]["unknown"];
+    assert_eq!((lost["links"].as_array().unwrap().len(), unknown), (2, &lost["uncounted"]), "{lost:#}");
 }
