@@ -8,6 +8,7 @@ use testkit::{
 
 use super::*;
 use crate::{
+    alerts::{Hearer, RuleEvent},
     config::sections::Policy,
     control::Control,
     live::{Filter, Hub, Topic},
@@ -99,7 +100,7 @@ fn alert() -> Alert {
     };
     let row = store::EventRow { event, rule: Some("deep".to_owned()), path: Vec::new(), first: None };
     let mut past = crate::alerts::Past::new((0, u64::MAX));
-    past.read([row].into_iter());
+    past.read([RuleEvent { row, by: vec![Hearer::default()] }].into_iter());
     past.alerts().remove(0)
 }
 
