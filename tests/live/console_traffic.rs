@@ -258,68 +258,89 @@ fn traffic_and_paths_of_a_pair_are_those_of_a_store() {
         assert_eq!(answer["groups"].as_array().unwrap().len(), 4, "{answer:#}");
     }
     paths(servers, begin, &mut rng);
-    copied(&console, begin);
+    let time = (begin + 5 * MINUTE, begin + 45 * MINUTE);
+    copied_events(&console, time);
+    copied_rollups(&console, time);
     top(servers, begin);
 }
 
-/// What the page copies as SQL gives what the API gives.
-fn copied(console: &Server, begin: u64) {
+/// The rows that a statement which a page copies gives for a time.
+fn rows_of(console: &Server, name: &str, (from, to): (u64, u64)) -> Vec<Value> {
     let statements: Value = serde_json::from_str(include_str!("../../ui/test/fleet-sql.json")).unwrap();
-    let (from, to) = (begin + 5 * MINUTE, begin + 45 * MINUTE);
-    let rows = |name: &str| {
-        let sql = statements[name].as_str().unwrap();
-        let sql = sql.replace("1700000000000000000", &from.to_string());
-        let answer = console.query(&sql.replace("1700000060000000000", &to.to_string()));
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.json()["rows"].as_array().unwrap().clone()
-    };
+    let sql = statements[name].as_str().unwrap().replace("1700000000000000000", &from.to_string());
+    let answer = console.query(&sql.replace("1700000060000000000", &to.to_string()));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["rows"].as_array().unwrap().clone()
+}
+
+/// Rows as text, in an order of their own.
+fn texts(rows: impl Iterator<Item = Vec<Value>>) -> Vec<String> {
+    let mut texts: Vec<String> = rows.map(|row| Value::from(row).to_string()).collect();
+    texts.sort();
+    assert!(!texts.is_empty());
+    texts
+}
+
+fn cells(rows: &[Value]) -> impl Iterator<Item = Vec<Value>> {
+    rows.iter().map(|row| row.as_array().unwrap().clone())
+}
+
+fn parts(row: &Value, names: &[&str]) -> Vec<Value> {
+    names.iter().map(|name| row[*name].clone()).collect()
+}
+
+/// What the page copies as SQL gives what the API gives: events, by kind and over time.
+fn copied_events(console: &Server, (from, to): (u64, u64)) {
     let get = |path: &str| console.json(&format!("/api/v1/{path}"));
-    let texts = |rows: &mut dyn Iterator<Item = Vec<Value>>| {
-        let mut texts: Vec<String> = rows.map(|row| Value::from(row).to_string()).collect();
-        texts.sort();
-        assert!(!texts.is_empty());
-        texts
-    };
-    let of = |row: &Value, names: &[&str]| names.iter().map(|name| row[*name].clone()).collect::<Vec<_>>();
     let filter = escaped("kind in (change, new) and metric == hop_latency");
     let found = get(&format!("events?limit=9999&from={from}&before={}&filter={filter}", to + 1));
-    let columns = ["kind", "flow", "node", "interface", "queue", "value"];
     // The API has the parts of a flow, too.
-    let text = |row: &Value| {
-        let mut row = of(row, &columns);
+    let of_api = |row: &Value| {
+        let mut row = parts(row, &["kind", "flow", "node", "interface", "queue", "value"]);
         row[1] = Value::from(!row[1].is_null());
         row
     };
-    let expected = texts(&mut found["events"].as_array().unwrap().iter().map(text));
-    let is_flow = |row: &Value| {
+    let of_sql = |row: &Value| {
         let mut row: Vec<Value> = [2, 4, 5, 6, 7, 8].map(|at| row[at].clone()).into();
         row[1] = Value::from(row[1] != "");
         row
     };
-    assert_eq!(texts(&mut rows("events").iter().map(is_flow)), expected);
+    let expected = texts(found["events"].as_array().unwrap().iter().map(of_api));
+    assert_eq!(texts(rows_of(console, "events", (from, to)).iter().map(of_sql)), expected);
+    // Not between the copies of an event.
+    let apart = (from + SECOND, to + SECOND);
+    let mut counts: std::collections::BTreeMap<String, u64> = Default::default();
+    let events = get(&format!("events?limit=9999&from={}&before={}", apart.0, apart.1));
+    for event in events["events"].as_array().unwrap() {
+        *counts.entry(event["kind"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    let expected = texts(counts.into_iter().map(|(kind, n)| vec![Value::from(kind), n.into()]));
+    assert_eq!(texts(cells(&rows_of(console, "kinds", apart))), expected);
     let activity = get(&format!("activity?from={from}&to={to}&columns=40"));
-    let kinds = activity["kinds"].as_object().unwrap().iter();
-    let expected = texts(&mut kinds.map(|(kind, n)| vec![Value::from(kind.as_str()), n.clone()]));
-    assert_eq!(texts(&mut rows("kinds").iter().map(|row| row.as_array().unwrap().clone())), expected);
     assert_eq!(activity["column"], MINUTE);
-    let points = activity["points"].as_array().unwrap().iter().map(|point| vec![point["events"].clone()]);
-    let expected: Vec<Vec<Value>> = points.filter(|row| row[0] != 0).collect();
-    let rates: Vec<Vec<Value>> = rows("rates").iter().map(|row| vec![row[1].clone()]).collect();
+    let points = activity["points"].as_array().unwrap().iter().map(|point| point["events"].clone());
+    let expected: Vec<Value> = points.filter(|events| *events != 0).collect();
+    let rates: Vec<Value> = rows_of(console, "rates", (from, to)).iter().map(|row| row[1].clone()).collect();
     assert_eq!(rates, expected);
+}
+
+/// The same of flows and of a heat map.
+fn copied_rollups(console: &Server, (from, to): (u64, u64)) {
+    let get = |path: &str| console.json(&format!("/api/v1/{path}"));
     let flows = get(&format!("flows?from={from}&to={to}&sort=latency&limit=50"));
     let slowest = flows["flows"].as_array().unwrap().iter();
-    let expected = texts(&mut slowest.map(|row| of(row, &["text", "flow_latency", "reports"])));
-    assert_eq!(texts(&mut rows("flows").iter().map(|row| row.as_array().unwrap().clone())), expected);
+    let expected = texts(slowest.map(|row| parts(row, &["text", "flow_latency", "reports"])));
+    assert_eq!(texts(cells(&rows_of(console, "flows", (from, to)))), expected);
     let traffic = get(&format!("traffic?measure=hop_latency&by=node&from={from}&to={to}&top=3"));
     let worst = traffic["groups"].as_array().unwrap().iter();
-    let expected = texts(&mut worst.map(|row| vec![row["key"][0].clone(), row["max"].clone()]));
+    let expected = texts(worst.map(|row| vec![row["key"][0].clone(), row["max"].clone()]));
     let mut greatest: std::collections::BTreeMap<String, u64> = Default::default();
-    for row in rows("heat") {
+    for row in rows_of(console, "heat", (from, to)) {
         let most = greatest.entry(row[1].to_string()).or_default();
         *most = (*most).max(row[4].as_u64().unwrap());
     }
-    let found = texts(&mut greatest.iter().map(|(node, most)| vec![Value::from(&**node), (*most).into()]));
-    assert_eq!(found, expected);
+    let found = greatest.into_iter().map(|(node, most)| vec![Value::from(node), most.into()]);
+    assert_eq!(texts(found), expected);
 }
 
 /// `top` shows a time from a console as from a collector, and without a time the last minutes.
