@@ -222,7 +222,7 @@ export type Burst = {
   begun: number | null;
   /** Without reports: flows whose hop latency at the node changed in that time, the greatest first. */
   changes: Array<HopChange>;
-  /** In a console: the collectors that heard the node in this time, at most 16. */
+  /** In a console: the collectors that heard the node in this time, at most 16; `lacks` says if there are more. */
   collectors?: Array<string>;
   /** Reported drops at the node, by reason. */
   drops: Array<DropCount>;

@@ -943,6 +943,8 @@ class Rows(TypedDict):
 class SessionView(TypedDict):
     """The requester's rights."""
 
+    # In a console: addresses of the pages of collectors, by their names, as configured.
+    collectors: NotRequired[dict[str, str]]
     # Whether this is a console, which answers from ClickHouse and has no live state.
     console: bool
     # The name of the token; null if it has none, or none is needed.
