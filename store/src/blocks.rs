@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::hash::{Hash, Hasher};
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, params};
 
 use crate::hasher::Seeded;
 
@@ -261,6 +261,8 @@ impl Blocks {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => free.insert(Stored { small: small_ones(conn, minute)?, is_past: false }),
         };
+        // It has more: that it had passed was the word of an event of the future, or these are late.
+        stored.is_past = false;
         match stored.small.len() >= MOST_SMALL {
             true => stored.join(conn, minute, builder),
             false => {
@@ -283,19 +285,21 @@ impl Stored {
 fn small_ones(conn: &Connection, minute: i64) -> rusqlite::Result<Vec<i64>> {
     let mut select =
         conn.prepare_cached("SELECT id FROM block_data WHERE id >= ?1 AND id < ?2 AND count < ?3")?;
-    let ids =
-        select.query_map([first_id(minute), first_id(minute + MINUTE), SMALL as i64], |row| row.get(0))?;
+    let ids = select.query_map([first_id(minute), end_id(minute), SMALL as i64], |row| row.get(0))?;
     ids.collect()
 }
 
-/// Adds the events of stored blocks, and deletes those.
+/// Adds the events of stored blocks, and deletes those. One that cannot be read stays: readers then count the rows of its events.
 fn take_out(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> rusqlite::Result<()> {
     let mut select = conn.prepare_cached("SELECT events FROM block_data WHERE id = ?1")?;
     let mut delete = conn.prepare_cached("DELETE FROM block_data WHERE id = ?1")?;
     for id in blocks {
-        let block: Option<Vec<u8>> = select.query_row([id], |row| row.get(0)).optional()?;
-        builder.add(&Block::read(block.as_deref().unwrap_or_default())?);
-        delete.execute([id])?;
+        let bytes = |row: &SqlRow<'_>| Ok(row.get_ref(0)?.as_blob().unwrap_or_default().to_owned());
+        let Some(bytes) = select.query_row([id], bytes).optional()? else { continue };
+        if let Some(block) = Block::read(&bytes) {
+            builder.add(&block);
+            delete.execute([id])?;
+        }
     }
     Ok(())
 }
@@ -303,7 +307,7 @@ fn take_out(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> rusqlit
 /// Stores blocks. Returns the small ones.
 fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<Vec<i64>> {
     builder.close();
-    let (from, to) = (first_id(minute), first_id(minute + MINUTE));
+    let (from, to) = (first_id(minute), end_id(minute));
     let mut select = conn.prepare_cached("SELECT max(id) FROM block_data WHERE id >= ?1 AND id < ?2")?;
     let last: Option<i64> = select.query_row([from, to], |row| row.get(0))?;
     let mut insert = conn.prepare_cached("INSERT INTO block_data VALUES (?1, ?2, ?3)")?;
@@ -320,6 +324,11 @@ fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Res
 /// The number of the first block of a minute.
 pub(crate) fn first_id(minute: i64) -> i64 {
     minute.div_euclid(MINUTE) << ID_BITS
+}
+
+/// The number behind those of a minute's blocks; the next minute may be later than any time that there is.
+fn end_id(minute: i64) -> i64 {
+    first_id(minute) + (1 << ID_BITS)
 }
 
 /// The minute of a block.
@@ -425,18 +434,8 @@ impl Builder {
 }
 
 impl<'a> Block<'a> {
-    /// Reads a block as it is stored.
-    ///
-    /// # Errors
-    /// It is damaged.
-    pub(crate) fn read(bytes: &'a [u8]) -> rusqlite::Result<Self> {
-        Self::parse(bytes).ok_or_else(|| {
-            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-            rusqlite::Error::SqliteFailure(code, Some("a block of events is damaged".to_owned()))
-        })
-    }
-
-    fn parse(bytes: &'a [u8]) -> Option<Self> {
+    /// Reads a block as it is stored. `None`: it is damaged, or of another format.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
         if rest.byte()? != VERSION {
             return None;
@@ -452,8 +451,11 @@ impl<'a> Block<'a> {
         }
         let classes = rest.count()?;
         let mut runs = Vec::with_capacity(classes.min(64));
+        let mut left = MOST_ROWS;
         for _ in 0..classes {
-            runs.push(rest.run(places.len())?);
+            let (run, events) = rest.run(places.len())?;
+            left = left.checked_sub(events)?;
+            runs.push(run);
         }
         (rest.0.len() == PADDING).then_some(Self { places, runs })
     }
@@ -517,7 +519,8 @@ impl<'a> Rest<'a> {
         }
     }
 
-    fn run(&mut self, places: usize) -> Option<Run<'a>> {
+    /// The events of a class, and how many they are.
+    fn run(&mut self, places: usize) -> Option<(Run<'a>, usize)> {
         let kind = self.byte()?;
         let metric = self.byte()?.checked_sub(1);
         let class = Class { kind, metric, rule: self.number()?.try_into().ok()?, reason: self.optional()? };
@@ -526,6 +529,10 @@ impl<'a> Rest<'a> {
         let mut seconds = Vec::with_capacity(self.0.first().map_or(0, |count| usize::from(*count).min(60)));
         for _ in 0..self.count()? {
             seconds.push((self.byte()?, self.count()?));
+        }
+        let is_ordered = seconds.is_sorted_by(|(one, _), (other, _)| one < other);
+        if !is_ordered || seconds.last().is_some_and(|(second, _)| *second > 59) {
+            return None;
         }
         if seconds.iter().map(|(_, count)| count).sum::<usize>() != count {
             return None;
@@ -540,7 +547,7 @@ impl<'a> Rest<'a> {
             first: if has & 4 != 0 { Some((self.column(count)?, self.column(count)?)) } else { None },
         };
         // A column has at most one bit more than its largest number needs.
-        (run.places.largest() <= 2 * places as u64).then_some(run)
+        (run.places.largest() <= 2 * places as u64).then_some((run, count))
     }
 
     fn column(&mut self, count: usize) -> Option<Column<'a>> {

@@ -11,7 +11,7 @@ use crate::config::Error;
 use crate::files;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 
 /// From this version on there are first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
@@ -25,8 +25,8 @@ const RECORDINGS: u32 = 4;
 /// From this version on rollups are also added up, and there are the paths that flows took.
 const SPANS: u32 = 5;
 
-/// From this version on events are also in blocks.
-const BLOCKS: u32 = 6;
+/// From this version on events are also in blocks. Those of version 6 have no values: its events are read one by one.
+const BLOCKS: u32 = 7;
 
 /// Everything in a file, as one script.
 pub(crate) const SQL: &str = include_str!("schema.sql");

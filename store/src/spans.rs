@@ -469,6 +469,8 @@ impl Reader {
         for (flow, found) in &flows.found {
             found.places.iter().for_each(|(file, number)| wanted[*file].push((*flow, *number)));
         }
+        // In an order of their own: that of a map differs from one question to the next.
+        wanted.iter_mut().for_each(|flows| flows.sort_unstable_by_key(|(_, number)| *number));
         let read = |at: usize, conn: &Connection, features: Features| {
             let numbers: FastSet<i64> = wanted[at].iter().map(|(_, number)| *number).collect();
             let mut takings = Takings::of(conn, features, (span.from, span.to), (&numbers, with_bases))?;
@@ -718,7 +720,7 @@ pub(crate) fn each(
 /// Metrics of nodes, queues and links.
 const OF_NODES: [Metric; 4] =
     [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
-/// Flows of a span that are considered: some 40 MB.
+/// Flows of a span that are considered: some 40 MB, and as much for each of the files that are read at the same time, four at most.
 const MOST_FLOWS: usize = 200_000;
 /// Nodes, queues and links of a span that are considered.
 const MOST_SERIES: usize = 200_000;

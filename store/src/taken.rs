@@ -300,3 +300,23 @@ pub const MOST_TAKEN: usize = 100;
 const MOST_TAKINGS: usize = 1_000_000;
 /// From so many flows on, a file may be read as a whole.
 const MANY_FLOWS: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_files_that_were_read_alone_keep_their_order() {
+        let of = |nodes: std::ops::Range<u32>| {
+            let mut paths = Paths::default();
+            nodes.for_each(|node| {
+                paths.of(vec![node]);
+            });
+            paths
+        };
+        let mut all = Paths::default();
+        assert_eq!(all.join(of(0..40)), (0..40).collect::<Vec<_>>());
+        assert_eq!(all.join(of(30..60)), (30..60).collect::<Vec<_>>());
+        assert_eq!(all.into_nodes(), (0..60).map(|node| vec![node]).collect::<Vec<_>>());
+    }
+}

@@ -240,14 +240,39 @@ impl Budget {
     }
 }
 
-/// Reads a column of one file: its number, its beginning, its end. Returns whether all of it was read.
+/// How far a column was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Read {
+    Whole,
+    /// There is more than may be read.
+    Part,
+    /// A block of it cannot be read: nothing of the column was handed over.
+    Damaged,
+}
+
+impl Read {
+    fn of(whole: bool) -> Self {
+        if whole { Self::Whole } else { Self::Part }
+    }
+}
+
+/// How much of events is read.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// What the events of all files may cost.
+    rows: usize,
+    /// Places of one file.
+    places: usize,
+}
+
+/// Reads a column of one file: its number, its beginning, its end.
 trait ColumnReader {
     fn column(
         &mut self,
         column: (usize, Nanos, Nanos),
         budget: &mut Budget,
         tally: &mut dyn Tally,
-    ) -> rusqlite::Result<bool>;
+    ) -> rusqlite::Result<Read>;
 }
 
 impl Reader {
@@ -296,18 +321,39 @@ impl Reader {
         parts: EventParts,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_EVENTS, |names, features, (budget, tally)| {
+        self.events_within(columns, parts, Limits { rows: MOST_EVENTS, places: MOST_PLACES }, tally)
+    }
+
+    fn events_within(
+        &self,
+        columns: &Columns,
+        parts: EventParts,
+        limits: Limits,
+        tally: &mut dyn Tally,
+    ) -> Result<Counted, QueryError> {
+        self.each_file(columns, tally, limits.rows, |names, features, (budget, tally)| {
             if parts.is_kind() && features.spans && columns.column >= MINUTE {
                 return counted_minutes(names.conn, columns, tally).map(|()| false);
             }
+            let (conn, known, file) = names.origin();
+            let one_by_one = |names, budget: &mut Budget| -> rusqlite::Result<Box<dyn ColumnReader>> {
+                budget.rows = budget.rows.max(LEAST_ROWS * events::COST);
+                Ok(Box::new(EventReader::new(names, features, parts)?))
+            };
             let bounds = if parts.values { tally.bounds() } else { Some(Default::default()) };
             let mut reader: Box<dyn ColumnReader> = match bounds.filter(|_| features.blocks) {
-                Some(bounds) => Box::new(CountReader::new(names, parts, bounds)),
-                None => Box::new(EventReader::new(names, features, parts)?),
+                Some(bounds) => Box::new(CountReader::new(names, parts, bounds, limits.places)),
+                None => one_by_one(names, budget)?,
             };
             let floor = budget.floor;
             for place in columns.backwards(floor) {
-                if !reader.column(place, budget, tally)? {
+                let mut read = reader.column(place, budget, tally)?;
+                if read == Read::Damaged {
+                    // What is in its blocks is also in rows.
+                    reader = one_by_one(Names::new(conn, known, file)?, budget)?;
+                    read = reader.column(place, budget, tally)?;
+                }
+                if read != Read::Whole {
                     budget.floor = place.2;
                     break;
                 }
@@ -482,6 +528,8 @@ const FAST_ROWS: u64 = 600_000;
 const MOST_ROWS: usize = 4_000_000;
 /// Events that are counted for an answer: of those that are read one by one, 3 million.
 const MOST_EVENTS: usize = 48_000_000;
+/// Places of a file where events are counted: some 100 MB.
+const MOST_PLACES: usize = 1_000_000;
 /// Rows that are read of each further file, once there are too many.
 const LEAST_ROWS: usize = 65_536;
 /// Flows, paths, and events that are the same, of which a file's numbers are remembered: some 40 MB.
@@ -515,5 +563,100 @@ mod tests {
         // Backwards it is empty; for ever it is bounded.
         assert_eq!(Columns::of((600 * SECOND, 0), SECOND).count(), 0);
         assert!(Columns::of((0, u64::MAX), MINUTE).count() <= 1_001);
+    }
+
+    /// How many events were counted.
+    #[derive(Default)]
+    struct Total(u64);
+
+    impl Tally for Total {
+        fn reset(&mut self) {
+            self.0 = 0;
+        }
+        fn seen(&mut self, _: usize) {}
+        fn flow(&mut self, _: &FlowKey, _: &[u32]) -> u32 {
+            0
+        }
+        fn event(&mut self, _: &EventGroup) -> u32 {
+            0
+        }
+        fn excludes(&self, event: &EventGroup) -> bool {
+            event.kind == Some(Kind::Drop)
+        }
+        fn bounds(&self) -> Option<[Vec<u64>; Metric::COUNT]> {
+            Some(Default::default())
+        }
+        fn series(&mut self, _: &SeriesKey) -> u32 {
+            0
+        }
+        fn add(&mut self, _: u32, _: usize, sum: &SpanSum) {
+            self.0 += sum.count;
+        }
+    }
+
+    /// A file with an event at each of so many nodes, and as many drops at others, and then two minutes with one node.
+    fn at_nodes(dir: &testkit::records::Dir, nodes: u32) -> Reader {
+        use collector::{Batch, Event, Output as _};
+        use testkit::records::{START, bare};
+        let store = crate::Store::open(crate::Config::new(dir.path())).unwrap();
+        let mut batch = Batch::with_capacity(64 << 10);
+        for node in 0..nodes {
+            let change = Event { kind: Kind::Change, node: Some(node), ..bare(START) };
+            batch.event(&change, &[]);
+            batch.event(&Event { kind: Kind::Drop, node: Some(nodes + node), ..change }, &[]);
+        }
+        for minute in 1..3 {
+            let change = Event { kind: Kind::Change, node: Some(1), ..bare(START + minute * MINUTE) };
+            batch.event(&change, &[]);
+        }
+        store.submit(batch).unwrap();
+        store.close();
+        Reader::open(dir.path()).unwrap()
+    }
+
+    #[test]
+    fn places_are_numbered_up_to_a_limit_and_only_those_that_are_wanted() {
+        use testkit::records::{Dir, START};
+        let dir = Dir::new("traffic-places");
+        let reader = at_nodes(&dir, 1_000);
+        let columns = Columns::of((START, START + 3 * MINUTE), MINUTE);
+        let by_place = EventParts { place: true, ..EventParts::default() };
+        let by_flow_too = EventParts { flow: true, ..by_place };
+        for parts in [by_place, by_flow_too, EventParts { values: true, ..by_place }] {
+            let ask = |rows, places| {
+                let mut total = Total::default();
+                (reader.events_within(&columns, parts, Limits { rows, places }, &mut total).unwrap(), total.0)
+            };
+            // Those of the drops, which nobody wants, take no room.
+            assert_eq!(ask(MOST_EVENTS, 1_000), (Counted::default(), 1_002), "{parts:?}");
+            let (cut, found) = ask(MOST_EVENTS, 999);
+            assert_eq!(cut.from, Some(START + MINUTE), "{parts:?}");
+            assert!((2..=1_001).contains(&found), "{found}");
+        }
+    }
+
+    #[test]
+    fn of_each_file_as_many_events_are_read_with_blocks_as_without() {
+        use testkit::records::{Dir, START};
+        let dir = Dir::new("traffic-least");
+        let reader = at_nodes(&dir, 5_000);
+        let columns = Columns::of((START, START + 3 * MINUTE), MINUTE);
+        let parts = EventParts { place: true, any_kind: true, ..EventParts::default() };
+        let ask = |reader: &Reader| {
+            let mut total = Total::default();
+            (
+                reader
+                    .events_within(&columns, parts, Limits { rows: 0, places: 20_000 }, &mut total)
+                    .unwrap(),
+                total.0,
+            )
+        };
+        assert_eq!(ask(&reader).1, 10_002);
+        for name in dir.names().iter().filter(|name| name.ends_with(".db")) {
+            let conn = Connection::open(dir.path().join(name)).unwrap();
+            conn.execute_batch("DROP TABLE block_data; PRAGMA user_version = 5").unwrap();
+        }
+        let reader = Reader::open(dir.path()).unwrap();
+        assert_eq!(ask(&reader), (Counted::default(), 10_002));
     }
 }

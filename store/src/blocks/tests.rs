@@ -70,7 +70,7 @@ fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
         *blocks.entry(minute).or_default() += 1;
         let bytes: Vec<u8> = row.get(2).unwrap();
         let before = found.len();
-        let block = Block::read(&bytes).unwrap();
+        let block = Block::read(&bytes).expect("a block is damaged");
         for run in &block.runs {
             let seconds = run.seconds.iter().flat_map(|(second, count)| vec![*second; *count]);
             for (i, second) in seconds.enumerate() {
@@ -171,8 +171,8 @@ fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
             }
         }
         match Block::read(&bytes) {
-            Err(_) => errors += 1,
-            Ok(block) => {
+            None => errors += 1,
+            Some(block) => {
                 read += 1;
                 for run in &block.runs {
                     let count = run.seconds.iter().map(|(_, count)| count).sum();
@@ -185,4 +185,77 @@ fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
         }
     }
     assert!(errors > 5_000 && read > 1_000, "{errors} {read}");
+}
+
+#[test]
+fn the_last_minute_that_there_is_has_blocks_too() {
+    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(13));
+    let (minute, second) = (i64::MAX - i64::MAX % MINUTE, (i64::MAX % MINUTE / 1_000_000_000) as u8);
+    for count in 1..=40 {
+        blocks.event(&conn, (minute, second), &random.event(9)).unwrap();
+        blocks.write(&conn).unwrap();
+        assert_eq!(all(&conn).0.len(), count);
+    }
+    assert!(all(&conn).1[&minute] <= MOST_SMALL + 1);
+}
+
+#[test]
+fn an_event_of_the_future_does_not_keep_blocks_from_being_joined() {
+    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(17));
+    for second in 0..180 {
+        let minute = (100 + second / 60) * MINUTE;
+        blocks.event(&conn, (minute, (second % 60) as u8), &random.event(50)).unwrap();
+        if second == 5 {
+            blocks.event(&conn, (9_000 * MINUTE, 0), &random.event(50)).unwrap();
+        }
+        blocks.write(&conn).unwrap();
+    }
+    assert_eq!(all(&conn).1[&(100 * MINUTE)], 1);
+}
+
+#[test]
+fn a_block_that_cannot_be_read_stays_and_the_others_are_joined() {
+    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(19));
+    for count in 0..200 {
+        blocks.event(&conn, (70 * MINUTE, 3), &random.event(50)).unwrap();
+        blocks.write(&conn).unwrap();
+        if count == 4 {
+            conn.execute("UPDATE block_data SET events = x'01' WHERE id = ?1", [first_id(70 * MINUTE) + 2])
+                .unwrap();
+            conn.execute("UPDATE block_data SET events = 'text' WHERE id = ?1", [first_id(70 * MINUTE) + 3])
+                .unwrap();
+        }
+    }
+    assert_eq!(conn.execute("DELETE FROM block_data WHERE length(events) < 5", []).unwrap(), 2);
+    let (found, blocks) = all(&conn);
+    assert_eq!(found.len(), 198);
+    assert!(blocks.values().all(|count| *count <= MOST_SMALL + 1), "{blocks:?}");
+}
+
+#[test]
+fn a_block_of_too_many_events_or_of_other_seconds_is_damaged() {
+    // A class whose events take no bytes, because they are all the same.
+    let of = |classes: usize, count: u64, seconds: &[u8]| {
+        let mut bytes = vec![VERSION, 1, 0, 0, 0];
+        varint(&mut bytes, classes as u64);
+        for _ in 0..classes {
+            bytes.extend([0; 5]);
+            varint(&mut bytes, count * seconds.len() as u64);
+            varint(&mut bytes, seconds.len() as u64);
+            for second in seconds {
+                bytes.push(*second);
+                varint(&mut bytes, count);
+            }
+            bytes.extend([0; 4]);
+        }
+        bytes.extend([0; PADDING]);
+        bytes
+    };
+    let is_read = |bytes: &[u8]| Block::read(bytes).is_some();
+    let most = MOST_ROWS as u64;
+    assert!(
+        is_read(&of(1, most, &[7])) && is_read(&of(4, most / 4, &[59])) && is_read(&of(2, 3, &[0, 7, 59]))
+    );
+    assert!(!is_read(&of(2, most, &[7])) && !is_read(&of(16_384, most, &[7])));
+    assert!(!is_read(&of(1, 3, &[60])) && !is_read(&of(1, 3, &[7, 7])) && !is_read(&of(1, 3, &[7, 6])));
 }

@@ -8,7 +8,7 @@ use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, EventGroup, EventParts, MOST_KNOWN, NO_VALUES, Tally};
+use super::{Budget, ColumnReader, EventGroup, EventParts, MOST_KNOWN, NO_VALUES, Read, Tally};
 use crate::blocks::{Block, Class, Column, Place, Run, Values, first_id, minute_of};
 use crate::hasher::{FastMap, Seeded};
 use crate::spans::{MINUTE, SECOND, SpanSum};
@@ -26,7 +26,7 @@ pub(super) struct CountReader<'a> {
     /// What is left of classes when what is not asked is taken away, with values that stand for others.
     classes: FastMap<(Class, Values), usize>,
     of_class: Vec<OfClass>,
-    /// Places, likewise.
+    /// Places where something is counted.
     places: Vec<Place>,
     place_numbers: HashMap<Place, u32, Seeded>,
     /// Whether events there can be wanted.
@@ -38,8 +38,20 @@ pub(super) struct CountReader<'a> {
     /// Counts of the present column of what is not in an array.
     counts: FastMap<Key, u32>,
     numbers: FastMap<Key, u32>,
-    /// How many more places of arrays there is room for.
+    /// How many more elements of arrays there is room for.
     room: usize,
+    most_places: usize,
+    /// There are more places than that.
+    is_full: bool,
+    /// What new places cost.
+    unpaid: usize,
+}
+
+/// The places of a block, with their numbers as far as they were needed.
+struct BlockPlaces<'a> {
+    places: &'a [Place],
+    /// `UNKNOWN`: not yet.
+    numbers: Vec<u32>,
 }
 
 /// The events of one class.
@@ -59,7 +71,12 @@ struct OfClass {
 type Key = (u64, u64);
 
 impl<'a> CountReader<'a> {
-    pub(super) fn new(names: Names<'a>, parts: EventParts, bounds: [Vec<u64>; Metric::COUNT]) -> Self {
+    pub(super) fn new(
+        names: Names<'a>,
+        parts: EventParts,
+        bounds: [Vec<u64>; Metric::COUNT],
+        most_places: usize,
+    ) -> Self {
         Self {
             names,
             parts,
@@ -73,7 +90,10 @@ impl<'a> CountReader<'a> {
             alike: FastMap::default(),
             counts: FastMap::default(),
             numbers: FastMap::default(),
-            room: MOST_PLACES,
+            room: MOST_ELEMENTS,
+            most_places,
+            is_full: false,
+            unpaid: 0,
         }
     }
 
@@ -84,10 +104,8 @@ impl<'a> CountReader<'a> {
         seconds: &Range<u8>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<Option<usize>> {
-        let places: Vec<u32> = match self.parts.place {
-            true => block.places.iter().map(|place| self.place(*place, tally)).collect(),
-            false => Vec::new(),
-        };
+        let count = if self.parts.place { block.places.len() } else { 0 };
+        let mut places = BlockPlaces { places: &block.places, numbers: vec![UNKNOWN; count] };
         let mut cost = None;
         for run in &block.runs {
             let before = |end: u8| -> usize {
@@ -99,12 +117,17 @@ impl<'a> CountReader<'a> {
             }
             let cost: &mut usize = cost.get_or_insert(0);
             if self.parts.values {
-                *cost += self.run_by_value(run, rows, &places, tally)?;
-                continue;
+                *cost += self.run_by_value(run, rows, &mut places, tally)?;
+            } else {
+                let class = self.class(run.class, Values::default(), tally)?;
+                if self.of_class[class].is_wanted {
+                    *cost += self.run((run, class), rows, &mut places, tally)?;
+                }
             }
-            let class = self.class(run.class, Values::default(), tally)?;
-            if self.of_class[class].is_wanted {
-                *cost += self.run((run, class), rows, &places, tally)?;
+            *cost += std::mem::take(&mut self.unpaid);
+            if self.is_full {
+                // The column is not whole, and nothing before it can be counted.
+                return Ok(Some(usize::MAX));
             }
         }
         Ok(cost)
@@ -115,24 +138,26 @@ impl<'a> CountReader<'a> {
         &mut self,
         (run, class): (&Run<'_>, usize),
         rows: Range<usize>,
-        places: &[u32],
+        places: &mut BlockPlaces<'_>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<usize> {
         let count = rows.len();
         let paths = run.paths.filter(|_| self.parts.path);
+        let at_places = match (self.parts.flow, self.parts.place, paths) {
+            (false, true, None) => self.count_places(run, rows.clone(), places, tally),
+            _ => Vec::new(),
+        };
         let (of_class, room) = (&mut self.of_class[class], &mut self.room);
         let is_counted = match (self.parts.flow, self.parts.place, paths) {
             (false, false, None) => of_class.add(0, count, room),
             (true, false, None) => of_class.column(&run.flows, rows.clone(), room),
             (false, false, Some(paths)) => of_class.column(&paths, rows.clone(), room),
             (false, true, None) => {
-                let mut counts = vec![0_usize; usize::try_from(run.places.largest()).unwrap_or(0) + 1];
-                rows.clone().for_each(|i| counts[run.places.get(i) as usize] += 1);
-                let known = counts.iter().zip(places).filter(|(count, _)| **count > 0);
-                let most = known.clone().map(|(_, place)| *place as usize).max().unwrap_or(0);
+                let most = at_places.iter().map(|(place, _)| *place).max().unwrap_or(0);
                 of_class.reserve(most, room)
-                    && known
-                        .fold(true, |all, (count, place)| all & of_class.add(*place as usize, *count, room))
+                    && at_places
+                        .iter()
+                        .fold(true, |all, (place, count)| all & of_class.add(*place, *count, room))
             }
             _ => false,
         };
@@ -141,8 +166,25 @@ impl<'a> CountReader<'a> {
         }
         for i in rows {
             self.event((run, class), i, places, tally)?;
+            if self.is_full {
+                break;
+            }
         }
         Ok(count * COST)
+    }
+
+    /// How many events there are at which places, by their numbers.
+    fn count_places(
+        &mut self,
+        run: &Run<'_>,
+        rows: Range<usize>,
+        places: &mut BlockPlaces<'_>,
+        tally: &mut dyn Tally,
+    ) -> Vec<(usize, usize)> {
+        let mut counts = vec![0_usize; usize::try_from(run.places.largest()).unwrap_or(0) + 1];
+        rows.for_each(|i| counts[run.places.get(i) as usize] += 1);
+        let there_are = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
+        there_are.map_while(|(at, count)| Some((self.place_in(places, at, tally)? as usize, count))).collect()
     }
 
     /// The same, of events whose values matter.
@@ -150,7 +192,7 @@ impl<'a> CountReader<'a> {
         &mut self,
         run: &Run<'_>,
         rows: Range<usize>,
-        places: &[u32],
+        places: &mut BlockPlaces<'_>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<usize> {
         let (count, mut in_map) = (rows.len(), 0);
@@ -169,13 +211,19 @@ impl<'a> CountReader<'a> {
             if !self.of_class[class].is_wanted {
                 continue;
             }
+            let place = match (self.parts.flow, self.parts.place, self.parts.path) {
+                (false, true, false) => self.place_in(places, run.places.get(i) as usize, tally),
+                _ => None,
+            };
+            if self.is_full {
+                break;
+            }
             let Self { of_class, room, .. } = self;
             let is_counted = match (self.parts.flow, self.parts.place, self.parts.path) {
                 (false, false, false) => of_class[class].add(0, 1, room),
                 (true, false, false) => of_class[class].add(run.flows.get(i) as usize, 1, room),
                 (false, true, false) => {
-                    let place = places.get(run.places.get(i) as usize).copied().unwrap_or(0);
-                    of_class[class].add(place as usize, 1, room)
+                    place.is_some_and(|place| of_class[class].add(place as usize, 1, room))
                 }
                 _ => false,
             };
@@ -209,15 +257,19 @@ impl<'a> CountReader<'a> {
         &mut self,
         (run, class): (&Run<'_>, usize),
         i: usize,
-        places: &[u32],
+        places: &mut BlockPlaces<'_>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<()> {
-        let place = match self.parts.place {
-            true => places.get(run.places.get(i) as usize).copied().unwrap_or(0),
-            false => 0,
-        };
         let flow = if self.parts.flow { self.flow(run.flows.get(i), tally)? } else { 0 };
-        if flow != UNWANTED && self.wanted_places.get(place as usize).copied().unwrap_or(true) {
+        if flow == UNWANTED {
+            return Ok(());
+        }
+        let place = match self.parts.place {
+            true => self.place_in(places, run.places.get(i) as usize, tally),
+            false => Some(0),
+        };
+        let Some(place) = place else { return Ok(()) };
+        if self.wanted_places.get(place as usize).copied().unwrap_or(true) {
             let path = run.paths.filter(|_| self.parts.path).map_or(0, |paths| paths.get(i));
             let key = ((class as u64) << 32 | u64::from(place), u64::from(flow) << 32 | path);
             *self.counts.entry(key).or_default() += 1;
@@ -246,17 +298,37 @@ impl<'a> CountReader<'a> {
         Ok(number)
     }
 
-    /// The number of a place.
-    fn place(&mut self, place: Place, tally: &mut dyn Tally) -> u32 {
-        let next = self.places.len() as u32;
-        let number = *self.place_numbers.entry(place).or_insert(next);
-        if number == next {
-            self.places.push(place);
-            let Place { node, interface, queue } = place;
-            let group = EventGroup { node, interface, queue, ..EventGroup::default() };
-            self.wanted_places.push(!tally.excludes(&group));
+    /// The number of a place of a block. `None`: there are too many.
+    #[inline]
+    fn place_in(&mut self, places: &mut BlockPlaces<'_>, at: usize, tally: &mut dyn Tally) -> Option<u32> {
+        match places.numbers.get(at) {
+            Some(number) if *number != UNKNOWN => Some(*number),
+            _ => self.learn_place(places, at, tally),
         }
-        number
+    }
+
+    #[cold]
+    fn learn_place(&mut self, places: &mut BlockPlaces<'_>, at: usize, tally: &mut dyn Tally) -> Option<u32> {
+        let place = places.places.get(at).copied().unwrap_or_default();
+        let number = match self.place_numbers.get(&place) {
+            Some(number) => *number,
+            None if self.places.len() >= self.most_places => {
+                self.is_full = true;
+                return None;
+            }
+            None => {
+                let number = self.places.len() as u32;
+                self.place_numbers.insert(place, number);
+                self.places.push(place);
+                let Place { node, interface, queue } = place;
+                let group = EventGroup { node, interface, queue, ..EventGroup::default() };
+                self.wanted_places.push(!tally.excludes(&group));
+                self.unpaid += COST;
+                number
+            }
+        };
+        places.numbers.get_mut(at).iter_mut().for_each(|known| **known = number);
+        Some(number)
     }
 
     /// A flow that is the same as this one.
@@ -265,7 +337,7 @@ impl<'a> CountReader<'a> {
         let place = usize::try_from(flow).unwrap_or(usize::MAX);
         match self.flows.get(place) {
             Some(known) if *known != UNKNOWN => Ok(*known),
-            _ if place >= MOST_PLACES => Ok(u32::try_from(flow).unwrap_or(0)),
+            _ if place >= MOST_ELEMENTS => Ok(u32::try_from(flow).unwrap_or(0)),
             _ => self.learn_flow(place, tally),
         }
     }
@@ -337,7 +409,7 @@ impl ColumnReader for CountReader<'_> {
         (column, from, to): (usize, Nanos, Nanos),
         budget: &mut Budget,
         tally: &mut dyn Tally,
-    ) -> rusqlite::Result<bool> {
+    ) -> rusqlite::Result<Read> {
         let conn = self.names.conn;
         let mut select =
             conn.prepare_cached("SELECT id, events FROM f0.block_data WHERE id >= ?1 AND id < ?2")?;
@@ -347,7 +419,9 @@ impl ColumnReader for CountReader<'_> {
         while let Some(row) = rows.next()? {
             let minute = u64::try_from(minute_of(row.get(0)?)).unwrap_or(0);
             let second = |ts: Nanos| (ts.saturating_sub(minute).min(MINUTE) / SECOND) as u8;
-            let block = Block::read(row.get_ref(1)?.as_blob()?)?;
+            let Some(block) = row.get_ref(1)?.as_blob().ok().and_then(Block::read) else {
+                return Ok(Read::Damaged);
+            };
             if let Some(cost) = self.block(&block, &(second(from)..second(to)), tally)? {
                 tally.seen(column);
                 whole &= budget.spend(cost);
@@ -358,7 +432,7 @@ impl ColumnReader for CountReader<'_> {
         }
         drop(rows);
         let cost = self.add_up(column, tally)?;
-        Ok(whole && budget.spend(cost))
+        Ok(Read::of(whole && budget.spend(cost)))
     }
 }
 
@@ -409,6 +483,6 @@ const UNKNOWN: u32 = u32::MAX;
 /// No file has so many flows.
 const UNWANTED: u32 = u32::MAX - 1;
 /// Counts in arrays: 64 MB with their numbers, and as many flows of which it is known whether they are wanted.
-const MOST_PLACES: usize = 8_000_000;
+const MOST_ELEMENTS: usize = 8_000_000;
 /// What it costs to count an event in a map, compared with one in an array.
 const COST: usize = 8;

@@ -1,4 +1,4 @@
-//! Events one by one: of files without blocks, and where values are asked for.
+//! Events one by one: of files without blocks, or with one that cannot be read, and where each value is asked for.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use detect::Metric;
 use rusqlite::Row;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, EventGroup, EventParts, MOST_KNOWN, NO_VALUES, Tally};
+use super::{Budget, ColumnReader, EventGroup, EventParts, MOST_KNOWN, NO_VALUES, Read, Tally};
 use crate::intern::parse_path;
 use crate::rows::kinds;
 use crate::schema::Features;
@@ -84,7 +84,7 @@ impl ColumnReader for EventReader<'_> {
         (column, from, to): (usize, Nanos, Nanos),
         budget: &mut Budget,
         tally: &mut dyn Tally,
-    ) -> rusqlite::Result<bool> {
+    ) -> rusqlite::Result<Read> {
         let mut counts: HashMap<RawEvent, u64> = HashMap::new();
         let (mut select, mut whole) = (self.names.conn.prepare_cached(&self.sql)?, true);
         let mut rows = select.query([int(from), int(to)])?;
@@ -101,7 +101,7 @@ impl ColumnReader for EventReader<'_> {
             tally.seen(column);
             tally.add(number, column, &SpanSum { count, ..NO_VALUES });
         }
-        Ok(whole)
+        Ok(Read::of(whole))
     }
 }
 
@@ -158,4 +158,4 @@ fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
 }
 
 /// What reading an event costs, compared with counting one of a block.
-const COST: usize = 16;
+pub(super) const COST: usize = 16;

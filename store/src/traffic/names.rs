@@ -36,6 +36,11 @@ impl<'a> Names<'a> {
         Ok(Self { conn, known, file, keys, looked: 0, flows, paths, rules })
     }
 
+    /// What [`Names::new`] needs.
+    pub(super) fn origin(&self) -> (&'a Connection, &'a KnownKeys, &'a Identity) {
+        (self.conn, self.known, self.file)
+    }
+
     /// The flow with this number; 0: none.
     pub(super) fn flow(&mut self, number: i64) -> rusqlite::Result<Option<FlowKey>> {
         if number == 0 {

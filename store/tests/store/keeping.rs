@@ -218,15 +218,15 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     store.close();
     let path = dir.path().join(FILE);
     let conn = rusqlite::Connection::open(&path).unwrap();
-    conn.pragma_update(None, "user_version", 7).unwrap();
+    conn.pragma_update(None, "user_version", 8).unwrap();
     conn.close().unwrap();
     let before = std::fs::read(&path).unwrap();
     let error = Store::open(Config::new(dir.path())).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 7, known: 6, .. }), "{error}");
+    assert!(matches!(error, Error::Newer { found: 8, known: 7, .. }), "{error}");
     let reader = Reader::open(dir.path()).unwrap();
     let table = reader.query("SELECT * FROM events", &QueryOptions::default()).unwrap();
     assert!(
-        table.rows.is_empty() && table.notes[0].contains("has schema 7, this hopwise knows 6"),
+        table.rows.is_empty() && table.notes[0].contains("has schema 8, this hopwise knows 7"),
         "{table:?}"
     );
     assert_eq!(std::fs::read(&path).unwrap(), before);

@@ -20,11 +20,14 @@ fn at(minute: u64) -> u64 {
     START + minute * MINUTE
 }
 
-/// Everything by its text and its column: count and sum.
+/// By text and column: count and sum.
+type Found = BTreeMap<(String, usize), (u64, u64)>;
+
+/// Everything that was added up.
 #[derive(Default, Debug)]
 struct Sums {
     names: Vec<String>,
-    found: BTreeMap<(String, usize), (u64, u64)>,
+    found: Found,
     seen: Vec<usize>,
     resets: usize,
 }
@@ -459,4 +462,66 @@ fn events_stacked_from_blocks_are_those_that_are_stored_one_by_one() {
             read.2.groups.first()
         );
     }
+}
+
+/// Kinds and nodes in a span, in columns of a minute, and since when they are counted.
+fn by_node(dir: &Dir) -> (Counted, Found) {
+    let reader = Reader::open(dir.path()).unwrap();
+    let parts = EventParts { place: true, flow: true, ..EventParts::default() };
+    let mut sums = Sums::default();
+    let counted = reader.event_traffic(&Columns::of((at(50), at(70)), MINUTE), parts, &mut sums).unwrap();
+    (counted, sums.found)
+}
+
+#[test]
+fn blocks_that_cannot_be_read_cost_no_event() {
+    let dir = Dir::new("traffic-damaged");
+    of_all_kinds(&dir, 5);
+    let whole = by_node(&dir);
+    assert!(whole.1.len() > 300 && whole.0 == Counted::default());
+    // In the middle of each file, so that some columns are counted in blocks and the earlier ones by rows.
+    for name in dir.names().iter().filter(|name| name.ends_with(".db")) {
+        let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
+        let middle =
+            "SELECT id FROM block_data ORDER BY id LIMIT 1 OFFSET (SELECT count(*) / 2 FROM block_data)";
+        let damage = format!("UPDATE block_data SET events = substr(events, 1, 40) WHERE id = ({middle})");
+        assert_eq!(conn.execute(&damage, []).unwrap(), 1);
+    }
+    assert_eq!(by_node(&dir), whole);
+}
+
+#[test]
+fn files_with_blocks_without_values_are_read_by_rows_and_left_alone() {
+    let dir = Dir::new("traffic-six");
+    of_all_kinds(&dir, 6);
+    let (whole, before) = (by_node(&dir), dir.names());
+    for name in before.iter().filter(|name| name.ends_with(".db")) {
+        let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
+        let blocks = "UPDATE block_data SET events = x'01' || substr(events, 2)";
+        conn.execute_batch(&format!("{blocks}; PRAGMA user_version = 6")).unwrap();
+    }
+    assert_eq!(by_node(&dir), whole);
+    let store = Store::open(Config { period: Period::Hour, ..Config::new(dir.path()) }).unwrap();
+    let mut batch = Batch::with_capacity(64);
+    batch.event(&bare(at(63)), &[]);
+    store.submit(batch).unwrap();
+    assert_eq!(store.close().set_aside, 0);
+    let new: Vec<String> = dir.names().into_iter().filter(|name| !before.contains(name)).collect();
+    assert!(new.len() == 1 && new[0].ends_with(".2.db"), "{new:?}");
+    let count = |sums: &Found| sums.values().map(|(count, _)| *count).sum::<u64>();
+    assert_eq!(count(&by_node(&dir).1), count(&whole.1) + 1);
+}
+
+#[test]
+fn the_latest_time_that_there_is_stops_nothing() {
+    let dir = Dir::new("traffic-latest");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    for ts in [u64::MAX, i64::MAX as u64, u64::MAX, at(0)] {
+        let mut batch = Batch::with_capacity(64);
+        batch.event(&Event { kind: Kind::Change, node: Some(3), ..bare(ts) }, &[]);
+        store.submit(batch).unwrap();
+        store.flush();
+    }
+    let stats = store.close();
+    assert_eq!((stats.committed, stats.failed, stats.set_aside), (4, 0, 0), "{stats:?}");
 }
