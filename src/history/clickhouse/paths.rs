@@ -92,7 +92,8 @@ impl Remote {
             return Ok(tally.finish(limit));
         }
         let about = || self.about(Stream::Rollups);
-        let counted: Vec<Number> = self.rows(about().number_of_flows(span, &of), until).await?;
+        let counted: Vec<Number> =
+            self.rows(about().number_of_flows(span, &of, &self.of_paths().1), until).await?;
         let pieces = use_pieces(span, counted.first().map_or(0, |count| count.n));
         let parts = pieces.iter().map(|piece| (piece.to - piece.from) / piece.length().max(1)).sum::<u64>();
         let page = usize::try_from(ANSWER / (PATHS + PART * parts)).unwrap_or(1).clamp(1, MOST_USED);
@@ -216,7 +217,7 @@ impl Statement {
         counted: Option<&str>,
         (events, states): &(String, String),
     ) -> String {
-        let none = "CAST([], 'Array(UInt32)')";
+        let (none, is_read) = ("CAST([], 'Array(UInt32)')", counted.is_some());
         let pair = "Array(Tuple(UInt64, Array(UInt32)))";
         let nanos = |column: &str| format!("toUInt64(toUnixTimestamp64Nano({column}))");
         let row = |source: u8, [a, b, c]: [&str; 3], path: &str, rest: &str| {
@@ -241,9 +242,13 @@ impl Statement {
         );
         rows.push(row(BEFORE, [&nanos("at"), "0", "0"], "nodes", &before));
         let rows = rows.join(" UNION ALL ");
+        let sorted = format!(
+            "arraySort(if(notEmpty(known), known, if(notEmpty(kept) AND first < {to}, CAST([(first, kept)], '{pair}'), CAST([], '{pair}'))))"
+        );
+        // Where the paths themselves are read, the latest are.
+        let took = if is_read { format!("arraySlice({sorted}, -{MOST_TAKEN})") } else { sorted };
         format!(
-            "SELECT flow, parts, first, last, arraySlice(arraySort(if(notEmpty(known), known, \
-             if(notEmpty(kept) AND first < {to}, CAST([(first, kept)], '{pair}'), CAST([], '{pair}')))), -{MOST_TAKEN}) AS took FROM (\
+            "SELECT flow, parts, first, last, {took} AS took FROM (\
              SELECT flow, groupArrayIf([a, b, c], source = {COUNTED}) AS parts, argMaxIf(a, b, source = {STATE}) AS first, \
              maxIf(b, source = {STATE}) AS last, argMaxIf(path, b, source = {STATE}) AS kept, \
              CAST(groupUniqArrayIf((a, path), source IN ({INSIDE}, {BEFORE})), '{pair}') AS known FROM ({rows}) GROUP BY flow)"
@@ -294,13 +299,19 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// How many flows have reports in a span.
-    fn number_of_flows(self, span: Span, of: &FlowsOf) -> Self {
+    /// How many flows of a span there are: with reports, or by their states.
+    fn number_of_flows(self, span: Span, of: &FlowsOf, states: &str) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let chosen = statement.terms_of(of);
-        statement.terms.extend(chosen);
-        let (table, terms) = (&statement.table, statement.joined());
-        statement.text = format!("SELECT uniqExact(flow) AS n FROM {table}{terms}");
+        statement.terms.extend(chosen.iter().cloned());
+        let (table, counted) = (statement.table.clone(), statement.joined());
+        statement.terms = chosen;
+        let lived = [statement.time("last_seen >", span.from()), statement.time("first_seen <", span.to())];
+        statement.terms.extend(lived);
+        let lived = statement.joined();
+        statement.text = format!(
+            "SELECT uniqExact(flow) AS n FROM (SELECT flow FROM {table}{counted} UNION ALL SELECT flow FROM {states}{lived})"
+        );
         statement.in_rows()
     }
 

@@ -115,7 +115,7 @@ impl Statement {
     }
 
     /// The rollups that the terms choose, each in one row or several, which are its parts: `values`, `least`, `most` and `total`. Of a pair of
-    /// collectors, they are those of the one with more values. `key`: what tells the chosen ones apart. `of_flow`: further columns, which are
+    /// collectors, they are those of the one with more values. `key`: what identifies each of the chosen ones. `of_flow`: further columns, which are
     /// those of the flow.
     pub(super) fn parts(&mut self, pairs: &[(String, String)], key: &str, of_flow: &[&str]) -> String {
         let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();

@@ -34,6 +34,8 @@ use crate::sql::Failure;
 struct Line {
     /// Its column.
     at: usize,
+    /// A hash of what is the same: the order of the rows of a column.
+    h: u64,
     n: u64,
     #[serde(default = "greatest")]
     least: u64,
@@ -87,27 +89,30 @@ struct Adding {
     /// Whether anything was asked of flows.
     by_flow: bool,
     flows: HashMap<(FlowColumns, Vec<u32>), Option<u32>>,
+    /// There were more rows than are read.
+    is_cut: bool,
 }
 
-/// What one answer had: its rows, the column of the last one, and how many of them are of that column.
+/// What one answer had: its rows, and the column and the hash of the last one.
 struct Page {
     rows: usize,
-    last: usize,
-    of_last: usize,
+    last: (usize, u64),
 }
 
-/// So many rows of columns from `from` on and before `end`, without the first ones.
+/// So many rows of columns from `from` on and before `end`, after one of them. Rows that come meanwhile do not move them.
 #[derive(Clone, Copy)]
 struct Cut {
     from: u64,
     end: u64,
-    skipped: usize,
+    after: Option<(usize, u64)>,
     most: usize,
 }
 
 impl Cut {
-    fn limit(self) -> String {
-        format!(" LIMIT {} OFFSET {}", self.most, self.skipped)
+    /// A page of what has columns `at` and hashes `h`.
+    fn page(self, sums: &str) -> String {
+        let after = self.after.map_or(String::new(), |(at, h)| format!(" WHERE at < {at} OR h > {h}"));
+        format!("SELECT * FROM ({sums}){after} ORDER BY at DESC, h LIMIT {}", self.most)
     }
 }
 
@@ -167,6 +172,7 @@ impl Remote {
         loop {
             adding.stacks.reset();
             adding.flows.clear();
+            adding.is_cut = false;
             let mut floor = match question.measure {
                 Measure::Events => self.floor(columns, until).await?,
                 _ => columns.from(),
@@ -177,7 +183,8 @@ impl Remote {
             }
             if !adding.stacks.wants_more() {
                 let from = (floor > columns.from()).then_some(floor);
-                return Ok((adding, Counted { from, truncated: false }));
+                let truncated = adding.is_cut;
+                return Ok((adding, Counted { from, truncated }));
             }
         }
     }
@@ -206,7 +213,7 @@ impl Remote {
     ) -> Result<(Adding, u64), Failure> {
         let columns = adding.columns;
         let most = page_of(question);
-        let (mut cut, mut rows) = (Cut { from: floor, end: columns.to(), skipped: 0, most }, 0);
+        let (mut cut, mut rows) = (Cut { from: floor, end: columns.to(), after: None, most }, 0);
         loop {
             let statement = match question.measure {
                 Measure::Reports | Measure::FlowLatency => {
@@ -226,13 +233,11 @@ impl Remote {
             if page.rows < most {
                 return Ok((adding, floor));
             }
-            let end = columns.end_of(page.last);
+            let end = columns.end_of(page.last.0);
             if rows >= MOST_ROWS {
                 return Ok((adding, end));
             }
-            // A column with more rows than an answer is read on.
-            let before = if end == cut.end { cut.skipped } else { 0 };
-            cut = Cut { end, skipped: before + page.of_last, ..cut };
+            cut = Cut { end, after: Some(page.last), ..cut };
         }
     }
 
@@ -252,11 +257,13 @@ impl Remote {
         let cut = Cut {
             from: last,
             end: columns.to().min(last.saturating_add(TAIL)),
-            skipped: 0,
+            after: None,
             most: ANSWER / 200,
         };
         let statement = about().of_series(metric, 1, Some(last)).series_traffic(columns, &self.pairs, cut);
-        Ok(adding.add(self.ask(statement, until, Whose::Ours).await?).await?.0)
+        let (mut adding, page) = adding.add(self.ask(statement, until, Whose::Ours).await?).await?;
+        adding.is_cut |= page.rows >= cut.most;
+        Ok(adding)
     }
 }
 
@@ -270,7 +277,7 @@ impl Adding {
         };
         let by_flow = bare.flow_parts() != FlowParts::default();
         let stacks = Stacks::new(bare, columns, sums);
-        Self { stacks, columns, measure, by_flow, flows: HashMap::new() }
+        Self { stacks, columns, measure, by_flow, flows: HashMap::new(), is_cut: false }
     }
 
     /// Adds the rows of an answer, on a thread that may compute for long.
@@ -282,12 +289,8 @@ impl Adding {
 
     fn add_rows(&mut self, body: &[u8]) -> Result<Page, Failure> {
         let lines: Vec<Line> = rows::read(body)?;
-        let last = lines.last().map_or(0, |line| line.at);
-        let page = Page {
-            rows: lines.len(),
-            last,
-            of_last: lines.iter().rev().take_while(|line| line.at == last).count(),
-        };
+        let last = lines.last().map_or((0, 0), |line| (line.at, line.h));
+        let page = Page { rows: lines.len(), last };
         for line in lines {
             let column = line.at;
             self.stacks.seen(column);
@@ -452,16 +455,16 @@ impl Statement {
                 (counted, ", path")
             }
         };
-        let (at, limit) = (column_of("begin", columns), cut.limit());
+        let at = column_of("begin", columns);
         // Reports of which no latency is known are apart, as they are in no mean.
         let (values, valued) = match question.measure.is_count() {
             true => (String::new(), ""),
             false => (format!(", min(b) AS least, max(c) AS most, {} AS total", sum_of("d")), ", b <= c"),
         };
-        statement.text = format!(
-            "SELECT {at} AS at, sum(a) AS n{values}{named}{path} FROM {source} \
-             GROUP BY at{valued}{names}{path} ORDER BY at DESC{names}{path}{valued}{limit}"
-        );
+        let hash = hash_of(&format!("at{names}{path}{valued}"));
+        statement.text = cut.page(&format!(
+            "SELECT {at} AS at, {hash} AS h, sum(a) AS n{values}{named}{path} FROM {source} GROUP BY at{valued}{names}{path}"
+        ));
         statement.in_rows()
     }
 
@@ -489,10 +492,10 @@ impl Statement {
         let (named, names) = listed(&asked);
         let events = self.table.clone();
         let once = self.once(&events, named.trim_start_matches(", "), (cut.from, cut.end));
-        let (at, limit) = (column_of("time", columns), cut.limit());
-        self.text = format!(
-            "SELECT {at} AS at, count() AS n{names} FROM ({once}) GROUP BY at{names} ORDER BY at DESC{names}{limit}"
-        );
+        let (at, hash) = (column_of("time", columns), hash_of(&format!("at{names}")));
+        self.text = cut.page(&format!(
+            "SELECT {at} AS at, {hash} AS h, count() AS n{names} FROM ({once}) GROUP BY at{names}"
+        ));
         self.in_rows()
     }
 
@@ -521,13 +524,14 @@ impl Statement {
     /// Their values.
     fn series_traffic(mut self, columns: Columns, pairs: &[(String, String)], cut: Cut) -> Self {
         self.range(Some(cut.from), Some(cut.end));
-        let (summed, limit) = (self.parts(pairs, "ts, node, interface, queue", &[]), cut.limit());
+        let summed = self.parts(pairs, "ts, node, interface, queue", &[]);
         let (at, key) = (column_of("toUnixTimestamp64Nano(ts)", columns), "node, interface, queue");
-        self.text = format!(
-            "SELECT {at} AS at, {key}, sum(values) AS n, min(b) AS least, max(c) AS most, {} AS total FROM (\
-             SELECT ts, {key}, values, least AS b, most AS c, total AS d FROM ({summed})) GROUP BY at, {key} ORDER BY at DESC, {key}{limit}",
+        let hash = hash_of(&format!("at, {key}"));
+        self.text = cut.page(&format!(
+            "SELECT {at} AS at, {hash} AS h, {key}, sum(values) AS n, min(b) AS least, max(c) AS most, {} AS total FROM (\
+             SELECT ts, {key}, values, least AS b, most AS c, total AS d FROM ({summed})) GROUP BY at, {key}",
             sum_of("d")
-        );
+        ));
         self.in_rows()
     }
 
@@ -581,7 +585,7 @@ fn page_of(question: &TrafficQuestion) -> usize {
     let is_count = question.measure.is_count();
     // Bytes of what a row has, at most, except of a long path.
     let widths = [
-        (true, 50),
+        (true, 80),
         (!is_count, 90),
         (parts.all, 100),
         (!parts.all && (parts.src > Needed::Nothing || parts.dst > Needed::Nothing), 110),
@@ -593,6 +597,11 @@ fn page_of(question: &TrafficQuestion) -> usize {
     ];
     let width: usize = widths.iter().filter(|(is_there, _)| *is_there).map(|(_, width)| width).sum();
     ANSWER / width
+}
+
+/// A hash of what is the same in the rows of a group. Of what is NULL a hash would be NULL.
+fn hash_of(columns: &str) -> String {
+    format!("cityHash64(toString(tuple({columns})))")
 }
 
 /// The sum of a column: at the greatest number that the store can hold, it ends.
