@@ -96,7 +96,10 @@ impl ConsoleSettings {
         let is_address = |url: &str| {
             let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
             let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#?\"<>".contains(&byte);
-            rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
+            // Everybody who may read the pages gets it: it has no password.
+            let has_user =
+                rest.is_some_and(|rest| rest.split('/').next().is_some_and(|host| host.contains('@')));
+            rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain)) && !has_user
         };
         self.collectors.iter().find_map(|(name, url)| match (is_name(name), is_address(url)) {
             (false, _) => {
@@ -173,6 +176,11 @@ mod tests {
                 "\"javascript:alert(1)\" is no address of pages",
             ),
             (
+                &|settings| settings.collectors = at("c1", "https://admin:secret@c1:8080"),
+                "collectors",
+                "\"https://admin:secret@c1:8080\" is no address of pages",
+            ),
+            (
                 &|settings| settings.collectors = at("c1", "https://"),
                 "collectors",
                 "\"https://\" is no address",
@@ -182,7 +190,7 @@ mod tests {
                 "collectors",
                 "\"c 1\" is no name of a collector",
             ),
-        ] as [(&dyn Fn(&mut ConsoleSettings), &str, &str); 9]
+        ] as [(&dyn Fn(&mut ConsoleSettings), &str, &str); 10]
         {
             let found = problems(change);
             assert!(

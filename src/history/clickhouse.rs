@@ -83,19 +83,21 @@ impl Remote {
         whose: words::Whose,
     ) -> Result<Vec<u8>, Failure> {
         let left = until.saturating_duration_since(Instant::now());
+        // The last of several statements has what the others left of it.
+        let limit = if whose == words::Whose::Ours { self.limit } else { left };
         let request = Arc::new(statement.request(left));
         let mut client = lock(&self.idle).pop().unwrap_or_else(|| Client::new(self.destination.clone()));
         // ClickHouse stops by itself; this is for a server that does not answer.
         let answer = match time::timeout(left + GRACE, client.send(&request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(words)) => return Err(Failure::Unavailable(words)),
-            Err(_) => return Err(words::late(left)),
+            Err(_) => return Err(words::late(limit, whose)),
         };
         let response = answer.response();
-        words::verdict(&response, whose, left)?;
+        words::verdict(&response, whose, limit)?;
         let sink::Response { body, is_cut, .. } = response;
         if is_cut {
-            return Err(words::large());
+            return Err(words::large(whose));
         }
         let body = body.to_vec();
         let mut idle = lock(&self.idle);

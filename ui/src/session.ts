@@ -1,4 +1,4 @@
-import { ApiError, get } from './api/client';
+import { ApiError, get, waitFor } from './api/client';
 import type { SessionView } from './api/generated';
 import type { Fleet } from './model/fleet-sql';
 
@@ -10,6 +10,8 @@ async function fleet(): Promise<Fleet> {
 }
 
 const RETRY_MS = 3_000;
+/** ClickHouse is asked up to three times for an answer of a console, each with a limit of its own, which says what to do. */
+const CONSOLE_MS = 120_000;
 
 /** What the token of this page may do. */
 class Session {
@@ -27,7 +29,10 @@ class Session {
     try {
       const view = await get<SessionView>('session');
       this.role = view.role;
-      if (view.console) this.fleet = await fleet();
+      if (view.console) {
+        waitFor(CONSOLE_MS);
+        this.fleet = await fleet();
+      }
       this.console = view.console;
       this.collectors = view.collectors ?? {};
       for (const listener of this.listeners) listener();

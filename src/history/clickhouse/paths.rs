@@ -259,11 +259,12 @@ impl Statement {
     fn lives_whole(self, span: Span, pairs: &[(String, String)], tables: &(String, String)) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let (from, to) = (span.from(), span.to());
+        let there = statement.flows_there();
         let summed = statement.parts(pairs, "ts, flow", &[]);
         let counted = format!(
             "SELECT flow, 0 AS a, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS b, sum(values) AS c FROM ({summed}) GROUP BY flow"
         );
-        let lives = statement.lives((from, to), &[], Some(&counted), tables);
+        let lives = statement.lives((from, to), &[there], Some(&counted), tables);
         let most = MOST_FLOWS + 1;
         statement.text = format!(
             "{LIFE} FROM ({lives}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {most}"

@@ -162,6 +162,8 @@ impl Statement {
     ) -> Self {
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
         statement.flow(only);
+        // Or the paths and states of all flows that ever were would be grouped.
+        let there = statement.flows_there();
         let summed = statement.parts(pairs, "ts, flow", &[]);
         let before = statement.time("ts <", span.to());
         let most = most + 1;
@@ -169,8 +171,8 @@ impl Statement {
             "SELECT found.flow AS flow, sums, if(notEmpty(taken.latest), taken.latest, state.kept) AS path, state.latest AS basis FROM (SELECT flow, {SUM} FROM ({summed}) GROUP BY flow \
              ORDER BY {order} DESC, flow LIMIT {most}) AS found \
              LEFT JOIN (SELECT flow, argMax(path, ts) AS latest FROM {events} WHERE kind IN ('new', 'path_change', 'path_loop') \
-             AND metric = 'flow_path' AND notEmpty(path) AND {before} GROUP BY flow) AS taken ON found.flow = taken.flow \
-             LEFT JOIN (SELECT flow, argMax(basis, last_seen) AS latest, argMax(path, last_seen) AS kept FROM {states} GROUP BY flow) AS state ON found.flow = state.flow"
+             AND metric = 'flow_path' AND notEmpty(path) AND {before} AND {there} GROUP BY flow) AS taken ON found.flow = taken.flow \
+             LEFT JOIN (SELECT flow, argMax(basis, last_seen) AS latest, argMax(path, last_seen) AS kept FROM {states} WHERE {there} GROUP BY flow) AS state ON found.flow = state.flow"
         );
         statement.in_rows()
     }
@@ -235,6 +237,10 @@ impl Statement {
     pub(super) fn request(mut self, most: Duration) -> sink::Request {
         self.set("readonly", "1");
         self.set("max_execution_time", &format!("{:.3}", most.as_secs_f64().max(0.001)));
+        // A profile may let ClickHouse answer with a part of the rows and not say so.
+        for what in ["timeout", "read", "group_by", "sort", "join", "set", "distinct"] {
+            self.set(&format!("{what}_overflow_mode"), "throw");
+        }
         self.set("output_format_json_quote_64bit_integers", "0");
         // Errors come before the first row, and not in the middle of an answer.
         self.set("wait_end_of_query", "1");
@@ -249,7 +255,13 @@ impl Statement {
         }
     }
 
+    /// The term of the flows of these rows.
+    pub(super) fn flows_there(&self) -> String {
+        format!("flow IN (SELECT flow FROM {}{})", self.table, self.joined())
+    }
+
     pub(super) fn in_rows(mut self) -> Self {
+        self.set("join_use_nulls", "0");
         self.text.push_str(" FORMAT JSONEachRow");
         self
     }

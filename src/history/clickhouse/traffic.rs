@@ -194,9 +194,10 @@ impl Remote {
         let statement = self.about(Stream::Events).sizes_of_columns(columns);
         let counts: Vec<Count> = self.rows(statement, until).await?;
         let mut rows = 0_u64;
-        for count in counts {
+        for (at, count) in counts.into_iter().enumerate() {
             rows = rows.saturating_add(count.n);
-            if rows > MOST_EVENTS {
+            // The latest column is always counted: nothing at all would be no answer.
+            if rows > MOST_EVENTS && at > 0 {
                 return Ok(columns.end_of(usize::try_from(count.of).unwrap_or(usize::MAX)));
             }
         }
@@ -432,6 +433,7 @@ impl Statement {
         let pieces = columns.pieces();
         let known = pieces.last().map_or(cut.from, |piece| piece.to);
         let mut statement = self.minutes(Span::of(cut.from, cut.end.min(known).max(cut.from)), &OF_FLOWS);
+        let there = statement.flows_there();
         let (needed, asked) = flow_columns(question.flow_parts(), question.prefixes);
         let (named, names) = listed(&asked);
         let summed = statement.parts(pairs, "ts, flow", &needed);
@@ -447,7 +449,7 @@ impl Statement {
         let (source, path) = match question.by_path() {
             false => (format!("({counted})"), ""),
             true => {
-                let lives = statement.lives((columns.from(), columns.to()), &[], None, tables);
+                let lives = statement.lives((columns.from(), columns.to()), &[there], None, tables);
                 let path = "tupleElement(took[greatest(1, arrayCount(one -> one.1 < begin + length, took))], 2) AS path";
                 let counted = format!(
                     "(SELECT *, {path} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, took FROM ({lives})) AS life USING flow)"

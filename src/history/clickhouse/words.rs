@@ -15,6 +15,16 @@ pub(super) enum Whose {
     Users,
 }
 
+impl Whose {
+    /// How to ask for less.
+    fn narrower(self) -> &'static str {
+        match self {
+            Self::Ours => "choose a shorter time",
+            Self::Users => "narrow it with a time range (ts >= …), or ask for fewer rows or columns",
+        }
+    }
+}
+
 /// Whether an answer is one.
 pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) -> Result<(), Failure> {
     // The server is asked to begin its answer when all of it is there. Rows can have such words in their texts.
@@ -29,12 +39,11 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
         Some(192..=195 | 516) => unavailable(format!(
             "ClickHouse refuses the credentials of this console ({said}); correct user and password_file in [console]"
         )),
-        Some(159 | 160) => Err(late(limit)),
-        Some(241) => query(
-            "the query needs more memory than ClickHouse gives it; narrow it with a time range (ts >= …), or ask for fewer columns"
-                .to_owned(),
-        ),
-        Some(158 | 307 | 396) => Err(large()),
+        Some(159 | 160) => Err(late(limit, whose)),
+        Some(241) => {
+            query(format!("the query needs more memory than ClickHouse gives it; {}", whose.narrower()))
+        }
+        Some(158 | 307 | 396) => Err(large(whose)),
         Some(164) if words.contains("setting") => unavailable(format!(
             "the user of this console has a profile in ClickHouse that lets it set no limits ({said}); give it GRANT SELECT, and no profile with readonly"
         )),
@@ -59,17 +68,17 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
 }
 
 /// It took too long.
-pub(super) fn late(limit: Duration) -> Failure {
+pub(super) fn late(limit: Duration, whose: Whose) -> Failure {
     Failure::Query(QueryFailure::from(format!(
-        "the query took longer than {:.1} s; narrow it with a time range (ts >= …), or raise [api] query_timeout",
-        limit.as_secs_f64()
+        "the query took longer than {:.1} s; {}, or raise [api] query_timeout",
+        limit.as_secs_f64(),
+        whose.narrower()
     )))
 }
 
 /// It is too much.
-pub(super) fn large() -> Failure {
-    let message = "the answer is too large; ask for fewer rows or columns at a time";
-    Failure::Query(QueryFailure::from(message.to_owned()))
+pub(super) fn large(whose: Whose) -> Failure {
+    Failure::Query(QueryFailure::from(format!("the answer is too large; {}", whose.narrower())))
 }
 
 #[cfg(test)]
@@ -93,6 +102,12 @@ mod tests {
             (200, "Code: 241. DB::Exception: Memory limit", Ours, "400 the query needs more memory"),
             (403, "Code: 516. DB::Exception: x", Users, "503 ClickHouse refuses the credentials"),
             (408, "Code: 159. DB::Exception: x", Users, "400 the query took longer than 10.0 s; narrow it"),
+            (
+                408,
+                "Code: 159. DB::Exception: x",
+                Ours,
+                "400 the query took longer than 10.0 s; choose a shorter time, or raise",
+            ),
             (500, "Code: 396. DB::Exception: x", Users, "400 the answer is too large"),
             (
                 500,

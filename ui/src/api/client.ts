@@ -2,7 +2,12 @@ import { parseExact } from './json';
 
 const TOKEN_KEY = 'hopwise-token';
 const PREFIX = 'api/v1/';
-const TIMEOUT_MS = 15_000;
+let timeoutMs = 15_000;
+
+/** How long to wait for an answer from now on. */
+export function waitFor(ms: number): void {
+  timeoutMs = ms;
+}
 
 /** The server refused the request. `message` is its error message. */
 export class ApiError extends Error {
@@ -51,7 +56,7 @@ export function address(path: string, params: Params = {}): string {
 async function request(path: string, init: RequestInit, params: Params): Promise<string> {
   const headers = new Headers(init.headers);
   if (token() !== '') headers.set('Authorization', `Bearer ${token()}`);
-  const limit = AbortSignal.timeout(TIMEOUT_MS);
+  const limit = AbortSignal.timeout(timeoutMs);
   const signal = init.signal ? AbortSignal.any([init.signal, limit]) : limit;
   let answer: Response;
   let body: string;

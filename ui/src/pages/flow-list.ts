@@ -4,10 +4,11 @@ import type { Flow, Range } from '../api/types';
 import { apiOption, digits, hands } from '../hands';
 import { h, setText } from '../lib/dom';
 import { filterField } from '../lib/filter-field';
-import { count, duration, exact, flowName, pathText } from '../lib/format';
+import { count, duration, exact, flowName, pathText, reasonOf } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { hopwise, queryCommand, slowestFlowsSql } from '../model/copies';
 import { partText } from '../model/range';
+import { session } from '../session';
 import type { Settings } from '../settings';
 import { times } from '../times';
 
@@ -99,7 +100,7 @@ export function flowList(options: FlowListOptions) {
       options.arrived?.(rows);
     },
     failed(error) {
-      if (error instanceof ApiError) setText(total, error.message);
+      if (error instanceof ApiError || session.console) setText(total, reasonOf(error));
     },
   });
   sort.addEventListener('change', () => {

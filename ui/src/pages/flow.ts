@@ -2,9 +2,11 @@ import { ApiError, get } from '../api/client';
 import { poll, type Poll } from '../api/poll';
 import type { FlowDetail, FlowHistory } from '../api/types';
 import { empty, h, panel } from '../lib/dom';
+import { reasonOf } from '../lib/format';
 import { live } from '../live';
 import { WINDOW_SECONDS } from '../model/rates';
 import { link, type Page, type Route } from '../router';
+import { session } from '../session';
 import { Settings } from '../settings';
 import { times } from '../times';
 import { flowView } from './flow-detail';
@@ -86,6 +88,7 @@ function follow(name: string, box: HTMLElement, expired: () => boolean): { stop(
       failed(error) {
         if (error instanceof ApiError && error.status === 404 && !expired())
           box.replaceChildren(times.isLive() ? gone(name) : absent(name));
+        else if (session.console) box.replaceChildren(empty('No answer', reasonOf(error)));
       },
     }),
     poll<FlowHistory>({

@@ -4,7 +4,7 @@ import type { DropsOfPlace, LinkLoss, LossMap, LostReports } from '../api/types'
 import { hands } from '../hands';
 import { atCollectors } from '../elsewhere';
 import { h, panel, setText, show } from '../lib/dom';
-import { exact, plural, timeWithin } from '../lib/format';
+import { exact, plural, reasonOf, timeWithin } from '../lib/format';
 import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable } from '../lib/table';
@@ -132,7 +132,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
         arrived(losses);
       },
       failed(error) {
-        if (error instanceof ApiError) setText(summary, error.message);
+        if (error instanceof ApiError || session.console) setText(summary, reasonOf(error));
       },
     });
   }

@@ -4,7 +4,7 @@ import { poll, type Poll } from '../api/poll';
 import type { Flow, Link, LossMap, Node, PathUse, Range } from '../api/types';
 import { apiOption, hands } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
-import { plural } from '../lib/format';
+import { plural, reasonOf } from '../lib/format';
 import { names } from '../lib/names';
 import { hopwise } from '../model/copies';
 import { MOST_PLAIN } from '../model/fabric';
@@ -127,7 +127,8 @@ class TopologyPage implements Page {
     request: (signal) => this.requestAll(signal),
     show: (answer) => this.take(answer),
     failed: (error) => {
-      if (error instanceof ApiError && !times.isLive()) setText(this.summary, error.message);
+      if ((error instanceof ApiError || session.console) && !times.isLive())
+        setText(this.summary, reasonOf(error));
     },
   });
   private hostPoll: Poll | undefined;
