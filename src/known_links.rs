@@ -149,7 +149,9 @@ impl LinkMemory {
             self.forget_oldest();
         }
         let ends = self.ends.entry(interface).or_default();
-        let latest = (0..ends.len()).filter(|i| ends[*i].to == to).max_by_key(|i| ends[*i].last);
+        // Not one of a clock that was ahead, nor of a capture of a later time.
+        let is_past = |one: &End| one.to == to && one.first <= at.saturating_add(DELAY);
+        let latest = (0..ends.len()).filter(|i| is_past(&ends[*i])).max_by_key(|i| ends[*i].last);
         if let Some(i) = latest {
             let known = ends[i];
             if at <= known.last {
@@ -293,6 +295,16 @@ mod tests {
         // A later look at what was before.
         memory.see((1, 5), 8, 420 * SECOND);
         assert_eq!(all(&memory), expected);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_hides_no_link() {
+        let mut memory = memory(&[(7, 100_000), (7, 100), (7, 200)]);
+        assert_eq!(behind(&memory, 150, 160), Behind::Node(7));
+        assert_eq!(behind(&memory, 50, 60), Behind::Unknown);
+        memory.see((1, 5), 8, 300 * SECOND);
+        assert_eq!([behind(&memory, 150, 160), behind(&memory, 310, 320)], [7, 8].map(Behind::Node));
+        assert_eq!(behind(&memory, 100_100, 100_200), Behind::Node(7));
     }
 
     #[test]

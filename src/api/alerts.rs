@@ -459,8 +459,8 @@ const MOST_SAID: usize = 500;
 /// Seconds of the longest silence: a year.
 const LONGEST: u64 = 31_536_000;
 /// What is true of a rule about queues or links.
-const OF_PLACES: &str = "The rule is about queues or links: flows that took other queues of these nodes are counted, too. It would have fired at most so often.";
+const OF_PLACES: &str = "The rule is about queues or links: flows that took other queues of these nodes are counted, too. By what is stored, it would have fired at most so often.";
 /// What is true of a rule with `for`.
-const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and of most reports nothing is stored: the condition is taken to last from its first report on. The rule would have fired at most so often, for at most these flows, and not before these times.";
+const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and of most reports nothing is stored: the condition is taken to last from its first report on. By what is stored, the rule would have fired at most so often, for at most these flows, and not before these times.";
 /// What is true of every trial.
 const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path.";

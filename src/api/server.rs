@@ -127,7 +127,8 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     drop(end);
     let _ = time::timeout(LAST_RESPONSES, served).await;
     let known = Arc::clone(&context.known_links);
-    let _ = tokio::task::spawn_blocking(move || known.save(true)).await;
+    // It may wait for a thread, behind questions that nobody waits for any more.
+    let _ = time::timeout(LAST_RESPONSES, tokio::task::spawn_blocking(move || known.save(true))).await;
 }
 
 /// Looks at the links in use every few seconds, so that those that fail are known.

@@ -63,7 +63,7 @@ impl Files {
         write().map_err(|error| format!("{}: {error}", self.cursor.display()))
     }
 
-    /// Keeps the [`line`] of a record.
+    /// Keeps the [`line()`] of a record.
     pub(super) fn keep(&self, line: &[u8]) -> Result<(), String> {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;

@@ -112,7 +112,11 @@ impl Outlet {
             found.retain(|(topic, partition, _)| {
                 self.settings.share.has(topic.stream, *partition) && !running.has((topic.stream, *partition))
             });
-            let partitions = running.len() + found.len();
+            // A topic that is not there yet will have one, and needs space for it even if another table takes nothing.
+            let has_any =
+                |stream| running.has_any(stream) || found.iter().any(|(topic, ..)| topic.stream == stream);
+            let missing = self.topics.iter().filter(|topic| !has_any(topic.stream)).count();
+            let partitions = running.len() + found.len() + missing;
             for (topic, partition, latest) in found {
                 let key = (topic.stream, partition);
                 let settings = self.settings.delivery(partitions);

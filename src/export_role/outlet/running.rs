@@ -28,6 +28,11 @@ impl Running {
         self.known.get(&key).is_some_and(|(task, _)| task.is_some())
     }
 
+    /// Whether some partition of a stream runs.
+    pub(super) fn has_any(&self, stream: Stream) -> bool {
+        self.known.iter().any(|((of, _), (task, _))| *of == stream && task.is_some())
+    }
+
     /// Partitions that run.
     pub(super) fn len(&self) -> usize {
         self.known.values().filter(|(task, _)| task.is_some()).count()
