@@ -4,7 +4,7 @@ use collector::{Event, Kind, event::FirstValues};
 use detect::Metric;
 use filter::Facts;
 
-use crate::rows::{EventRow, FirstRow};
+use crate::rows::{EventRow, FirstRow, greatest};
 use crate::spans::FlowSpan;
 use crate::traffic::EventGroup;
 
@@ -70,11 +70,6 @@ pub fn values(
         values[metric as usize] = value;
     }
     values
-}
-
-/// The greatest of some latencies; those that are not known are the maximum.
-fn greatest(latencies: &[u32]) -> Option<u64> {
-    latencies.iter().filter(|latency| **latency != u32::MAX).max().map(|latency| u64::from(*latency))
 }
 
 /// Of a flow in a span of time: its latency is the largest. What its packets saw of nodes is not known.

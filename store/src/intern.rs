@@ -4,7 +4,7 @@
 //! then on an unknown name is looked up before it is added. After a failed transaction they are discarded with the file.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write};
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::net::IpAddr;
 
@@ -142,14 +142,20 @@ impl Names {
 /// Writes `101>102>103` into `text`; a node or latency that was not available is `?`.
 fn path_text(path: &[u32], text: &mut String) {
     text.clear();
+    // Writing to a string cannot fail.
+    let _ = write_path(path, text);
+}
+
+/// The same, to whatever takes text.
+pub(crate) fn write_path(path: &[u32], out: &mut impl Write) -> fmt::Result {
     for (i, node) in path.iter().enumerate() {
         let separator = if i == 0 { "" } else { ">" };
-        // Writing to a string cannot fail.
-        let _ = match *node {
-            u32::MAX => write!(text, "{separator}?"),
-            node => write!(text, "{separator}{node}"),
-        };
+        match *node {
+            u32::MAX => write!(out, "{separator}?")?,
+            node => write!(out, "{separator}{node}")?,
+        }
     }
+    Ok(())
 }
 
 /// The nodes of a path as [`path_text`] writes it. A word that is not a number is an unavailable node.

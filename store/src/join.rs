@@ -43,10 +43,7 @@ impl Joined {
     /// joins for columns that the query does not use (`count(*)` over one file is six times as fast).
     pub(crate) fn open(files: Vec<Identity>) -> Result<Self, (PathBuf, rusqlite::Error)> {
         let here = |error| (PathBuf::from(":memory:"), error);
-        let mut conn = Connection::open_in_memory_with_flags(
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )
-        .map_err(here)?;
+        let mut conn = empty().map_err(here)?;
         conn.execute_batch(schema::SQL).map_err(here)?;
         conn.execute_batch(schema::LOAD_STATISTICS).map_err(here)?;
         conn.busy_timeout(Duration::from_secs(1)).map_err(here)?;
@@ -66,10 +63,8 @@ impl Joined {
 
     /// Opens one file, without views: to make these takes longer than many questions.
     pub(crate) fn alone(file: Identity) -> Result<Self, (PathBuf, rusqlite::Error)> {
-        let flags =
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> rusqlite::Result<(Connection, Features)> {
-            let mut conn = Connection::open_in_memory_with_flags(flags)?;
+            let mut conn = empty()?;
             conn.busy_timeout(Duration::from_secs(1))?;
             attach(&conn, &file.path, 0, ALONE_CACHE_KIB)?;
             let features = schema::features(&conn, "f0")?;
@@ -84,6 +79,13 @@ impl Joined {
             Err(error) => Err((file.path, error)),
         }
     }
+}
+
+/// A connection with nothing in it, to which files are attached.
+fn empty() -> rusqlite::Result<Connection> {
+    Connection::open_in_memory_with_flags(
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
 }
 
 /// Maximum number of files that one connection can join: a compile-time limit of SQLite.
@@ -104,9 +106,7 @@ pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Erro
 /// A connection in which only the file at `path` is, as `f0`. It is one of hopwise.
 pub(crate) fn single(path: &Path, cache_kib: usize) -> Result<Connection, crate::Error> {
     let fail = |error| crate::Error::sqlite(path, error);
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_in_memory_with_flags(flags).map_err(fail)?;
+    let conn = empty().map_err(fail)?;
     attach(&conn, path, 0, cache_kib).map_err(fail)?;
     schema::check(&conn, "f0", path)?;
     Ok(conn)

@@ -427,27 +427,24 @@ impl UseTally {
             }
             None => truncated = true,
         };
-        if numbers.len() <= FEW_FLOWS {
-            let pieces = match features.spans {
-                true => use_pieces(span, numbers.len() as u64),
-                false => vec![Piece::minutes(span)],
-            };
-            for piece in pieces {
-                self.spread = self.spread.max(piece.length());
+        let pieces = match features.spans {
+            true => use_pieces(span, numbers.len() as u64),
+            false => vec![Piece::minutes(span)],
+        };
+        for piece in pieces {
+            self.spread = self.spread.max(piece.length());
+            if numbers.len() <= FEW_FLOWS {
                 for number in numbers.keys() {
                     read_flow(conn, piece, *number, &mut |sum| add(*number, sum))?;
                 }
+                continue;
             }
-        } else {
-            for piece in span.pieces_in(features) {
-                self.spread = self.spread.max(piece.length());
-                read_flows(conn, piece, &mut |number, sum| {
-                    if numbers.contains_key(&number) {
-                        add(number, sum);
-                    }
-                    true
-                })?;
-            }
+            read_flows(conn, piece, &mut |number, sum| {
+                if numbers.contains_key(&number) {
+                    add(number, sum);
+                }
+                true
+            })?;
         }
         self.truncated |= truncated;
         Ok(counted)
@@ -614,7 +611,7 @@ fn each_taken(
     mut take: impl FnMut(i64, Nanos, i64) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let mut select = conn.prepare_cached(&taken_sql(features, flow.is_some()))?;
-    let before = i64::try_from(before).unwrap_or(i64::MAX);
+    let before = int(before);
     let mut rows = match flow {
         Some(flow) => select.query([before, flow])?,
         None => select.query([before])?,

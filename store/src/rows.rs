@@ -8,6 +8,11 @@ use detect::Metric;
 use rusqlite::{Connection, Row};
 use wire::FlowKey;
 
+/// The greatest of some latencies; those that are not known are the maximum.
+pub(crate) fn greatest(latencies: &[u32]) -> Option<u64> {
+    latencies.iter().filter(|latency| **latency != u32::MAX).max().map(|latency| u64::from(*latency))
+}
+
 /// Which events. Absent filters match everything.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EventFilter {

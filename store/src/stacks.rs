@@ -12,7 +12,7 @@ use filter::{Field, Filter};
 
 use crate::query::QueryError;
 use crate::reader::Reader;
-use crate::spans::Span;
+use crate::spans::{MINUTE, SECOND, Span};
 use crate::traffic::{Columns, Counted, EventParts};
 
 pub use self::dimension::{Dimension, Part, Prefixes};
@@ -186,7 +186,7 @@ impl Measure {
 
     /// Whether what is added up has a dimension.
     fn has(self, dimension: Dimension) -> bool {
-        use Dimension::{Interface, Kind, Label, Link, Metric as OfMetric, Node, Path, Queue, Reason, Rule};
+        use Dimension::{Interface, Kind, Label, Link, Metric as OfMetric, Node, Queue, Reason, Rule};
         match self.source() {
             Source::Flows => !matches!(dimension, Queue | Interface | Kind | OfMetric | Rule | Reason),
             Source::Events => dimension != Link,
@@ -194,7 +194,6 @@ impl Measure {
                 Node | Label => true,
                 Queue => matches!(self, Self::Of(Metric::QueueOccupancy | Metric::QueueCongestion)),
                 Interface => self == Self::Of(Metric::LinkUtilization),
-                Path | Link => false,
                 _ => false,
             },
         }
@@ -371,8 +370,6 @@ pub fn reports_known_to(now: u64) -> u64 {
     now.saturating_sub(LATE) / MINUTE * MINUTE
 }
 
-const SECOND: u64 = 1_000_000_000;
-const MINUTE: u64 = 60 * SECOND;
 const DAY: u64 = 86_400 * SECOND;
 /// How long after the end of a minute the last of its reports have been stored: flows are visited once in 30 s at most, and batches written
 /// once a second.

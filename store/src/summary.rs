@@ -9,6 +9,7 @@ use detect::Metric;
 use rusqlite::{Connection, params};
 
 use crate::blocks::{Blocks, Class, Counted, Place, Values};
+use crate::rows::greatest;
 
 /// Lengths of the rollups that are added up, seconds.
 pub(crate) const LONGER: [u32; 2] = [600, 3600];
@@ -60,9 +61,7 @@ impl Summary {
         let place = Place { node: event.node, interface: event.interface, queue: event.queue };
         let second = ((ts - minute) / SECOND) as u8;
         let value = |value: u64| value.min(i64::MAX.cast_unsigned());
-        let known = |hops: &[u32]| hops.iter().filter(|latency| **latency != u32::MAX).max().copied();
-        let first =
-            first.map(|first| (first.flow_latency.map(value), known(first.hop_latencies).map(u64::from)));
+        let first = first.map(|first| (first.flow_latency.map(value), greatest(first.hop_latencies)));
         let values = Values { value: event.value.map(value), first };
         self.blocks.event(conn, (minute, second), &Counted { class, place, flow, path, values })
     }

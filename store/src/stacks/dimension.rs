@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::FlowKey;
 
+use crate::intern::write_path;
 use crate::spans::SeriesKey;
 use crate::traffic::EventGroup;
 
@@ -281,16 +282,7 @@ impl fmt::Display for Part {
             Self::Proto(132) => f.write_str("sctp"),
             Self::Proto(number) => write!(f, "{number}"),
             Self::Flow(text) | Self::Text(text) => f.write_str(text),
-            Self::Path(path) => {
-                for (i, node) in path.iter().enumerate() {
-                    let separator = if i == 0 { "" } else { ">" };
-                    match *node {
-                        u32::MAX => write!(f, "{separator}?")?,
-                        node => write!(f, "{separator}{node}")?,
-                    }
-                }
-                Ok(())
-            }
+            Self::Path(path) => write_path(path, f),
             Self::Node(node) | Self::Queue(node, None) => write!(f, "{node}"),
             Self::Link(from, to) => write!(f, "{from}>{to}"),
             Self::Queue(node, Some(queue)) => write!(f, "{node}.{queue}"),
