@@ -51,34 +51,23 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory>;
 
     /// How full queues were over time.
-    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat> {
-        let (_, _) = (filter, place);
-        only_of_a_collector("heat maps")
-    }
+    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat>;
 
     /// What the flight recorder recorded, newest first.
     fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
         let (_, _) = (question, place);
-        only_of_a_collector("recordings")
+        let message = "recordings are only in the store of a collector; ask the one that hears the node";
+        Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(message.to_owned())))))
     }
 
     /// What is known of one queue.
-    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
-        let (_, _) = (question, place);
-        only_of_a_collector("reports of a queue")
-    }
+    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords>;
 
     /// Flows of a span of time, also those that have expired.
-    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans> {
-        let (_, _) = (question, place);
-        only_of_a_collector("flows of a span of time")
-    }
+    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans>;
 
     /// Nodes, queues and links in a span of time.
-    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans> {
-        let (_, _) = (span, place);
-        only_of_a_collector("nodes in a span of time")
-    }
+    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans>;
 
     /// The paths of a span of time, the most used first, and whether it has more flows than are considered.
     fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)>;
@@ -89,11 +78,8 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     /// Which paths flows used in a span of time; at most so many.
     fn path_uses(&self, question: PathQuestion, place: Place) -> Answer<'_, PathUses>;
 
-    /// What was lost in a span of time. With `true`, the store has each report.
-    fn losses(&self, question: (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
-        let (_, _) = (question, place);
-        only_of_a_collector("losses of a span of time")
-    }
+    /// What was lost in a span of time. With a time, each report is stored, and those received until then are counted.
+    fn losses(&self, question: (Span, Option<u64>), place: Place) -> Answer<'_, Losses>;
 
     /// The interfaces at the ends of links, as far as the past has them; a collector knows those of now.
     /// Also whether there is more than is considered.
@@ -103,10 +89,7 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     }
 
     /// Counts over time, in parts of so many ns; reports before this time alone.
-    fn rates(&self, parts: (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {
-        let (_, _) = (parts, place);
-        only_of_a_collector("rates of a span of time")
-    }
+    fn rates(&self, parts: (Span, u64, u64), place: Place) -> Answer<'_, RateSpan>;
 
     /// Values over time, by groups.
     fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic>;
@@ -116,12 +99,6 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
 
     /// Frees what is not in use. Called about once a minute.
     fn tidy(&self);
-}
-
-/// The answer of a back end that does not have them.
-fn only_of_a_collector<T: Send + 'static>(what: &str) -> Answer<'static, T> {
-    let message = format!("{what} are only in the store of a collector; ask the one that hears the node");
-    Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(message)))))
 }
 
 /// A question about events.

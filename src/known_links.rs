@@ -144,7 +144,7 @@ impl LinkMemory {
     }
 
     /// A packet passed an interface at this time, and this node came next.
-    fn see(&mut self, interface: (u32, u32), to: u32, at: Nanos) {
+    pub(crate) fn see(&mut self, interface: (u32, u32), to: u32, at: Nanos) {
         if self.ends.len() >= MOST_INTERFACES && !self.ends.contains_key(&interface) {
             self.forget_oldest();
         }

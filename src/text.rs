@@ -12,6 +12,21 @@ pub(crate) fn bounded(text: &str, most: usize) -> String {
     kept
 }
 
+/// A text without percent-encoding; `None`: a `%` has no two hexadecimal digits, or it is no UTF-8 then.
+pub(crate) fn unescaped(text: &str) -> Option<String> {
+    let (mut plain, mut bytes) = (Vec::with_capacity(text.len()), text.bytes());
+    while let Some(byte) = bytes.next() {
+        plain.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(plain).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

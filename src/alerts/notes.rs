@@ -16,6 +16,7 @@ use store::facts;
 use terminal::CliError;
 
 use crate::{
+    lock::lock,
     save,
     view::{AcknowledgedView, SilenceView},
 };
@@ -202,7 +203,7 @@ impl Notes {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T, Full>) -> Result<T, Full> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&self.changing);
         let mut new = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
         let done = change(&mut new)?;
         let text = serde_json::to_vec_pretty(&new.saved).map_err(|error| Full::NotSaved(error.into()))?;

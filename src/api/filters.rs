@@ -64,13 +64,13 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
     let make = names::known(&context).await;
     page::make(&context, move || {
         let names = Names::new(make);
-        let units = |byte: usize| text[..byte].encode_utf16().count();
         let fault = Filter::parse(&text, view, &|name| names.id(name)).err();
         let fault =
             fault.map(|Fault { position, length, message }| fault_view(&text, (position, length), message));
         let end = byte_of(&text, at);
         let completions = complete(&text[..end], view, &names.all());
-        let view_of = |Completion { from, text, about }| CompletionView { from: units(from), text, about };
+        let view_of =
+            |Completion { from, text, about }| CompletionView { from: units(&text, from), text, about };
         let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
         FilterHelp {
             fault,
@@ -83,11 +83,15 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
+/// UTF-16 units before a byte, as pages count them.
+fn units(text: &str, byte: usize) -> usize {
+    text.get(..byte).unwrap_or(text).encode_utf16().count()
+}
+
 /// A fault at this byte and of so many, in UTF-16 units as pages count them.
 pub(super) fn fault_view(text: &str, (position, length): (usize, usize), message: String) -> FaultView {
-    let units = |byte: usize| text.get(..byte).unwrap_or(text).encode_utf16().count();
-    let start = units(position);
-    FaultView { position: start, length: units(position + length) - start, message }
+    let start = units(text, position);
+    FaultView { position: start, length: units(text, position + length) - start, message }
 }
 
 /// The byte at a place that is counted in UTF-16 units.

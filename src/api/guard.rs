@@ -20,7 +20,10 @@ use http_body::{Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time};
 
 use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal, session::Session};
-use crate::config::sections::{ApiSettings, Role};
+use crate::{
+    config::sections::{ApiSettings, Role},
+    text::unescaped,
+};
 use settings::values::Secret;
 
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
@@ -223,19 +226,7 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 /// undone for what a browser encodes.
 fn query_token(uri: &Uri) -> Option<String> {
     let value = uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))?;
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                (digit(rest.next())? * 16 + digit(rest.next())?) as u8
-            }
-            b'+' => b' ',
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    unescaped(&value.replace('+', " "))
 }
 
 /// Equality in constant time: the time does not depend on where two texts differ.

@@ -7,7 +7,6 @@ use std::{
 };
 
 use axum::extract::State;
-use collector::LinkUse;
 use store::{DropPlace, DropSum, Losses, ReporterLoss, Span};
 
 use super::{
@@ -58,11 +57,7 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
             }
         };
         let links = past::link_views(&paths).into_keys().collect();
-        let mut drops = drops(&losses, &reasons, &ends);
-        let unseen = |one: &&mut DropsView| one.to_unknown.as_deref() == Some(NO_NODE_SEEN);
-        if evidence == Evidence::Exported {
-            drops.iter_mut().filter(unseen).for_each(|one| one.to_unknown = Some(NO_HOPS.to_owned()));
-        }
+        let drops = drops(&losses, &reasons, &ends, evidence);
         let (drops, more) = page::fill(drops.into_iter(), limit);
         let judged = judge(&losses, links, &ends, evidence);
         let left = losses.drops.len().saturating_sub(drops.len()) + judged.len().saturating_sub(limit);
@@ -86,19 +81,12 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
 /// What exported hops of a span say is behind interfaces.
 fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
     let mut memory = LinkMemory::default();
-    let link = |ends: &LinkEnds| LinkUse {
-        from: ends.from,
-        to: ends.to,
-        flows: 0,
-        // Hops are a part of the reports: what one shows holds for the whole span.
-        last_seen: span.from(),
-        egress_if: ends.egress_if,
-        ingress_if: ends.ingress_if,
-        utilization: None,
-        queue_occupancy: None,
-        hop_latency: None,
-    };
-    memory.learn(&exported.iter().map(link).collect::<Vec<_>>());
+    for ends in exported {
+        if let Some(interface) = ends.egress_if {
+            // Hops are a part of the reports: what one shows holds for the whole span.
+            memory.see((ends.from, interface), ends.to, span.from());
+        }
+    }
     memory
 }
 
@@ -123,12 +111,14 @@ impl Ends {
     }
 
     /// Why it is not known.
-    fn unknown(&self, place: &DropPlace) -> Option<String> {
-        match self.0.get(place)? {
-            Behind::Node(_) => None,
-            Behind::Unknown => Some(NO_NODE_SEEN.to_owned()),
-            Behind::Several => Some(SEVERAL.to_owned()),
-        }
+    fn unknown(&self, place: &DropPlace, evidence: Evidence) -> Option<String> {
+        let words = match (self.0.get(place)?, evidence) {
+            (Behind::Node(_), _) => return None,
+            (Behind::Unknown, Evidence::Exported) => NO_HOPS,
+            (Behind::Unknown, Evidence::Reports | Evidence::Some) => NO_NODE_SEEN,
+            (Behind::Several, _) => SEVERAL,
+        };
+        Some(words.to_owned())
     }
 
     /// Packets of no link that is known.
@@ -139,12 +129,12 @@ impl Ends {
 }
 
 /// Dropped packets, the most first.
-fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends) -> Vec<DropsView> {
+fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
     let view = |(place, sum): (&DropPlace, &DropSum)| DropsView {
         node: place.node,
         egress_if: place.egress_if,
         to: ends.node(place),
-        to_unknown: ends.unknown(place),
+        to_unknown: ends.unknown(place, evidence),
         queue: place.queue,
         reason: place.reason,
         reason_name: place.reason.and_then(|code| reasons.get(&code).cloned()),

@@ -120,14 +120,13 @@ impl Reader {
     }
 
     /// Reads a page.
-    pub(super) fn read(&mut self, wanted: Wanted) -> Result<Found, String> {
+    pub(super) fn read(&mut self, mut wanted: Wanted) -> Result<Found, String> {
         let days = self.sink.as_ref().and_then(|sink| sink.days());
         let Some(stream) = self.stream.stored() else {
             let page = self.hops.as_ref().ok_or("hops are not stored")?.read(wanted, days)?;
             let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
             return Ok(Found { page, restarted: false, silenced: 0, ahead });
         };
-        let mut wanted = wanted;
         let mut silenced = HashSet::new();
         let (chunk, read, bytes, records) = loop {
             silenced.clear();

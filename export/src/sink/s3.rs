@@ -10,7 +10,7 @@ use super::parquet::File;
 use super::{Request, Response, escape, said, unauthorised, words};
 use crate::backoff::Nanos;
 use crate::outcome::Outcome;
-use crate::text::rfc3339;
+use crate::text::{digit, rfc3339};
 
 /// The request that puts a file.
 pub fn put(file: File) -> Request {
@@ -117,7 +117,7 @@ impl Key {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).map(char::from).collect()
 }
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";

@@ -262,7 +262,7 @@ fn drops_of_no_link_that_is_known_are_said() {
     };
     memory.learn(&[link(5, 2, START), link(6, 3, START), link(6, 4, START + 500 * SECOND)]);
     let ends = Ends::of(&losses, &memory);
-    let found = drops(&losses, &BTreeMap::new(), &ends);
+    let found = drops(&losses, &BTreeMap::new(), &ends, Evidence::Some);
     let said: Vec<_> = found.iter().map(|one| (one.packets, one.to, one.to_unknown.as_deref())).collect();
     let expected =
         [(40, None, None), (30, None, Some(NO_NODE_SEEN)), (20, None, Some(SEVERAL)), (7, Some(2), None)];

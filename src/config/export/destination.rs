@@ -7,7 +7,7 @@ use rustls::ClientConfig;
 use settings::read;
 
 use super::{ExportKind, ExportSettings, Mechanism, Wrong};
-use crate::tls;
+use crate::{text, tls};
 
 /// Where requests go, and with what.
 #[derive(Clone, Debug)]
@@ -279,26 +279,11 @@ fn bucket(path: &str) -> Result<String, Wrong> {
         let words = "which bucket? Write its name behind the host, and what names in it begin with: https://HOST/BUCKET/lake";
         return Err(("url", words.to_owned()));
     }
-    let parts = path.split('/').map(|part| Some(escape(&String::from_utf8(unescaped(part)?).ok()?)));
+    let parts = path.split('/').map(|part| Some(escape(&text::unescaped(part)?)));
     let escaped: Option<Vec<String>> = parts.collect();
     let escaped =
         escaped.ok_or(("url", format!("{path:?} has a % without two hexadecimal digits; write %25")))?;
     Ok(escaped.join("/"))
-}
-
-/// A part of a path as its name is; `None`: what is escaped is not.
-fn unescaped(part: &str) -> Option<Vec<u8>> {
-    let (mut name, mut bytes) = (Vec::new(), part.bytes());
-    while let Some(byte) = bytes.next() {
-        name.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                u8::try_from(digit()? * 16 + digit()?).ok()?
-            }
-            other => other,
-        });
-    }
-    Some(name)
 }
 
 /// The secret in a file.

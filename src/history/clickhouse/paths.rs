@@ -175,10 +175,7 @@ impl Statement {
     /// Events of a time, each once, as `time` and some columns. `columns`: those, which the events have. Of copies that are at most [`TWIN`] apart, the
     /// latest counts.
     pub(super) fn once(&mut self, events: &str, columns: &str, (from, to): (u64, u64)) -> String {
-        let terms = self.terms.clone();
-        self.range(Some(from), Some(to.saturating_add(TWIN)));
-        let joined = self.joined();
-        self.terms = terms;
+        let joined = self.joined_within(from, to.saturating_add(TWIN));
         let time = "toUnixTimestamp64Nano(ts)";
         format!(
             "SELECT * EXCEPT next FROM (SELECT {columns}, {time} AS time, leadInFrame({time}) OVER (PARTITION BY id ORDER BY ts \
@@ -189,11 +186,8 @@ impl Statement {
     }
 
     /// A term that leaves out the copies of events whose latest copy is of this time or later.
-    fn twins(&mut self, events: &str, from: u64) -> String {
-        let terms = self.terms.clone();
-        self.range(Some(from), Some(from.saturating_add(TWIN)));
-        let later = self.joined();
-        self.terms = terms;
+    pub(super) fn twins(&mut self, events: &str, from: u64) -> String {
+        let later = self.joined_within(from, from.saturating_add(TWIN));
         format!("id NOT IN (SELECT id FROM {events}{later})")
     }
 
@@ -336,10 +330,7 @@ impl Statement {
     fn taken_before(mut self, (from, to): (u64, u64), of: &FlowsOf) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(TAKEN.map(str::to_owned));
-        let terms = self.terms.clone();
-        self.range(Some(from), Some(to));
-        let (table, inside) = (self.table.clone(), self.joined());
-        self.terms = terms;
+        let (table, inside) = (self.table.clone(), self.joined_within(from, to));
         let twins = self.twins(&table, from);
         self.range(None, Some(from));
         self.terms.push(twins);

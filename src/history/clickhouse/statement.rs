@@ -9,7 +9,7 @@ use export::sink::{self, clickhouse::ABSENT};
 use store::{RollupFilter, Span};
 use wire::FlowKey;
 
-use super::{TWIN, Wanted};
+use super::Wanted;
 use crate::sql::Request;
 
 /// A statement with its parameters and limits.
@@ -51,12 +51,8 @@ impl Statement {
             condition.map(|filter| filter.click_house(&mut |kind, value| self.value(kind, value)));
         self.terms.extend(condition);
         // One of the page before, heard by another collector.
-        let twin = question.before.map(|before| {
-            let mut terms = self.terms.clone();
-            terms.push(self.time("ts >=", before));
-            terms.push(self.time("ts <", before.saturating_add(TWIN)));
-            format!("id NOT IN (SELECT id FROM {} WHERE {})", self.table, terms.join(" AND "))
-        });
+        let table = self.table.clone();
+        let twin = question.before.map(|before| self.twins(&table, before));
         self.range(from, question.before);
         self.terms.extend(twin);
         if let Some((ts, id)) = last {
@@ -303,6 +299,15 @@ impl Statement {
                 self.terms.push(term);
             }
         }
+    }
+
+    /// As [`Self::joined`], of a time.
+    pub(super) fn joined_within(&mut self, from: u64, before: u64) -> String {
+        let kept = self.terms.len();
+        self.range(Some(from), Some(before));
+        let joined = self.joined();
+        self.terms.truncate(kept);
+        joined
     }
 
     /// A comparison with a time. Times of the table are signed.

@@ -3,7 +3,7 @@
 use export::sink::clickhouse::ABSENT;
 use store::{HeatFilter, QueueFilter};
 
-use super::{Statement, TWIN};
+use super::{super::TWIN, Statement};
 
 impl Statement {
     /// The greatest values of nodes, queues and links in each column of a map: those with the greatest ones, and how many there are.
