@@ -4,7 +4,7 @@ import { saveBlob } from './lib/csv';
 import { menuButton, type MenuGroup, type MenuItem } from './lib/menu';
 import { chartPng, hasDrawing, tablePng, type Caption } from './lib/picture';
 import { fileName, sheetCsv, type Sheet } from './lib/sheet';
-import { curlText, isQuery, lineOf, type Asked } from './model/copies';
+import { curlText, isQuery, lineOf, type Asked, type SqlSpan } from './model/copies';
 import type { Fleet } from './model/fleet-sql';
 import { rangeText, utcText, writeRange, zoneText } from './model/range';
 import { link, parseRoute } from './router';
@@ -49,6 +49,11 @@ export function apiOption(): string | null {
 /** A time of an answer, ns, with all its digits. */
 export function digits(ns: number): string {
   return BigInt(Math.round(ns)).toString();
+}
+
+/** The time of an answer, for SQL. */
+export function sqlSpan({ from, to }: { from: number; to: number }): SqlSpan {
+  return { from: digits(from), to: digits(to) };
 }
 
 function groups(subject: Subject, title: string, element: HTMLElement): MenuGroup[] {

@@ -27,48 +27,31 @@ import { session } from './session';
 import { shell } from './shell';
 import { carryTimes, times } from './times';
 
-const PAGES: Readonly<Record<string, { title: string; make: (route: Route) => Page }>> = {
-  overview: { title: 'Overview', make: overviewPage },
-  alerts: { title: 'Alerts', make: alertsPage },
-  topology: { title: 'Topology', make: topologyPage },
-  traffic: { title: 'Traffic', make: trafficPage },
-  queues: { title: 'Queues', make: queuesPage },
-  flow: { title: 'Flow', make: flowPage },
-  paths: { title: 'Paths', make: pathsPage },
-  events: { title: 'Events', make: eventsPage },
+interface Entry {
+  title: string;
+  make: (route: Route) => Page;
+  /** It shows a time that can be chosen. */
+  ranged?: true;
+  /** It needs nothing live: a console has it. */
+  remote?: true;
+}
+
+const PAGES: Readonly<Record<string, Entry>> = {
+  overview: { title: 'Overview', make: overviewPage, ranged: true, remote: true },
+  alerts: { title: 'Alerts', make: alertsPage, ranged: true, remote: true },
+  topology: { title: 'Topology', make: topologyPage, ranged: true, remote: true },
+  traffic: { title: 'Traffic', make: trafficPage, ranged: true, remote: true },
+  queues: { title: 'Queues', make: queuesPage, ranged: true, remote: true },
+  flow: { title: 'Flow', make: flowPage, ranged: true, remote: true },
+  paths: { title: 'Paths', make: pathsPage, ranged: true, remote: true },
+  events: { title: 'Events', make: eventsPage, ranged: true, remote: true },
   intents: { title: 'Intents', make: intentsPage },
   devices: { title: 'Devices', make: devicesPage },
   stores: { title: 'DTA stores', make: storesPage },
-  lists: { title: 'DTA lists', make: listsPage },
+  lists: { title: 'DTA lists', make: listsPage, ranged: true },
   exports: { title: 'Exports', make: exportsPage },
-  sql: { title: 'SQL', make: sqlPage },
+  sql: { title: 'SQL', make: sqlPage, remote: true },
 };
-
-/** Those that need nothing live. */
-const OF_CONSOLE: ReadonlySet<string> = new Set([
-  'overview',
-  'alerts',
-  'topology',
-  'traffic',
-  'queues',
-  'flow',
-  'paths',
-  'events',
-  'sql',
-]);
-
-/** Those that show a time that can be chosen. */
-const RANGED: ReadonlySet<string> = new Set([
-  'overview',
-  'alerts',
-  'topology',
-  'traffic',
-  'queues',
-  'flow',
-  'paths',
-  'events',
-  'lists',
-]);
 
 let current: { name: string; page: Page; time: string } | undefined;
 
@@ -95,16 +78,17 @@ session.watch(() => {
 function go(): void {
   const route = parseRoute(location.hash);
   const name = route.page in PAGES ? route.page : session.console ? 'events' : 'overview';
+  const made = PAGES[name];
+  if (!made) return;
   const time = JSON.stringify([times.range, times.refresh()]);
-  frame.showRange(RANGED.has(name) && (!session.console || OF_CONSOLE.has(name)));
+  const isThere = !session.console || made.remote === true;
+  frame.showRange(made.ranged === true && isThere);
   if (current?.name === name && current.page.route && (current.time === time || current.page.followsRange)) {
     current.time = time;
     return current.page.route(route);
   }
   current?.page.stop();
-  const made = PAGES[name];
-  if (!made) return;
-  const page = session.console && !OF_CONSOLE.has(name) ? unavailablePage(made.title) : made.make(route);
+  const page = isThere ? made.make(route) : unavailablePage(made.title);
   current = { name, page, time };
   frame.show(name, page.element);
   document.title = `${made.title} · hopwise`;

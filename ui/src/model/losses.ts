@@ -99,8 +99,11 @@ export function linkSheet({ links }: LossMap, cut: string): Sheet {
 
 /** Dropped packets by place and reason. */
 export function dropSheet({ drops }: LossMap, cut: string): Sheet {
-  const columns = plain(['node', 'egress_if', 'to', 'queue', 'reason', 'reason_name', 'packets', 'flows']);
-  const times = ['first', 'last'].map((name) => ({ name, time: true }));
+  const columns: Sheet['columns'] = [
+    ...plain(['node', 'egress_if', 'to', 'queue', 'reason', 'reason_name', 'packets', 'flows']),
+    ...['first', 'last'].map((name) => ({ name, time: true })),
+    ...plain(['to_unknown']),
+  ];
   const row = (one: DropsOfPlace): Cell[] => [
     one.node,
     one.egress_if,
@@ -114,12 +117,11 @@ export function dropSheet({ drops }: LossMap, cut: string): Sheet {
     one.last,
     one.to_unknown,
   ];
-  const isTime = (at: number): boolean => at >= columns.length && at < columns.length + times.length;
   return {
-    columns: [...columns, ...times, ...plain(['to_unknown'])],
+    columns,
     rows: drops.map(row),
     texts: drops.map((one) =>
-      row(one).map((cell, at) => (isTime(at) ? dateTime(Number(cell)) : String(cell ?? ''))),
+      row(one).map((cell, at) => (columns[at]?.time ? dateTime(Number(cell)) : String(cell ?? ''))),
     ),
     cut,
   };

@@ -55,7 +55,7 @@ export function steps(changes: readonly PathChange[]): Step[] {
   return found.sort((a, b) => b.first - a.first || b.flows.length - a.flows.length);
 }
 
-/** Says that not all of a list is there: `The newest 200 of 312 steps are listed.` Empty: all of it is. */
+/** Says that not all of a list is there: `Steps: 200 of 312 are listed; the CSV has all.` Empty: all of it is. */
 export function listedText(listed: number, all: number, what: string): string {
   return all > listed ? `${what} ${exact(listed)} of ${exact(all)} are listed; the CSV has all.` : '';
 }

@@ -7,7 +7,6 @@ import { names } from '../lib/names';
 import { LiveTable } from '../lib/table';
 import { trialSheet, trialText } from '../model/alerts';
 import { marked } from '../model/completion';
-import { nanos } from '../model/range';
 import { link } from '../router';
 import { session } from '../session';
 import { times } from '../times';
@@ -117,12 +116,12 @@ export function trialPanel(settings: AlertSettings) {
     const text = when.value.trim();
     show(result, false);
     if (text === '') return clear();
-    const { from, to } = times.limits();
+    const { from, to } = times.span();
     setText(answer, 'Reading …');
     show(answer, true);
     try {
       // The API reads whole numbers of any length.
-      const wanted = { when: text, from: Number(nanos(from)), to: Number(nanos(to)) };
+      const wanted = { when: text, from: Number(from), to: Number(to) };
       const trial = await send<Trial>('POST', 'alerts/try', wanted);
       if (mine !== asked || stopped) return;
       body = wanted;

@@ -1,7 +1,7 @@
 import { ApiError, get } from '../api/client';
 import { poll } from '../api/poll';
 import type { Flow, Range } from '../api/types';
-import { apiOption, digits, hands } from '../hands';
+import { apiOption, hands, sqlSpan } from '../hands';
 import { h, setText } from '../lib/dom';
 import { filterField } from '../lib/filter-field';
 import { count, duration, exact, flowName, pathText, reasonOf } from '../lib/format';
@@ -110,7 +110,7 @@ export function flowList(options: FlowListOptions) {
   const sql = (): string | null => {
     const range = times.isLive() ? null : last?.range;
     if (!range || sort.value !== 'latency' || search.value() !== '') return null;
-    return slowestFlowsSql({ from: digits(range.from), to: digits(range.to) }, SHOWN);
+    return slowestFlowsSql(sqlSpan(range), SHOWN);
   };
   const menu = hands({
     title: 'Flows',
@@ -148,7 +148,6 @@ export function flowList(options: FlowListOptions) {
   };
 }
 
-/** The time of the page as it is now; none for what is live. */
 function cutText(shown: number, answer: Answer): string {
   const text = totalText(shown, answer.total, answer.at_least === true);
   return shown < answer.total || answer.at_least ? [text, partText(answer)].join('. ') : partText(answer);

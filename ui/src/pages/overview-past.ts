@@ -4,20 +4,12 @@ import type { Activity, Flow, Heat, Range } from '../api/types';
 import { LineChart } from '../charts/line';
 import { h, panel, setText } from '../lib/dom';
 import { count, duration, exact, reasonOf, span } from '../lib/format';
-import { digits, hands } from '../hands';
+import { hands, sqlSpan } from '../hands';
 import { names } from '../lib/names';
 import { LiveTable } from '../lib/table';
 import { kindLabel } from '../model/events';
 import { activityColumns, heatColumns } from '../model/activity';
-import {
-  eventRatesSql,
-  heatSql,
-  kindsSql,
-  queryCommand,
-  slowestFlowsSql,
-  type Asked,
-  type SqlSpan,
-} from '../model/copies';
+import { eventRatesSql, heatSql, kindsSql, queryCommand, slowestFlowsSql, type Asked } from '../model/copies';
 import * as ofFleet from '../model/fleet-sql';
 import type { Fleet } from '../model/fleet-sql';
 import { link, type Page } from '../router';
@@ -144,10 +136,6 @@ function copies() {
     heat: Heat | null;
     flows: { range?: Range | null; flows: Flow[]; total: number } | null;
   } = { activity: null, heat: null, flows: null };
-  const spanOf = ({ from, to }: { from: number; to: number }): SqlSpan => ({
-    from: digits(from),
-    to: digits(to),
-  });
   const withSql = (sql: () => string | null, fleetSql: (fleet: Fleet) => string | null) => ({
     sql,
     fleetSql,
@@ -166,9 +154,9 @@ function copies() {
         title: 'Events per second',
         asked: () => ranged(ACTIVITY),
         ...withSql(
-          () => last.activity && eventRatesSql(spanOf(last.activity), last.activity.column),
+          () => last.activity && eventRatesSql(sqlSpan(last.activity), last.activity.column),
           (fleet) =>
-            last.activity && ofFleet.eventRatesSql(fleet, spanOf(last.activity), last.activity.column),
+            last.activity && ofFleet.eventRatesSql(fleet, sqlSpan(last.activity), last.activity.column),
         ),
         sheet: () => chart.sheet(),
       }),
@@ -177,9 +165,9 @@ function copies() {
         title: 'Greatest hop latency',
         asked: () => ranged(LATENCY),
         ...withSql(
-          () => last.heat && heatSql(spanOf(last.heat), { ...last.heat, rows: WORST_NODES }),
+          () => last.heat && heatSql(sqlSpan(last.heat), { ...last.heat, rows: WORST_NODES }),
           (fleet) =>
-            last.heat && ofFleet.heatSql(fleet, spanOf(last.heat), { ...last.heat, rows: WORST_NODES }),
+            last.heat && ofFleet.heatSql(fleet, sqlSpan(last.heat), { ...last.heat, rows: WORST_NODES }),
         ),
         sheet: () => chart.sheet(last.heat ? cutText(last.heat.rows.length, last.heat.total, 'nodes') : ''),
       }),
@@ -188,10 +176,10 @@ function copies() {
         title: 'Slowest flows',
         asked: () => ranged(SLOWEST),
         ...withSql(
-          () => (last.flows?.range ? slowestFlowsSql(spanOf(last.flows.range), SLOWEST.params.limit) : null),
+          () => (last.flows?.range ? slowestFlowsSql(sqlSpan(last.flows.range), SLOWEST.params.limit) : null),
           (fleet) =>
             last.flows?.range
-              ? ofFleet.slowestFlowsSql(fleet, spanOf(last.flows.range), SLOWEST.params.limit)
+              ? ofFleet.slowestFlowsSql(fleet, sqlSpan(last.flows.range), SLOWEST.params.limit)
               : null,
         ),
         sheet: () =>
@@ -202,8 +190,8 @@ function copies() {
         title: 'Events by kind',
         asked: () => ranged(ACTIVITY),
         ...withSql(
-          () => last.activity && kindsSql(spanOf(last.activity)),
-          (fleet) => last.activity && ofFleet.kindsSql(fleet, spanOf(last.activity)),
+          () => last.activity && kindsSql(sqlSpan(last.activity)),
+          (fleet) => last.activity && ofFleet.kindsSql(fleet, sqlSpan(last.activity)),
         ),
         sheet: () => table.sheet(),
       }),

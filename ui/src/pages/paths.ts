@@ -154,12 +154,12 @@ class PathsPage implements Page {
   }
 
   private params(): Record<string, string | number> {
-    return { ...span(times.limits()), ...this.which(), limit: MOST_CHANGES };
+    return { ...times.span(), ...this.which(), limit: MOST_CHANGES };
   }
 
   /** The requests of what is shown of the present time. */
   private asked(): Asked[] {
-    const uses = { path: 'paths/uses', params: { ...span(times.limits()), ...this.which() } };
+    const uses = { path: 'paths/uses', params: { ...times.span(), ...this.which() } };
     return [{ path: 'paths/changes', params: this.params() }, ...(this.isChosen() ? [uses] : [])];
   }
 

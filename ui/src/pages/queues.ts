@@ -2,7 +2,7 @@ import { get } from '../api/client';
 import { poll } from '../api/poll';
 import type { Heat } from '../api/types';
 import { HeatMap, heatLegend, type Cell } from '../charts/heat';
-import { digits, hands } from '../hands';
+import { hands, sqlSpan } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { metricUnit, metricValue, plural, reasonOf } from '../lib/format';
 import { heatSql, queryCommand } from '../model/copies';
@@ -115,7 +115,7 @@ class QueuesPage implements Page {
   private copies(): HTMLElement {
     const sql = (): string | null => {
       const { heat } = this;
-      return heat && heatSql({ from: digits(heat.from), to: digits(heat.to) }, { ...heat, rows: ROWS });
+      return heat && heatSql(sqlSpan(heat), { ...heat, rows: ROWS });
     };
     return hands({
       title: 'Queues over time',
@@ -123,8 +123,7 @@ class QueuesPage implements Page {
       sql,
       fleetSql: (fleet) => {
         const { heat } = this;
-        const span = heat && { from: digits(heat.from), to: digits(heat.to) };
-        return heat && span && ofFleet.heatSql(fleet, span, { ...heat, rows: ROWS });
+        return heat && ofFleet.heatSql(fleet, sqlSpan(heat), { ...heat, rows: ROWS });
       },
       command: () => {
         const text = sql();

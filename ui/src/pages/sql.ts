@@ -1,6 +1,7 @@
 import { ApiError, postExact, Unreachable } from '../api/client';
 import type { Cell, QueryResult } from '../api/types';
 import { LineChart } from '../charts/line';
+import { legendEntry } from '../charts/stacked';
 import { hands, saveCsv } from '../hands';
 import { empty, h, panel, setText, show } from '../lib/dom';
 import { count, dateTime, exact, reasonOf, utc } from '../lib/format';
@@ -211,10 +212,7 @@ function resultChart(plot: NonNullable<ReturnType<typeof plotColumns>>): LineCha
 }
 
 function plotLegend(names: readonly string[]): HTMLElement {
-  const entries = names.map((name, i) =>
-    h('span', {}, h('i', { class: 'swatch', style: `background:var(--series-${(i % 8) + 1})` }), name),
-  );
-  return h('div', { class: 'legend' }, ...entries);
+  return h('div', { class: 'legend' }, ...names.map(legendEntry));
 }
 
 function resultTable(result: QueryResult): HTMLElement {

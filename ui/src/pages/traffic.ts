@@ -59,7 +59,7 @@ export function trafficPage(route: Route): Page {
   const note = h('p', { class: 'table-note' });
   const none = empty(
     'Nothing matches',
-    'Nothing was reported in this time, or the filter excludes all of it.',
+    'Nothing was reported in this time, or the filter excludes all of it. Reports of flows are counted 35 s after the end of their minute.',
   );
   const table = groupTable(settings, {
     order: () => answer && present(answer),
