@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use testkit::{records, rng::Rng};
 
 use super::{
-    console::{SECRET, account, at_rest, console, drain, password, prepare},
+    console::{SECRET, account, at_rest, console, drain, keep, of_store, password, prepare},
     console_filters::flows,
     export::{ClickHouse, reports_from},
 };
@@ -22,7 +22,6 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 const MINUTE: u64 = 60 * SECOND;
 const MINUTES: u64 = 130;
-const RULES: [&str; 2] = ["slow", "a 'deep' queue\\"];
 
 /// What the first collector of a pair observes, and what the second one hears of it.
 struct Pair {
@@ -190,19 +189,8 @@ impl Pair {
 /// A collector whose store has a batch.
 fn collector(name: &str, batch: Batch, engine: &ClickHouse, password: &str) -> Server {
     let directory = TempDir::new();
-    let records = batch.len() as u64;
-    let store = store::Store::open(store::Config::new(directory.join("store"))).unwrap();
-    store.set_rules(RULES.map(str::to_owned).to_vec());
-    store.submit(batch).unwrap();
-    assert_eq!(store.close().committed, records);
-    Server::start_in(
-        directory,
-        &format!(
-            "collector.name = \"{name}\"\n[exports.lake]\nkind = \"clickhouse\"\nurl = \"http://{}\"\n{}linger = \"0s\"\n",
-            engine.address(),
-            account(password)
-        ),
-    )
+    keep(&directory, batch);
+    of_store(directory, name, engine, password)
 }
 
 /// Asks both; they answer alike, but for what only a console says. Returns the answer of the console.

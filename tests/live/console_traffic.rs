@@ -13,7 +13,7 @@ use testkit::{
 use wire::FlowKey;
 
 use super::{
-    console::{SECRET, account, console, drain, password, prepare},
+    console::{SECRET, console, drain, keep, of_store, password, prepare},
     console_filters::{MINUTE, OF_EVENTS, SECOND, TESTS, escaped, event, flows, rollup},
     export::ClickHouse,
 };
@@ -121,11 +121,7 @@ fn filled(directory: &TempDir, begin: u64, is_other: bool) {
         let row = FlowRow { flow, flow_latency: Some(900), basis, first_seen: begin, last_seen, reports };
         batch.flow(&row, &[]);
     }
-    let records = batch.len() as u64;
-    let store = store::Store::open(store::Config::new(directory.join("store"))).unwrap();
-    store.set_rules(vec!["slow".to_owned(), "a 'deep' queue\\".to_owned()]);
-    store.submit(batch).unwrap();
-    assert_eq!(store.close().committed, records);
+    keep(directory, batch);
 }
 
 /// Both collectors of the pair, whose records are in ClickHouse.
@@ -133,15 +129,7 @@ fn pair(engine: &ClickHouse, password: &str, begin: u64) -> [Server; 2] {
     ["c1", "c2"].map(|name| {
         let directory = TempDir::new();
         filled(&directory, begin, name == "c2");
-        let server = Server::start_in(
-            directory,
-            &format!(
-                "collector.name = \"{name}\"\n[exports.lake]\nkind = \"clickhouse\"\nurl = \"http://{}\"\n{}\
-                 streams = [\"events\", \"rollups\", \"flows\", \"drops\", \"losses\"]\nlinger = \"0s\"\n",
-                engine.address(),
-                account(password)
-            ),
-        );
+        let server = of_store(directory, name, engine, password);
         prepare(&server);
         drain(&server);
         server
@@ -424,18 +412,8 @@ fn a_flow_without_events_about_its_path_has_that_of_its_latest_state() {
         &FlowRow { flow, flow_latency: Some(900), basis, first_seen: begin, last_seen, reports },
         &path,
     );
-    let store = store::Store::open(store::Config::new(directory.join("store"))).unwrap();
-    store.submit(batch).unwrap();
-    store.close();
-    let collector = Server::start_in(
-        directory,
-        &format!(
-            "collector.name = \"c1\"\n[exports.lake]\nkind = \"clickhouse\"\nurl = \"http://{}\"\n{}\
-             streams = [\"events\", \"rollups\", \"flows\", \"drops\", \"losses\"]\nlinger = \"0s\"\n",
-            engine.address(),
-            account(&password)
-        ),
-    );
+    keep(&directory, batch);
+    let collector = of_store(directory, "c1", &engine, &password);
     prepare(&collector);
     drain(&collector);
     let console = console(&engine, &password, "");

@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use super::{
+    console::drain,
     export::{exported, reports_from},
     export_parquet::{files, ids, rows, settled},
     export_redis::check,
@@ -99,8 +100,7 @@ fn objects_of_s3_have_what_the_store_has_through_a_kill() {
     let error = view["last_error"].as_str().unwrap();
     assert!(error.starts_with("a request failed: "), "{error}");
     gateway.run();
-    let drained = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
-    assert_eq!(drained.code, Some(0), "{drained:?}");
+    drain(&server);
     settled(&server);
     let objects = files(&gateway.objects());
     let day = |file: &&PathBuf| {
