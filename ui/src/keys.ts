@@ -1,9 +1,10 @@
+import { dictionary } from './lib/dictionary';
 import { h } from './lib/dom';
 import { link } from './router';
 import { goTo } from './times';
 
 /** The letter after `g` that goes to each page. */
-export const LETTERS: Readonly<Record<string, string>> = {
+export const LETTERS = dictionary<string>({
   overview: 'o',
   topology: 't',
   alerts: 'a',
@@ -18,7 +19,7 @@ export const LETTERS: Readonly<Record<string, string>> = {
   lists: 'l',
   exports: 'x',
   sql: 'q',
-};
+});
 
 const KEY = 'hopwise-keys';
 /** How long a letter after `g` is waited for. */

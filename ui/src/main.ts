@@ -6,6 +6,7 @@ import { adoptTokenFromAddress, get } from './api/client';
 import { poll } from './api/poll';
 import type { Names } from './api/types';
 import { live } from './live';
+import { dictionary } from './lib/dictionary';
 import { names } from './lib/names';
 import { alertsPage } from './pages/alerts';
 import { devicesPage } from './pages/devices';
@@ -36,7 +37,7 @@ interface Entry {
   remote?: true;
 }
 
-const PAGES: Readonly<Record<string, Entry>> = {
+const PAGES = dictionary<Entry>({
   overview: { title: 'Overview', make: overviewPage, ranged: true, remote: true },
   alerts: { title: 'Alerts', make: alertsPage, ranged: true, remote: true },
   topology: { title: 'Topology', make: topologyPage, ranged: true, remote: true },
@@ -51,7 +52,7 @@ const PAGES: Readonly<Record<string, Entry>> = {
   lists: { title: 'DTA lists', make: listsPage, ranged: true },
   exports: { title: 'Exports', make: exportsPage },
   sql: { title: 'SQL', make: sqlPage, remote: true },
-};
+});
 
 let current: { name: string; page: Page; time: string } | undefined;
 

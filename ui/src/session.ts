@@ -1,5 +1,6 @@
 import { ApiError, get, waitFor } from './api/client';
 import type { SessionView } from './api/generated';
+import { dictionary } from './lib/dictionary';
 import type { Fleet } from './model/fleet-sql';
 
 type Listener = () => void;
@@ -18,7 +19,7 @@ class Session {
   /** Whether the program is a console: it answers from ClickHouse, and nothing is live. */
   console = false;
   /** In a console: addresses of the pages of collectors, by their names. */
-  collectors: Readonly<Record<string, string>> = {};
+  collectors = dictionary<string>({});
   /** Of a console: what its SQL needs to know. */
   fleet: Fleet = { prefix: '', pairs: [] };
   private role: SessionView['role'] = 'operate';
@@ -34,7 +35,7 @@ class Session {
         this.fleet = await fleet();
       }
       this.console = view.console;
-      this.collectors = view.collectors ?? {};
+      this.collectors = dictionary(view.collectors ?? {});
       for (const listener of this.listeners) listener();
     } catch (error) {
       // A program without roles.

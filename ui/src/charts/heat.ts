@@ -1,3 +1,4 @@
+import { dictionary } from '../lib/dictionary';
 import { h, setText } from '../lib/dom';
 import { dateTime, metricUnit, utc } from '../lib/format';
 import type { Sheet } from '../lib/sheet';
@@ -119,12 +120,12 @@ export class HeatMap {
   }
 
   private key(event: KeyboardEvent): void {
-    const steps: Readonly<Record<string, [number, number]>> = {
+    const steps = dictionary<[number, number]>({
       ArrowUp: [-1, 0],
       ArrowDown: [1, 0],
       ArrowLeft: [0, -1],
       ArrowRight: [0, 1],
-    };
+    });
     const step = steps[event.key];
     const { heat } = this;
     if (!heat || heat.rows.length === 0) return;

@@ -1,3 +1,4 @@
+import { dictionary } from '../lib/dictionary';
 import type { Alert, Alerts, Trial } from '../api/types';
 import { dateTime, exact, metricValue, NONE, plural, span } from '../lib/format';
 import { names } from '../lib/names';
@@ -87,11 +88,11 @@ export function cutText({ total, alerts, known_since }: Alerts): string {
   return parts.join(' ');
 }
 
-const ENDED: Readonly<Record<string, string>> = {
+const ENDED = dictionary<string>({
   false: 'a report showed that it is no longer true',
   flow: 'the flow ended: there were no more reports',
   unheard: 'the collector knows of it no longer: it was restarted, or the rule was removed',
-};
+});
 
 export function endedText(alert: Alert): string {
   return alert.ended === null ? '' : (ENDED[alert.ended] ?? alert.ended);

@@ -1,3 +1,4 @@
+import { dictionary } from '../lib/dictionary';
 import type { BudgetStage, Source } from '../api/types';
 import { exact, plural } from '../lib/format';
 
@@ -10,7 +11,7 @@ interface Words {
   hint: string;
 }
 
-const WORDS: Readonly<Record<string, Words>> = {
+const WORDS = dictionary<Words>({
   network: {
     title: 'Network',
     input: 'report',
@@ -81,7 +82,7 @@ const WORDS: Readonly<Record<string, Words>> = {
     place: 'while exporting',
     hint: 'Records of the store that other systems have received; one that two systems receive counts twice',
   },
-};
+});
 
 export interface DropView {
   reason: string;
@@ -168,7 +169,7 @@ export interface Verdict {
 
 /** A refused datagram is not a lost report, and what another system does not take is still in the store: they have their own verbs. */
 function verbFor(stage: string): string {
-  const verbs: Readonly<Record<string, string>> = { decode: 'refused', queue: 'shed', export: 'not taken' };
+  const verbs = dictionary<string>({ decode: 'refused', queue: 'shed', export: 'not taken' });
   return verbs[stage] ?? 'lost';
 }
 

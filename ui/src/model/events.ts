@@ -1,3 +1,4 @@
+import { dictionary } from '../lib/dictionary';
 import type { TelemetryEvent } from '../api/types';
 import { metricValue, pathText, plural } from '../lib/format';
 import { names } from '../lib/names';
@@ -44,7 +45,7 @@ export const METRICS = [
 
 export type Tone = 'bad' | 'warn' | 'good' | 'info' | 'quiet';
 
-const TONES: Readonly<Record<string, Tone>> = {
+const TONES = dictionary<Tone>({
   rule_on: 'bad',
   rule_off: 'good',
   drop: 'bad',
@@ -54,7 +55,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   hop_limit: 'warn',
   mtu: 'warn',
   change: 'info',
-};
+});
 
 export function tone(kind: string): Tone {
   return TONES[kind] ?? 'quiet';
@@ -135,7 +136,7 @@ function expired(event: TelemetryEvent): string {
   return event.metric === 'flow_path' ? 'flow not seen any more' : `${subject(event)} not seen any more`;
 }
 
-const SENTENCES: Readonly<Record<string, (event: TelemetryEvent) => string>> = {
+const SENTENCES = dictionary<(event: TelemetryEvent) => string>({
   new: first,
   change,
   path_change: (event) => `path changed to ${pathText(event.path)}`,
@@ -148,7 +149,7 @@ const SENTENCES: Readonly<Record<string, (event: TelemetryEvent) => string>> = {
   hop_limit: (event) => stuck(event, 'hop limit reached (E bit)'),
   mtu: (event) => stuck(event, 'packet would exceed the MTU (M bit)'),
   latest: (event) => `${subject(event)} is ${metricValue(event.metric, event.value)}`,
-};
+});
 
 /** An event as a sentence; the flow, the time and the kind stand beside it. */
 export function sentence(event: TelemetryEvent): string {

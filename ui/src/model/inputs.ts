@@ -1,8 +1,9 @@
+import { dictionary } from '../lib/dictionary';
 import type { Drops, Input } from '../api/types';
 import { exact } from '../lib/format';
 
 /** What the receive paths mean, in a sentence. */
-const HINTS: Readonly<Record<string, string>> = {
+const HINTS = dictionary<string>({
   udp: 'A UDP socket: every datagram passes through the network stack.',
   packet: 'A ring of packet sockets: the kernel copies each frame, and the network stack processes it too.',
   'xdp-generic': 'AF_XDP behind any driver: the kernel copies frames into the program’s memory.',
@@ -12,15 +13,15 @@ const HINTS: Readonly<Record<string, string>> = {
     'An XDP program in the driver detects changes and passes only reports with an event to user space.',
   'kernel-generic':
     'A generic XDP program detects changes and passes only reports with an event to user space.',
-};
+});
 
-const REASONS: Readonly<Record<string, string>> = {
+const REASONS = dictionary<string>({
   socket_buffer_full: 'the socket’s buffer was full',
   bad_checksum: 'the UDP checksum was wrong',
   ring_full: 'the ring was full',
   fill_empty: 'no free frame was left',
   frame_refused: 'the frame held no valid datagram',
-};
+});
 
 export interface InputState {
   tone: 'ok' | 'warn' | 'bad';

@@ -1,3 +1,4 @@
+import { dictionary } from '../lib/dictionary';
 import type { Condition } from '../api/client';
 import type {
   Device,
@@ -264,13 +265,13 @@ const FLOW_WORDS = [
   ['proto', 'protocol'],
   ['dscp', 'DSCP'],
 ] as const;
-const PROTOCOLS: Readonly<Record<string, string>> = { '6': 'tcp', '17': 'udp' };
-const FILTERS: Readonly<Record<string, string>> = {
+const PROTOCOLS = dictionary<string>({ '6': 'tcp', '17': 'udp' });
+const FILTERS = dictionary<string>({
   per_hop: 'changes at a hop',
   per_flow: 'changes of a flow',
   change: 'changes of the path, or of a bucket of latency or queue',
   rule: 'packets for which the rule is true, and the first one after them',
-};
+});
 
 /** Everything that an intent says, as rows for people. */
 export function intentRows({
@@ -377,11 +378,11 @@ export function capabilityRows(can: DeviceCapabilities | null): [string, string]
   const yes = (is: boolean): string => (is ? 'yes' : 'no');
   // Without a filter every packet is reported.
   const filters = can.filters.filter((one) => one !== 'noop');
-  const restart: Record<string, string> = {
+  const restart = dictionary<string>({
     keeps: 'keeps its rules',
     waits: 'forwards nothing until its manager allows it',
     forwards: 'forwards without rules: INT can reach hosts until its sinks are back',
-  };
+  });
   return [
     ['Modes', can.modes.join(', ') || 'none'],
     ['Instructions', can.instructions || 'none'],

@@ -1,3 +1,5 @@
+import { dictionary } from '../lib/dictionary';
+
 /** What the inventory says about where a node stands. */
 export interface Place {
   layer: number | null;
@@ -9,7 +11,7 @@ export type Places = ReadonlyMap<number, Place>;
 
 export const NO_PLACES: Places = new Map();
 
-const LAYERS: Readonly<Record<string, number>> = { leaf: 0, spine: 1, core: 2 };
+const LAYERS = dictionary<number>({ leaf: 0, spine: 1, core: 2 });
 
 /** From labels of devices: `leaf`, `spine`, `core` or `layer-3` is the layer, `pod-7` or another name after `pod-` the pod. */
 export function placesOf(devices: readonly { node: number; labels: readonly string[] }[]): Places {

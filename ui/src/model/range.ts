@@ -1,3 +1,5 @@
+import { dictionary } from '../lib/dictionary';
+
 /** A span of time that a page shows: the last so many seconds, or between two times. It is part of the address. */
 export type Range = { last: number } | { from: number; to: number };
 
@@ -13,7 +15,7 @@ export const LENGTHS: readonly { seconds: number; label: string; text: string }[
 
 export const USUAL: Range = { last: 900 };
 
-const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
+const UNITS = dictionary<number>({ s: 1, m: 60, h: 3600, d: 86_400 });
 
 /** `15m`, `1h` … in seconds; null if it is not one. */
 export function parseLength(text: string): number | null {

@@ -1,3 +1,4 @@
+import { dictionary } from '../lib/dictionary';
 import { apiOption, hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
 import { exact, plural } from '../lib/format';
@@ -114,6 +115,6 @@ function showConnection(note: HTMLElement, feed: EventFeed): void {
 
 function showEnd(older: HTMLButtonElement, end: string): void {
   older.disabled = end === 'last';
-  const texts: Readonly<Record<string, string>> = { more: 'Older events', last: 'No older events' };
+  const texts = dictionary<string>({ more: 'Older events', last: 'No older events' });
   setText(older, texts[end] ?? `No older events: ${end}`);
 }

@@ -1,3 +1,4 @@
+import { dictionary } from '../lib/dictionary';
 import type { PathUse } from '../api/types';
 import { h } from '../lib/dom';
 import { onTheme } from '../lib/theme';
@@ -367,12 +368,12 @@ export class TopologyCanvas {
   }
 }
 
-const ARROWS: Readonly<Record<string, { x: number; y: number }>> = {
+const ARROWS = dictionary<{ x: number; y: number }>({
   ArrowRight: { x: 1, y: 0 },
   ArrowLeft: { x: -1, y: 0 },
   ArrowDown: { x: 0, y: 1 },
   ArrowUp: { x: 0, y: -1 },
-};
+});
 
 function selectionOf({ node, group }: Item): Selection | null {
   if (group) return { group: group.id };
