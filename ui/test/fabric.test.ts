@@ -329,7 +329,7 @@ test('a search finds ids, names and hosts: whole ones first, then beginnings', (
   assert.deepEqual(find('A-LEAF'), [11, 12]);
   assert.deepEqual(find('1'), [11, 12, 15, 16, 21, 25, 31]);
   assert.deepEqual(find('21'), [21]);
-  const named = ['a-z', 'z-a', 'z'].map((name, i) => ({ id: i + 1, name, node: null }));
+  const named = ['a-z', 'z-a', 'z'].map((name, i) => ({ id: i + 1, name, node: null, dropped: null }));
   assert.deepEqual(
     search(named, new Map(), 'z', () => ''),
     [3, 2, 1],

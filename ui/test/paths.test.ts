@@ -5,11 +5,13 @@ import type {
   LatencySpread,
   LinkLoss,
   LossMap,
+  Node,
   PathChange,
   PathsOfDirection,
 } from '../src/api/types';
 import { sheetCsv } from '../src/lib/sheet';
 import {
+  droppedByNode,
   dropSheet,
   linkSheet,
   lostOf,
@@ -229,6 +231,33 @@ test('a loss says by which evidence it is known, and what is not known', () => {
   assert.deepEqual([lostOf(counted), lostOf(dropped), lostOf(loss({ unknown: 'x' }))], [12, 7, null]);
 });
 
+const LOSSES: LossMap = {
+  links: [],
+  drops: [],
+  unplaced: 0,
+  reporters: [],
+  counted: true,
+  uncounted: null,
+  left_out: 0,
+  counted_until: null,
+  more: 0,
+  range: null,
+};
+
+const PLACE = {
+  node: 7,
+  egress_if: 2,
+  to: 9,
+  queue: 3,
+  reason: 71,
+  reason_name: null,
+  packets: 1,
+  flows: 1,
+  first: 0,
+  last: 0,
+  to_unknown: null,
+};
+
 test('the map shows what links lost, and grey where it is not known', () => {
   const link = {
     from: 1,
@@ -241,18 +270,7 @@ test('the map shows what links lost, and grey where it is not known', () => {
     flows: 1,
     last_seen: 1,
   };
-  const losses: LossMap = {
-    links: [loss({ sent: 9, lost: 4, lost_most: 4 })],
-    drops: [],
-    unplaced: 0,
-    reporters: [],
-    counted: true,
-    uncounted: null,
-    left_out: 0,
-    counted_until: null,
-    more: 0,
-    range: null,
-  };
+  const losses = { ...LOSSES, links: [loss({ sent: 9, lost: 4, lost_most: 4 })] };
   const links = withLosses([link, { ...link, from: 2, to: 1 }], losses);
   assert.deepEqual(
     links.map((one) => edgeValue(one, 'loss')),
@@ -282,19 +300,7 @@ test('the map shows what links lost, and grey where it is not known', () => {
     summaryOf({ ...losses, links: [], unplaced: 5 }),
     '5 packets dropped at no link that is known.',
   );
-  const place = {
-    node: 7,
-    egress_if: 2,
-    to: 9,
-    queue: 3,
-    reason: 71,
-    reason_name: null,
-    packets: 1,
-    flows: 1,
-    first: 0,
-    last: 0,
-    to_unknown: null,
-  };
+  const place = PLACE;
   assert.equal(placeText(place), '7, to 9, queue 3');
   assert.equal(placeText({ ...place, to: null, queue: null, node: null }), 'unknown node, interface 2');
   assert.deepEqual(
@@ -311,6 +317,41 @@ test('the map shows what links lost, and grey where it is not known', () => {
     /^node,egress_if,to,queue,reason,reason_name,packets,flows,first \(UTC\),last \(UTC\),to_unknown\r\n7,2,9,3,71,,1,1,1970-01-01T00:00:00\.000000Z,.*Z,\r\n$/,
   );
   assert.equal(sheetCsv(reportSheet(one, '')), 'node,lost_reports,repeated\r\n,5,1\r\n');
+});
+
+test('nodes of the map of losses are of the time of its tables, not since the start', () => {
+  const node: Node = {
+    node: 7,
+    name: 'spine1',
+    reports: 1,
+    last_seen: 1,
+    hop_latency: { latest: null, min: null, max: null, p50: null, p99: null },
+    queues: [],
+    drops: 7_407,
+    implausible_latencies: 0,
+  };
+  const drop = { ...PLACE, node: 7, packets: 5_000 };
+  const losses: LossMap = {
+    ...LOSSES,
+    drops: [drop, { ...drop, queue: 4, packets: 427 }, { ...drop, node: null }],
+  };
+  const values = (found: LossMap | null) => [
+    ...nodeValues(buildGraph([node, { ...node, node: 8 }], [], droppedByNode(found)), 'loss'),
+  ];
+  assert.deepEqual(values(losses), [
+    [7, 5_427],
+    [8, 0],
+  ]);
+  // A node that is known by its drops only.
+  assert.deepEqual(values({ ...losses, drops: [{ ...drop, node: 9, packets: 3 }] }), [
+    [7, 0],
+    [8, 0],
+    [9, 3],
+  ]);
+  assert.deepEqual(values(null), [
+    [7, null],
+    [8, null],
+  ]);
 });
 
 test('what a list leaves out is said, and a file has it', () => {

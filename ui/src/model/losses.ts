@@ -23,6 +23,15 @@ export function withLosses(links: readonly MapLink[], losses: LossMap | null): M
   }));
 }
 
+/** Packets by the node that reported their drop; null: no answer yet. */
+export function droppedByNode(losses: LossMap | null): Map<number, number> | null {
+  if (!losses) return null;
+  const dropped = new Map<number, number>();
+  for (const { node, packets } of losses.drops)
+    if (node !== null) dropped.set(node, (dropped.get(node) ?? 0) + packets);
+  return dropped;
+}
+
 /**
  * How a loss is known: `12 of 3 400 lost on it`, `3 to 12 of 3 400`, `not known, needs …`. `said` is what is needed for all
  * links, and is said once below.

@@ -7,6 +7,8 @@ export interface GraphNode {
   id: number;
   name: string;
   node: Node | null;
+  /** Packets that it reported as dropped in the time of the losses; null: losses are not shown. */
+  dropped: number | null;
 }
 
 export interface GraphEdge {
@@ -38,16 +40,31 @@ export function bareLink(from: number, to: number): Link {
   return { from, to, ...nothing, hop_latency: null, flows: 0, last_seen: 0 };
 }
 
-/** Nodes and links as one graph. Parallel links between two nodes are one edge, with the values of the busier one. */
-export function buildGraph(nodes: readonly Node[], links: readonly MapLink[]): Graph {
+/**
+ * Nodes and links as one graph. Parallel links between two nodes are one edge, with the values of the busier one. `dropped`: packets
+ * by the node that dropped them, where losses are shown.
+ */
+export function buildGraph(
+  nodes: readonly Node[],
+  links: readonly MapLink[],
+  dropped: ReadonlyMap<number, number> | null = null,
+): Graph {
   const byId = new Map<number, GraphNode>();
+  const droppedBy = (id: number): number | null => (dropped === null ? null : (dropped.get(id) ?? 0));
   for (const node of nodes)
-    byId.set(node.node, { id: node.node, name: node.name ?? String(node.node), node });
+    byId.set(node.node, {
+      id: node.node,
+      name: node.name ?? String(node.node),
+      node,
+      dropped: droppedBy(node.node),
+    });
+  const add = (id: number): void => {
+    if (!byId.has(id)) byId.set(id, { id, name: String(id), node: null, dropped: droppedBy(id) });
+  };
+  for (const id of dropped?.keys() ?? []) add(id);
   const edges = new Map<string, GraphEdge>();
   for (const link of links) {
-    for (const id of [link.from, link.to]) {
-      if (!byId.has(id)) byId.set(id, { id, name: String(id), node: null });
-    }
+    for (const id of [link.from, link.to]) add(id);
     const id = edgeId(link.from, link.to);
     const known = edges.get(id);
     if (!known || (link.flows ?? 0) > (known.link.flows ?? 0))
@@ -64,7 +81,7 @@ export function buildGraph(nodes: readonly Node[], links: readonly MapLink[]): G
  * of a millisecond is visible. Null if the node never reported it.
  */
 export function nodeValues(graph: Graph, metric: MapMetric): Map<number, number | null> {
-  if (metric === 'loss') return new Map(graph.nodes.map(({ id, node }) => [id, node?.drops ?? null]));
+  if (metric === 'loss') return new Map(graph.nodes.map(({ id, dropped }) => [id, dropped]));
   if (metric !== 'utilization')
     return new Map(graph.nodes.map(({ id, node }) => [id, node && ownValue(node, metric)]));
   const busiest = new Map<number, number | null>(graph.nodes.map(({ id }) => [id, null]));

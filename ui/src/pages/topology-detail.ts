@@ -10,7 +10,7 @@ import { queryCommand, rollupsSql, type Asked } from '../model/copies';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Fabric } from '../model/fabric';
 import { hostNames, type Hosts } from '../model/hosts';
-import { edgeId, isBad, type Graph, type MapMetric, type Scale } from '../model/topology';
+import { edgeId, isBad, type Graph, type GraphNode, type MapMetric, type Scale } from '../model/topology';
 import { watchLink, watchNode, watchQueue } from '../model/watch';
 import { heatColumns } from '../model/activity';
 import { link } from '../router';
@@ -146,6 +146,7 @@ function describeNode(about: Shown, id: number, actions: Actions): Description |
     title,
     facts: [
       ...(entry.node ? nodeFacts(entry.node) : ([['reports', 'none']] satisfies Fact[])),
+      ...dropFacts(entry),
       ...(group ? ([['group', group.name]] satisfies Fact[]) : []),
       ...hostFacts(about.hosts.get(id) ?? []),
     ],
@@ -188,10 +189,16 @@ function nodeFacts(node: Node): Fact[] {
   return [
     ...latency,
     ...queues,
-    ['drops', exact(node.drops)],
     ['reports', count(node.reports)],
     ['last seen', ago(node.last_seen, live.now())],
   ];
+}
+
+/** Beside the map of losses, of its time. What is live has no other than since the start of the program. */
+function dropFacts({ node, dropped }: GraphNode): Fact[] {
+  if (dropped !== null) return [['drops in this time', exact(dropped)]];
+  if (node === null) return [];
+  return [[times.isLive() ? 'drops since the start' : 'drops in this time', exact(node.drops)]];
 }
 
 function describeLink(graph: Graph, from: number, to: number): Description | null {

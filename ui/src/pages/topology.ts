@@ -9,7 +9,7 @@ import { names } from '../lib/names';
 import { hopwise } from '../model/copies';
 import { MOST_PLAIN } from '../model/fabric';
 import { hostsOf, type Hosts } from '../model/hosts';
-import { withLosses } from '../model/losses';
+import { droppedByNode, withLosses } from '../model/losses';
 import { NO_PLACES, placesOf, samePlaces, type Places } from '../model/places';
 import { ranking } from '../model/ranking';
 import { search } from '../model/search';
@@ -98,7 +98,7 @@ class TopologyPage implements Page {
   });
   private readonly loss = lossPanel((losses) => {
     this.losses = losses;
-    this.graph = buildGraph(this.nodes, withLosses(this.links, losses));
+    this.build();
     this.arrange();
     this.draw();
   });
@@ -145,7 +145,7 @@ class TopologyPage implements Page {
     this.find.value = this.settings.get('find');
     this.find.addEventListener('input', () => this.search());
     this.find.addEventListener('keydown', (event) => this.findKey(event));
-    this.element = this.build();
+    this.element = this.layOut();
     void this.followNamed();
   }
 
@@ -172,7 +172,7 @@ class TopologyPage implements Page {
     this.canvas.destroy();
   }
 
-  private build(): HTMLElement {
+  private layOut(): HTMLElement {
     this.nothing.hidden = true;
     show(this.all, false);
     const button = (text: string, title: string, click: () => void): HTMLElement =>
@@ -241,7 +241,7 @@ class TopologyPage implements Page {
   private take(answer: Answer): void {
     this.part = answer.part;
     [this.nodes, this.links] = [answer.nodes, answer.links];
-    this.graph = buildGraph(answer.nodes, withLosses(answer.links, this.losses));
+    this.build();
     const { nodes, edges } = this.graph;
     show(this.nothing, nodes.length === 0);
     const counts = `${plural(nodes.length, 'node')}, ${plural(edges.length, 'link')}`;
@@ -255,6 +255,12 @@ class TopologyPage implements Page {
     // A console has no inventory.
     if (nodes.length > MOST_PLAIN && !session.console) this.placePoll = this.pollPlaces();
     if (this.selected) this.canvas.reveal(this.selected);
+  }
+
+  /** Nodes and links with what they lost: both from one answer, and so of one time. */
+  private build(): void {
+    const { nodes, links, losses } = this;
+    this.graph = buildGraph(nodes, withLosses(links, losses), droppedByNode(losses));
   }
 
   private pollHosts(): Poll {
@@ -320,7 +326,7 @@ class TopologyPage implements Page {
     if (metric !== 'loss' && this.losses !== null) {
       // Links that only the losses name are those of their time.
       this.losses = null;
-      this.graph = buildGraph(this.nodes, this.links);
+      this.build();
       this.arrange();
     }
     const { graph, selected, flow, hosts } = this;
