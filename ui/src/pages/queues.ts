@@ -1,4 +1,4 @@
-import { get } from '../api/client';
+import { get, type Params } from '../api/client';
 import { poll } from '../api/poll';
 import type { Heat } from '../api/types';
 import { HeatMap, heatLegend, type Cell } from '../charts/heat';
@@ -23,6 +23,11 @@ const ROWS = 40;
 /** Pixels of a column. */
 const COLUMN = 6;
 
+interface Answer {
+  asked: Params;
+  heat: Heat;
+}
+
 interface Selection {
   metric: string;
   /** A queue (`node.queue`) and the time of a column, ms. */
@@ -46,6 +51,8 @@ class QueuesPage implements Page {
   private readonly polled;
   private selection: Selection;
   private heat: Heat | null = null;
+  /** What was asked for `heat`: the number of columns depends on the width that the page had. */
+  private asked: Params | null = null;
 
   constructor(route: Route) {
     this.selection = readSelection(route);
@@ -74,10 +81,10 @@ class QueuesPage implements Page {
       ),
       this.burst.element,
     );
-    this.polled = poll<Heat>({
+    this.polled = poll<Answer>({
       intervalMs: () => times.intervalMs(5000),
       request: (signal) => this.request(signal),
-      show: (heat) => this.show(heat),
+      show: (answer) => this.show(answer),
       failed: (error) => setText(this.note, reasonOf(error)),
     });
     this.apply();
@@ -119,7 +126,7 @@ class QueuesPage implements Page {
     };
     return hands({
       title: 'Queues over time',
-      asked: () => [{ path: 'queues', params: this.params() }],
+      asked: () => [{ path: 'queues', params: this.asked ?? this.params() }],
       sql,
       fleetSql: (fleet) => {
         const { heat } = this;
@@ -133,7 +140,7 @@ class QueuesPage implements Page {
     });
   }
 
-  private params(): Record<string, string | number> {
+  private params(): Params {
     const { from, to } = times.limits();
     const width = this.map.element.clientWidth || 1000;
     const columns = Math.max(20, Math.min(240, Math.floor((width * 0.82) / COLUMN)));
@@ -141,12 +148,14 @@ class QueuesPage implements Page {
     return { metric, from: nanos(from), to: nanos(to), columns, limit: ROWS };
   }
 
-  private request(signal: AbortSignal): Promise<Heat> {
-    return get<Heat>('queues', this.params(), signal);
+  private async request(signal: AbortSignal): Promise<Answer> {
+    const asked = this.params();
+    return { asked, heat: await get<Heat>('queues', asked, signal) };
   }
 
-  private show(heat: Heat): void {
+  private show({ asked, heat }: Answer): void {
     const { at } = this.selection;
+    this.asked = asked;
     this.heat = heat;
     this.map.update(heat, at === null ? null : { key: at.key, from: at.from * 1e6 });
     const greatest = most(heat);
