@@ -1,41 +1,73 @@
 // Alerts: what is wrong, the guilty queue and flow, what people say about it, and a rule that is tried.
-import assert from 'node:assert/strict';
-import { addressIs, open, read, until, WAIT } from './checks.mjs';
+import { addressIs, eventually, insist, known, nanos, open, read, rowOf, until, WAIT } from './wait.mjs';
 
 const LIST = '.panel[aria-label="Alerts"] tbody';
 const DETAIL = '.panel[aria-label="Selected alert"]';
 const TRIAL = '.panel[aria-label="Try a rule on this time"]';
 /** The flows of the burst send to this port: nobody else does. */
-const GUILTY = ':9000';
+const PORT = 9000;
+const GUILTY = `:${PORT}`;
 
 export async function alerts(page, base) {
-  await open(page, base, 'alerts');
-  const guilty = page.locator(`${LIST} tr`, { hasText: 'deep queue' }).filter({ hasText: GUILTY }).first();
-  // A program that has just started has no burst yet.
-  await guilty.waitFor(WAIT);
+  const alert = await firing(page, base);
   await atTheWorstQueue(page, base);
-  await guilty.click();
-  await addressIs(page, /^#\/alerts\?alert=[0-9a-f]{16}/, 'the alert in the address');
+  await open(page, base, 'alerts');
+  const row = rowOf(page, `${LIST} tr`, alert.text).filter({ hasText: 'deep queue' });
+  await insist(
+    () => row.click(),
+    () => new URLSearchParams(page.url().split('?')[1]).get('alert') === alert.id,
+    'the alert in the address',
+  );
   await until(page, `${DETAIL} .facts`, (text) => /queue occupancy \d.* > /.test(text), 'why');
   await page.reload();
   await until(page, `${DETAIL} h3`, (text) => text.includes(GUILTY), 'the alert after a reload');
   await leadsToTheQueue(page);
-  await open(page, base, 'alerts');
-  await saidAbout(page);
+  await open(page, base, `alerts?alert=${alert.id}`);
+  await until(page, `${DETAIL} h3`, (text) => text.includes(GUILTY), 'the alert by its address');
+  await acknowledged(page);
+  await silenced(page);
   await tried(page, base);
   await fits(page);
 }
 
+/** The rows of alerts at queues of the last quarter of an hour. */
+async function deepQueues(page, base) {
+  const { alerts } = await read(page, base, 'alerts?limit=2000');
+  return alerts.filter(({ rule }) => rule === 'deep queue');
+}
+
+/**
+ * An alert of a flow of the burst. It began since the program did, so that the flight recorder has its packets, and lasts until the
+ * flow's next burst.
+ */
+async function firing(page, base) {
+  const { start } = await known(page, base);
+  const found = await eventually(
+    async () =>
+      (await deepQueues(page, base)).find(
+        ({ flow, state, since }) => flow.dport === PORT && state === 'firing' && since / 1e6 > start,
+      ),
+    (alert) => alert !== undefined,
+    'an alert of the burst',
+  );
+  return found;
+}
+
 /** Alerts of the burst's flows are at the queue that was deepest. Others that pass it then have alerts there, too. */
 async function atTheWorstQueue(page, base) {
-  const now = Date.now();
-  const span = `from=${now - 900_000}000000&to=${now}000000`;
-  const deep = (await read(page, base, 'alerts?limit=2000')).alerts.filter(
-    ({ rule }) => rule === 'deep queue',
+  await eventually(
+    async () => {
+      const now = Date.now();
+      const span = `from=${nanos(now - 900_000)}&to=${nanos(now)}`;
+      const [row] = (await read(page, base, `queues?metric=queue_occupancy&${span}`)).rows;
+      const places = (await deepQueues(page, base))
+        .filter(({ flow }) => flow.dport === PORT)
+        .map(({ node, queue }) => `${node}.${queue}`);
+      return { worst: `${row.node}.${row.queue}`, places };
+    },
+    ({ worst, places }) => places.includes(worst),
+    'the worst queue is among those of the alerts',
   );
-  const [row] = (await read(page, base, `queues?metric=queue_occupancy&${span}`)).rows;
-  const places = deep.filter(({ flow }) => flow.dport === 9000).map(({ node, queue }) => `${node}.${queue}`);
-  assert.ok(places.includes(`${row.node}.${row.queue}`), `${row.node}.${row.queue} is in ${places}`);
 }
 
 /** Two clicks from the alert to those who filled the queue. */
@@ -52,28 +84,34 @@ async function leadsToTheQueue(page) {
   await until(page, who, (text) => text.includes(GUILTY), 'the guilty flows are named');
 }
 
-/** One alert is acknowledged, and one silenced; the number beside the tab follows. */
-async function saidAbout(page) {
-  const badge = page.locator('nav .badge');
-  const open = page.locator(`${LIST} tr:has(td.bad)`).first();
-  if ((await open.count()) > 0) {
-    const rule = await open.locator('td').nth(1).innerText();
-    await open.click();
-    await page.getByLabel('Comment').fill('seen');
-    const button = page.getByRole('button', { name: 'Acknowledge', exact: true });
-    // It may end just now: then nobody can acknowledge it.
-    if (await button.isVisible()) {
-      await button.click();
-      await until(
-        page,
-        `${DETAIL} .facts`,
-        (text) => /acknowledgedby .*: seen/.test(text),
-        `${rule} is acknowledged`,
-      );
-      await page.getByRole('button', { name: 'Take back' }).click();
-      await badge.waitFor(WAIT);
-    }
-  } else await page.locator(`${LIST} tr`).first().click();
+/**
+ * The alert is acknowledged, and that is taken back; the number beside the tab follows. Each burst ends the alert and begins it anew,
+ * which nobody has acknowledged.
+ */
+async function acknowledged(page) {
+  const facts = page.locator(`${DETAIL} .facts`);
+  const button = page.getByRole('button', { name: 'Acknowledge', exact: true });
+  const back = page.getByRole('button', { name: 'Take back' });
+  await insist(
+    async () => {
+      await page.getByLabel('Comment').fill('seen');
+      await button.click({ timeout: 5_000 });
+    },
+    async () => /acknowledgedby .*: seen/.test((await facts.textContent()) ?? ''),
+    'it is acknowledged',
+  );
+  await insist(
+    async () => {
+      if (await back.isVisible()) await back.click({ timeout: 5_000 });
+    },
+    async () => !/acknowledgedby/.test((await facts.textContent()) ?? ''),
+    'nobody has acknowledged it',
+  );
+  await page.locator('nav .badge').waitFor(WAIT);
+}
+
+/** It is silenced for an hour, and the silence is ended. */
+async function silenced(page) {
   await page.getByLabel('What to silence').selectOption({ index: 0 });
   await page.getByLabel('How long').selectOption('3600');
   await page.getByRole('button', { name: 'Silence', exact: true }).click();
@@ -90,7 +128,7 @@ async function tried(page, base) {
   await field.fill('flow_latencie > 5ms');
   await field.press('Enter');
   await until(page, `${TRIAL} .filter-fault`, (text) => text.length > 5, 'what is wrong');
-  assert.match(await page.locator(`${TRIAL} .filter-marks mark`).innerText(), /latencie/);
+  await until(page, `${TRIAL} .filter-marks mark`, (text) => /latencie/.test(text), 'where it is wrong');
   await field.fill('max(queue_occupancy) > 64k');
   await field.press('Enter');
   await until(
@@ -99,7 +137,10 @@ async function tried(page, base) {
     (text) => /^It would have fired at most (once|[\d\s]+ times) for [\d\s]+ flow/.test(text),
     'how often',
   );
-  assert.ok((await page.locator('.trial-chart rect').count()) > 0, 'when');
+  await page
+    .locator('.trial-chart rect')
+    .first()
+    .waitFor({ ...WAIT, state: 'attached' });
   await addressIs(page, /when=max%28queue_occupancy%29/, 'the rule in the address');
   await page.getByLabel('Name of the rule').fill('of the test');
   await page.getByRole('button', { name: 'Enable', exact: true }).click();
@@ -114,8 +155,10 @@ async function tried(page, base) {
 async function fits(page) {
   const size = page.viewportSize();
   await page.setViewportSize({ width: 390, height: 844 });
-  await page.waitForTimeout(300);
-  const width = await page.evaluate(() => document.documentElement.scrollWidth);
-  assert.ok(width <= 390, `the page is ${width} px wide`);
+  await eventually(
+    () => page.evaluate(() => document.documentElement.scrollWidth),
+    (width) => width <= 390,
+    'the width of the page',
+  );
   await page.setViewportSize(size);
 }

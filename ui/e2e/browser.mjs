@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
+import { WAIT } from './wait.mjs';
 
 const PLACES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 const FLAGS = [
@@ -29,6 +30,7 @@ export async function launch(executablePath, options) {
     headless: true,
     ...options,
   });
+  context.setDefaultTimeout(WAIT.timeout);
   return {
     context,
     async close() {

@@ -1,33 +1,23 @@
 // The data that each page must show. Every check reads data from the page; it is not enough that the page loads.
 import assert from 'node:assert/strict';
 
-export const WAIT = { timeout: 60_000 };
-
-export async function open(page, base, hash) {
-  await page.goto(`${base}#/${hash}`);
-}
-
-/** Text of the first match, once `matches` holds for it. */
-export async function until(page, selector, matches, what) {
-  const deadline = Date.now() + WAIT.timeout;
-  let text = '';
-  while (Date.now() < deadline) {
-    text =
-      (await page
-        .locator(selector)
-        .first()
-        .textContent()
-        .catch(() => '')) ?? '';
-    if (matches(text)) return text;
-    await page.waitForTimeout(100);
-  }
-  assert.fail(`${what}: ${selector} says ${JSON.stringify(text)}`);
-}
-
-/** An answer of the API. */
-export async function read(page, base, path) {
-  return (await page.request.get(`${base}api/v1/${path}`)).json();
-}
+import {
+  addressIs,
+  becomes,
+  confirm,
+  drawn,
+  eventually,
+  inAddress,
+  insist,
+  nanos,
+  open,
+  read,
+  rowOf,
+  Skipped,
+  steadyFlow,
+  until,
+  WAIT,
+} from './wait.mjs';
 
 const number = (text) => Number(text.replace(/[^\d.]/g, ''));
 
@@ -46,10 +36,8 @@ export async function overview(page, base) {
     'verdict',
   );
   await until(page, '.budget li:nth-child(3) .out', (text) => number(text) > 0, 'what was decoded');
-  const stages = await page.locator('.budget h3').allTextContents();
-  const always = stages.filter((name) => name !== 'Fan-out');
-  assert.deepEqual(
-    always,
+  await becomes(
+    async () => (await page.locator('.budget h3').allTextContents()).filter((name) => name !== 'Fan-out'),
     ['Network', 'Kernel', 'Decode', 'State', 'Queue', 'Store'],
     'the stages in their order',
   );
@@ -63,34 +51,6 @@ export async function overview(page, base) {
   await until(page, '.panel[aria-label="Tables"] tbody tr', (text) => /of/.test(text), 'tables');
   for (const name of ['Reports per second', 'Hop latency p99'])
     await drawn(page, `.panel[aria-label="${name}"]`);
-}
-
-/** A chart that has lines: its canvas holds more than one colour inside the plot. */
-export async function drawn(page, box) {
-  await page.locator(`${box} canvas`).first().waitFor(WAIT);
-  const deadline = Date.now() + WAIT.timeout;
-  while (Date.now() < deadline) {
-    if ((await colours(page, `${box} canvas`)) > 8) return;
-    await page.waitForTimeout(200);
-  }
-  assert.fail(`${box}: nothing is drawn`);
-}
-
-function colours(page, selector) {
-  return page
-    .locator(selector)
-    .first()
-    .evaluate((canvas) => {
-      const { width, height } = canvas;
-      const left = Math.floor(width * 0.2);
-      const pixels = canvas
-        .getContext('2d')
-        .getImageData(left, 0, width - left, Math.floor(height * 0.8)).data;
-      const seen = new Set();
-      for (let i = 0; i < pixels.length; i += 4)
-        seen.add((pixels[i] << 16) | (pixels[i + 1] << 8) | pixels[i + 2]);
-      return seen.size;
-    });
 }
 
 export async function topology(page, base) {
@@ -113,13 +73,31 @@ export async function topology(page, base) {
     'facts of the node',
   );
   await page.keyboard.press('Escape');
-  await page.locator('.follow tbody tr').first().click();
+  const { text } = await steadyFlow(page, base);
+  await follow(page, text);
   await until(page, '.detail .facts', (text) => /path.*›/.test(text), 'the path that is followed');
-  for (const metric of ['queue', 'utilization', 'latency']) {
+  for (const [metric, title, unit] of [
+    ['queue', /^Queue occupancy/, /\d/],
+    ['utilization', /^Link utilization/, /%/],
+    ['latency', /^Hop latency/, /(ns|µs|ms)/],
+  ]) {
     await page.locator(`[data-metric="${metric}"]`).click();
-    await until(page, '.map-legend .ticks', (text) => /\d/.test(text), `legend of ${metric}`);
+    await until(page, '.map-legend .legend-title', (text) => title.test(text), `legend of ${metric}`);
+    await until(page, '.map-legend .ticks', (text) => unit.test(text), `units of ${metric}`);
   }
-  await until(page, '.map-legend .ticks', (text) => /(ns|µs|ms)/.test(text), 'units of the legend');
+}
+
+/** Follows a flow from the list beside the map. Another click on it would end that. */
+async function follow(page, text) {
+  const row = rowOf(page, '.follow tbody tr', text);
+  const isFollowed = async () => (await row.getAttribute('aria-current')) === 'true';
+  await insist(
+    async () => {
+      if (!(await isFollowed())) await row.click();
+    },
+    isFollowed,
+    `${text} is followed`,
+  );
 }
 
 /** The worst cell of the heat map: its flows are those that filled the queue. */
@@ -129,10 +107,7 @@ export async function queues(page, base) {
   await until(page, '.queues .panel .legend', (text) => /\d/.test(text), 'the legend of the heat map');
   // A program that has just started has no burst yet.
   await until(page, '.queues .panel-head .legend', (text) => /\d\d k$/.test(text.trim()), 'a deep queue');
-  await page.locator('.heat canvas').focus();
-  await page.keyboard.press('ArrowLeft');
-  await page.keyboard.press('ArrowRight');
-  await until(page, '.heat .chart-tip', (text) => /\d/.test(text), 'the value of a cell');
+  await cellByKeys(page, (text) => /\d/.test(text), 'the value of a cell');
   await page.keyboard.press('Enter');
   await until(
     page,
@@ -140,38 +115,55 @@ export async function queues(page, base) {
     (text) => text.length > 20 && text !== 'Reading …',
     'who filled the queue',
   );
-  assert.match(page.url(), /at=\d+/);
+  await addressIs(page, /at=\d+/, 'the chosen cell');
   // The range is in the address; back returns to it.
   await page.getByRole('button', { name: '1 h', exact: true }).click();
-  assert.match(page.url(), /last=1h/);
+  await addressIs(page, /last=1h/, 'the range');
   await page.goBack();
-  await page.waitForFunction(() => !location.hash.includes('last=1h'));
+  await addressIs(page, /^(?!.*last=1h)/, 'back from the range');
+}
+
+/** Moves to the worst cell. A cell that leaves the map takes its text with it. */
+export async function cellByKeys(page, matches, what) {
+  const tip = page.locator('.heat .chart-tip');
+  await insist(
+    async () => {
+      await page.locator('.heat canvas').blur();
+      await page.locator('.heat canvas').focus();
+      await page.keyboard.press('ArrowLeft');
+      await page.keyboard.press('ArrowRight');
+    },
+    async () => (await tip.isVisible()) && matches((await tip.textContent()) ?? ''),
+    what,
+  );
 }
 
 export async function flow(page, base) {
   await open(page, base, 'flow');
   await until(page, '.flow-title h1', (text) => /→/.test(text), 'the slowest flow is shown');
   // The slowest flow may be a single burst, with nothing to draw yet; the busiest one always continues.
-  const list = page.locator('.flow-list').first();
-  const sorted = page.waitForResponse((response) => response.url().includes('sort=reports'), WAIT);
-  await list.getByLabel('Order').selectOption('reports');
-  await sorted;
-  await page.waitForTimeout(200);
-  const first = list.locator('tbody tr').filter({ hasText: /›.*›/ }).first();
-  const name = (await first.innerText()).split('\n')[0].trim();
-  // The order may change in between.
-  await list.locator('tbody tr').filter({ hasText: name }).first().click();
-  await until(page, '.flow-title h1', (text) => text.includes(name), 'the selected flow');
-  await until(page, '.path-strip', (text) => (text.match(/\d/g) ?? []).length > 5, 'hops of the path');
-  const hops = await page.locator('.path-strip li').count();
-  assert.ok(hops >= 2, `a path of ${hops} hops`);
+  const { text } = await steadyFlow(page, base);
+  await page.locator('.flow-list').getByLabel('Order').selectOption('reports');
+  await selectFlow(page, text);
+  const strip = '.path-strip';
+  await until(page, strip, (text) => (text.match(/\d/g) ?? []).length > 5, 'hops of the path');
   await until(
     page,
     '.panel[aria-label="Hops"] tbody tr',
     (text) => /(ns|µs|ms)/.test(text),
     'latency of a hop',
   );
-  assert.equal(await page.locator('.panel[aria-label="Hops"] tbody tr').count(), hops, 'one row per hop');
+  // Both at the same moment: the path may change.
+  const [hops] = await eventually(
+    () =>
+      page.evaluate(() =>
+        ['.path-strip li', '.panel[aria-label="Hops"] tbody tr'].map(
+          (selector) => document.querySelectorAll(selector).length,
+        ),
+      ),
+    ([stations, rows]) => stations >= 2 && stations === rows,
+    'stations of the path, and as many rows of hops',
+  );
   // Beside a spike of the past, hops are flat at the bottom, where no pixels are compared: what is drawn stands in the legend.
   const chart = '.panel[aria-label="Latency of each hop, stacked"]';
   await page.locator(`${chart} canvas`).first().waitFor(WAIT);
@@ -181,66 +173,55 @@ export async function flow(page, base) {
     .waitFor(WAIT);
 }
 
+/** Selects a flow in the list of the page Flow. */
+async function selectFlow(page, text) {
+  const row = rowOf(page, '.flow-list tbody tr', text);
+  await insist(
+    () => row.click(),
+    async () => (await row.getAttribute('aria-current')) === 'true',
+    `${text} is selected`,
+  );
+  await eventually(
+    () => page.locator('.flow-title a', { hasText: 'events of this flow' }).getAttribute('href'),
+    (address) => new URLSearchParams(address.split('?')[1]).get('filter') === text,
+    'the selected flow is shown',
+  );
+}
+
 export async function events(page, base) {
   await open(page, base, 'events');
   await until(page, '.event-list .sentence', (text) => text.length > 8, 'an event as a sentence');
   await page.locator('.stream-state[data-state="live"]').waitFor(WAIT);
-  const counts = await page.locator('.chip b').allTextContents();
-  const sum = (texts) => texts.reduce((total, text) => total + number(text), 0);
-  assert.ok(sum(counts) > 0, 'counts by kind');
-  await grows(async () => sum(await page.locator('.chip b').allTextContents()), 'live events arrive');
-  const older = page.getByRole('button', { name: 'Older events' });
-  if (await older.isEnabled()) {
-    const growth = grows(() => page.locator('.event-list .event-line').count(), 'older events are added');
-    await older.click();
-    await growth;
-  }
-  // In a burst the clicked row may leave the list at once: then the next one is tried.
-  for (const deadline = Date.now() + WAIT.timeout; ;) {
-    await page.locator('.event-line').first().click();
-    const details = page.locator('.event-details .facts', { hasText: 'record' }).first();
-    const there = await details.waitFor({ timeout: 2_000 }).then(
-      () => true,
-      () => false,
-    );
-    if (there) break;
-    assert.ok(Date.now() < deadline, 'details of an event');
-  }
+  const total = async () => {
+    const counts = await page.locator('.chip b').allTextContents();
+    return counts.reduce((sum, text) => sum + number(text), 0);
+  };
+  const before = await eventually(total, (count) => count > 0, 'counts by kind');
+  await eventually(total, (count) => count > before, 'live events arrive');
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await until(page, '.stream-state', (text) => /paused/.test(text), 'paused');
+  const lines = () => page.locator('.event-list .event-line').count();
+  const shown = await lines();
+  await page.getByRole('button', { name: 'Older events' }).click();
+  await eventually(lines, (count) => count > shown, 'older events are added');
+  await page.locator('.event-line').first().click();
+  await page.locator('.event-details .facts', { hasText: 'record' }).first().waitFor(WAIT);
+  await page.getByRole('button', { name: 'Resume' }).click();
   const kind = await page.locator('.chip:not(.zero)').first();
   const name = (await kind.textContent()).replace(/[\d\s+]+$/, '');
   await kind.click();
   await onlyKind(page, name);
   await kind.click();
-  await page.getByRole('button', { name: 'Pause' }).click();
-  await until(page, '.stream-state', (text) => /paused/.test(text), 'paused');
-  await page.getByRole('button', { name: 'Resume' }).click();
-}
-
-/** Waits until a number is greater than it was at first. */
-async function grows(value, what) {
-  const first = await value();
-  const deadline = Date.now() + WAIT.timeout;
-  while (Date.now() < deadline) {
-    if ((await value()) > first) return;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  assert.fail(`${what}: still ${first}`);
 }
 
 /** The list is drawn four times a second: the filter works when only events of the chosen kind are left. */
-async function onlyKind(page, name) {
-  const deadline = Date.now() + WAIT.timeout;
-  let kinds = [];
-  while (Date.now() < deadline) {
-    kinds = [...new Set(await page.locator('.event-list .kind').allTextContents())];
-    if (kinds.length === 1 && kinds[0] === name) return;
-    await page.waitForTimeout(100);
-  }
-  assert.deepEqual(kinds, [name], 'the filter by kind');
+function onlyKind(page, name) {
+  return becomes(
+    async () => [...new Set(await page.locator('.event-list .kind').allTextContents())],
+    [name],
+    'the filter by kind',
+  );
 }
-
-/** A check that does not apply here. It is not counted as passed. */
-export class Skipped extends Error {}
 
 /** Goes on if the program has a manager. Only the mock may have none. */
 async function needsManager(page, name) {
@@ -259,11 +240,15 @@ export async function intents(page, base) {
   await open(page, base, 'intents');
   await needsManager(page, 'intents');
   await open(page, base, 'flow');
-  await page.locator('tbody tr').first().click();
+  const { text } = await steadyFlow(page, base);
+  await selectFlow(page, text);
   await page.getByRole('link', { name: 'watch this' }).click();
   const name = page.locator('.intent-form input[data-key="name"]');
-  await name.waitFor(WAIT);
-  assert.match(await name.inputValue(), /^flow-/, 'the form is filled in');
+  await eventually(
+    () => name.inputValue(),
+    (filled) => /^flow-/.test(filled),
+    'the form is filled in',
+  );
   // Nothing that was typed is lost when it is refused.
   await name.fill('no name');
   await page.getByRole('button', { name: 'Apply' }).click();
@@ -272,7 +257,10 @@ export async function intents(page, base) {
   await name.fill('browser');
   await page.getByRole('button', { name: 'Show plan' }).click();
   await until(page, '.watch-flows .plan', (text) => /entr(y|ies) added/.test(text), 'the plan');
-  assert.ok((await page.locator('.domain-map .adds').count()) > 0, 'the map shows what each device gets');
+  await page
+    .locator('.domain-map .adds')
+    .first()
+    .waitFor({ ...WAIT, state: 'attached' });
   assert.doesNotMatch(await page.locator(INTENTS).textContent(), /browser/, 'a plan changes nothing');
   await page.getByRole('button', { name: 'Apply' }).click();
   const began = Date.now();
@@ -280,9 +268,12 @@ export async function intents(page, base) {
   await row.waitFor(WAIT);
   await until(page, INTENTS, (text) => /browser(complete|seen)/.test(text), 'the verified state');
   console.log(`      verified in the browser ${Date.now() - began} ms after it was applied`);
-  await row.click();
-  await page.getByRole('button', { name: 'Remove' }).click();
-  await page.getByRole('button', { name: /^Really remove/ }).click();
+  await insist(
+    () => row.click(),
+    async () => (await row.getAttribute('aria-current')) === 'true',
+    'the intent is selected',
+  );
+  await confirm(page, 'Remove', /^Really remove/);
   await row.waitFor({ ...WAIT, state: 'detached' });
 }
 
@@ -300,16 +291,10 @@ async function planOf(page) {
 export async function watchThis(page, base) {
   await open(page, base, 'intents');
   await needsManager(page, 'intents');
-  await open(page, base, 'topology');
-  await page.locator('.canvas canvas').first().waitFor(WAIT);
-  await until(page, '.map-summary', (text) => /^[2-9] nodes/.test(text), 'nodes on the map');
-  await page.locator('.canvas').focus();
-  await page.keyboard.press('ArrowRight');
-  await page
-    .getByRole('link', { name: /^watch queue|^watch its queues/ })
-    .first()
-    .click();
-  await until(page, `${FORM} .derived`, (text) => /^Derived from (queue|leaf|spine)/.test(text), 'the queue');
+  // The queue that is full in each burst.
+  await open(page, base, 'topology/201');
+  await page.getByRole('link', { name: 'watch queue 4', exact: true }).click();
+  await until(page, `${FORM} .derived`, (text) => /^Derived from queue 4 of spine1/.test(text), 'the queue');
   // Flows that are measured without a filter tell how many reports will come.
   assert.match(await planOf(page), /Reports[\d.]+ ?k?\/s, [\d.]+ Mb\/s \(from \d+ flows/);
   await open(page, base, 'intents/new?from=link&node=101&to=201&name=link-101-201&watch=link_utilization');
@@ -319,31 +304,44 @@ export async function watchThis(page, base) {
     (text) => /^Derived from the link leaf1 → spine1/.test(text),
     'the link',
   );
-  assert.equal(await page.locator(`${FORM} [data-key="edges"]`).inputValue(), 'leaf1');
+  await becomes(
+    () => page.locator(`${FORM} [data-key="edges"]`).inputValue(),
+    'leaf1',
+    'where its packets enter',
+  );
   await planOf(page);
-  await open(page, base, 'events');
-  await eventWithFlow(page);
-  await until(page, `${FORM} .derived`, (text) => /^Derived from an event/.test(text), 'the event');
-  assert.notEqual(await page.locator(`${FORM} [data-key="src"]`).inputValue(), '', 'the flow of the event');
+  const flow = await eventWithFlow(page, base);
+  await until(page, `${FORM} .derived`, (text) => /^Derived from an event \(new\)/.test(text), 'the event');
+  await becomes(
+    () => page.locator(`${FORM} [data-key="src"]`).inputValue(),
+    flow.src,
+    'the flow of the event',
+  );
   await page.getByRole('button', { name: 'Clear' }).click();
 }
 
-/** Opens an event that has a flow, and follows its link. In a burst a row may leave the list at once. */
-async function eventWithFlow(page) {
-  const deadline = Date.now() + WAIT.timeout;
-  const pause = page.getByRole('button', { name: 'Pause' });
-  await page.locator('.event-line').first().waitFor(WAIT);
-  await pause.click();
-  while (Date.now() < deadline) {
-    await page.locator('.event-line', { hasText: '→' }).first().click();
-    const link = page.locator('.event-details').getByRole('link', { name: 'watch this' }).first();
-    const there = await link.click({ timeout: 2_000 }).then(
-      () => true,
-      () => false,
-    );
-    if (there) return;
-  }
-  assert.fail('an event has “watch this”');
+/** Opens an event of a flow, in a time that has ended, so that its row stays where it is, and follows its link. Returns the flow. */
+async function eventWithFlow(page, base) {
+  const { now } = await read(page, base, 'status');
+  const to = Math.floor(now / 1e6 / 1000) * 1000 - 1000;
+  const range = { from: to - 3_600_000, to };
+  const { events } = await read(
+    page,
+    base,
+    `events?kind=new&metric=flow_path&limit=100&from=${nanos(range.from)}&to=${nanos(range.to)}`,
+  );
+  const found = events.find(({ flow }) => flow?.dst);
+  assert.ok(found, 'a flow began in the last hour');
+  const query = new URLSearchParams({
+    kind: 'new',
+    filter: found.text,
+    from: inAddress(range.from),
+    to: inAddress(range.to),
+  });
+  await open(page, base, `events?${query}`);
+  await page.locator('.event-line').first().click();
+  await page.locator('.event-details').getByRole('link', { name: 'watch this' }).first().click();
+  return found.flow;
 }
 
 /** Presses Tab until the element that `matches` has the focus. */
@@ -382,15 +380,26 @@ export async function intentsByKeyboard(page, base) {
   await page.keyboard.press('Enter');
   await until(page, INTENTS, (text) => /keys(complete|seen)/.test(text), 'the verified state');
   await until(page, '.progress', (text) => /leaf1in_sync/.test(text), 'each device');
-  const wider = await page.evaluate(
-    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  await becomes(
+    () => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth),
+    0,
+    'how much wider than the screen the page is',
   );
-  assert.equal(wider, 0, 'the page is wider than the screen');
-  await page.evaluate(() => document.activeElement?.blur());
-  await tabTo(page, button('Remove'), 'Remove');
-  await page.keyboard.press('Enter');
-  await until(page, '.intents .armed', (text) => text === 'Really remove keys?', 'the question');
-  await page.keyboard.press('Enter');
+  const asked = page.locator('.intents .armed', { hasText: 'Really remove keys?' });
+  let answered = false;
+  // The question is withdrawn after some seconds, and then asked again.
+  await insist(
+    async () => {
+      await page.evaluate(() => document.activeElement?.blur());
+      await tabTo(page, button('Remove'), 'Remove');
+      await page.keyboard.press('Enter');
+      await asked.waitFor({ timeout: 2_000 });
+      await page.keyboard.press('Enter');
+      answered = true;
+    },
+    () => answered,
+    'the question is answered',
+  );
   await page.locator(`${INTENTS} tr`, { hasText: 'keys' }).waitFor({ ...WAIT, state: 'detached' });
 }
 
@@ -404,14 +413,15 @@ export async function readOnly(page, base) {
   const apply = page.getByRole('button', { name: 'Apply' });
   const stop = page.getByRole('button', { name: 'Stop all INT' });
   await until(page, '#read-only', (text) => /may only read/.test(text), 'the reason');
-  assert.ok((await apply.isDisabled()) && (await stop.isDisabled()), 'controls are disabled');
+  for (const control of [apply, stop])
+    await becomes(() => control.isDisabled(), true, 'a control is disabled');
   const name = page.locator(`${FORM} [data-key="name"]`);
   await name.fill('reader');
   await name.press('Enter');
   await planOf(page);
   await open(page, base, 'devices');
   await until(page, '.read-only', (text) => /may only read/.test(text), 'the reason on Devices');
-  assert.ok(await stop.isDisabled(), 'the control on Devices is disabled');
+  await becomes(() => stop.isDisabled(), true, 'the control on Devices is disabled');
   // A server that learns of the role later refuses; what was typed stays.
   await page.unroute('**/api/v1/session');
   const refusal = { status: 403, json: { error: 'this token may only read' } };
@@ -453,11 +463,11 @@ export async function approval(page, base, manager) {
   const edit = async () => {
     await page.locator(`${INTENTS} tr`, { hasText: 'web' }).click();
     await page.getByRole('button', { name: 'Edit' }).click();
-    assert.equal(await name.inputValue(), 'web');
+    await becomes(() => name.inputValue(), 'web', 'the name of the intent');
   };
   await edit();
-  assert.equal(
-    await page.locator(`${FORM} [data-key="dport"]`).inputValue(),
+  await becomes(
+    () => page.locator(`${FORM} [data-key="dport"]`).inputValue(),
     '443',
     'the form has the intent',
   );
@@ -473,7 +483,7 @@ export async function approval(page, base, manager) {
   // An intent that says more than the form can is not edited by it.
   manager.put({ name: 'web', match: { dscp: [10] }, watch: ['hop_latency'] }, 'bob');
   await until(page, `${INTENT} .facts`, (text) => /DSCP 10/.test(text), 'the DSCP');
-  assert.ok(await page.getByRole('button', { name: 'Edit' }).isDisabled(), 'Edit is disabled');
+  await becomes(() => page.getByRole('button', { name: 'Edit' }).isDisabled(), true, 'Edit is disabled');
 }
 
 const RULES = '.panel[aria-label="Rules"] .rules';
@@ -486,8 +496,7 @@ export async function devices(page, base) {
   await until(page, RULES, (text) => /watch/.test(text), 'the rules');
   await until(page, '.side .facts', (text) => /After a restart/.test(text), 'the capabilities');
   // All INT stops, and starts again, by one control that asks first.
-  await page.getByRole('button', { name: 'Stop all INT' }).click();
-  await page.getByRole('button', { name: 'Really stop all INT?' }).click();
+  await confirm(page, 'Stop all INT', 'Really stop all INT?');
   await until(page, '.devices .facts', (text) => /stopped by hand/.test(text), 'INT is stopped');
   await until(page, RULES, (text) => !/watch/.test(text), 'no watchlist');
   await page.getByRole('button', { name: 'Start INT' }).click();
@@ -540,47 +549,41 @@ export async function sql(page, base) {
   await drawn(page, '.query-output');
 }
 
-/** The address after `#/`, once it matches. */
-export async function addressIs(page, matches, what) {
-  const deadline = Date.now() + WAIT.timeout;
-  let address = '';
-  while (Date.now() < deadline) {
-    address = new URL(page.url()).hash;
-    if (matches.test(address)) return;
-    await page.waitForTimeout(50);
+/** Goes back to an address. A click that missed made a step of its own. */
+async function backTo(page, hash) {
+  for (let steps = 0; new URL(page.url()).hash !== hash; steps += 1) {
+    assert.ok(steps < 5, `${hash} is among the steps of the back button: ${page.url()}`);
+    await page.goBack(WAIT);
   }
-  assert.fail(`${what}: the address is ${address}`);
 }
 
 /** What is set on a page is in its address: a copy of it shows the same, and the back button undoes it. */
 export async function addresses(page, base) {
   const order = page.locator('.flow-list').getByLabel('Order');
+  const { text: flow } = await steadyFlow(page, base);
   await open(page, base, 'flow');
   await order.selectOption('reports');
-  await page.locator('.flow-list tbody tr').first().click();
+  await selectFlow(page, flow);
   await addressIs(page, /^#\/flow\/[0-9a-f]{16}\?sort=reports$/, 'order and flow');
   await page.locator('.flow-list').getByLabel('Search flows').fill('10.0');
   await addressIs(page, /\?sort=reports&filter=10\.0$/, 'what was typed');
   await page.reload();
   await until(page, '.flow-title h1', (text) => /→/.test(text), 'the flow of the address');
-  assert.equal(await order.inputValue(), 'reports');
-  assert.equal(await page.getByLabel('Search flows').inputValue(), '10.0');
-  await page.goBack();
-  await page.goBack();
-  await addressIs(page, /^#\/flow$/, 'back');
-  assert.equal(await order.inputValue(), 'latency');
+  await becomes(() => order.inputValue(), 'reports', 'the order of the address');
+  await becomes(() => page.getByLabel('Search flows').inputValue(), '10.0', 'the search of the address');
+  await backTo(page, '#/flow');
+  await becomes(() => order.inputValue(), 'latency', 'the order before');
 
   await open(page, base, 'topology');
   await page.locator('[data-metric="queue"]').click();
-  await until(page, '.follow tbody tr', (text) => /→/.test(text), 'flows to follow');
-  await page.locator('.follow tbody tr').first().click();
+  await follow(page, flow);
   await addressIs(page, /^#\/topology\?lens=queue&flow=[0-9a-f]{16}$/, 'lens and flow');
   await page.reload();
   await page.locator('[data-metric="queue"][aria-pressed="true"]').waitFor(WAIT);
   await page.locator('.follow tr.selected').waitFor(WAIT);
-  await page.goBack();
+  await backTo(page, '#/topology?lens=queue');
   await until(page, '.detail', (text) => /Nothing selected/.test(text), 'no flow');
-  await page.goBack();
+  await backTo(page, '#/topology');
   await page.locator('[data-metric="latency"][aria-pressed="true"]').waitFor(WAIT);
 
   await open(page, base, 'events');
@@ -589,7 +592,7 @@ export async function addresses(page, base) {
   await page.getByLabel('Node').press('Enter');
   await addressIs(page, /^#\/events\?kind=path_change&node=101$/, 'the filter of events');
   await page.reload();
-  assert.equal(await page.getByLabel('Node').inputValue(), '101');
+  await becomes(() => page.getByLabel('Node').inputValue(), '101', 'the node of the address');
   await page.locator('.chip[aria-pressed="true"]', { hasText: 'path' }).waitFor(WAIT);
 
   await open(page, base, 'sql');
@@ -600,7 +603,16 @@ export async function addresses(page, base) {
   await addressIs(page, /^#\/sql\?sql=SELECT.*&limit=100$/, 'the query');
   await page.reload();
   await until(page, '.query-output tbody tr', (row) => /[a-z]+\d+/.test(row), 'the result of the address');
-  assert.equal(await page.locator('.editor').inputValue(), text);
+  await becomes(() => page.locator('.editor').inputValue(), text, 'the statement of the address');
+}
+
+/** An address that names no page leads to the overview, also one that each object of JavaScript has. */
+export async function unknownPages(page, base) {
+  for (const hash of ['nothing', '__proto__/constructor', 'constructor', 'toString?last=1h']) {
+    await open(page, base, 'sql');
+    await open(page, base, hash);
+    await page.locator('.page.overview').waitFor(WAIT);
+  }
 }
 
 /** A filter is completed from the names of the network, says what is wrong where, and selects what it says. */
@@ -615,7 +627,7 @@ export async function filters(page, base) {
   await until(page, '.flow-list [role="option"]', (text) => /port/.test(text), 'a completion of a field');
   await field.press('ArrowDown');
   await field.press('Enter');
-  assert.equal(await field.inputValue(), 'port ');
+  await becomes(() => field.inputValue(), 'port ', 'what was completed');
   await until(page, '.flow-list [role="option"]:nth-child(7)', (text) => /in/.test(text), 'operators');
   await field.fill('proto == 1 and kind == drop and port > 0');
   await until(
@@ -624,7 +636,7 @@ export async function filters(page, base) {
     (text) => /kind is a field of events, not of flows/.test(text),
     'the fault',
   );
-  assert.equal(await page.locator('.filter-marks mark').textContent(), 'kind');
+  await until(page, '.filter-marks mark', (text) => text === 'kind', 'where the fault is');
   await field.fill('proto == 1 and port > 0');
   await until(page, '.flow-list', (text) => /No matching flows/.test(text), 'no flow');
   await addressIs(page, /filter=proto\+%3D%3D\+1\+and\+port\+%3E\+0$/, 'the filter');
@@ -638,34 +650,52 @@ export async function filters(page, base) {
   await until(page, '.event-list, .events table', (text) => /new flow/.test(text), 'new flows');
   await addressIs(page, /^#\/events\?filter=kind/, 'the filter of events');
   await page.reload();
-  assert.equal(await events.inputValue(), 'kind == new and metric == flow_path');
+  await becomes(
+    () => events.inputValue(),
+    'kind == new and metric == flow_path',
+    'the filter after a reload',
+  );
 }
 
 /** Keys that work on every page, and that can be turned off; names of flows can be read on a phone. */
 export async function hands(page, base) {
   await open(page, base, 'overview');
   await page.locator('.live-state').waitFor(WAIT);
-  await page.keyboard.press('g');
-  await page.keyboard.press('f');
-  await addressIs(page, /^#\/flow/, 'g f');
+  // The second key must follow soon.
+  await insist(
+    async () => {
+      await page.keyboard.press('g');
+      await page.keyboard.press('f');
+    },
+    () => new URL(page.url()).hash.startsWith('#/flow'),
+    'g f',
+  );
   await until(page, '.flow-list tbody tr', (text) => /→/.test(text), 'flows');
   await page.keyboard.press('/');
   const focused = () => page.evaluate(() => document.activeElement?.getAttribute('aria-label') ?? '');
-  assert.equal(await focused(), 'Search flows');
+  await becomes(focused, 'Search flows', 'the field that / goes to');
   await page.keyboard.type('gt?/');
   await addressIs(page, /filter=gt%3F%2F$/, 'letters in a field are letters');
   await page.getByLabel('Search flows').fill('');
   await until(page, '.flow-list tbody tr:nth-child(2)', (text) => /→/.test(text), 'two flows');
   await page.locator('.flow-list tbody tr').first().focus();
-  const row = () => page.evaluate(() => document.activeElement?.closest('tr')?.sectionRowIndex ?? null);
-  const rows = await page.locator('.flow-list tbody tr').count();
-  const seen = [];
-  for (const key of ['ArrowUp', 'ArrowDown', 'End', 'ArrowDown', 'Home']) {
+  // Flows come and go: which row is the last one is read together with the row that has the focus.
+  const row = () =>
+    page.evaluate(() => {
+      const focused = document.activeElement?.closest('tr');
+      const last = (focused?.parentElement?.rows.length ?? 0) - 1;
+      return focused?.sectionRowIndex === last ? 'last' : (focused?.sectionRowIndex ?? null);
+    });
+  for (const [key, expected] of [
+    ['ArrowUp', 0],
+    ['ArrowDown', 1],
+    ['End', 'last'],
+    ['ArrowDown', 'last'],
+    ['Home', 0],
+  ]) {
     await page.keyboard.press(key);
-    seen.push(await row());
+    await becomes(row, expected, `the row after ${key}`);
   }
-  const last = rows - 1;
-  assert.deepEqual(seen, [0, 1, last, last, 0], 'rows by arrows, Home and End');
   await page.keyboard.press('?');
   const dialog = page.locator('dialog.keys[open]');
   await dialog.waitFor(WAIT);
@@ -683,16 +713,18 @@ export async function hands(page, base) {
   await page.setViewportSize({ width: 390, height: 844 });
   await open(page, base, 'overview');
   const name = page.locator('.panel[aria-label="Slowest flows"] tbody td').first();
-  await name.waitFor(WAIT);
-  const cut = await name.evaluate(({ scrollWidth, clientWidth }) => ({ scrollWidth, clientWidth }));
-  assert.ok(cut.clientWidth > 120, `the name of a flow has ${cut.clientWidth} px of ${cut.scrollWidth}`);
+  await eventually(
+    () => name.evaluate(({ scrollWidth, clientWidth }) => ({ scrollWidth, clientWidth })),
+    ({ clientWidth }) => clientWidth > 120,
+    'room for the name of a flow',
+  );
   await page.setViewportSize(size);
 }
 
 export async function explainsEmpty(page, base) {
   await open(page, base, 'overview');
   await until(page, '.hint', (text) => /32766/.test(text) && /hopwise demo/.test(text), 'what to do');
-  assert.ok(await page.locator('.hint').isVisible(), 'the first steps are shown');
+  await page.locator('.hint').waitFor(WAIT);
   await until(page, '.verdict strong', (text) => text === 'Nothing received yet', 'no verdict over nothing');
   await open(page, base, 'topology');
   await until(page, '.map .empty', (text) => /No nodes yet/.test(text), 'topology without nodes');

@@ -2,11 +2,23 @@
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { open, read, Skipped, until, WAIT } from './checks.mjs';
-import { known } from './ranges.mjs';
+import { cellByKeys } from './checks.mjs';
+import {
+  becomes,
+  eventually,
+  inAddress,
+  insist,
+  known,
+  nanos,
+  open,
+  read,
+  Skipped,
+  until,
+  WAIT,
+} from './wait.mjs';
 
 /** Pages with what must be there before they are complete. */
-const PAGES = [
+export const PAGES = [
   ['overview', '.panel[aria-label="Slowest flows"] tbody tr'],
   ['topology', '.follow tbody tr'],
   ['queues', '.heat canvas'],
@@ -38,8 +50,11 @@ async function choose({ box }, item) {
 async function copied(page, menu, item) {
   await page.evaluate(() => navigator.clipboard.writeText(''));
   await choose(menu, item);
-  await until(page, '.menu-said:not(:empty)', (text) => text === `${item} copied`, `${menu.label}: ${item}`);
-  return page.evaluate(() => navigator.clipboard.readText());
+  return eventually(
+    () => page.evaluate(() => navigator.clipboard.readText()),
+    (text) => text !== '',
+    `${menu.label}: ${item}`,
+  );
 }
 
 /** The file that an item saves. */
@@ -151,8 +166,6 @@ async function checkMenu(page, name, at, hasCurl) {
   await checkPng(page, `${name}: ${label}`, picture.bytes);
 }
 
-const nanos = (ms) => `${BigInt(Math.round(ms)) * 1_000_000n}`;
-
 /** The statement that a panel copies gives the rows of its request. */
 export async function statements(page, base) {
   const probe = await page.request.get(`${base}api/v1/filter`).catch(() => null);
@@ -160,8 +173,7 @@ export async function statements(page, base) {
   const { first, last: to } = await known(page, base);
   const from = Math.max(first, to - 600_000);
   if (from >= to) throw new Skipped('the program is too young: it has no whole minute of the past');
-  const iso = (ms) => new Date(ms).toISOString().replace('.000', '');
-  const range = `from=${iso(from)}&to=${iso(to)}`;
+  const range = `from=${inAddress(from)}&to=${inAddress(to)}`;
   const api = (path, query) => read(page, base, `${path}?from=${nanos(from)}&to=${nanos(to)}&${query}`);
   const query = async (sql) => {
     const answer = await page.request.post(`${base}api/v1/query`, { data: { sql, limit: 10_000 } });
@@ -172,11 +184,12 @@ export async function statements(page, base) {
     assert.equal(error, undefined, sql);
     return rows.map((row) => Object.fromEntries(row.map((cell, i) => [columns[i], cell])));
   };
-  const statement = async (panel) => {
+  const copiedOf = async (panel, item) => {
     const box = page.locator(`.panel[aria-label="${panel}"] > .panel-head .hands`);
     await box.locator('.menu-button').click();
-    return copied(page, { box, label: panel }, 'SQL');
+    return copied(page, { box, label: panel }, item);
   };
+  const statement = (panel) => copiedOf(panel, 'SQL');
   await open(page, base, `overview?${range}`);
   await until(page, '.panel[aria-label="Events by kind"] tbody tr', (text) => /\d/.test(text), 'kinds');
   await until(page, '.panel[aria-label="Slowest flows"] tbody tr', (text) => /→/.test(text), 'flows');
@@ -207,41 +220,58 @@ export async function statements(page, base) {
     ),
   );
 
-  const answered = page.waitForResponse(
-    (response) => response.url().includes('metric=queue_occupancy'),
-    WAIT,
-  );
   await open(page, base, `queues?${range}`);
-  const heat = await (await answered).json();
   await page.locator('.heat canvas').waitFor(WAIT);
-  await page.waitForTimeout(500);
-  const cells = heat.rows.flatMap(({ node, interface: port, queue, values }) =>
-    values.flatMap((value, i) =>
-      value === null ? [] : [{ ts: heat.from + i * heat.column, node, interface: port, queue, value }],
-    ),
-  );
-  assert.ok(cells.length > 10, 'cells of the heat map');
-  const found = await query(await statement('Queues over time'));
-  assert.deepEqual(sorted(found.map((row) => ({ ...row, ts: Number(row.ts) }))), sorted(cells));
+  // The columns are as many as the page has room for: the request says how many.
+  await becomesEqual(async () => {
+    const asked = await copiedOf('Queues over time', 'curl');
+    const heat = await (await page.request.get(/https?:[^\s'"]+/.exec(asked)[0])).json();
+    const cells = heat.rows.flatMap(({ node, interface: port, queue, values }) =>
+      values.flatMap((value, i) =>
+        value === null ? [] : [{ ts: heat.from + i * heat.column, node, interface: port, queue, value }],
+      ),
+    );
+    assert.ok(cells.length > 10, 'cells of the heat map');
+    const found = await query(await copiedOf('Queues over time', 'SQL'));
+    return [sorted(found.map((row) => ({ ...row, ts: Number(row.ts) }))), sorted(cells)];
+  }, 'cells of the heat map');
 
   await open(page, base, `events?kind=drop,path_change&${range}`);
   await until(page, '.event-list .sentence', (text) => text.length > 8, 'events of that time');
-  await page.waitForTimeout(1500);
-  const listed = await page.locator('.event-list .event-line').count();
-  const events = await query(await statement('Events'));
   const both = await Promise.all(
     ['drop', 'path_change'].map((kind) => api('events', `kind=${kind}&limit=1000`)),
   );
   const newest = both.flatMap((answer) => answer.events).sort((a, b) => b.ts - a.ts);
-  assert.equal(events.length, listed);
-  // JSON numbers lose the last digits of a time.
-  assert.deepEqual(
-    events.map(({ id }) => id).sort(),
-    newest
-      .slice(0, listed)
-      .map(({ id }) => id)
-      .sort(),
-  );
+  // Rare kinds come one after the other.
+  await becomesEqual(async () => {
+    const listed = await page.locator('.event-list .event-line').count();
+    const events = await query(await copiedOf('Events', 'SQL'));
+    // JSON numbers lose the last digits of a time.
+    return [
+      events.map(({ id }) => id).sort(),
+      newest
+        .slice(0, listed)
+        .map(({ id }) => id)
+        .sort(),
+    ];
+  }, 'events of the list');
+}
+
+/** Waits until both of a pair are the same. */
+async function becomesEqual(pair, what) {
+  let last = [];
+  const isSame = ([one, other]) => JSON.stringify(one) === JSON.stringify(other);
+  await eventually(
+    async () => {
+      last = await pair();
+      return isSame(last);
+    },
+    (same) => same,
+    what,
+  ).catch((error) => {
+    assert.deepEqual(last[0], last[1], what);
+    throw error;
+  });
 }
 
 /** On paper: no controls, light colours, charts as wide as the paper, range and time of printing; and then the screen as before. */
@@ -278,8 +308,12 @@ export async function paper(page, base) {
     const { head, ...measured } = await page.evaluate(() => window.measured);
     assert.deepEqual(measured, { theme: 'light', controls: 0, wide: 0, narrow: 0 }, name);
     assert.match(head, /hopwise[^]*UTC[^]*printed \d{4}-\d\d-\d\d/, name);
-    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme ?? ''), before, name);
-    assert.ok(await page.locator('nav').isVisible(), 'the screen as before');
+    await becomes(
+      () => page.evaluate(() => document.documentElement.dataset.theme ?? ''),
+      before,
+      `${name}: the theme as before`,
+    );
+    await page.locator('nav').waitFor(WAIT);
   }
 }
 
@@ -291,12 +325,14 @@ export async function timesAndUnits(page, base) {
     ['Events per second', 'events/s'],
   ]) {
     const over = page.locator(`.panel[aria-label="${panel}"] .u-over`);
-    await over.waitFor(WAIT);
-    await over.hover();
-    await until(
-      page,
-      `.panel[aria-label="${panel}"] .chart-tip`,
-      (text) => /UTC/.test(text) && text.includes(unit),
+    const tip = page.locator(`.panel[aria-label="${panel}"] .chart-tip`);
+    // A chart that is drawn anew takes its text with it.
+    await insist(
+      () => over.hover(),
+      async () => {
+        const text = (await tip.textContent()) ?? '';
+        return /UTC/.test(text) && text.includes(unit);
+      },
       panel,
     );
   }
@@ -307,10 +343,7 @@ export async function timesAndUnits(page, base) {
     (text) => /device units/.test(text),
     'the unit of the heat map',
   );
-  await page.locator('.heat canvas').focus();
-  await page.keyboard.press('ArrowLeft');
-  await page.keyboard.press('ArrowRight');
-  await until(page, '.heat .chart-tip', (text) => /UTC/.test(text), 'the time of a cell');
+  await cellByKeys(page, (text) => /UTC/.test(text), 'the time of a cell');
   await open(page, base, 'events');
   await page.locator('.event-line time').first().waitFor(WAIT);
   assert.match((await page.locator('.event-line time').first().getAttribute('title')) ?? '', /UTC$/);

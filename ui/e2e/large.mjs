@@ -1,20 +1,15 @@
 // A map of 1,000 nodes and 8,000 links: groups, worst first, search, all at once, keys, a phone, and how smoothly it moves.
 import assert from 'node:assert/strict';
-import { addressIs, open, until, WAIT } from './checks.mjs';
+import { addressIs, eventually, open, until, WAIT } from './wait.mjs';
 
 /** What the map drew last, once it is as wanted. */
 async function mapHas(page, wanted, what) {
-  const deadline = Date.now() + WAIT.timeout;
-  let found = {};
-  while (Date.now() < deadline) {
-    const { lines, boxes, strokes } = await page
-      .locator('.canvas')
-      .evaluate(({ dataset }) => ({ ...dataset }));
-    found = { lines: Number(lines), boxes: Number(boxes) };
-    if (found.lines === wanted.lines && found.boxes === wanted.boxes) return Number(strokes);
-    await page.waitForTimeout(50);
-  }
-  assert.deepEqual(found, wanted, what);
+  const { strokes } = await eventually(
+    () => page.locator('.canvas').evaluate(({ dataset }) => ({ ...dataset })),
+    ({ lines, boxes }) => Number(lines) === wanted.lines && Number(boxes) === wanted.boxes,
+    what,
+  );
+  return Number(strokes);
 }
 
 /** Times between frames while the map is dragged to and fro. For people to read: machines differ, so nothing is required of them. */
@@ -49,7 +44,11 @@ async function framesOfDrag(page) {
     window.frameTimes = null;
     return all;
   });
-  assert.notEqual(await image(), before, 'the map follows the mouse');
+  await eventually(
+    async () => (await image()) !== before,
+    (moved) => moved,
+    'the map follows the mouse',
+  );
   await page.mouse.up();
   const spans = times.slice(1).map((time, i) => time - times[i]);
   spans.sort((one, other) => one - other);
@@ -105,6 +104,9 @@ export async function largeTopology(page, base) {
   await page.setViewportSize({ width: 390, height: 844 });
   await page.getByRole('button', { name: 'Show the whole network' }).click();
   await mapHas(page, closed, 'a phone');
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  assert.ok(wide <= 390, `the page is ${wide} px wide`);
+  await eventually(
+    () => page.evaluate(() => document.documentElement.scrollWidth),
+    (width) => width <= 390,
+    'the width of the page',
+  );
 }

@@ -1,6 +1,18 @@
 // Another time than now: chosen in the bar above the pages.
 import assert from 'node:assert/strict';
-import { addressIs, drawn, open, read, Skipped, until, WAIT } from './checks.mjs';
+import {
+  addressIs,
+  becomes,
+  drawn,
+  insist,
+  known,
+  nanos,
+  open,
+  read,
+  Skipped,
+  until,
+  WAIT,
+} from './wait.mjs';
 
 /** As a field of a date and time takes it. */
 const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
@@ -17,14 +29,11 @@ async function choose(page, from, to) {
 const PAST = '.past strong';
 const FLOWS = '.overview .panel[aria-label="Slowest flows"] tbody';
 
-/** The oldest and the newest whole minutes of which the program has something, ms. */
-export async function known(page, base) {
-  const { now, uptime_s } = await read(page, base, 'status');
-  // What a demo has simulated of the past is older than the program.
-  const { points = [] } = await read(page, base, 'activity').catch(() => ({}));
-  const oldest = Math.min(now / 1e6 - uptime_s * 1000, ...points.slice(0, 1).map(({ ts }) => ts / 1e6));
-  const [first, last] = [oldest, now / 1e6 - 130_000];
-  return { first: Math.ceil(first / 60_000) * 60_000, last: Math.floor(last / 60_000) * 60_000 };
+/** Flows and their latencies. Names of hosts may come after them, so flows are read as their addresses. */
+function rows(page) {
+  return page
+    .locator(`${FLOWS} tr`)
+    .evaluateAll((all) => all.map(({ cells }) => [...cells].map((cell) => cell.title || cell.textContent)));
 }
 
 /** A time is chosen, follows to other pages, survives a reload, is zoomed by dragging, and is left by the back button. */
@@ -41,12 +50,13 @@ export async function ranges(page, base) {
   await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'flows of that time');
   await drawn(page, '.panel[aria-label="Reports per second"]');
   await drawn(page, '.panel[aria-label="Greatest hop latency"]');
-  const shown = await page.locator(FLOWS).innerText();
+  const shown = await rows(page);
   const chosen = page.url();
+  const isChosen = (what) => becomes(() => page.url(), chosen, what);
   await page.reload();
   await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'flows after a reload');
-  assert.equal(await page.locator(FLOWS).innerText(), shown, 'the same content after a reload');
-  assert.equal(page.url(), chosen);
+  await becomes(() => rows(page), shown, 'the same content after a reload');
+  await isChosen('the address after a reload');
 
   await page.getByRole('link', { name: 'Topology', exact: true }).click();
   await until(page, '.map-summary', (text) => /^\d+ nodes, \d+ link/.test(text), 'the map of that time');
@@ -56,16 +66,24 @@ export async function ranges(page, base) {
   await until(page, '.stream-state', (text) => /as stored/.test(text), 'nothing is live');
   await page.goBack();
   await page.goBack();
-  assert.equal(page.url(), chosen, 'back twice');
+  await isChosen('back twice');
 
   await drawn(page, '.panel[aria-label="Reports per second"]');
-  const plot = await page.locator('.panel[aria-label="Reports per second"] .u-over').boundingBox();
-  const y = plot.y + plot.height / 2;
-  await page.mouse.move(plot.x + plot.width * 0.25, y);
-  await page.mouse.down();
-  await page.mouse.move(plot.x + plot.width * 0.5, y, { steps: 5 });
-  await page.mouse.up();
-  await page.waitForFunction((before) => location.href !== before, chosen, WAIT);
+  // Panels above that are filled meanwhile move it.
+  await insist(
+    async () => {
+      const over = page.locator('.panel[aria-label="Reports per second"] .u-over');
+      await over.scrollIntoViewIfNeeded();
+      const plot = await over.boundingBox();
+      const y = plot.y + plot.height / 2;
+      await page.mouse.move(plot.x + plot.width * 0.25, y);
+      await page.mouse.down();
+      await page.mouse.move(plot.x + plot.width * 0.5, y, { steps: 5 });
+      await page.mouse.up();
+    },
+    () => page.url() !== chosen,
+    'the time that was drawn over',
+  );
   const drawnOver = new URLSearchParams(page.url().split('?').pop());
   const length = Date.parse(drawnOver.get('to')) - Date.parse(drawnOver.get('from'));
   assert.ok(
@@ -74,17 +92,16 @@ export async function ranges(page, base) {
   );
   await page.goBack();
   await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'the time before the zoom');
-  assert.equal(page.url(), chosen, 'back from the zoom');
+  await isChosen('back from the zoom');
   await page.getByRole('button', { name: 'back to now' }).click();
   await addressIs(page, /^#\/overview$/, 'now');
   await until(page, '.verdict strong', (text) => text.length > 10, 'the live page');
-  assert.equal(await page.locator('.past').isVisible(), false);
+  await page.locator('.past').waitFor({ ...WAIT, state: 'hidden' });
 }
 
 /** A flow that is no longer there is found in a time in which it was. */
 export async function expired(page, base) {
   const { first, last } = await known(page, base);
-  const nanos = (ms) => `${BigInt(Math.round(ms)) * 1_000_000n}`;
   const list = async (query) => (await read(page, base, `flows?limit=2000&${query}`)).flows;
   const present = new Set((await list('sort=last_seen')).map(({ text }) => text));
   const then = await list(`sort=reports&from=${nanos(first)}&to=${nanos(last)}`);
@@ -95,10 +112,10 @@ export async function expired(page, base) {
   await choose(page, first, last);
   await until(page, '.flow-title h1', (text) => /→/.test(text), 'the flow as it was');
   await until(page, '.flow-title', (text) => /latency .* to .*mean|reports/.test(text), 'its latencies');
-  assert.equal(
-    await page.locator('.panel[aria-label="Hops"] tbody tr').count(),
+  await becomes(
+    () => page.locator('.panel[aria-label="Hops"] tbody tr').count(),
     gone.path.length,
-    'its path then',
+    'hops of its path then',
   );
   await page.getByLabel('Search flows').fill(`${gone.flow.src}`);
   await until(page, '.flow-list tbody tr', (text) => text.includes('→'), 'it is in the list');

@@ -14,6 +14,7 @@ import { questions } from './questions.mjs';
 import { alerts } from './alerts.mjs';
 import * as ranges from './ranges.mjs';
 import * as traffic from './traffic.mjs';
+import { open, Skipped } from './wait.mjs';
 
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
@@ -55,7 +56,7 @@ async function check(name, run) {
     await run();
     console.log(`ok    ${name} (${Date.now() - began} ms)`);
   } catch (error) {
-    if (error instanceof checks.Skipped) return console.log(`SKIPPED ${name}: ${error.message}`);
+    if (error instanceof Skipped) return console.log(`SKIPPED ${name}: ${error.message}`);
     failures += 1;
     console.log(`FAIL  ${name}\n      ${error.message.split('\n').slice(0, 6).join('\n      ')}`);
   }
@@ -98,6 +99,7 @@ async function pagesOf(base, token) {
     await check('a flow that has expired is found in its time', () => ranges.expired(page, base));
     await check('saved views', () => traffic.views(page, base));
     await check('what is set is in the address', () => checks.addresses(page, base));
+    await check('pages that there are not', () => checks.unknownPages(page, base));
     await check('filters', () => checks.filters(page, base));
     await check('keys, and names on a phone', () => checks.hands(page, base));
     await check('menus that copy and save', () => hands.menus(page, base));
@@ -135,7 +137,7 @@ async function screenshots(page, base, directory) {
     for (const [size, viewport] of Object.entries({ wide: WIDE, narrow: NARROW })) {
       await page.setViewportSize(viewport);
       for (const name of PAGES) {
-        await checks.open(page, base, name);
+        await open(page, base, name);
         if (name === 'topology') await page.locator('.follow tbody tr').first().click();
         if (name === 'sql') await page.getByRole('button', { name: /Hop latency over time/ }).click();
         await page.evaluate(() => window.scrollTo(0, 0));
