@@ -7,6 +7,7 @@ import { filterField } from '../lib/filter-field';
 import { count, duration, exact, flowName, pathText, reasonOf } from '../lib/format';
 import { LiveTable } from '../lib/table';
 import { hopwise, queryCommand, slowestFlowsSql } from '../model/copies';
+import { inOrder } from '../model/flows';
 import { partText } from '../model/range';
 import { session } from '../session';
 import type { Settings } from '../settings';
@@ -93,7 +94,7 @@ export function flowList(options: FlowListOptions) {
     request: (signal) => get('flows', { ...times.query(), ...params() }, signal),
     show(answer) {
       last = answer;
-      rows = answer.flows;
+      rows = inOrder(answer.flows, sort.value);
       table.update(rows);
       const text = totalText(rows.length, answer.total, answer.at_least === true);
       setText(total, [text, partText(answer)].filter((part) => part !== '').join('. '));

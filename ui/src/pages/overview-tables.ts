@@ -35,6 +35,7 @@ export function flowTable() {
       { title: 'Path', class: 'mono wide-only', cell: (row) => pathText(row.path) },
       {
         title: 'Latency',
+        hint: 'Live: of the latest packet. Of another time: the greatest that was stored',
         numeric: true,
         file: { value: (row) => row.flow_latency, unit: 'ns' },
         cell: (row) => ({ text: duration(row.flow_latency), bar: (row.flow_latency ?? 0) / most }),

@@ -9,6 +9,7 @@ import type { Sheet } from '../lib/sheet';
 import { live } from '../live';
 import { apiOption, hands } from '../hands';
 import { hopwise, queryCommand, rollupsSql, type Asked } from '../model/copies';
+import { inOrder } from '../model/flows';
 import { listenText } from '../model/inputs';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Page } from '../router';
@@ -91,7 +92,7 @@ function livePage(): Page {
   const flowPoll = poll<{ flows: Flow[] }>({
     intervalMs: 2000,
     request: (signal) => get(SLOWEST.path, SLOWEST.params, signal),
-    show: (answer) => flows.update(answer.flows),
+    show: (answer) => flows.update(inOrder(answer.flows, 'latency')),
   });
   return {
     element,
