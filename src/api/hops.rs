@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use store::{FlowHistory, FlowPoint};
 
+use super::holds::Silences;
 use crate::view::{HopLatencies, LatencySpread, node};
 
 /// A span of time in columns.
@@ -12,8 +13,6 @@ pub(super) struct Columns {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) column: u64,
-    /// A flow that sends reports stores a value at least this often; 0: it does not.
-    pub(super) longest: u64,
 }
 
 /// For how long a value held in one column.
@@ -56,13 +55,10 @@ impl Columns {
 }
 
 /// The distribution of a flow's latencies.
-pub(super) fn latencies(history: &FlowHistory, columns: Columns) -> HopLatencies {
+pub(super) fn latencies(history: &FlowHistory, silences: &Silences, columns: Columns) -> HopLatencies {
     let (mut hops, mut flow): (BTreeMap<u32, Values>, Values) = Default::default();
-    let nexts = history.series.iter().skip(1).map(|point| point.ts).chain([columns.to]);
-    for (point, next) in history.series.iter().zip(nexts) {
-        let until =
-            if columns.longest == 0 { next } else { next.min(point.ts.saturating_add(columns.longest)) };
-        let time = (point.ts, until);
+    for (point, end) in history.series.iter().zip(silences.ends(&history.series, columns.to)) {
+        let time = (point.ts, end);
         if let Some(latency) = point.flow_latency {
             columns.hold(&mut flow, latency, time);
         }
@@ -205,8 +201,9 @@ mod tests {
         FlowPoint { ts: at * SECOND, flow_latency: Some(flow), hops: hops.to_vec(), ..FlowPoint::default() }
     }
 
-    fn columns(longest: u64) -> Columns {
-        Columns { from: 10 * SECOND, to: 30 * SECOND, column: 10 * SECOND, longest: longest * SECOND }
+    fn latencies(history: &FlowHistory) -> HopLatencies {
+        let columns = Columns { from: 10 * SECOND, to: 30 * SECOND, column: 10 * SECOND };
+        super::latencies(history, &Silences::default(), columns)
     }
 
     #[test]
@@ -219,7 +216,7 @@ mod tests {
             point(20, 1_000, &[(2, 40), (1, 100)]),
         ];
         let history = FlowHistory { series, ..FlowHistory::default() };
-        let found = latencies(&history, columns(0));
+        let found = latencies(&history);
         assert_eq!(found.bounds, [50, 100, 200, 500, 1_000, 2_000, 5_000]);
         let nodes: Vec<_> = found.hops.iter().map(|hop| (hop.node, hop.values, hop.time / SECOND)).collect();
         assert_eq!(nodes, [(Some(2), 1, 10), (Some(1), 3, 20)]);
@@ -238,11 +235,12 @@ mod tests {
     fn a_silent_flow_has_no_latency() {
         let history =
             FlowHistory { series: vec![point(11, 7, &[(1, 5)])], truncated: true, ..FlowHistory::default() };
-        let found = latencies(&history, columns(3));
+        let columns = Columns { from: 10 * SECOND, to: 30 * SECOND, column: 10 * SECOND };
+        let found = super::latencies(&history, &Silences::stored_every(10 * SECOND), columns);
         assert_eq!(found.hops[0].time, 3 * SECOND);
         assert_eq!(found.hops[0].means, [Some(5), None]);
         assert!(found.truncated);
-        let nothing = latencies(&FlowHistory::default(), columns(3));
+        let nothing = latencies(&FlowHistory::default());
         assert_eq!((nothing.bounds.len(), nothing.hops.len(), nothing.flow), (0, 0, None));
     }
 
@@ -250,7 +248,7 @@ mod tests {
     fn there_are_few_classes_and_few_hops_whatever_was_reported() {
         let hops: Vec<(u32, u64)> = (0..60).map(|node| (node, 1_u64 << node)).collect();
         let history = FlowHistory { series: vec![point(11, u64::MAX, &hops)], ..FlowHistory::default() };
-        let found = latencies(&history, columns(0));
+        let found = latencies(&history);
         assert_eq!((found.bounds.len(), found.hops.len(), found.left_out), (MOST_CLASSES, MOST_HOPS, 44));
         assert!(
             found

@@ -9,6 +9,7 @@ mod exports;
 mod filters;
 mod flows;
 mod guard;
+mod holds;
 mod hops;
 mod intents;
 mod losses;

@@ -8,6 +8,7 @@ use wire::FlowKey;
 
 use super::{
     Context,
+    holds::Silences,
     hops::{self, Columns},
     names,
     page::{self, Prepared},
@@ -155,13 +156,14 @@ pub(crate) async fn latencies(
         from: span.from(),
         to: span.to().min(nic::time::now().max(span.from())),
         column: span.length().div_ceil(columns).div_ceil(SECOND).max(1).saturating_mul(SECOND),
-        longest: nanos(push + push / 2),
     };
     // A value that was not reported has not changed by more than its threshold.
-    let from = Some(span.from().saturating_sub(columns.longest.max(SECOND)));
+    let from = Some(span.from().saturating_sub(nanos(push + push / 2).max(SECOND)));
     let question = FlowQuestion { flow, from, to: Some(span.to().saturating_sub(1)), limit: POINTS };
-    let history = history_of(&context)?.flow(question, Arc::clone(&place)).await?;
-    respond(place, move || hops::latencies(&history, columns)).await
+    let stored = history_of(&context)?;
+    let history = stored.flow(question, Arc::clone(&place)).await?;
+    let silences = Silences::read(stored, &place, &history, push, columns.to).await?;
+    respond(place, move || hops::latencies(&history, &silences, columns)).await
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -1,6 +1,6 @@
 //! Responses about the past: events, rollups, a flow's history, and SQL; a bounded number at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
@@ -14,7 +14,9 @@ use store::{EventFilter, EventRow, FirstRow, FlowPoint, RollupFilter};
 use wire::FlowKey;
 
 use super::{
-    Context, filters, flows, names,
+    Context, filters, flows,
+    holds::Silences,
+    names,
     page::{self, Prepared},
     params::{EVENT_FILTER, FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
     question::{history_of, permit, place, respond},
@@ -130,8 +132,15 @@ pub(crate) async fn history(
     let push = context.active_config.settings().collector.push_interval;
     let place = place(&context).await?;
     let question = FlowQuestion { flow, from, to, limit };
-    let history = history_of(&context)?.flow(question, Arc::clone(&place)).await?;
+    let stored = history_of(&context)?;
+    let history = stored.flow(question, Arc::clone(&place)).await?;
+    let last = history.series.last().map_or(0, |point| point.ts);
+    let silences = Silences::read(stored, &place, &history, push, last).await?;
     respond(place, move || {
+        let ends = silences.ends(&history.series, last).into_iter();
+        let nexts = history.series.iter().skip(1).map(|point| point.ts);
+        let times = history.series.iter().map(|point| point.ts).zip(ends.zip(nexts));
+        let silent = times.filter(|(_, (end, next))| end < next).map(|(ts, (end, _))| (ts, end)).collect();
         let point = |point: FlowPoint| PointView {
             ts: point.ts,
             flow_latency: point.flow_latency,
@@ -148,7 +157,7 @@ pub(crate) async fn history(
         let (mut paths, more_paths) = page::fill(history.paths.iter().rev().map(since), limit);
         series.reverse();
         paths.reverse();
-        let series = with_silences(series.into_iter(), push);
+        let series = with_silences(series.into_iter(), &silent);
         HistoryView { series, paths, truncated: history.truncated || more || more_paths }
     })
     .await
@@ -165,20 +174,14 @@ pub(super) async fn flow_named(context: &Context, id: &str) -> Result<FlowKey, R
     }
 }
 
-/// Adds a point without values where the flow sent no reports: its state is stored every `push` while it sends some.
-fn with_silences(series: impl Iterator<Item = PointView>, push: Duration) -> Vec<PointView> {
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    // Without pushes, unchanged values are not stored, and a silence looks the same.
-    let longest = if push.is_zero() { u64::MAX } else { nanos(push + push / 2) };
-    let mut points: Vec<PointView> = Vec::new();
+/// Adds a point without values where the flow began to be silent: `silent` has the end of each value that ends before the next one.
+fn with_silences(series: impl Iterator<Item = PointView>, silent: &BTreeMap<u64, u64>) -> Vec<PointView> {
+    let mut points = Vec::new();
     for point in series {
-        if let Some(last) = points.last()
-            && point.ts.saturating_sub(last.ts) > longest
-        {
-            let (ts, basis) = (last.ts + nanos(HELD), last.basis.clone());
-            points.push(PointView { ts, flow_latency: None, basis, hops: Vec::new() });
-        }
+        let end = silent.get(&point.ts).copied();
+        let basis = point.basis.clone();
         points.push(point);
+        points.extend(end.map(|ts| PointView { ts, flow_latency: None, basis, hops: Vec::new() }));
     }
     points
 }
@@ -241,8 +244,6 @@ pub(crate) async fn query(
     Ok(Prepared(history.query(request).await?))
 }
 
-/// How long the last value before a silence is valid: long enough to be visible in a chart of 15 minutes.
-const HELD: Duration = Duration::from_secs(3);
 /// Maximum number of rows in a response.
 const MAX_ROWS: u64 = 10_000;
 
@@ -265,9 +266,8 @@ mod tests {
 
     #[test]
     fn a_time_without_reports_is_a_point_without_values() {
-        let second = 1_000_000_000;
-        let point = |at: u64, latency: Option<u64>| PointView {
-            ts: at * second,
+        let point = |ts: u64, latency: Option<u64>| PointView {
+            ts,
             flow_latency: latency,
             hops: latency.map(|latency| HopLatency { node: Some(1), latency }).into_iter().collect(),
             ..PointView::default()
@@ -275,7 +275,6 @@ mod tests {
         let values = [0, 1, 15, 16, 40].map(|at| point(at, Some(5)));
         let with_holes = [(0, true), (1, true), (15, true), (16, true), (19, false), (40, true)];
         let expected = with_holes.map(|(at, value)| point(at, value.then_some(5)));
-        assert_eq!(with_silences(values.clone().into_iter(), Duration::from_secs(10)), expected);
-        assert_eq!(with_silences(values.clone().into_iter(), Duration::ZERO), values);
+        assert_eq!(with_silences(values.into_iter(), &BTreeMap::from([(16, 19)])), expected);
     }
 }

@@ -118,7 +118,7 @@ pub(crate) struct UsedPath {
     pub(crate) last: u64,
 }
 
-/// `/flows/{id}/latencies`: how long the packets of a flow took at each hop. A value holds until the next one is reported.
+/// `/flows/{id}/latencies`: how long the packets of a flow took at each hop. A value holds until the next one is reported, or until the flow is silent.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -322,6 +322,9 @@ impl FlowHistory {
             return;
         }
         let Some(value) = event.value else { return };
+        if event.metric == Some(Metric::HopLatency) {
+            self.threshold = self.threshold.max(event.threshold.unwrap_or(0));
+        }
         let point = self.point(event.ts);
         if event.metric == Some(Metric::FlowLatency) {
             (point.flow_latency, point.basis) = (Some(value), event.basis);

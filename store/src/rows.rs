@@ -149,6 +149,9 @@ pub struct FlowHistory {
     pub series: Vec<FlowPoint>,
     /// From when on which path was taken, in ascending order of time.
     pub paths: Vec<(Nanos, Vec<u32>)>,
+    /// The greatest threshold that a change of a hop latency exceeded, ns: other values differ from the stored ones by at most as much. 0: none
+    /// changed.
+    pub threshold: u64,
     /// There were more points than requested: the oldest are missing.
     pub truncated: bool,
 }

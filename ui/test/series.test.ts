@@ -203,11 +203,29 @@ test('a flow with recent reports gives a point, a silent one a gap', () => {
     last_seen: 10e9,
     hops: [{ ...hop, node: 1, hop_latency: 9 }],
   };
-  assert.deepEqual(sample(flow, 12e9), { ts: 12e9, flow_latency: 9, hops: [{ node: 1, latency: 9 }] });
-  assert.deepEqual(sample(flow, 12.5e9), { ts: 12.5e9, flow_latency: null, hops: [] });
+  // When the packet came, not when it was asked for.
+  assert.deepEqual(sample(flow, 12e9), { ts: 10e9, flow_latency: 9, hops: [{ node: 1, latency: 9 }] });
+  assert.deepEqual(sample(flow, 12.5e9), { ts: 10.001e9, flow_latency: null, hops: [] });
   const rare = { ...flow, reports: 4 };
   assert.equal(sample(rare, 18e9).flow_latency, 9, 'it sends a report every 3 s');
   assert.equal(sample(rare, 20e9).flow_latency, null);
+});
+
+test('a burst is as long as it was, also if the page was open', () => {
+  const hops: [number, number][] = [[1, 9]];
+  // Stored; seen by the page twice; silent.
+  const series = [point(10, hops, 9), point(10.015, hops, 9), { ...point(10.016, []), hops: [] }];
+  const found = stack([...series, point(30, hops, 9)]);
+  assert.deepEqual(
+    found.times.map((time) => Number(time.toFixed(3))),
+    [10, 10.015, 10.016, 10.017, 30],
+  );
+  assert.deepEqual(found.tops, [[9, 9, 9, null, 9]]);
+  // Wide enough to be seen, and not up to the next burst.
+  const wide = (seconds: number) =>
+    stack([...series, point(30, hops, 9)], seconds).times.map((time) => Number(time.toFixed(3)));
+  assert.deepEqual(wide(2), [10, 10.015, 12.015, 12.016, 30]);
+  assert.deepEqual(wide(60), [10, 10.015, 29.998, 29.999, 30]);
 });
 
 test('orders of labels', () => {

@@ -259,9 +259,10 @@ fn a_flows_history_holds_what_was_last_reported() {
     batch.event(&event(0, Metric::FlowLatency, None, 30), &[]);
     batch.event(&event(0, Metric::HopLatency, Some(1), 10), &[]);
     batch.event(&event(0, Metric::HopLatency, Some(2), 20), &[]);
-    batch.event(&event(5, Metric::HopLatency, Some(2), 90), &[]);
+    batch.event(&Event { threshold: Some(50), ..event(5, Metric::HopLatency, Some(2), 90) }, &[]);
     batch.event(&path(5, Kind::Latest), &[2, 1]);
-    batch.event(&Event { basis: Basis::HopSum, ..event(9, Metric::FlowLatency, None, 100) }, &[]);
+    let slower = event(9, Metric::FlowLatency, None, 100);
+    batch.event(&Event { basis: Basis::HopSum, threshold: Some(60), ..slower }, &[]);
     batch.event(&path(9, Kind::PathChange), &[1, 3]);
     batch.event(&Event { flow: Some(flow(2)), ..event(9, Metric::FlowLatency, None, 1) }, &[]);
     batch.event(&Event { kind: Kind::RuleOn, ..event(10, Metric::FlowLatency, None, 1) }, &[]);
@@ -281,7 +282,7 @@ fn a_flows_history_holds_what_was_last_reported() {
     ];
     assert_eq!(history.series, series);
     assert_eq!(history.paths, [(START, vec![2, 1]), (START + 9, vec![1, 3])]);
-    assert!(!history.truncated);
+    assert_eq!((history.threshold, history.truncated), (50, false));
     let last = reader.history(&flow(1), None, None, 1).unwrap();
     assert_eq!((last.series, last.truncated), (series[2..].to_vec(), true));
 }

@@ -1042,7 +1042,7 @@ export type HopChange = {
   text: string | null;
 };
 
-/** `/flows/{id}/latencies`: how long the packets of a flow took at each hop. A value holds until the next one is reported. */
+/** `/flows/{id}/latencies`: how long the packets of a flow took at each hop. A value holds until the next one is reported, or until the flow is silent. */
 export type HopLatencies = {
   /** Upper bounds of the classes of latency, nanoseconds; the lowest class begins at 0. */
   bounds: Array<number>;

@@ -22,10 +22,10 @@ const INSTANT = 0.001;
 type Hops = ReadonlyMap<string, number | null>;
 
 /**
- * Latencies of a flow's hops over time as stacked areas. A value holds until the next point; a point without hops means
- * that the flow has no reports, and is drawn as a gap.
+ * Latencies of a flow's hops over time as stacked areas. A value holds until the next point; from a point without hops on,
+ * the flow is silent: a gap. A burst is drawn for `visible` seconds at least, unless the next one begins before that.
  */
-export function stack(series: readonly HistoryPoint[]): Stack {
+export function stack(series: readonly HistoryPoint[], visible = 0): Stack {
   const points = [...series].sort((a, b) => a.ts - b.ts);
   const keyed = points.map((point) => ({ point, hops: keyHops(point) }));
   const labels = order(keyed.map(({ hops }) => [...hops.keys()]).filter((keys) => keys.length > 0));
@@ -37,12 +37,14 @@ export function stack(series: readonly HistoryPoint[]): Stack {
     total: [],
   };
   let held: { hops: Hops; total: number | null } | null = null;
-  for (const { point, hops } of keyed) {
+  for (const [at, { point, hops }] of keyed.entries()) {
     const last = result.times[result.times.length - 1];
     let time = point.ts / 1e9;
     if (last !== undefined && time <= last) continue;
     // The chart draws nothing from the last value to a gap, so the value is repeated where the gap begins.
-    if (hops.size === 0 && held) {
+    if (hops.size === 0 && held && last !== undefined) {
+      const next = keyed.slice(at).find((one) => one.hops.size > 0)?.point.ts ?? Infinity;
+      time = Math.max(time, Math.min(last + visible, next / 1e9 - 2 * INSTANT));
       add(result, time, held.hops, held.total);
       time += INSTANT;
     }
@@ -100,11 +102,12 @@ function silentAfter(flow: FlowDetail): number {
   return Math.max(SILENT_NS, SILENT_INTERVALS * interval);
 }
 
-/** The flow's current state as one more point of its history; a flow without recent reports gives a gap. */
+/** The flow's latest packet as one more point of its history; a flow without recent reports gives a gap after it. */
 export function sample(flow: FlowDetail, now: number): HistoryPoint {
-  if (now - flow.last_seen > silentAfter(flow)) return { ts: now, flow_latency: null, hops: [] };
+  const ts = flow.last_seen;
+  if (now - ts > silentAfter(flow)) return { ts: ts + INSTANT * 1e9, flow_latency: null, hops: [] };
   const hops = flow.hops.map(({ node, hop_latency }) => ({ node, latency: hop_latency }));
-  return { ts: now, flow_latency: flow.flow_latency, hops };
+  return { ts, flow_latency: flow.flow_latency, hops };
 }
 
 export interface PathChange {

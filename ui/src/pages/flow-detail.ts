@@ -58,9 +58,11 @@ export function flowView(name: string) {
       h(
         'p',
         { class: 'table-note' },
-        times.isLive()
-          ? 'History: significant changes only; each value holds until the next one. Since the page was opened: the latest packet, once a second.'
-          : 'Significant changes only; each value holds until the next one. Drag to zoom, double-click to zoom out.',
+        `${HOLDS} ${
+          times.isLive()
+            ? 'Since the page was opened: the latest packet, once a second.'
+            : 'Drag to zoom, double-click to zoom out.'
+        }`,
       ),
       nothing,
     ),
@@ -92,6 +94,13 @@ export function flowView(name: string) {
     destroy: () => chart.destroy(),
   };
 }
+
+/** How the chart is read. */
+const HOLDS =
+  'Only significant changes are stored: each value holds until the next one, or until the flow is silent. A gap is a time without reports: none was stored for one and a half of push_interval, or no packet of any flow took as long at a node for two seconds. A burst is drawn a few pixels wide at least.';
+
+/** A burst takes at least such a part of the width: two pixels. */
+const PARTS = 400;
 
 /** Points of a flow's history. */
 const HISTORY = 3000;
@@ -141,7 +150,7 @@ class StackDrawing {
   }
 
   private draw(): void {
-    const stacked = stack([...this.stored.series, ...this.samples]);
+    const stacked = stack([...this.stored.series, ...this.samples], times.length() / 1e9 / PARTS);
     if (this.total === null && stacked.times.length > 0)
       this.showTotal(highest(stacked.total) < MAX_RATIO * hopsHighest(stacked));
     this.chart.update(stacked, pathChanges(this.stored.paths, this.firstSeen));
@@ -245,7 +254,9 @@ function station(): HTMLElement {
 function fillStation(element: Element | undefined, hop: FlowHop, most: number): void {
   const [ports, node, latency, meter] = element?.children ?? [];
   if (!ports || !(node instanceof HTMLAnchorElement) || !latency) return;
-  setText(ports, `${port(hop, hop.ingress_if)} → ${port(hop, hop.egress_if)}`);
+  // Of another time, interfaces are not stored.
+  const through = [port(hop, hop.ingress_if), port(hop, hop.egress_if)];
+  setText(ports, through.some((name) => name !== '') ? through.join(' → ') : '');
   setText(node, hop.node === null ? '?' : names.node(hop.node));
   if (hop.node !== null) node.href = link('topology', String(hop.node));
   setText(latency, latencyText(hop));
