@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
+use crate::identity::{Moved, check_access};
+
 /// How much time one file covers, in UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Period {
@@ -94,6 +96,8 @@ pub enum Error {
     Foreign(PathBuf),
     /// There is nothing in the file yet (it is being created).
     Empty(PathBuf),
+    /// The file was removed or replaced while it was open.
+    Moved(PathBuf, Moved),
     /// An error of SQLite.
     Sqlite(PathBuf, rusqlite::Error),
 }
@@ -115,8 +119,35 @@ impl Error {
         }
     }
 
+    /// An error of SQLite at this file. Where SQLite says only that it cannot open a file, the system says why.
     pub(crate) fn sqlite(path: &Path, error: rusqlite::Error) -> Self {
-        Self::Sqlite(path.to_owned(), error)
+        use ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
+        let reason = match error.sqlite_error_code() {
+            Some(CannotOpen) => check_access(path, false),
+            Some(PermissionDenied | ReadOnly) => check_access(path, true),
+            _ => Ok(()),
+        };
+        match reason {
+            Err(reason) => Self::io(path, reason),
+            Ok(()) => Self::Sqlite(path.to_owned(), error),
+        }
+    }
+
+    /// Whether the file is one that this process may not open, or none, as long as nobody changes that.
+    pub(crate) fn is_denied(&self) -> bool {
+        use std::io::ErrorKind::{InvalidInput, PermissionDenied};
+        matches!(self, Self::Io(_, error) if matches!(error.kind(), PermissionDenied | InvalidInput))
+    }
+
+    /// Whether the contents of the file are damaged.
+    pub(crate) fn is_damage(&self) -> bool {
+        use ErrorCode::{DatabaseCorrupt, NotADatabase};
+        match self {
+            Self::Sqlite(_, error) => {
+                matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -129,7 +160,12 @@ impl fmt::Display for Error {
             Self::Io(path, error) => {
                 let (path, reason) = (path.display(), error.to_string());
                 let reason = reason.split(" (os error").next().unwrap_or(&reason);
-                write!(f, "{path}: {reason}; check that it exists and that this user may write there")
+                match error.kind() {
+                    std::io::ErrorKind::InvalidInput => write!(f, "{path}: {reason}; move it away"),
+                    _ => {
+                        write!(f, "{path}: {reason}; check that it exists and that this user may write there")
+                    }
+                }
             }
             Self::Locked(path) => write!(
                 f,
@@ -145,6 +181,13 @@ impl fmt::Display for Error {
                 write!(f, "{} is a database, but not of hopwise; move it away", path.display())
             }
             Self::Empty(path) => write!(f, "{} is empty; wait until something was stored", path.display()),
+            Self::Moved(path, moved) => write!(
+                f,
+                "{} was {} while it was open; what was stored in it is lost, and storing goes on at its path; find out what \
+                 deletes or restores files there, and stop hopwise before you do",
+                path.display(),
+                moved.name()
+            ),
             Self::Sqlite(path, error) => write!(f, "{}: {error}", path.display()),
         }
     }
@@ -155,7 +198,9 @@ impl std::error::Error for Error {
         match self {
             Self::Io(_, error) => Some(error),
             Self::Sqlite(_, error) => Some(error),
-            Self::Locked(_) | Self::Newer { .. } | Self::Foreign(_) | Self::Empty(_) => None,
+            Self::Locked(_) | Self::Newer { .. } | Self::Foreign(_) | Self::Empty(_) | Self::Moved(..) => {
+                None
+            }
         }
     }
 }

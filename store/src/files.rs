@@ -1,7 +1,7 @@
-//! Names, listing, deleting and setting aside of the store's files.
+//! Names, listing, deleting and setting aside of the store's files, and the lock of its directory.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use collector::event::Nanos;
 
-use crate::config::Period;
+use crate::config::{Error, Period};
+use crate::identity::{FileIdentity, check_access};
 
 /// Which file: its period and, when a period needed several, the part (from 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,6 +41,17 @@ impl FileId {
     /// Whether `self` covers the period just before that of `other`.
     pub(crate) fn is_just_before(self, other: Self) -> bool {
         self.hourly == other.hourly && self.start + self.seconds() == other.start
+    }
+
+    /// Whether its period holds `ts`.
+    pub(crate) fn covers(self, ts: Nanos) -> bool {
+        (self.start..self.start.saturating_add(self.seconds())).contains(&(ts / SECOND))
+    }
+
+    /// Whether its period has a part in this range of times. `None`: there is no bound.
+    pub(crate) fn overlaps(self, from: Option<Nanos>, to: Option<Nanos>) -> bool {
+        let end = self.start.saturating_add(self.seconds());
+        from.is_none_or(|from| from / SECOND < end) && to.is_none_or(|to| to / SECOND >= self.start)
     }
 
     /// The file with this name, if it is one of a store.
@@ -87,25 +99,67 @@ pub(crate) struct StoreFile {
     pub(crate) path: PathBuf,
     /// With its log.
     pub(crate) bytes: u64,
+    /// Of its log.
+    pub(crate) log: u64,
     /// When it was last written; what `max_age` applies to, since no record in it is newer.
     pub(crate) modified: SystemTime,
 }
 
-/// The store's files in `dir`, oldest period first. A file that is removed meanwhile is left out.
-pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
-    let mut found = Vec::new();
+/// What is in the directory of a store.
+#[derive(Default, Debug)]
+pub(crate) struct Listing {
+    /// Its files, oldest period first.
+    pub(crate) files: Vec<StoreFile>,
+    /// What has the name of a file and is none: a directory, a FIFO, a device. To open it could block.
+    pub(crate) not_files: Vec<(FileId, PathBuf)>,
+    /// Damaged files that were set aside, with the files that they were.
+    pub(crate) set_aside: Vec<(FileId, PathBuf)>,
+}
+
+/// What is in `dir`. A file that is removed meanwhile is left out.
+pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
+    let mut found = Listing::default();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let Some(id) = entry.file_name().to_str().and_then(FileId::parse) else { continue };
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
         let path = entry.path();
+        if let Some(id) = parse_set_aside(name) {
+            found.set_aside.push((id, path));
+            continue;
+        }
+        let Some(id) = FileId::parse(name) else { continue };
         let Ok(meta) = fs::metadata(&path) else { continue };
+        if !meta.is_file() {
+            found.not_files.push((id, path));
+            continue;
+        }
         let log = fs::metadata(beside(&path, "-wal"));
         let modified = meta.modified().unwrap_or(UNIX_EPOCH);
         let modified = log.as_ref().map_or(modified, |log| log.modified().unwrap_or(modified).max(modified));
-        found.push(StoreFile { id, path, bytes: meta.len() + log.map_or(0, |log| log.len()), modified });
+        let log = log.map_or(0, |log| log.len());
+        found.files.push(StoreFile { id, path, bytes: meta.len() + log, log, modified });
     }
-    found.sort_by_key(|file| file.id);
+    found.files.sort_by_key(|file| file.id);
+    found.set_aside.sort();
     Ok(found)
+}
+
+/// The store's files in `dir`, oldest period first.
+pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
+    scan(dir).map(|found| found.files)
+}
+
+/// The file that this name was, if it is that of a damaged file: `….corrupt-N`, or `….salvaged-N` after it was salvaged.
+fn parse_set_aside(name: &str) -> Option<FileId> {
+    let (name, number) = [CORRUPT, SALVAGED].iter().find_map(|mark| name.rsplit_once(mark))?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    FileId::parse(name).filter(|_| is_number)
+}
+
+/// Whether the damaged file at `path`, which was set aside, was salvaged.
+pub(crate) fn is_salvaged(path: &Path) -> bool {
+    path.to_string_lossy().contains(SALVAGED)
 }
 
 /// The files of `found` (oldest first) to delete so that the rest is recent and small enough. Never `current`.
@@ -145,20 +199,33 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     let aside = loop {
-        let aside = beside(path, &format!(".corrupt-{number}"));
-        if !aside.exists() {
+        let aside = beside(path, &format!("{CORRUPT}{number}"));
+        if !aside.exists() && !beside(path, &format!("{SALVAGED}{number}")).exists() {
             break aside;
         }
         number += 1;
     };
-    fs::rename(path, &aside)?;
+    rename(path, &aside)?;
+    Ok(aside)
+}
+
+/// Gives a file that was set aside the name that says that it was salvaged. Returns the name.
+pub(crate) fn mark_salvaged(path: &Path) -> io::Result<PathBuf> {
+    let to = PathBuf::from(path.to_string_lossy().replace(CORRUPT, SALVAGED));
+    rename(path, &to)?;
+    Ok(to)
+}
+
+/// Renames a file with its log.
+fn rename(path: &Path, aside: &Path) -> io::Result<()> {
+    fs::rename(path, aside)?;
     for suffix in ["-wal", "-shm"] {
-        match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
+        match fs::rename(beside(path, suffix), beside(aside, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    Ok(aside)
+    Ok(())
 }
 
 /// `path` with `suffix` appended to its name.
@@ -207,9 +274,52 @@ fn month_length(year: u64, month: u64) -> u64 {
     }
 }
 
+const CORRUPT: &str = ".corrupt-";
+const SALVAGED: &str = ".salvaged-";
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
+
+/// The right to write into a directory, which one process has at a time.
+#[derive(Debug)]
+pub(crate) struct DirLock {
+    file: File,
+    identity: Option<FileIdentity>,
+}
+
+impl DirLock {
+    /// Takes the lock; creates the directory when there is none.
+    pub(crate) fn acquire(dir: &Path) -> Result<Self, Error> {
+        fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
+        let path = dir.join(LOCK);
+        match check_access(&path, true) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io(&path, error)),
+            _ => {}
+        }
+        let file = private().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(|error| Error::io(&path, error))?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::Locked(dir.to_owned()),
+            TryLockError::Error(error) => Error::io(&path, error),
+        })?;
+        Ok(Self { file, identity: FileIdentity::of(&path) })
+    }
+
+    /// Whether the lock's file was removed or replaced: another process could take the new one.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.identity.as_ref().is_none_or(|identity| identity.moved().is_some())
+    }
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Unlocked explicitly, because closing may not suffice: a process that is being started may briefly have a copy of the descriptor.
+        let _ = self.file.unlock();
+    }
+}
+
+/// The process that has a lock on this file is the directory's writer.
+pub(crate) const LOCK: &str = "hopwise.lock";
 
 /// Options for a file that other users cannot read: it contains who communicates with whom.
 pub(crate) fn private() -> OpenOptions {
@@ -284,6 +394,7 @@ mod tests {
                 id: FileId::of(day * DAY * SECOND, Period::Day),
                 path: PathBuf::from(format!("{day}")),
                 bytes: 100,
+                log: 0,
                 modified: now - Duration::from_secs((4 - day) * 100),
             })
             .collect();
@@ -306,7 +417,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_kept_under_another_name_with_its_log() {
         let dir = testkit::records::Dir::new("aside");
-        for round in 1..=2 {
+        for round in 1..=2_usize {
             let path = dir.path().join("hopwise-2026-11-21.db");
             fs::write(&path, format!("db {round}")).unwrap();
             fs::write(beside(&path, "-wal"), format!("wal {round}")).unwrap();
@@ -314,7 +425,32 @@ mod tests {
             assert_eq!(aside, dir.path().join(format!("hopwise-2026-11-21.db.corrupt-{round}")));
             assert_eq!(fs::read_to_string(&aside).unwrap(), format!("db {round}"));
             assert_eq!(fs::read_to_string(beside(&aside, "-wal")).unwrap(), format!("wal {round}"));
-            assert!(list(dir.path()).unwrap().is_empty());
+            let found = scan(dir.path()).unwrap();
+            assert!(found.files.is_empty() && found.set_aside.len() == round);
+            assert_eq!(found.set_aside[round - 1], (FileId::of(NOV_21_14H, Period::Day), aside));
         }
+        // A number is not given again after a file was salvaged.
+        let first = mark_salvaged(&dir.path().join("hopwise-2026-11-21.db.corrupt-1")).unwrap();
+        assert!(is_salvaged(&first) && first.ends_with("hopwise-2026-11-21.db.salvaged-1"));
+        assert_eq!(scan(dir.path()).unwrap().set_aside.len(), 2);
+        let path = dir.path().join("hopwise-2026-11-21.db");
+        fs::write(&path, "db").unwrap();
+        assert!(set_aside(&path).unwrap().ends_with("hopwise-2026-11-21.db.corrupt-3"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_listed_apart_and_never_opened() {
+        let dir = testkit::records::Dir::new("not-files");
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir(path("hopwise-2026-11-20.db")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path("hopwise-2026-11-19.db")).unwrap();
+        fs::write(path("hopwise-2026-11-21.db"), "").unwrap();
+        let found = scan(dir.path()).unwrap();
+        assert_eq!((found.files.len(), found.not_files.len()), (1, 2));
+        for (_, path) in &found.not_files {
+            let refused = check_access(path, true).unwrap_err();
+            assert_eq!(refused.to_string(), "not a regular file");
+        }
+        assert!(check_access(&path("hopwise-2026-11-21.db"), true).is_ok());
     }
 }

@@ -11,9 +11,10 @@ use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
 use crate::config::Error;
-use crate::files;
+use crate::files::{self, FileId};
+use crate::identity::FileIdentity;
 use crate::intern::{parse_flow, parse_path};
-use crate::join::{self, Identity};
+use crate::join;
 use crate::numbering::{Numbering, RUN};
 use crate::rows::{
     EventNames, EventRow, FirstRow, FlowState, basis_of, drop_at, event_at, flow_at, kind_of, loss, optional,
@@ -38,7 +39,7 @@ impl Place {
     }
 
     fn of(number: i64, base: i64) -> Self {
-        Self { base: base.max(0).cast_unsigned(), row: (number - base).max(0).cast_unsigned() }
+        Self { base: base.max(0).cast_unsigned(), row: number.saturating_sub(base).max(0).cast_unsigned() }
     }
 }
 
@@ -100,7 +101,7 @@ pub struct Chunk {
 #[derive(Debug)]
 pub struct Follower {
     dir: PathBuf,
-    known: HashMap<Identity, Extent>,
+    known: HashMap<FileIdentity, Extent>,
     open: Vec<OpenFile>,
 }
 
@@ -177,7 +178,8 @@ impl Follower {
                 chunk.restarted |= chunk.end != Place::default();
             }
             let end = self.file(&file)?.records(stream, run, start, &mut filling);
-            let end = end.map_err(|error| Error::sqlite(&file.path, error))?;
+            // A run of a damaged file may end before it begins.
+            let end = end.map_err(|error| Error::sqlite(&file.path, error))?.max(start);
             filling.chunk.end = Place::of(end, run.base);
         }
     }
@@ -189,7 +191,7 @@ impl Follower {
     pub fn end(&mut self, stream: Stream) -> Result<Place, Error> {
         let last = self.extents(stream)?.into_iter().max_by_key(|(_, [_, end])| *end);
         let Some((file, [_, end])) = last else { return Ok(Place::default()) };
-        let run = self.file(&file)?.run_after(stream, end - 1);
+        let run = self.file(&file)?.run_after(stream, end.saturating_sub(1));
         let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
         Ok(run.map_or_else(Place::default, |run| Place::of(run.end(), run.base)))
     }
@@ -200,7 +202,7 @@ impl Follower {
     /// The directory, or a file in it, cannot be read.
     pub fn since(&mut self, stream: Stream, ts: u64) -> Result<Place, Error> {
         let ts = i64::try_from(ts).unwrap_or(i64::MAX);
-        let mut extents: Vec<(Identity, [i64; 2])> = self.extents(stream)?;
+        let mut extents: Vec<(FileIdentity, [i64; 2])> = self.extents(stream)?;
         extents.sort_by_key(|(_, [first, _])| *first);
         for (file, _) in extents {
             let run = self.file(&file)?.first_run_since(stream, ts);
@@ -214,11 +216,11 @@ impl Follower {
     /// The run that holds the record `number`, or the next one. `files`: in the order of their first numbers.
     fn next_run(
         &mut self,
-        files: &[(Identity, [i64; 2])],
+        files: &[(FileIdentity, [i64; 2])],
         stream: Stream,
         number: i64,
-    ) -> Result<Option<(Identity, Run)>, Error> {
-        let mut best: Option<(Identity, Run)> = None;
+    ) -> Result<Option<(FileIdentity, Run)>, Error> {
+        let mut best: Option<(FileIdentity, Run)> = None;
         for (file, [first, _]) in files.iter().filter(|(_, [_, end])| *end > number) {
             if best.as_ref().is_some_and(|(_, run)| run.first <= (*first).max(number)) {
                 break;
@@ -234,12 +236,12 @@ impl Follower {
     }
 
     /// The files with records of `stream`, and their numbers.
-    fn extents(&mut self, stream: Stream) -> Result<Vec<(Identity, [i64; 2])>, Error> {
+    fn extents(&mut self, stream: Stream) -> Result<Vec<(FileIdentity, [i64; 2])>, Error> {
         let found = files::list(&self.dir).map_err(|error| Error::io(&self.dir, error))?;
         let mut extents = Vec::with_capacity(found.len());
         let mut present = Vec::with_capacity(found.len());
         for file in found {
-            let Some(identity) = Identity::of(&file.path) else { continue };
+            let Some(identity) = FileIdentity::of(&file.path) else { continue };
             present.push(identity.clone());
             let known = self.known.get(&identity).copied();
             let known = known.filter(|known| (known.bytes, known.modified) == (file.bytes, file.modified));
@@ -260,20 +262,21 @@ impl Follower {
         Ok(extents)
     }
 
-    /// `None`: the file is gone, empty, damaged, or of a version without runs.
-    fn numbers(&mut self, identity: &Identity) -> Result<Option<Numbers>, Error> {
+    /// `None`: the file is gone, empty, damaged, of a version without runs, or this process may not read it: an export then goes on with
+    /// the other files, and counts the records that it cannot read.
+    fn numbers(&mut self, identity: &FileIdentity) -> Result<Option<Numbers>, Error> {
         let open = match self.file(identity) {
             Ok(open) => open,
             Err(Error::Empty(_) | Error::Newer { .. } | Error::Foreign(_)) => return Ok(None),
-            Err(Error::Sqlite(_, error)) if schema::is_damage(&error) => return Ok(None),
-            Err(_) if Identity::of(&identity.path).as_ref() != Some(identity) => return Ok(None),
+            Err(error) if error.is_damage() || error.is_denied() => return Ok(None),
+            Err(_) if !identity.is_in_place() => return Ok(None),
             Err(error) => return Err(error),
         };
         let numbers = open.numbers();
         numbers.map(Some).map_err(|error| Error::sqlite(&identity.path, error))
     }
 
-    fn file(&mut self, identity: &Identity) -> Result<&mut OpenFile, Error> {
+    fn file(&mut self, identity: &FileIdentity) -> Result<&mut OpenFile, Error> {
         let place = match self.open.iter().position(|open| open.file == *identity) {
             Some(place) => place,
             None => {
@@ -310,30 +313,40 @@ impl Filling {
     }
 }
 
-/// The numbers after what is committed in the files of `dir`: a new count if there is none, or if one was lost.
-pub(crate) fn numbering(dir: &Path, now: u64) -> Result<Numbering, Error> {
+/// The numbers after what is committed in the files of `dir`: a new count if there is none, or if one was lost. With the files that
+/// cannot be read.
+pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId, Error)>), Error> {
     let mut latest: Option<Numbering> = None;
-    let mut lost = false;
+    let mut unreadable = Vec::new();
+    let mut lost_until = None;
     for file in files::list(dir).map_err(|error| Error::io(dir, error))? {
-        let Some(identity) = Identity::of(&file.path) else { continue };
+        let Some(identity) = FileIdentity::of(&file.path) else { continue };
         let found = match attach(&identity) {
             Ok((_, false)) | Err(Error::Empty(_)) => continue,
-            Ok((conn, true)) => Numbering::read(&conn, FILE).ok(),
-            Err(_) => None,
+            Ok((conn, true)) => {
+                Numbering::read(&conn, FILE).map_err(|error| Error::sqlite(&file.path, error))
+            }
+            Err(error) => Err(error),
         };
         match found {
-            Some(found) => latest = latest.into_iter().chain(found).reduce(Numbering::latest),
-            None => lost = true,
+            Ok(found) => latest = latest.into_iter().chain(found).reduce(Numbering::latest),
+            Err(error) => {
+                lost_until = lost_until.max(Some(file.modified));
+                unreadable.push((file.id, error));
+            }
         }
     }
-    Ok(match latest {
-        Some(latest) if !lost => latest,
+    // A file that was last written before the latest count began has no later numbers.
+    let is_lost = |latest: &Numbering| lost_until.is_some_and(|until| latest.is_before(until));
+    let numbering = match latest {
+        Some(latest) if !is_lost(&latest) => latest,
         latest => Numbering::new(now, latest.map_or(0, |latest| latest.last())),
-    })
+    };
+    Ok((numbering, unreadable))
 }
 
 /// A connection to a file, and whether the file has runs.
-fn attach(file: &Identity) -> Result<(Connection, bool), Error> {
+fn attach(file: &FileIdentity) -> Result<(Connection, bool), Error> {
     let conn = join::single(&file.path, CACHE_KIB)?;
     let has_runs = schema::has_runs(&conn, FILE).map_err(|error| Error::sqlite(&file.path, error))?;
     Ok((conn, has_runs))
@@ -342,7 +355,7 @@ fn attach(file: &Identity) -> Result<(Connection, bool), Error> {
 /// A file that is open.
 #[derive(Debug)]
 struct OpenFile {
-    file: Identity,
+    file: FileIdentity,
     conn: Connection,
     has_runs: bool,
     names: FileNames,
@@ -418,7 +431,7 @@ impl<T> Recent<T> {
 }
 
 impl OpenFile {
-    fn open(file: &Identity) -> Result<Self, Error> {
+    fn open(file: &FileIdentity) -> Result<Self, Error> {
         let (conn, has_runs) = attach(file)?;
         let names = FileNames::read(&conn).map_err(|error| Error::sqlite(&file.path, error))?;
         Ok(Self { file: file.clone(), conn, has_runs, names, rest: None })
@@ -496,7 +509,7 @@ impl OpenFile {
             }
             let Some(mut record) = rest.records.next() else {
                 // Rows that the run counts and that are not there: the file was changed.
-                filling.chunk.expired += (end - rest.number).cast_unsigned();
+                filling.chunk.expired += (end - rest.number).max(0).cast_unsigned();
                 break;
             };
             if let StoredRecord::Rollup(_, number) = &mut record {
@@ -531,7 +544,7 @@ impl OpenFile {
             sorted.sort_unstable_by_key(|(seq, _)| *seq);
             records = sorted.into_iter().map(|(_, record)| record).collect();
         }
-        let skipped = usize::try_from(start - run.first).unwrap_or(0).min(records.len());
+        let skipped = usize::try_from(start.saturating_sub(run.first)).unwrap_or(0).min(records.len());
         let mut records = records.into_iter();
         // `nth` counts from 0.
         if let Some(last) = skipped.checked_sub(1) {

@@ -102,9 +102,13 @@ pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError 
                 ErrorCode::AuthorizationForStatementDenied => {
                     (QueryErrorKind::Refused, format!("{text}: queries may only read; {READABLE}"))
                 }
-                ErrorCode::TooBig | ErrorCode::OutOfMemory => {
-                    (QueryErrorKind::TooLarge, format!("{text}: ask for less at a time"))
-                }
+                ErrorCode::OutOfMemory => (
+                    QueryErrorKind::TooLarge,
+                    "the query needs more memory for what it sorts, groups or joins than it may use; narrow it with a time range \
+                     (ts > …), or ask for fewer columns or groups"
+                        .to_owned(),
+                ),
+                ErrorCode::TooBig => (QueryErrorKind::TooLarge, format!("{text}: ask for less at a time")),
                 ErrorCode::DatabaseCorrupt
                 | ErrorCode::NotADatabase
                 | ErrorCode::SystemIoFailure
@@ -150,7 +154,7 @@ const READABLE: &str = "the tables are events, rollups, flows, drops, losses, re
 const STEPS_BETWEEN_LOOKS: i32 = 2000;
 
 /// Limits of a query. Sizes in bytes, depths and counts in items. A row in memory is at most its columns times the
-/// length of a value. Sorting and grouping use temporary files, whose size only the time limit bounds.
+/// length of a value. What is sorted and grouped is in memory with a limit where queries of others run, and in temporary files elsewhere.
 const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, 1 << 20),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 256 << 10),

@@ -1,4 +1,5 @@
-//! Builds the indexes on events of files that were written without them, on a thread of its own.
+//! Builds the indexes on events of files that were written without them, and copies the logs of finished files into them, on a thread of
+//! its own.
 //!
 //! While many records arrive, most of the time of an insertion goes into the three indexes on events. Then the writer leaves
 //! them out, ends the file after a number of events, and passes it on to this thread. Until the indexes are there a query reads
@@ -158,6 +159,7 @@ fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
         checked => checked?,
     }
     if schema::has_event_indexes(&conn).map_err(fail)? {
+        fold_log(&conn);
         return Ok(false);
     }
     conn.execute_batch(SETTINGS).map_err(fail)?;
@@ -170,9 +172,14 @@ fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
         return transaction.commit().map(|()| true).map_err(fail);
     }
     transaction.commit().map_err(fail)?;
-    // Readers that hold the log back cost its space on disk, nothing else.
-    let _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    fold_log(&conn);
     Ok(true)
+}
+
+/// Copies the log into the file and empties it. Readers that hold it back cost its space on disk, nothing else: it is tried again.
+fn fold_log(conn: &Connection) {
+    let _ = conn.busy_timeout(schema::BUSY / 10);
+    let _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
 }
 
 /// Creates the indexes from sorted entries. Returns false when that is not possible: there are too many events to sort in

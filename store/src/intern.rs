@@ -11,6 +11,9 @@ use std::net::IpAddr;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wire::FlowKey;
 
+use crate::numbering::countable;
+use crate::rows::{small, text};
+
 /// The names of one file.
 #[derive(Debug)]
 pub(crate) struct Names {
@@ -24,12 +27,9 @@ pub(crate) struct Names {
 impl Names {
     /// The names in the file that `conn` has open.
     pub(crate) fn open(conn: &Connection) -> rusqlite::Result<Self> {
-        let last = |table: &str| {
-            conn.query_row(&format!("SELECT ifnull(max(id), 0) FROM {table}"), [], |row| row.get(0))
-        };
         Ok(Self {
-            flows: InternMap::new(last("flow_key")?, MAX_FLOWS),
-            paths: InternMap::new(last("path_text")?, MAX_PATHS),
+            flows: InternMap::new(last(conn, "flow_key")?, MAX_FLOWS),
+            paths: InternMap::new(last(conn, "path_text")?, MAX_PATHS),
             rules: HashMap::new(),
             text: String::new(),
         })
@@ -139,6 +139,12 @@ impl Names {
     }
 }
 
+/// The highest number in a table of names; 0 if there is none.
+fn last(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
+    let sql = format!("SELECT ifnull(max(id), 0) FROM {table}");
+    countable(conn.query_row(&sql, [], |row| row.get(0))?, &format!("a number in {table}"))
+}
+
 /// Writes `101>102>103` into `text`; a node or latency that was not available is `?`.
 fn path_text(path: &[u32], text: &mut String) {
     text.clear();
@@ -165,15 +171,15 @@ pub(crate) fn parse_path(text: &str) -> Vec<u32> {
 
 /// The flow in the first five columns.
 pub(crate) fn parse_flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
-    let src: Option<String> = row.get(0)?;
+    let src = text(row, 0)?;
     if let Some(key) = src.as_ref().and_then(|src| src.parse::<FlowKey>().ok()) {
         // A Flow ID.
         return Ok(Some(key));
     }
     let address = |text: Option<String>| text.and_then(|text| text.parse::<IpAddr>().ok());
-    let (Some(src), Some(dst)) = (address(src), address(row.get(1)?)) else { return Ok(None) };
-    let ports = row.get::<_, Option<u16>>(2)?.zip(row.get(3)?);
-    Ok(Some(FlowKey::new(src, dst, ports, row.get(4)?)))
+    let (Some(src), Some(dst)) = (address(src), address(text(row, 1)?)) else { return Ok(None) };
+    let ports = small::<u16>(row, 2)?.zip(small(row, 3)?);
+    Ok(small(row, 4)?.map(|proto| FlowKey::new(src, dst, ports, proto)))
 }
 
 /// A bounded map from name to number, and the highest number.

@@ -1,7 +1,6 @@
 //! Many files as one: a connection in which the documented views cover every file.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,28 +8,14 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::guard;
+use crate::identity::FileIdentity;
 use crate::schema::{self, Features};
-
-/// A file as it was when it was opened: the same path with another inode number is another file.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Identity {
-    pub(crate) path: PathBuf,
-    inode: u64,
-}
-
-impl Identity {
-    /// `None` when the file is gone.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
-        let inode = std::fs::metadata(path).ok()?.ino();
-        Some(Self { path: path.to_owned(), inode })
-    }
-}
 
 /// A restricted connection over some files.
 #[derive(Debug)]
 pub(crate) struct Joined {
     pub(crate) conn: Connection,
-    pub(crate) files: Vec<Identity>,
+    pub(crate) files: Vec<FileIdentity>,
     /// What each file has.
     pub(crate) features: Vec<Features>,
     /// The documented names are there.
@@ -40,10 +25,19 @@ pub(crate) struct Joined {
 impl Joined {
     /// Opens `files` and makes each documented view their union. The first member of each union is an empty database of
     /// our schema: the answer when there are no files, and it makes SQLite evaluate each file by itself, which drops the
-    /// joins for columns that the query does not use (`count(*)` over one file is six times as fast).
-    pub(crate) fn open(files: Vec<Identity>) -> Result<Self, (PathBuf, rusqlite::Error)> {
+    /// joins for columns that the query does not use (`count(*)` over one file is six times as fast). `most_memory`: see
+    /// [`crate::Reader::open_confined`].
+    pub(crate) fn open(
+        files: Vec<FileIdentity>,
+        most_memory: Option<u64>,
+    ) -> Result<Self, (PathBuf, rusqlite::Error)> {
         let here = |error| (PathBuf::from(":memory:"), error);
         let mut conn = empty().map_err(here)?;
+        if let Some(bytes) = most_memory {
+            // Files have no total bound: a limit of the system is for one file, and a query may have many. The limit of memory is one.
+            conn.execute_batch("PRAGMA temp_store = MEMORY").map_err(here)?;
+            conn.query_row(&format!("PRAGMA hard_heap_limit = {bytes}"), [], |_| Ok(())).map_err(here)?;
+        }
         conn.execute_batch(schema::SQL).map_err(here)?;
         conn.execute_batch(schema::LOAD_STATISTICS).map_err(here)?;
         conn.busy_timeout(Duration::from_secs(1)).map_err(here)?;
@@ -62,7 +56,7 @@ impl Joined {
     }
 
     /// Opens one file, without views: to make these takes longer than many questions.
-    pub(crate) fn alone(file: Identity) -> Result<Self, (PathBuf, rusqlite::Error)> {
+    pub(crate) fn alone(file: FileIdentity) -> Result<Self, (PathBuf, rusqlite::Error)> {
         let open = || -> rusqlite::Result<(Connection, Features)> {
             let mut conn = empty()?;
             conn.busy_timeout(Duration::from_secs(1))?;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
+use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
-use crate::join::Identity;
 
 /// The flows of files, as far as they were asked for.
 #[derive(Default, Debug)]
-pub(crate) struct KnownKeys(Mutex<HashMap<Identity, Numbered>>);
+pub(crate) struct KnownKeys(Mutex<HashMap<FileIdentity, Numbered>>);
 
 /// The flows of a file with the numbers from 1 on; a number without a flow has none.
 type Numbered = Arc<Vec<Option<FlowKey>>>;
@@ -26,7 +26,7 @@ pub(crate) enum Keys {
 
 impl KnownKeys {
     /// The flows of `file`, of which `wanted` are asked for now.
-    pub(crate) fn of(&self, conn: &Connection, file: &Identity, wanted: usize) -> rusqlite::Result<Keys> {
+    pub(crate) fn of(&self, conn: &Connection, file: &FileIdentity, wanted: usize) -> rusqlite::Result<Keys> {
         let known = self.lock().get(file).cloned();
         let before = known.as_ref().map_or(0, |known| known.len());
         let last: i64 = conn
@@ -47,7 +47,7 @@ impl KnownKeys {
     }
 
     /// Forgets files that are not `present`.
-    pub(crate) fn retain(&self, present: impl Fn(&Identity) -> bool) {
+    pub(crate) fn retain(&self, present: impl Fn(&FileIdentity) -> bool) {
         self.lock().retain(|file, _| present(file));
     }
 
@@ -56,7 +56,7 @@ impl KnownKeys {
         self.lock().clear();
     }
 
-    fn keep(&self, file: &Identity, keys: &Numbered) {
+    fn keep(&self, file: &FileIdentity, keys: &Numbered) {
         let mut files = self.lock();
         files.remove(file);
         let mut sum: usize = files.values().map(|keys| keys.len()).sum();
@@ -68,7 +68,7 @@ impl KnownKeys {
         files.insert(file.clone(), Arc::clone(keys));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Identity, Numbered>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileIdentity, Numbered>> {
         // What is in it is complete, whatever a thread did that panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

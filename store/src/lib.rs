@@ -55,9 +55,15 @@
 //! # Recovery
 //!
 //! Opening a file after a crash is SQLite's own recovery of the write-ahead log. A file that is damaged is renamed to
-//! `….corrupt-N` with its log, counted, and replaced by a new one. A file of a newer schema is not changed, and the error says so. When
-//! a write fails (disk full, I/O error), the transaction is lost: its records are counted as failed, the file is closed, and
-//! once a second the next batch is written to test whether there is space again. Until then batches are shed.
+//! `….corrupt-N` with its log, counted, named ([`Stats::problems`]) and replaced by a new one. A file of
+//! a newer schema is not changed, and the error says so. When a write fails (disk full, I/O error), the transaction is lost: its records
+//! are counted as failed, the file is closed, and once a second the next batch is written to test whether there is space again. Until
+//! then batches are shed.
+//!
+//! A file, its log or the directory may be removed or replaced by something else while they are open. Writing would go on into a file that
+//! nobody finds. So at the beginning and at the end of each transaction device and inode of the path are compared with those of the open
+//! file: what went into another one is lost, counted, and storing goes on at the path. Of all other files the same is found out every few
+//! seconds. At the start, only the file of the current period must open; others are named.
 //!
 //! # Example
 //! ```
@@ -93,6 +99,7 @@ mod files;
 mod follower;
 mod guard;
 mod hasher;
+mod identity;
 mod indexer;
 mod intern;
 mod join;
@@ -100,6 +107,7 @@ mod keys;
 mod losses;
 mod numbering;
 mod path_use;
+mod problems;
 mod queries;
 mod query;
 mod queues;
@@ -117,15 +125,18 @@ mod store;
 mod summary;
 mod taken;
 mod traffic;
+mod watch;
 mod writer;
 
 pub use config::{Config, Error, Period, Policy};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
+pub use identity::{FileIdentity, Moved};
 pub use losses::{DropPlace, DropSum, LinkCount, Losses, ReporterLoss};
 pub use path_use::{
     ChangeGroup, ChangeTally, FlowsOf, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,
     use_pieces,
 };
+pub use problems::{FileProblem, ProblemKind, Problems};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{
     Heat, HeatCells, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow,

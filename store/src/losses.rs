@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::guard::Deadline;
 use crate::hasher::FastSet;
-use crate::join::Identity;
+use crate::identity::FileIdentity;
 use crate::keys::{Keys, KnownKeys};
 use crate::query::QueryError;
 use crate::reader::Reader;
@@ -125,7 +125,7 @@ impl Losses {
         conn: &Connection,
         span: Span,
         flows: &mut DropFlows,
-        (keys, file): (&KnownKeys, &Identity),
+        (keys, file): (&KnownKeys, &FileIdentity),
     ) -> rusqlite::Result<()> {
         let sql = "SELECT node, egress_if, queue, reason, flow, count(*), min(ts), max(ts) FROM f0.drop_data
                    WHERE ts >= ?1 AND ts < ?2 GROUP BY node, egress_if, queue, reason, flow";
@@ -268,7 +268,7 @@ impl Counts {
         &mut self,
         conn: &Connection,
         features: Features,
-        keys: (&KnownKeys, &Identity),
+        keys: (&KnownKeys, &FileIdentity),
     ) -> rusqlite::Result<()> {
         if self.is_cut || self.from >= self.until {
             return Ok(());
@@ -294,7 +294,7 @@ impl Counts {
     fn add_reports(
         &mut self,
         conn: &Connection,
-        (keys, file): (&KnownKeys, &Identity),
+        (keys, file): (&KnownKeys, &FileIdentity),
     ) -> rusqlite::Result<HashMap<i64, u64>> {
         let sql = format!("SELECT flow, node, flags, count(*) {OF_PACKETS} GROUP BY flow, node, flags");
         let mut select = conn.prepare_cached(&sql)?;

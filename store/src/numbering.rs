@@ -1,5 +1,7 @@
 //! The order of commits: each record of a stream has a number, which is counted over all files of the store.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use collector::event::{Nanos, Stream};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -20,6 +22,12 @@ impl Numbering {
         Self { base, next: [base; Stream::ALL.len()] }
     }
 
+    /// Whether this count began before `time`.
+    pub(crate) fn is_before(&self, time: SystemTime) -> bool {
+        let ms = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        u128::from((self.base >> MS_BITS).unsigned_abs()) <= ms
+    }
+
     /// The one with which the file that `conn` has attached as `name` ends, if it has any.
     pub(crate) fn read(conn: &Connection, name: &str) -> rusqlite::Result<Option<Self>> {
         let mut numbering: Option<Self> = None;
@@ -28,7 +36,9 @@ impl Numbering {
         ))?;
         for stream in Stream::ALL {
             let last = select.query_row([stream as i64], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-            let Some((end, base)) = last else { continue };
+            let Some((end, base)): Option<(i64, i64)> = last else { continue };
+            let end = countable(end, "a number in run_data")?;
+            let base = countable(base, "a number in run_data")?;
             let mut found = Self { base, next: [base; Stream::ALL.len()] };
             found.next[stream as usize] = end;
             numbering = Some(numbering.map_or(found, |one| one.latest(found)));
@@ -116,6 +126,21 @@ impl Runs {
         Ok(numbering)
     }
 }
+
+/// A number that is read from a file and that the program goes on counting from.
+///
+/// # Errors
+/// It is negative, or so large that counting on would overflow: the file is damaged.
+pub(crate) fn countable(number: i64, what: &str) -> rusqlite::Result<i64> {
+    if (0..=MOST_COUNTED).contains(&number) {
+        return Ok(number);
+    }
+    let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    Err(rusqlite::Error::SqliteFailure(damaged, Some(format!("the file is damaged: {what} is {number}"))))
+}
+
+/// The greatest number in a file that is counted on from: as many may be added before it overflows.
+const MOST_COUNTED: i64 = 1 << 62;
 
 /// A run is at most so long, so that a reader that wants a part of it does not read much more.
 pub(crate) const RUN: i64 = 8192;

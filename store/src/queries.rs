@@ -13,6 +13,7 @@ use crate::reader::Reader;
 use crate::rows::{
     EventFilter, EventNames, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
     RollupFilter, Totals, basis_of, drop_at, event_at, flow_at, kind_of, loss, optional, rollup_at,
+    text as text_at,
 };
 
 impl Reader {
@@ -449,13 +450,13 @@ fn text(value: impl ToString) -> Value {
 fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
     let names = EventNames {
         id: hex(row, 17)?,
-        kind: kind_of(&row.get::<_, String>(6)?),
+        kind: text_at(row, 6)?.map_or(Kind::Latest, |name| kind_of(&name)),
         metric: metric(row, 7)?,
         flow: parse_flow(row)?,
         basis: basis(row, 15)?,
     };
     let event = event_at(row, FLOW, names)?;
-    Ok(EventRow { event, rule: row.get(16)?, path: path(row, 18)?, first: first(row)? })
+    Ok(EventRow { event, rule: text_at(row, 16)?, path: path(row, 18)?, first: first(row)? })
 }
 
 fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
@@ -473,26 +474,25 @@ fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
 
 /// An id of 64 bits.
 fn hex(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
-    Ok(u64::from_str_radix(&row.get::<_, String>(i)?, 16).unwrap_or(0))
+    Ok(text_at(row, i)?.and_then(|id| u64::from_str_radix(&id, 16).ok()).unwrap_or(0))
 }
 
 fn first(row: &Row<'_>) -> rusqlite::Result<Option<FirstRow>> {
-    let Some(basis) = row.get::<_, Option<String>>(20)? else { return Ok(None) };
+    let Some(basis) = text_at(row, 20)? else { return Ok(None) };
     let (flow_latency, hop_latencies) = (optional(row, 19)?, path(row, 21)?);
     Ok(Some(FirstRow { flow_latency, basis: basis_of(&basis), hop_latencies }))
 }
 
 fn metric(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<Metric>> {
-    Ok(row.get::<_, Option<String>>(i)?.as_deref().and_then(Metric::from_name))
+    Ok(text_at(row, i)?.as_deref().and_then(Metric::from_name))
 }
 
 fn basis(row: &Row<'_>, i: usize) -> rusqlite::Result<Basis> {
-    let name: String = row.get(i)?;
-    Ok(basis_of(&name))
+    Ok(text_at(row, i)?.map_or_else(Basis::default, |name| basis_of(&name)))
 }
 
 fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {
-    Ok(row.get::<_, Option<String>>(i)?.map_or_else(Vec::new, |text| parse_path(&text)))
+    Ok(text_at(row, i)?.map_or_else(Vec::new, |text| parse_path(&text)))
 }
 
 /// Columns of the flow, before the others.

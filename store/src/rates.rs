@@ -100,10 +100,11 @@ fn read_minutes(
         let (ts, kind, count) = (unsigned(row, 0)?, row.get::<_, i64>(1)?, unsigned(row, 2)?);
         if kind != REPORTS {
             if let Some(kind) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) {
-                *kinds.entry(*kind).or_default() += count;
+                let sum = kinds.entry(*kind).or_default();
+                *sum = sum.saturating_add(count);
             }
             if column >= MINUTE {
-                at(ts, &|point| point.events += count);
+                at(ts, &|point| point.events = point.events.saturating_add(count));
             }
             return Ok(());
         }
@@ -124,7 +125,7 @@ fn add_reports(ts: Nanos, count: u64, column: Nanos, at: &mut AddAt<'_>) {
 pub fn spread(ts: Nanos, count: u64, column: Nanos) -> impl Iterator<Item = (Nanos, u64)> {
     let parts = MINUTE.div_ceil(column.max(1)).max(1);
     let share = move |part| count / parts + u64::from(part < count % parts);
-    (0..parts).map(move |part| (ts + part * column.min(MINUTE), share(part)))
+    (0..parts).map(move |part| (ts.saturating_add(part * column.min(MINUTE)), share(part)))
 }
 
 /// The same from a file without counts of minutes: its events and rollups, one by one.

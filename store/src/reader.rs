@@ -12,9 +12,10 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Statement, ToSql};
 
 use crate::config::Error;
-use crate::files::{self, StoreFile};
+use crate::files::{self, Listing, StoreFile};
 use crate::guard::{self, Deadline};
-use crate::join::{self, Identity, Joined};
+use crate::identity::FileIdentity;
+use crate::join::{self, Joined};
 use crate::keys::KnownKeys;
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 use crate::schema::Features;
@@ -47,8 +48,10 @@ pub struct Reader {
 struct Shared {
     dir: PathBuf,
     most_files: usize,
+    /// Temporary data of queries stays in memory, up to so many bytes.
+    most_memory: Option<u64>,
     idle: Mutex<Vec<Joined>>,
-    known: Mutex<HashMap<Identity, FileFacts>>,
+    known: Mutex<HashMap<FileIdentity, FileFacts>>,
     keys: KnownKeys,
 }
 
@@ -75,7 +78,7 @@ impl FileFacts {
 /// The files of a query, oldest first, and notes about files that were skipped.
 #[derive(Default, Debug)]
 struct SelectedFiles {
-    files: Vec<Identity>,
+    files: Vec<FileIdentity>,
     notes: Vec<String>,
 }
 
@@ -85,10 +88,22 @@ impl Reader {
     /// # Errors
     /// There is no such directory.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
-        let dir = dir.into();
+        Self::new(dir.into(), None)
+    }
+
+    /// The same, for queries of others in a process of their own: what they sort, group and materialise stays in memory, and all of SQLite
+    /// in this process has no more than `bytes` of it. A query that needs more ends with [`QueryErrorKind::TooLarge`].
+    ///
+    /// # Errors
+    /// There is no such directory.
+    pub fn open_confined(dir: impl Into<PathBuf>, bytes: u64) -> Result<Self, Error> {
+        Self::new(dir.into(), Some(bytes))
+    }
+
+    fn new(dir: PathBuf, most_memory: Option<u64>) -> Result<Self, Error> {
         files::list(&dir).map_err(|error| Error::io(&dir, error))?;
         let (idle, known, keys) = Default::default();
-        let shared = Shared { dir, most_files: join::most_files(), idle, known, keys };
+        let shared = Shared { dir, most_files: join::most_files(), most_memory, idle, known, keys };
         Ok(Self { shared: Arc::new(shared), stop: None })
     }
 
@@ -131,9 +146,8 @@ impl Reader {
     /// call it periodically, for example every minute, when there are no queries for a long time.
     pub fn tidy(&self) {
         lock(&self.shared.idle).clear();
-        let present = |file: &Identity| Identity::of(&file.path).as_ref() == Some(file);
-        lock(&self.shared.known).retain(|file, _| present(file));
-        self.shared.keys.retain(present);
+        lock(&self.shared.known).retain(|file, _| file.is_in_place());
+        self.shared.keys.retain(FileIdentity::is_in_place);
     }
 
     /// Runs `sql` over the newest `most` files of a time range and gives each row to `take`. Returns whether there was
@@ -190,14 +204,18 @@ impl Reader {
     }
 
     fn list(&self) -> Result<Vec<StoreFile>, QueryError> {
-        files::list(&self.shared.dir).map_err(|error| {
+        self.scan().map(|found| found.files)
+    }
+
+    fn scan(&self) -> Result<Listing, QueryError> {
+        files::scan(&self.shared.dir).map_err(|error| {
             let message = format!("{}: {error}; check the store's directory", self.shared.dir.display());
             QueryError::new(QueryErrorKind::Storage, message)
         })
     }
 
     /// The files with records in a time range, oldest first, for questions that read one file after the other.
-    pub(crate) fn files_of(&self, from: Nanos, to: Nanos) -> Result<Vec<Identity>, QueryError> {
+    pub(crate) fn files_of(&self, from: Nanos, to: Nanos) -> Result<Vec<FileIdentity>, QueryError> {
         Ok(self.matching(Some(from), Some(to))?.files)
     }
 
@@ -211,7 +229,7 @@ impl Reader {
     /// Asks something of one file alone, in which it is called `f0`. Its tables have no documented names: see [`crate::schema::SQL`].
     pub(crate) fn ask_file<T>(
         &self,
-        file: &Identity,
+        file: &FileIdentity,
         deadline: &Deadline,
         ask: impl FnOnce(&Connection, Features) -> rusqlite::Result<T>,
     ) -> Result<T, QueryError> {
@@ -232,7 +250,7 @@ impl Reader {
     /// Asks several files, as many at the same time as there are cores, and gives the answers to `take` in the order of the files, with their places.
     pub(crate) fn ask_files<T: Send>(
         &self,
-        files: &[Identity],
+        files: &[FileIdentity],
         deadline: &Deadline,
         ask: impl Fn(usize, &Connection, Features) -> rusqlite::Result<T> + Sync,
         mut take: impl FnMut(usize, T) -> Result<(), QueryError>,
@@ -308,7 +326,14 @@ impl Reader {
     fn matching(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
         let mut choice = SelectedFiles::default();
         let ranged = from.is_some() || to.is_some();
-        for file in self.list()? {
+        let found = self.scan()?;
+        for (_, path) in &found.not_files {
+            choice.notes.push(format!("left out: {} is not a regular file", path.display()));
+        }
+        for (_, path) in found.set_aside.iter().filter(|(id, _)| id.overlaps(from, to)) {
+            choice.notes.push(lacking(path));
+        }
+        for file in found.files {
             match self.file_facts(&file, ranged) {
                 Ok(Some((identity, known))) => {
                     let too_new = to.is_some_and(|to| known.time("from").is_some_and(|first| first > to));
@@ -326,8 +351,8 @@ impl Reader {
     }
 
     /// The facts about a file: `None` if it was deleted or is empty. `fresh`: the cached ones must be of its current state.
-    fn file_facts(&self, file: &StoreFile, fresh: bool) -> Result<Option<(Identity, FileFacts)>, Error> {
-        let Some(identity) = Identity::of(&file.path) else { return Ok(None) };
+    fn file_facts(&self, file: &StoreFile, fresh: bool) -> Result<Option<(FileIdentity, FileFacts)>, Error> {
+        let Some(identity) = FileIdentity::of(&file.path) else { return Ok(None) };
         let known = lock(&self.shared.known).get(&identity).cloned();
         if let Some(known) = known
             && (!fresh || (known.bytes, known.modified) == (file.bytes, file.modified))
@@ -336,7 +361,7 @@ impl Reader {
         }
         let meta = match join::read_meta(&file.path) {
             Ok(meta) => meta,
-            Err(_) if Identity::of(&file.path).is_none() => return Ok(None),
+            Err(_) if FileIdentity::of(&file.path).is_none() => return Ok(None),
             Err(Error::Empty(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -346,10 +371,10 @@ impl Reader {
     }
 
     /// A connection over `files`: one that is idle, or a new one.
-    fn connect(&self, files: Vec<Identity>, timeout: Duration) -> Result<Joined, QueryError> {
+    fn connect(&self, files: Vec<FileIdentity>, timeout: Duration) -> Result<Joined, QueryError> {
         match self.idle(|joined| joined.has_views && joined.files == files) {
             Some(joined) => Ok(joined),
-            None => Joined::open(files).map_err(|error| unreadable(error, timeout)),
+            None => Joined::open(files, self.shared.most_memory).map_err(|error| unreadable(error, timeout)),
         }
     }
 
@@ -357,13 +382,13 @@ impl Reader {
     fn idle(&self, is_wanted: impl Fn(&Joined) -> bool) -> Option<Joined> {
         let mut idle = lock(&self.shared.idle);
         // Connections to a deleted file keep its space: close them.
-        idle.retain(|joined| joined.files.iter().all(|file| Identity::of(&file.path).as_ref() == Some(file)));
+        idle.retain(|joined| joined.files.iter().all(|file| file.is_in_place()));
         idle.iter().position(is_wanted).map(|i| idle.remove(i))
     }
 
     fn with_rows(
         &self,
-        files: Vec<Identity>,
+        files: Vec<FileIdentity>,
         sql: &str,
         (options, deadline): (&QueryOptions, &Deadline),
         take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
@@ -374,6 +399,19 @@ impl Reader {
         let answer = run(&mut joined, sql, options, take);
         self.keep(joined);
         answer
+    }
+}
+
+/// The note about a file that was set aside.
+fn lacking(path: &Path) -> String {
+    let shown = path.display();
+    match files::is_salvaged(path) {
+        true => format!(
+            "records may be missing: {shown} was damaged, and what could be read of it was saved; delete it when you do not need it any more"
+        ),
+        false => format!(
+            "records are missing: {shown} is damaged and was set aside; `hopwise store check` with --salvage saves what can be read"
+        ),
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use collector::event::{Basis, Drop, Event, FirstValues, FlowRow, Kind, Loss, Nanos, Rollup};
 use detect::Metric;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use wire::FlowKey;
 
@@ -216,14 +217,14 @@ pub(crate) fn event_at(row: &Row<'_>, at: usize, names: EventNames) -> rusqlite:
         kind,
         metric,
         flow,
-        node: row.get(at + 3)?,
-        interface: row.get(at + 4)?,
-        queue: row.get(at + 5)?,
+        node: small(row, at + 3)?,
+        interface: small(row, at + 4)?,
+        queue: small(row, at + 5)?,
         value: optional(row, at + 6)?,
         previous: optional(row, at + 7)?,
         threshold: optional(row, at + 8)?,
         rule: None,
-        reason: row.get(at + 9)?,
+        reason: small(row, at + 9)?,
         basis,
     })
 }
@@ -238,12 +239,12 @@ pub(crate) fn rollup_at(
     Ok(Rollup {
         flow,
         ts: unsigned(row, at)?,
-        interval: row.get(at + 1)?,
+        interval: small(row, at + 1)?.unwrap_or(0),
         // An unknown metric of a newer version.
         metric: metric.unwrap_or(Metric::FlowPath),
-        node: row.get(at + 3)?,
-        interface: row.get(at + 4)?,
-        queue: row.get(at + 5)?,
+        node: small(row, at + 3)?,
+        interface: small(row, at + 4)?,
+        queue: small(row, at + 5)?,
         count: unsigned(row, at + 6)?,
         min: unsigned(row, at + 7)?,
         max: unsigned(row, at + 8)?,
@@ -259,11 +260,11 @@ pub(crate) fn drop_at(row: &Row<'_>, at: usize, flow: Option<FlowKey>, id: u64) 
         flow,
         ts: unsigned(row, at)?,
         id,
-        node: row.get(at + 2)?,
-        ingress_if: row.get(at + 3)?,
-        egress_if: row.get(at + 4)?,
-        queue: row.get(at + 5)?,
-        reason: row.get(at + 6)?,
+        node: small(row, at + 2)?,
+        ingress_if: small(row, at + 3)?,
+        egress_if: small(row, at + 4)?,
+        queue: small(row, at + 5)?,
+        reason: small(row, at + 6)?,
     })
 }
 
@@ -288,16 +289,16 @@ pub(crate) fn flow_at(
 pub(crate) fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
     Ok(Loss {
         ts: unsigned(row, 0)?,
-        node: row.get(1)?,
-        source: address_of(&row.get::<_, String>(2)?),
-        hw_id: row.get(3)?,
+        node: small(row, 1)?,
+        source: address_of(&text(row, 2)?.unwrap_or_default()),
+        hw_id: small(row, 3)?.unwrap_or(0),
         lost: unsigned(row, 4)?,
         reordered: unsigned(row, 5)?,
         duplicated: unsigned(row, 6)?,
     })
 }
 
-/// The kind with this name. An unknown one of a newer version is read as the most general one.
+/// The kind with this name. An unknown one of a newer version is read as the most general one, as is one without a name.
 pub(crate) fn kind_of(name: &str) -> Kind {
     Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Latest)
 }
@@ -321,14 +322,30 @@ fn address_of(text: &str) -> [u8; 16] {
     }
 }
 
-/// A stored number, which is not negative.
+/// A stored number, which is not negative. One that is, or is missing, was damaged: it is 0.
 fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
-    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
+    Ok(small(row, i)?.unwrap_or(0))
 }
 
 /// The same, where it may be absent.
 pub(crate) fn optional(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<u64>> {
-    Ok(row.get::<_, Option<i64>>(i)?.map(|value| u64::try_from(value).unwrap_or(0)))
+    small(row, i)
+}
+
+/// A number that may be absent. One that does not fit was damaged, and counts as absent: a row must not keep all others from being read.
+pub(crate) fn small<T: TryFrom<i64>>(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<T>> {
+    Ok(match row.get_ref(i)? {
+        ValueRef::Integer(number) => T::try_from(number).ok(),
+        _ => None,
+    })
+}
+
+/// A text that may be absent.
+pub(crate) fn text(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(i)? {
+        ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::config::Error;
 use crate::files;
+use crate::identity::check_access;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
 pub(crate) const VERSION: u32 = 7;
@@ -21,6 +22,9 @@ const RUNS: u32 = 3;
 
 /// From this version on there are recordings.
 const RECORDINGS: u32 = 4;
+
+/// A version whose files have all rows, and no sums of them: a reader adds up the rows themselves.
+pub(crate) const WITHOUT_SUMS: u32 = RECORDINGS;
 
 /// From this version on rollups are also added up, and there are the paths that flows took.
 const SPANS: u32 = 5;
@@ -50,15 +54,17 @@ const APPLICATION_ID: i32 = 0x686f_7077;
 ///
 /// # Errors
 /// [`Error::Newer`] and [`Error::Foreign`] for files that must be left alone; [`Error::Sqlite`] otherwise, also for a
-/// damaged file (see [`is_damage`]).
+/// damaged file (see [`Error::is_damage`]).
 pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Error> {
     let fail = |error| Error::sqlite(path, error);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // SQLite gives its log and index the mode of the file. An empty file is a new one to it.
     match files::private().create_new(true).write(true).open(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::io(path, error)),
-        _ => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            check_access(path, true).map_err(|error| Error::io(path, error))?;
+        }
+        created => drop(created.map_err(|error| Error::io(path, error))?),
     }
     let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
     conn.busy_timeout(BUSY).map_err(fail)?;
@@ -93,8 +99,19 @@ pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Er
     }
 }
 
+/// Checks that the file at `path` could be written by this program.
+pub(crate) fn probe(path: &Path) -> Result<(), Error> {
+    check_access(path, true).map_err(|error| Error::io(path, error))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|error| Error::sqlite(path, error))?;
+    check(&conn, "main", path)
+}
+
 /// Whether a file of an earlier version is at `path`. It is read, and not written any more: to add what it lacks takes long when it is large.
 pub(crate) fn is_earlier(path: &Path) -> bool {
+    if check_access(path, false).is_err() {
+        return false;
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let version = Connection::open_with_flags(path, flags).ok().and_then(|conn| {
         conn.busy_timeout(BUSY).ok()?;
@@ -151,12 +168,6 @@ pub(crate) fn has_event_indexes(conn: &Connection) -> rusqlite::Result<bool> {
 /// Each is one line of the script.
 fn is_event_index(line: &str) -> bool {
     line.starts_with("CREATE INDEX event_")
-}
-
-/// Whether the file itself is damaged, so that it must be set aside.
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
 /// The number of a kind in the tables. By far the most events are changes: theirs is the greatest, so that they lie at the

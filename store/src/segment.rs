@@ -12,8 +12,9 @@ use wire::{FlowKey, Hop};
 
 use crate::config::Error;
 use crate::files::{self, FileId};
+use crate::identity::{FileIdentity, Moved};
 use crate::intern::Names;
-use crate::numbering::{Numbering, Runs};
+use crate::numbering::{Numbering, Runs, countable};
 use crate::reports::ReportRow;
 use crate::schema::{self, EventIndexes, kind_code};
 use crate::summary::{self, Summary};
@@ -24,6 +25,9 @@ pub(crate) struct Segment {
     conn: Connection,
     path: PathBuf,
     id: FileId,
+    identity: Option<FileIdentity>,
+    /// The log and its index.
+    beside: [Option<FileIdentity>; 2],
     names: Names,
     tally: FileMeta,
     summary: Summary,
@@ -72,7 +76,38 @@ impl Segment {
         let tally = FileMeta::read(&conn).map_err(fail)?;
         let indexed = schema::has_event_indexes(&conn).map_err(fail)?;
         let summary = Summary::default();
-        Ok(Self { conn, path, id, names, tally, summary, indexed, open: 0, numbering })
+        let identity = FileIdentity::of(&path);
+        // They are there once the file was read.
+        let beside = ["-wal", "-shm"].map(|suffix| FileIdentity::of(&files::beside(&path, suffix)));
+        Ok(Self { conn, path, id, identity, beside, names, tally, summary, indexed, open: 0, numbering })
+    }
+
+    /// The file as it was opened; `None`: it was gone at once.
+    pub(crate) fn identity(&self) -> Option<&FileIdentity> {
+        self.identity.as_ref()
+    }
+
+    /// What happened to the file since it was opened, if it is not at its path any more.
+    pub(crate) fn moved(&self) -> Option<Moved> {
+        self.identity.as_ref().map_or(Some(Moved::Removed), FileIdentity::moved)
+    }
+
+    /// The log, or its index, if it is not at its path any more. What is in the log is not lost as long as the file is open; but other
+    /// programs, and this one after a crash, do not find it.
+    pub(crate) fn moved_log(&self) -> Option<&Path> {
+        let moved = self.beside.iter().flatten().find(|log| log.moved().is_some());
+        moved.map(|log| &*log.path)
+    }
+
+    /// Closes a file that is not at its path any more. Its log must not stay behind: SQLite would take it for that of the file that is at
+    /// the path now.
+    pub(crate) fn leave(self) {
+        let Self { conn, beside, .. } = self;
+        drop(conn);
+        for log in beside.iter().flatten().filter(|log| log.is_in_place()) {
+            // If it cannot be removed, opening the other file shows what is wrong with it.
+            let _ = fs::remove_file(&log.path);
+        }
     }
 
     /// Which file it is.
@@ -407,14 +442,17 @@ impl FileMeta {
             let mut rows = select.query([name])?;
             rows.next()?.map_or(Ok(None), |row| row.get(0))
         };
+        let from = read("from")?;
+        let to = read("to")?;
+        let mut count = |name: &str| countable(read(name)?.unwrap_or(0), name);
         Ok(Self {
-            seq: read("seq")?.unwrap_or(0),
-            from: read("from")?,
-            to: read("to")?,
-            events: read("events")?.unwrap_or(0),
-            rollups: read("rollups")?.unwrap_or(0),
-            drops: read("drops")?.unwrap_or(0),
-            losses: read("losses")?.unwrap_or(0),
+            seq: count("seq")?,
+            from,
+            to,
+            events: count("events")?,
+            rollups: count("rollups")?,
+            drops: count("drops")?,
+            losses: count("losses")?,
             runs: Runs::default(),
         })
     }

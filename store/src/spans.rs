@@ -11,8 +11,8 @@ use wire::FlowKey;
 
 use crate::guard::Deadline;
 use crate::hasher::{FastMap, FastSet, Seeded};
+use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
-use crate::join::Identity;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::schema::Features;
@@ -271,7 +271,7 @@ pub fn paths_of<'a>(
             path.last = path.last.max(last);
         }
         if let Some((_, last)) = taken.last() {
-            paths[*last].reports += sum.count;
+            paths[*last].reports = paths[*last].reports.saturating_add(sum.count);
         }
     }
     paths.retain(|path| path.flows > 0);
@@ -293,7 +293,7 @@ impl FlowFilter {
 
 /// Flows of a span, and the files that they are in.
 struct Flows {
-    files: Vec<Identity>,
+    files: Vec<FileIdentity>,
     found: HashMap<FlowKey, Found, Seeded>,
     truncated: bool,
 }
@@ -585,7 +585,8 @@ impl NodeSpans {
     fn read_drops(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
         let sql = "SELECT node, count(*) FROM f0.drop_data WHERE ts >= ?1 AND ts < ?2 AND node IS NOT NULL GROUP BY node";
         each(conn, sql, span, |row| {
-            *self.drops.entry(row.get(0)?).or_default() += unsigned(row, 1)?;
+            let sum = self.drops.entry(row.get(0)?).or_default();
+            *sum = sum.saturating_add(unsigned(row, 1)?);
             Ok(())
         })
     }

@@ -2,6 +2,8 @@
 
 use collector::event::Nanos;
 
+use crate::problems::Problems;
+
 /// Whether rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum State {
@@ -35,7 +37,7 @@ pub struct Stats {
     pub submitted: u64,
     /// Put into a transaction so far, whether or not it was committed.
     pub written: u64,
-    /// On disk.
+    /// Written to disk. Some may have been in files that were removed since: see [`Stats::stored`].
     pub committed: u64,
     /// Refused because the queue was full or the store could not write.
     pub shed: u64,
@@ -63,6 +65,12 @@ pub struct Stats {
     pub deleted: u64,
     /// Damaged files that were set aside.
     pub set_aside: u64,
+    /// Files that were removed or replaced by something else than retention.
+    pub moved_files: u64,
+    /// Records of `committed` that were in these files, and that are not in the store any more.
+    pub removed: u64,
+    /// What is wrong with files, and what happened to them.
+    pub problems: Problems,
     /// Files that were written without indexes on events, and got them when they were complete.
     pub indexed_later: u64,
     /// Attempts at that which failed: queries over such a file read it whole.
@@ -73,5 +81,15 @@ impl Stats {
     /// `(in, out + drops + waiting)`; equal, always.
     pub fn balance(&self) -> (u64, u64) {
         (self.submitted, self.committed + self.shed + self.failed + self.queued)
+    }
+
+    /// Records of this process that are in the store, retention apart.
+    pub fn stored(&self) -> u64 {
+        self.committed.saturating_sub(self.removed)
+    }
+
+    /// Records of this process that are not in the store: shed, not written, or in a file that something else removed.
+    pub fn lost(&self) -> u64 {
+        self.shed + self.failed + self.removed
     }
 }

@@ -1,6 +1,6 @@
 //! The store as the program sees it: open, submit, close.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use collector::Batch;
 use collector::flight::Recording;
 
 use crate::config::{Config, Error, Policy};
+use crate::files::{DirLock, LOCK};
+use crate::identity::check_access;
 use crate::reports::ReportRow;
 use crate::shared::Shared;
 use crate::stats::{State, Stats};
@@ -47,46 +49,47 @@ pub struct Store {
     thread: Option<JoinHandle<()>>,
     policy: Policy,
     reports_table: bool,
-    /// Held as long as we write here.
-    lock: File,
 }
 
 impl Store {
     /// Opens the store, creating its directory when there is none, continuing the newest file when there is one.
     ///
     /// # Errors
-    /// The directory cannot be used, another process writes into it, or its newest file is not of hopwise or of a newer version.
-    /// A damaged file is not an error: it is set aside and counted.
+    /// The directory cannot be used, another process writes into it, or the file of the current period cannot be opened, is not of
+    /// hopwise or of a newer version. Such a file of another period is no error, nor is a damaged one: see [`Stats::problems`].
     pub fn open(config: Config) -> Result<Self, Error> {
         let dir = &config.dir;
-        fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
-        let path = dir.join(LOCK);
-        let lock = files::private().create(true).truncate(false).write(true).open(&path);
-        let lock = lock.map_err(|error| Error::io(&path, error))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::Locked(dir.clone()),
-            TryLockError::Error(error) => Error::io(&path, error),
-        })?;
+        let lock = DirLock::acquire(dir)?;
         let shared = Arc::new(Shared::default());
         let (policy, reports_table, capacity) =
             (config.policy, config.reports_table, config.queue_batches.max(1));
         shared.stats().queue_capacity = capacity;
         let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let numbering = follower::numbering(dir, u64::try_from(now).unwrap_or(u64::MAX))?;
-        let mut writer = Writer::new(config, Arc::clone(&shared), numbering);
-        match newest.map(|newest| writer.open(newest.id)) {
-            // As while running: storing continues when there is space.
-            Some(Err(error)) if error.is_full() => writer.fail(&error, 0),
-            Some(Err(error)) => return Err(error),
-            Some(Ok(())) | None => {}
+        let now = u64::try_from(now).unwrap_or(u64::MAX);
+        let (numbering, unreadable) = follower::numbering(dir, now)?;
+        let path = dir.clone();
+        let mut writer = Writer::new(config, Arc::clone(&shared), numbering, Some(lock));
+        for (id, error) in
+            unreadable.iter().filter(|(id, _)| Some(*id) != newest.as_ref().map(|file| file.id))
+        {
+            writer.set_unusable(*id, error);
+        }
+        if let Some(id) = newest.map(|newest| newest.id) {
+            match writer.open(id) {
+                Ok(()) => {}
+                // As while running: storing continues when there is space.
+                Err(error) if error.is_full() => writer.fail(&error, 0),
+                Err(error) if id.covers(now) => return Err(error),
+                Err(error) => writer.set_unusable(id, &error),
+            }
         }
         writer.index_left_over();
         writer.housekeeping(Instant::now());
         let (queue, receiver) = sync_channel(capacity);
         let thread = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&receiver));
         let thread = thread.map_err(|error| Error::io(&path, error))?;
-        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table, lock })
+        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table })
     }
 
     /// Checks that this process could open a store in `dir`. Creates the directory if it is missing and a file in it, and
@@ -227,8 +230,6 @@ impl Store {
             stats.failed += std::mem::take(&mut stats.queued);
             stats.message = Some(DEAD.to_owned());
         }
-        // Unlocked explicitly, because closing may not suffice: a process that is being started may briefly have a copy of the descriptor.
-        let _ = self.lock.unlock();
     }
 }
 
@@ -249,7 +250,7 @@ fn emptied(mut batch: Batch) -> Batch {
 fn probe_files(dir: &Path) -> Result<(), Error> {
     let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
     for path in newest.map(|newest| newest.path).into_iter().chain([dir.join(LOCK)]) {
-        match File::options().write(true).open(&path) {
+        match check_access(&path, true) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(&path, error)),
             _ => {}
         }
@@ -258,6 +259,3 @@ fn probe_files(dir: &Path) -> Result<(), Error> {
     let tried = File::create_new(&trial).and_then(|_| fs::remove_file(&trial));
     tried.map_err(|error| Error::io(dir, error))
 }
-
-/// The process that has a lock on this file is the directory's writer.
-const LOCK: &str = "hopwise.lock";

@@ -15,7 +15,7 @@ use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
-use crate::join::Identity;
+use crate::identity::FileIdentity;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::schema::Features;
@@ -403,7 +403,7 @@ impl Reader {
             tally.reset();
             let deadline: Deadline = self.deadline();
             let (mut budget, mut truncated) = (Budget { rows, floor: columns.from }, false);
-            let files: Vec<Identity> = self.files_of(columns.from, columns.to)?;
+            let files: Vec<FileIdentity> = self.files_of(columns.from, columns.to)?;
             for file in files.iter().rev() {
                 // What is in several files is read of all of them, so that a column is whole.
                 budget.rows = budget.rows.max(LEAST_ROWS);

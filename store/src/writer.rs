@@ -1,7 +1,9 @@
 //! The thread that writes: receives batches from the queue, commits in time, rolls files over, deletes old ones, and recovers
 //! from full disks and damaged files.
 
-use std::path::{Path, PathBuf};
+mod obstacles;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,14 +14,15 @@ use collector::flight::Recording;
 use rusqlite::ErrorCode;
 
 use crate::config::{Config, Error};
-use crate::files::{self, FileId};
+use crate::files::{self, DirLock, FileId, Listing};
 use crate::indexer::{self, Indexer};
 use crate::numbering::Numbering;
 use crate::reports::ReportRow;
-use crate::schema::{self, EventIndexes};
+use crate::schema::EventIndexes;
 use crate::segment::{self, Segment};
 use crate::shared::Shared;
 use crate::stats::State;
+use crate::watch::Watch;
 
 /// A message to the writer; processed in order.
 #[derive(Debug)]
@@ -70,7 +73,12 @@ impl Work<'_> {
 pub(crate) struct Writer {
     config: Config,
     shared: Arc<Shared>,
+    /// Held as long as we write here; `None` in tests.
+    lock: Option<DirLock>,
     segment: Option<Segment>,
+    watch: Watch,
+    /// Files of earlier periods that cannot be opened: others are written for these periods.
+    unusable: Vec<FileId>,
     /// The numbers after what is committed.
     numbering: Numbering,
     rules: Vec<String>,
@@ -109,12 +117,20 @@ struct Bulk {
 const BULK: Bulk = Bulk { rate: 50_000, least: 1_000_000, most: 2_000_000, calm: Duration::from_secs(10) };
 
 impl Writer {
-    pub(crate) fn new(config: Config, shared: Arc<Shared>, numbering: Numbering) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        shared: Arc<Shared>,
+        numbering: Numbering,
+        lock: Option<DirLock>,
+    ) -> Self {
         let indexer = Indexer::new(Arc::clone(&shared));
         Self {
             config,
             shared,
+            lock,
             segment: None,
+            watch: Watch::default(),
+            unusable: Vec::new(),
             numbering,
             rules: Vec::new(),
             commit_at: None,
@@ -167,6 +183,7 @@ impl Writer {
         }
         self.commit();
         self.close();
+        self.look_at_files();
         if self.finish {
             self.indexer.finish();
         } else {
@@ -205,6 +222,7 @@ impl Writer {
 
     fn write(&mut self, work: &Work<'_>) {
         let records = work.records();
+        self.leave_moved();
         if let Err(error) = self.roll_to(work) {
             self.fail(&error, records);
             return;
@@ -245,6 +263,7 @@ impl Writer {
         }
         self.commit();
         self.close();
+        self.require_dir()?;
         let id = self.last_part(wanted)?;
         self.open(id)
     }
@@ -278,30 +297,27 @@ impl Writer {
 
     /// Opens `id`, or the next part of it that is of this version and whose indexes are not being built, setting aside what is damaged.
     pub(crate) fn open(&mut self, mut id: FileId) -> Result<(), Error> {
-        let dir = &self.config.dir;
-        let is_left = |path: &Path| self.indexer.has(path) || schema::is_earlier(path);
-        while is_left(&dir.join(id.to_string())) {
+        while self.is_left(id) {
             id = id.next_part();
         }
+        let dir = &self.config.dir;
         let later = self.is_busy() && self.indexer.has_room();
         let indexes = if later { EventIndexes::Later } else { EventIndexes::Kept };
         let opened = match Segment::open(dir, id, indexes, self.numbering) {
-            Err(Error::Sqlite(path, error)) if schema::is_damage(&error) => {
-                self.set_aside(&path)?;
+            Err(error @ Error::Sqlite(..)) if error.is_damage() => {
+                self.set_aside(id, &error)?;
                 Segment::open(&self.config.dir, id, indexes, self.numbering)
             }
             other => other,
         };
         let segment = self.segment.insert(opened?);
+        let before = segment.identity().and_then(|identity| self.watch.open(id, identity));
         if let Some(path) = self.left_out.take().filter(|path| path != segment.path()) {
             self.indexer.submit(path);
         }
-        Ok(())
-    }
-
-    fn set_aside(&mut self, path: &Path) -> Result<(), Error> {
-        files::set_aside(path).map_err(|error| Error::io(path, error))?;
-        self.shared.stats().set_aside += 1;
+        if let Some(gone) = before {
+            self.count_gone(&gone);
+        }
         Ok(())
     }
 
@@ -312,6 +328,16 @@ impl Writer {
             Ok(0) => return,
             Ok(records) => {
                 self.numbering = segment.numbering();
+                if let Some(moved) = segment.moved() {
+                    let error = Error::Moved(segment.path().to_owned(), moved);
+                    self.segment.take().into_iter().for_each(Segment::leave);
+                    self.look_at_files();
+                    self.fail(&error, records);
+                    // The next batch goes into a new file.
+                    self.retry_at = Some(Instant::now());
+                    return;
+                }
+                self.watch.commit(segment.id(), records);
                 let now = nanos((self.wall)());
                 self.look_at_rate(records);
                 let mut stats = self.shared.stats();
@@ -355,19 +381,19 @@ impl Writer {
         let lost = more + self.segment.as_ref().map_or(0, Segment::uncommitted);
         // Dropping the connection rolls the transaction back.
         let segment = self.segment.take();
-        let (indexed, path) = (
-            segment.as_ref().is_none_or(Segment::is_indexed),
-            segment.map(|segment| segment.path().to_owned()),
-        );
-        (self.commit_at, self.begun) = (None, None);
+        self.commit_at = None;
+        self.begun = None;
         self.retry_at = Some(Instant::now() + RETRY);
-        let damaged = matches!(error, Error::Sqlite(_, error) if schema::is_damage(error));
-        if let (true, Some(path)) = (damaged, &path) {
-            // If it cannot be renamed either, opening it will fail the same way, and be counted, once a second.
-            let _ = self.set_aside(path);
-        }
-        if !indexed && !damaged {
-            self.left_out = path;
+        if let Some(segment) = segment {
+            let (id, path) = (segment.id(), segment.path().to_owned());
+            let is_indexed = segment.is_indexed();
+            drop(segment);
+            if error.is_damage() {
+                // If it cannot be renamed either, opening it will fail the same way, and be counted, once a second.
+                let _ = self.set_aside(id, error);
+            } else if !is_indexed {
+                self.left_out = Some(path);
+            }
         }
         let full = error.is_full();
         let mut stats = self.shared.stats();
@@ -434,7 +460,11 @@ impl Writer {
         self.roll_if_due();
         self.indexer.retry(RETRY_INDEXES);
         self.housekeeping_at = now + HOUSEKEEPING;
-        let Ok(mut found) = files::list(&self.config.dir) else { return };
+        if let Err(error) = self.require_dir() {
+            self.fail(&error, 0);
+        }
+        let Listing { files: mut found, not_files, set_aside } = self.look_at_files();
+        self.name_problems(&not_files, &set_aside);
         let current = self.segment.as_ref().map(Segment::id).or_else(|| found.last().map(|file| file.id));
         let (max_age, max_bytes) = (self.config.max_age, self.config.max_bytes);
         let gone: Vec<FileId> = files::expired(&found, current, (self.wall)(), max_age, max_bytes)
@@ -442,7 +472,11 @@ impl Writer {
             .filter(|file| files::remove(&file.path).is_ok())
             .map(|file| file.id)
             .collect();
+        for id in &gone {
+            self.watch.forget(*id);
+        }
         found.retain(|file| !gone.contains(&file.id));
+        self.fold_log(&found);
         let mut stats = self.shared.stats();
         stats.deleted += gone.len() as u64;
         stats.files = found.len() as u64;
@@ -478,13 +512,16 @@ const LEFT_OVER: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::schema;
     use testkit::records::{Dir, SECOND, START, changes};
 
     /// A writer without its thread, and its accounts.
     fn writer(dir: &Dir) -> (Writer, Arc<Shared>) {
         let shared = Arc::new(Shared::default());
-        (Writer::new(Config::new(dir.path()), Arc::clone(&shared), Numbering::new(START, 0)), shared)
+        (Writer::new(Config::new(dir.path()), Arc::clone(&shared), Numbering::new(START, 0), None), shared)
     }
 
     fn deliver(writer: &mut Writer, shared: &Shared, batch: Batch) {
@@ -693,7 +730,7 @@ mod tests {
     fn child_writes_in_bulk_until_it_is_killed() {
         let Some(dir) = std::env::var_os(CHILD) else { return };
         let shared = Arc::new(Shared::default());
-        let mut writer = Writer::new(Config::new(dir), Arc::clone(&shared), Numbering::new(START, 0));
+        let mut writer = Writer::new(Config::new(dir), Arc::clone(&shared), Numbering::new(START, 0), None);
         writer.bulk = Bulk { most: 20_000, ..SMALL };
         for round in 0.. {
             deliver(&mut writer, &shared, changes(START + round * SECOND / 1000, 500, 100));

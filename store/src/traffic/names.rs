@@ -8,15 +8,15 @@ use wire::FlowKey;
 use super::{EventGroup, MOST_KNOWN};
 use crate::blocks::{Class, Place, Values};
 use crate::hasher::FastMap;
+use crate::identity::FileIdentity;
 use crate::intern::parse_path;
-use crate::join::Identity;
 use crate::keys::{Keys, KnownKeys};
 
 /// Flows, paths and rules by their numbers, as far as they were asked for.
 pub(super) struct Names<'a> {
     pub(super) conn: &'a Connection,
     known: &'a KnownKeys,
-    file: &'a Identity,
+    file: &'a FileIdentity,
     keys: Keys,
     /// Flows that were looked for one by one.
     looked: usize,
@@ -29,7 +29,7 @@ impl<'a> Names<'a> {
     pub(super) fn new(
         conn: &'a Connection,
         known: &'a KnownKeys,
-        file: &'a Identity,
+        file: &'a FileIdentity,
     ) -> rusqlite::Result<Self> {
         let keys = known.of(conn, file, 0)?;
         let (flows, paths, rules) = Default::default();
@@ -37,7 +37,7 @@ impl<'a> Names<'a> {
     }
 
     /// What [`Names::new`] needs.
-    pub(super) fn origin(&self) -> (&'a Connection, &'a KnownKeys, &'a Identity) {
+    pub(super) fn origin(&self) -> (&'a Connection, &'a KnownKeys, &'a FileIdentity) {
         (self.conn, self.known, self.file)
     }
 

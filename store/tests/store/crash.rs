@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use store::{Config, Policy, QueryOptions, Reader, State, Store, Value};
+use store::{Config, Period, Policy, QueryOptions, Reader, State, Store, Value};
 use testkit::records::{Dir, SECOND, START, changes};
 
 const FILE: &str = "hopwise-2026-11-21.db";
@@ -217,4 +218,64 @@ fn files_where_nothing_may_be_written_can_be_read() {
     // Opening a store there fails at once.
     let error = Store::open(Config::new(dir.path())).unwrap_err();
     assert!(error.to_string().contains("check that it exists and that this user may write there"), "{error}");
+}
+
+/// Set in the process that loses the right to write into its directory.
+const UNPRIVILEGED: &str = "HOPWISE_STORE_TEST_UNPRIVILEGED";
+
+/// Does something only as a child of the next test.
+#[test]
+fn child_loses_the_right_to_write_into_its_directory() {
+    let Some(dir) = std::env::var_os(UNPRIVILEGED).map(PathBuf::from) else { return };
+    let mode = |mode| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
+    let store = Store::open(Config { period: Period::Hour, ..Config::new(&dir) }).unwrap();
+    let keep = |ts, count| {
+        store.submit(changes(ts, count, 10)).unwrap();
+        store.flush();
+        let stats = store.stats();
+        assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
+        stats
+    };
+    assert_eq!(keep(START, 100).committed, 100);
+    mode(0o555);
+    // Files that are open are written as before.
+    assert_eq!(keep(START + SECOND, 50).committed, 150);
+    let stats = keep(START + 3600 * SECOND, 20);
+    assert_eq!((stats.committed, stats.failed, stats.state), (150, 20, State::Failing));
+    let message = stats.message.unwrap_or_default();
+    assert!(message.contains("T15.db: Permission denied; check that"), "{message}");
+    mode(0o755);
+    let start = Instant::now();
+    let mut stats = store.stats();
+    while stats.state != State::Ok && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+        stats = keep(START + 3600 * SECOND, 10);
+    }
+    assert_eq!((stats.state, stats.message, stats.failed, stats.removed), (State::Ok, None, 20, 0));
+    assert_eq!(stats.committed + stats.shed + stats.failed, stats.submitted);
+    println!("recovered");
+}
+
+#[test]
+fn a_directory_that_loses_its_write_permission_is_counted_and_recovers_by_itself() {
+    let dir = Dir::new("permission");
+    // In a user namespace of its own, root has no right beyond those of the files' owner.
+    let child = Command::new("unshare")
+        .arg("--user")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::child_loses_the_right_to_write_into_its_directory", "--nocapture"])
+        .env(UNPRIVILEGED, dir.path())
+        .output();
+    match child {
+        Ok(child) if String::from_utf8_lossy(&child.stderr).contains("unshare failed") => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED write permission: no user namespaces here");
+        }
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED write permission: cannot run unshare ({error})");
+        }
+        Ok(child) => {
+            let output = String::from_utf8_lossy(&child.stdout);
+            assert!(child.status.success() && output.contains("recovered"), "{child:?}");
+        }
+    }
 }

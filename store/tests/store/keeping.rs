@@ -5,7 +5,11 @@
 use std::time::Duration;
 
 use collector::Batch;
-use store::{Config, Error, Period, Policy, QueryOptions, Reader, State, Stats, Store, Value};
+use collector::event::Stream;
+use store::{
+    Config, Error, Follower, Period, Place, Policy, ProblemKind, QueryOptions, Reader, State, Stats, Store,
+    Value,
+};
 use testkit::records::{Dir, SECOND, START, changes};
 
 const HOUR: u64 = 3600 * SECOND;
@@ -20,6 +24,18 @@ fn count(dir: &Dir) -> i64 {
 
 fn balanced(stats: &Stats) {
     assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
+}
+
+/// The wall clock.
+fn now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_nanos()).unwrap()
+}
+
+/// The problems of files, without their numbers, times and messages.
+fn problems(stats: &Stats) -> Vec<(&str, ProblemKind, u64)> {
+    let list = stats.problems.list().iter();
+    list.map(|problem| (&*problem.file, problem.kind, problem.records)).collect()
 }
 
 /// Submits and waits until it is committed.
@@ -176,12 +192,173 @@ fn a_damaged_file_is_set_aside_and_storing_goes_on() {
     let stats = store.close();
     balanced(&stats);
     assert_eq!((stats.set_aside, stats.committed, stats.state), (1, 10, State::Closed));
+    let aside = "hopwise-2026-11-21.db.corrupt-1";
+    assert_eq!(problems(&stats), [(aside, ProblemKind::Damaged, 0)]);
+    assert!(stats.problems.list()[0].message.contains("file is not a database"), "{:?}", stats.problems);
     assert_eq!(dir.names(), [FILE, "hopwise-2026-11-21.db.corrupt-1"]);
     assert_eq!(
         std::fs::read(dir.path().join("hopwise-2026-11-21.db.corrupt-1")).unwrap(),
         vec![0x5a; 20_000]
     );
     assert_eq!(count(&dir), 10);
+    // Answers about that time say so, others do not; and so does the next process.
+    let reader = Reader::open(dir.path()).unwrap();
+    let notes = |from: u64| {
+        let options = QueryOptions { from: Some(from), ..QueryOptions::default() };
+        reader.query("SELECT 1 FROM events", &options).unwrap().notes
+    };
+    let [note] = &notes(START)[..] else { panic!("{:?}", notes(START)) };
+    assert!(note.contains("hopwise-2026-11-21.db.corrupt-1 is damaged"), "{note}");
+    assert_eq!(notes(START + 48 * HOUR), [] as [String; 0]);
+    let stats = Store::open(Config::new(dir.path())).unwrap().close();
+    assert_eq!((stats.set_aside, problems(&stats)), (0, vec![(aside, ProblemKind::Damaged, 0)]));
+    std::fs::remove_file(dir.path().join(aside)).unwrap();
+    let stats = Store::open(Config::new(dir.path())).unwrap().close();
+    assert_eq!((problems(&stats), notes(START)), (vec![], vec![]));
+}
+
+#[test]
+fn a_store_that_is_removed_while_it_is_written_is_counted_as_lost_and_begun_again() {
+    for what in ["directory", "files", "replaced"] {
+        let dir = Dir::new("removed");
+        let folder = dir.path().join("store");
+        let store = Store::open(Config::new(&folder)).unwrap();
+        keep(&store, changes(START, 100, 10));
+        let path = folder.join(FILE);
+        match what {
+            "directory" => std::fs::remove_dir_all(&folder).unwrap(),
+            "files" => std::fs::remove_file(&path).unwrap(),
+            _ => {
+                // A copy of before, restored while it runs.
+                let copy = Dir::new("copy");
+                let other = Store::open(Config::new(copy.path())).unwrap();
+                keep(&other, changes(START, 7, 7));
+                other.close();
+                std::fs::copy(copy.path().join(FILE), folder.join("copy")).unwrap();
+                std::fs::rename(folder.join("copy"), &path).unwrap();
+            }
+        }
+        keep(&store, changes(START + SECOND, 50, 5));
+        let kind = if what == "replaced" { ProblemKind::Replaced } else { ProblemKind::Removed };
+        let stats = store.stats();
+        balanced(&stats);
+        assert_eq!((stats.committed, stats.failed, stats.removed), (150, 0, 100), "{what}");
+        assert_eq!((stats.stored(), stats.lost(), stats.moved_files), (50, 100, 1), "{what}");
+        assert_eq!(problems(&stats), [(FILE, kind, 100)], "{what}");
+        // Nothing is stored where another store could be.
+        let second = Store::open(Config::new(&folder)).unwrap_err();
+        assert!(matches!(second, Error::Locked(_)), "{what}: {second}");
+        let stats = store.close();
+        assert_eq!((stats.stored(), stats.lost()), (50, 100), "{what}");
+        let reader = Reader::open(&folder).unwrap();
+        let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
+        let restored = if what == "replaced" { 7 } else { 0 };
+        assert_eq!(table.rows, [[Value::Int(50 + restored)]], "{what}");
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(check, "ok", "{what}");
+    }
+}
+
+#[test]
+fn a_transaction_that_ends_in_a_removed_file_is_not_counted_as_stored() {
+    let dir = Dir::new("in-between");
+    let store =
+        Store::open(Config { commit_every: Duration::from_secs(3600), ..Config::new(dir.path()) }).unwrap();
+    keep(&store, changes(START, 100, 10));
+    store.submit(changes(START + SECOND, 30, 3)).unwrap();
+    while store.stats().written < 130 {
+        std::thread::yield_now();
+    }
+    std::fs::remove_file(dir.path().join(FILE)).unwrap();
+    store.flush();
+    let stats = store.stats();
+    balanced(&stats);
+    assert_eq!((stats.committed, stats.failed, stats.removed, stats.state), (100, 30, 100, State::Failing));
+    let message = stats.message.unwrap();
+    assert!(message.contains("hopwise-2026-11-21.db was removed while it was open"), "{message}");
+    // The next one is stored at once, and an export knows what it did not get.
+    keep(&store, changes(START + 2 * SECOND, 5, 1));
+    let stats = store.stats();
+    assert_eq!((stats.committed, stats.failed, stats.state), (105, 30, State::Ok));
+    let mut follower = Follower::new(dir.path());
+    let all = follower.read(Stream::Events, Place::default(), None, 1000, 1 << 20).unwrap();
+    assert_eq!(all.records.len(), 5);
+    let base = all.end.base;
+    let missed = follower.read(Stream::Events, Place { base, row: 40 }, None, 1000, 1 << 20).unwrap();
+    assert_eq!((missed.records.len(), missed.expired, missed.restarted), (5, 90, false));
+    assert_eq!(store.close().lost(), 130);
+}
+
+#[test]
+fn a_log_that_is_removed_is_copied_first_and_nothing_is_lost() {
+    let dir = Dir::new("log-removed");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 100, 10));
+    let log = "hopwise-2026-11-21.db-wal";
+    std::fs::remove_file(dir.path().join(log)).unwrap();
+    keep(&store, changes(START + SECOND, 50, 5));
+    let stats = store.stats();
+    assert_eq!((stats.committed, stats.removed, stats.failed), (150, 0, 0));
+    assert_eq!(problems(&stats), [(log, ProblemKind::Removed, 0)]);
+    assert_eq!(count(&dir), 150, "also for a reader while it is written");
+    assert_eq!((store.close().lost(), count(&dir)), (0, 150));
+}
+
+#[test]
+fn old_files_that_cannot_be_opened_are_named_and_do_not_keep_the_store_from_opening() {
+    let dir = Dir::new("obstacles");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 10, 1));
+    store.close();
+    std::fs::create_dir(dir.path().join("hopwise-2026-11-25.db")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("hopwise-2026-11-24.db")).unwrap();
+    let fifo = dir.path().join("hopwise-2026-11-23.db");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::fs::write(dir.path().join("hopwise-2026-11-20.db"), vec![0x5a; 20_000]).unwrap();
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 10, 1));
+    let stats = store.close();
+    assert_eq!((stats.committed, stats.failed), (10, 0));
+    let mut found = problems(&stats);
+    found.sort();
+    let unreadable = |day: &'static str| (day, ProblemKind::Unreadable, 0);
+    assert_eq!(
+        found,
+        [
+            ("hopwise-2026-11-20.db", ProblemKind::Damaged, 0),
+            unreadable("hopwise-2026-11-23.db"),
+            unreadable("hopwise-2026-11-24.db"),
+            unreadable("hopwise-2026-11-25.db"),
+        ]
+    );
+    let reader = Reader::open(dir.path()).unwrap();
+    let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
+    assert_eq!((table.rows, table.notes.len()), (vec![vec![Value::Int(20)]], 4));
+}
+
+#[test]
+fn a_number_that_cannot_be_counted_on_from_is_damage() {
+    for damage in [
+        "INSERT INTO flow_key VALUES (9223372036854775807, 'x', 'x', '', NULL, NULL, 0)",
+        "INSERT INTO path_text VALUES (9223372036854775807, 'x')",
+        "REPLACE INTO meta VALUES ('seq', 9223372036854775807)",
+        "REPLACE INTO meta VALUES ('events', -5)",
+    ] {
+        let dir = Dir::new("overflow");
+        let store = Store::open(Config::new(dir.path())).unwrap();
+        keep(&store, changes(START, 10, 1));
+        store.close();
+        let conn = rusqlite::Connection::open(dir.path().join(FILE)).unwrap();
+        conn.execute_batch(damage).unwrap();
+        conn.close().unwrap();
+        let store = Store::open(Config::new(dir.path())).unwrap();
+        keep(&store, changes(START, 10, 5));
+        let stats = store.close();
+        assert_eq!((stats.committed, stats.set_aside, stats.lost()), (10, 1, 0), "{damage}");
+        let message = &stats.problems.list()[0].message;
+        assert!(message.contains("the file is damaged: "), "{message}");
+    }
 }
 
 #[test]
@@ -221,8 +398,15 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     conn.pragma_update(None, "user_version", 8).unwrap();
     conn.close().unwrap();
     let before = std::fs::read(&path).unwrap();
-    let error = Store::open(Config::new(dir.path())).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 8, known: 7, .. }), "{error}");
+    // It is a file of the past: storing goes on beside it, also for its period.
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(START, 5, 1));
+    let stats = store.close();
+    assert_eq!((stats.committed, stats.failed, stats.moved_files), (5, 0, 0));
+    let [problem] = stats.problems.list() else { panic!("{:?}", stats.problems) };
+    assert_eq!((&*problem.file, problem.kind), (FILE, ProblemKind::Unreadable));
+    assert!(problem.message.contains("has schema 8, this hopwise knows 7"), "{problem:?}");
+    std::fs::remove_file(dir.path().join("hopwise-2026-11-21.2.db")).unwrap();
     let reader = Reader::open(dir.path()).unwrap();
     let table = reader.query("SELECT * FROM events", &QueryOptions::default()).unwrap();
     assert!(
@@ -236,9 +420,21 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     conn.execute_batch("CREATE TABLE letters (text)").unwrap();
     conn.close().unwrap();
     let before = std::fs::read(&path).unwrap();
-    let error = Store::open(Config::new(dir.path())).unwrap_err();
-    assert!(matches!(error, Error::Foreign(_)), "{error}");
+    let stats = Store::open(Config::new(dir.path())).unwrap().close();
+    let [problem] = stats.problems.list() else { panic!("{:?}", stats.problems) };
+    assert!(problem.message.contains("not of hopwise"), "{problem:?}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
+    // The file of the current period decides: nothing is written beside it.
+    let dir = Dir::new("newer-today");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    keep(&store, changes(now(), 1, 1));
+    store.close();
+    let today = dir.path().join(&dir.names()[0]);
+    let conn = rusqlite::Connection::open(&today).unwrap();
+    conn.pragma_update(None, "user_version", 8).unwrap();
+    conn.close().unwrap();
+    let error = Store::open(Config::new(dir.path())).unwrap_err();
+    assert!(matches!(error, Error::Newer { found: 8, known: 7, .. }), "{error}");
 }
 
 #[test]

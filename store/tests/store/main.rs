@@ -1,6 +1,7 @@
 //! The store: crashes, retention, round trips and SQL. One binary, because linking each file by itself takes longer than its tests.
 
 mod crash;
+mod damage;
 mod first_values;
 mod follower;
 mod keeping;
