@@ -30,6 +30,7 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod sql_helper;
+pub(crate) mod store;
 mod store_writer;
 mod stored;
 pub(crate) mod top;

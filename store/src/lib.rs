@@ -55,7 +55,7 @@
 //! # Recovery
 //!
 //! Opening a file after a crash is SQLite's own recovery of the write-ahead log. A file that is damaged is renamed to
-//! `….corrupt-N` with its log, counted, named ([`Stats::problems`]) and replaced by a new one. A file of
+//! `….corrupt-N` with its log, counted, named ([`Stats::problems`]) and replaced by a new one; [`check()`] saves what can be read. A file of
 //! a newer schema is not changed, and the error says so. When a write fails (disk full, I/O error), the transaction is lost: its records
 //! are counted as failed, the file is closed, and once a second the next batch is written to test whether there is space again. Until
 //! then batches are shed.
@@ -92,6 +92,7 @@
 
 pub mod bench;
 mod blocks;
+mod check;
 mod config;
 pub mod day;
 pub mod facts;
@@ -115,6 +116,7 @@ mod rates;
 mod reader;
 mod reports;
 mod rows;
+mod salvage;
 mod schema;
 mod segment;
 mod shared;
@@ -128,6 +130,7 @@ mod traffic;
 mod watch;
 mod writer;
 
+pub use check::{FileCheck, FileState, check};
 pub use config::{Config, Error, Period, Policy};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
 pub use identity::{FileIdentity, Moved};
@@ -147,6 +150,7 @@ pub use reports::ReportRow;
 pub use rows::{
     EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
 };
+pub use salvage::{Records, Salvaged};
 pub use spans::{
     FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, Piece, SeriesKey, Span, SpanSum, paths_of,
 };

@@ -1,5 +1,6 @@
 //! The store: crashes, retention, round trips and SQL. One binary, because linking each file by itself takes longer than its tests.
 
+mod check;
 mod crash;
 mod damage;
 mod first_values;

@@ -1,0 +1,162 @@
+//! What is in the files of a store, whether they are damaged, and copies of what can be read of those that are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use collector::event::Nanos;
+
+use crate::config::Error;
+use crate::files::{self, DirLock, FileId, Listing};
+use crate::identity::check_access;
+use crate::join;
+use crate::salvage::{self, Records, Salvaged};
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileState {
+    /// SQLite finds no fault with it.
+    Good,
+    /// It was just created.
+    Empty,
+    /// It is damaged.
+    Damaged,
+    /// It was damaged, and what could be read of it is in another file.
+    Salvaged,
+    /// It cannot be opened, or is of a newer version or of another program.
+    Unreadable,
+}
+
+impl FileState {
+    /// `good`, `empty`, `damaged`, `salvaged`, `unreadable`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Empty => "empty",
+            Self::Damaged => "damaged",
+            Self::Salvaged => "salvaged",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// A file of a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileCheck {
+    /// Name of the file in the directory.
+    pub file: String,
+    /// What it is.
+    pub state: FileState,
+    /// Why it is not good.
+    pub message: Option<String>,
+    /// Bytes, with its log.
+    pub bytes: u64,
+    /// Times of the oldest and the newest record, if they could be read.
+    pub time: Option<[Nanos; 2]>,
+    /// What it says that it has; `None` if that could not be read.
+    pub records: Option<Records>,
+    /// What was saved of it now.
+    pub salvaged: Option<Salvaged>,
+}
+
+/// Checks the files in `dir`, oldest first, also while a process writes there: each page is read, which takes a second or so per
+/// gigabyte. `salvage`: of each damaged file that was set aside, what can be read goes into a new file, and the damaged one gets another
+/// name; if no process writes there, other damaged files are set aside first.
+///
+/// # Errors
+/// The directory cannot be read, or a new file cannot be written.
+pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
+    let found = files::scan(dir).map_err(|error| Error::io(dir, error))?;
+    // Of a directory that is written, only what was set aside is nobody else's.
+    let lock = if salvage { DirLock::acquire(dir).ok() } else { None };
+    let Listing { files, not_files, set_aside } = found;
+    let mut all: Vec<(FileId, PathBuf)> = files.into_iter().map(|file| (file.id, file.path)).collect();
+    all.extend(not_files);
+    all.extend(set_aside.iter().cloned());
+    all.sort();
+    let mut checks = Vec::with_capacity(all.len());
+    for (id, path) in all {
+        let mut checked = check_file(&path);
+        let is_aside = set_aside.iter().any(|(_, aside)| *aside == path);
+        if files::is_salvaged(&path) {
+            checked.state = FileState::Salvaged;
+            checked.message = Some("delete it when you do not need it any more".to_owned());
+        } else if is_aside && checked.state == FileState::Good {
+            checked.state = FileState::Damaged;
+            checked.message = Some("it was set aside, although SQLite finds no fault with it".to_owned());
+        }
+        if salvage && checked.state == FileState::Damaged {
+            let aside = match (is_aside, &lock) {
+                (true, _) => Some(path),
+                (false, Some(_)) => Some(files::set_aside(&path).map_err(|error| Error::io(&path, error))?),
+                (false, None) => None,
+            };
+            match aside {
+                Some(aside) => checked.salvaged = Some(salvage::salvage(dir, id, &aside)?),
+                None => add(&mut checked.message, "a process writes here: stop it to salvage this file"),
+            }
+        }
+        checks.push(checked);
+    }
+    Ok(checks)
+}
+
+fn check_file(path: &Path) -> FileCheck {
+    let log = files::beside(path, "-wal");
+    let bytes =
+        [path, &log].into_iter().filter_map(|file| fs::metadata(file).ok()).map(|meta| meta.len()).sum();
+    let mut checked = FileCheck {
+        file: crate::problems::name_of(path),
+        state: FileState::Good,
+        message: None,
+        bytes,
+        time: None,
+        records: None,
+        salvaged: None,
+    };
+    match read(path, &mut checked) {
+        Ok(()) => {}
+        Err(Error::Empty(_)) => checked.state = FileState::Empty,
+        Err(error) => {
+            checked.state = if error.is_damage() { FileState::Damaged } else { FileState::Unreadable };
+            add(&mut checked.message, &error.to_string());
+        }
+    }
+    checked
+}
+
+fn read(path: &Path, checked: &mut FileCheck) -> Result<(), Error> {
+    check_access(path, false).map_err(|error| Error::io(path, error))?;
+    let fail = |error| Error::sqlite(path, error);
+    let conn = join::single(path, CACHE_KIB)?;
+    if let Ok(meta) = join::read_meta(path) {
+        let number = |name: &str| meta.get(name).and_then(|value| u64::try_from(*value).ok());
+        let count = |name: &str| number(name).unwrap_or(0);
+        checked.time = number("from").zip(number("to")).map(<[Nanos; 2]>::from);
+        checked.records = Some(Records {
+            events: count("events"),
+            rollups: count("rollups"),
+            flows: count("flows"),
+            drops: count("drops"),
+            losses: count("losses"),
+        });
+    }
+    let mut select = conn.prepare(&format!("PRAGMA f0.quick_check({MOST_FAULTS})")).map_err(fail)?;
+    let faults = select.query_map([], |row| row.get::<_, String>(0)).map_err(fail)?;
+    for fault in faults {
+        let fault = fault.map_err(fail)?;
+        if fault != "ok" {
+            checked.state = FileState::Damaged;
+            add(&mut checked.message, fault.trim().lines().next().unwrap_or_default());
+        }
+    }
+    Ok(())
+}
+
+fn add(message: &mut Option<String>, text: &str) {
+    let before = message.take().map_or_else(String::new, |before| before + "; ");
+    *message = Some(before + text);
+}
+
+const CACHE_KIB: usize = 16 << 10;
+/// Faults of a file that are listed.
+const MOST_FAULTS: u32 = 3;

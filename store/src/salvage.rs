@@ -1,0 +1,296 @@
+//! Copies what SQLite can read of a damaged file into a new one.
+//!
+//! Rows are read in the order of their keys. Where that fails, reading goes on behind the part that cannot be read, which is found by
+//! steps that double, and then backwards up to that part. The new file has the version from before there were sums of rows: what was read
+//! is added up anew for each answer, so that it is consistent, and nobody writes into it.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use crate::config::Error;
+use crate::files::{self, FileId};
+use crate::join;
+use crate::problems::name_of;
+use crate::schema::{self, EventIndexes};
+
+/// Records of a file by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Records {
+    /// Events.
+    pub events: u64,
+    /// Rollups.
+    pub rollups: u64,
+    /// Flows.
+    pub flows: u64,
+    /// Dropped packets.
+    pub drops: u64,
+    /// Lost reports.
+    pub losses: u64,
+}
+
+/// What could be read of a damaged file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Salvaged {
+    /// Name of the new file, whose records are in answers again; `None`: nothing could be read.
+    pub file: Option<String>,
+    /// Name that the damaged file has now.
+    pub renamed: String,
+    /// The records in the new file.
+    pub records: Records,
+}
+
+/// Salvages the file at `aside`, which was `id`.
+pub(crate) fn salvage(dir: &Path, id: FileId, aside: &Path) -> Result<Salvaged, Error> {
+    let new = dir.join(format!("{id}.begun"));
+    let repaired = dir.join(format!("{id}.header"));
+    let remove = |path: &Path| files::remove(path).map_err(|error| Error::io(path, error));
+    // What an attempt that was interrupted left.
+    remove(&new)?;
+    remove(&repaired)?;
+    let records = fill(&new, aside, &repaired);
+    remove(&repaired)?;
+    let records = records?;
+    let is_something = records != Records::default();
+    let file = if is_something { Some(publish(dir, id, &new)?) } else { None };
+    remove(&new)?;
+    let renamed = files::mark_salvaged(aside).map_err(|error| Error::io(aside, error))?;
+    Ok(Salvaged { file, renamed: name_of(&renamed), records })
+}
+
+/// Makes the new file, and closes it.
+fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
+    let fail = |error| Error::sqlite(new, error);
+    drop(schema::open(new, EventIndexes::Kept)?);
+    let source = match join::single(aside, CACHE_KIB) {
+        Err(error) if error.is_damage() => {
+            repair_header(aside, new, repaired).map_err(|error| Error::io(repaired, error))?;
+            match join::single(repaired, CACHE_KIB) {
+                Err(error) if error.is_damage() => None,
+                opened => Some(opened?),
+            }
+        }
+        opened => Some(opened?),
+    };
+    let mut out = schema::open(new, EventIndexes::Kept)?;
+    let Some(source) = source else { return Ok(Records::default()) };
+    let transaction = out.transaction().map_err(fail)?;
+    for (table, key) in TABLES {
+        copy_table(&source, &transaction, (table, key)).map_err(fail)?;
+    }
+    let count = |table: &str| -> rusqlite::Result<u64> {
+        transaction
+            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+            .map(i64::unsigned_abs)
+    };
+    let counted = || -> rusqlite::Result<Records> {
+        Ok(Records {
+            events: count("event_data")?,
+            rollups: count("rollup_data")?,
+            flows: count("flow_data")?,
+            drops: count("drop_data")?,
+            losses: count("loss_data")?,
+        })
+    };
+    let records = counted().map_err(fail)?;
+    transaction.execute_batch(META).map_err(fail)?;
+    transaction.pragma_update(None, "user_version", schema::WITHOUT_SUMS).map_err(fail)?;
+    transaction.commit().map_err(fail)?;
+    Ok(records)
+}
+
+/// A copy of a file whose first bytes are those of a file that was just created: they are the same in all files, but for the size.
+fn repair_header(damaged: &Path, good: &Path, copy: &Path) -> std::io::Result<()> {
+    let mut header = [0; HEADER];
+    fs::File::open(good)?.read_exact_at(&mut header, 0)?;
+    fs::copy(damaged, copy)?;
+    let mut file = fs::File::options().write(true).open(copy)?;
+    let pages = u32::try_from(file.metadata()?.len() / schema::PAGE_SIZE).unwrap_or(u32::MAX);
+    header[28..32].copy_from_slice(&pages.to_be_bytes());
+    // There is no list of unused pages: those that were on it are not used again.
+    header[32..40].fill(0);
+    file.write_all(&header)
+}
+
+/// Gives the new file the name of the next part of its period. Returns the name.
+fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
+    let mut part = id;
+    loop {
+        let path = dir.join(part.to_string());
+        // Unlike a renaming, this fails if a process that writes here has just made a file of this name.
+        match fs::hard_link(new, &path) {
+            Ok(()) => return Ok(part.to_string()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => part = part.next_part(),
+            Err(error) => return Err(Error::io(&path, error)),
+        }
+    }
+}
+
+/// Copies the rows of a table that can be read.
+fn copy_table(source: &Connection, out: &Connection, (table, key): (&str, &str)) -> rusqlite::Result<()> {
+    let Some(mut copy) = Copy::new(source, out, (table, key))? else { return Ok(()) };
+    let mut from = 0;
+    let mut failures = 0;
+    loop {
+        let last = match copy.rows(Direction::Up, [from, i64::MAX])? {
+            Ended::All => return Ok(()),
+            Ended::At(last) => last.unwrap_or(from),
+        };
+        // Behind the part that cannot be read.
+        let mut step = 1_i64;
+        loop {
+            failures += 1;
+            if step == i64::MAX || failures > MOST_FAILURES {
+                return Ok(());
+            }
+            from = last.saturating_add(step);
+            step = step.saturating_mul(2);
+            if copy.can_read(from)? {
+                break;
+            }
+        }
+        copy.rows(Direction::Down, [last, from])?;
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+}
+
+/// Where reading ended.
+enum Ended {
+    /// There are no more rows.
+    All,
+    /// A row could not be read. The key of the last one before it.
+    At(Option<i64>),
+}
+
+/// Statements that copy rows of a table between two keys.
+struct Copy<'c> {
+    up: rusqlite::Statement<'c>,
+    down: rusqlite::Statement<'c>,
+    insert: rusqlite::Statement<'c>,
+    columns: usize,
+    key: usize,
+}
+
+impl<'c> Copy<'c> {
+    /// `None`: the source has no such table.
+    fn new(
+        source: &'c Connection,
+        out: &'c Connection,
+        (table, key): (&str, &str),
+    ) -> rusqlite::Result<Option<Self>> {
+        let wanted = columns(out, "main", table)?;
+        let there = columns(source, "f0", table).unwrap_or_default();
+        let both: Vec<&str> = wanted.iter().filter(|name| there.contains(name)).map(String::as_str).collect();
+        let Some(place) = both.iter().position(|name| *name == key) else { return Ok(None) };
+        let list = both.join(", ");
+        let select = |order: &str| {
+            format!("SELECT {list} FROM f0.{table} WHERE {key} >= ?1 AND {key} <= ?2 ORDER BY {key} {order}")
+        };
+        let places = vec!["?"; both.len()].join(", ");
+        Ok(Some(Self {
+            up: source.prepare(&select("ASC"))?,
+            down: source.prepare(&select("DESC"))?,
+            insert: out.prepare(&format!("INSERT OR IGNORE INTO {table} ({list}) VALUES ({places})"))?,
+            columns: both.len(),
+            key: place,
+        }))
+    }
+
+    /// Copies the rows between two keys, until one cannot be read.
+    fn rows(&mut self, direction: Direction, keys: [i64; 2]) -> rusqlite::Result<Ended> {
+        let Self { up, down, insert, columns, key } = self;
+        let select = if direction == Direction::Up { up } else { down };
+        let mut last = None;
+        let mut rows = match select.query(keys) {
+            Ok(rows) => rows,
+            Err(_) => return Ok(Ended::At(last)),
+        };
+        loop {
+            let row = match rows.next() {
+                Ok(None) => return Ok(Ended::All),
+                Ok(Some(row)) => row,
+                Err(_) => return Ok(Ended::At(last)),
+            };
+            let values: Vec<Value> = (0..*columns).filter_map(|i| row.get(i).ok()).collect();
+            if let Some(Value::Integer(key)) = values.get(*key) {
+                last = Some(*key);
+            }
+            if values.len() == *columns {
+                insert.execute(params_from_iter(values)).map(drop).or_else(without_constraint)?;
+            }
+        }
+    }
+
+    /// Whether the first row from a key on can be read, or there is none.
+    fn can_read(&mut self, from: i64) -> rusqlite::Result<bool> {
+        let Ok(mut rows) = self.up.query([from, i64::MAX]) else { return Ok(false) };
+        Ok(rows.next().is_ok())
+    }
+}
+
+/// A row that does not fit into its table is damaged, and left out.
+fn without_constraint(error: rusqlite::Error) -> rusqlite::Result<()> {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::ConstraintViolation | rusqlite::ErrorCode::TypeMismatch) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn columns(conn: &Connection, schema: &str, table: &str) -> rusqlite::Result<Vec<String>> {
+    let mut select = conn.prepare("SELECT name FROM pragma_table_info(?1, ?2)")?;
+    select.query_map([table, schema], |row| row.get(0))?.collect()
+}
+
+/// The tables that are not made from others, and their first keys.
+const TABLES: [(&str, &str); 15] = [
+    ("kind_name", "id"),
+    ("metric_name", "id"),
+    ("basis_name", "id"),
+    ("flow_key", "id"),
+    ("path_text", "id"),
+    ("rule_text", "id"),
+    ("event_data", "ts"),
+    ("first_data", "ts"),
+    ("rollup_data", "ts"),
+    ("flow_data", "flow"),
+    ("drop_data", "ts"),
+    ("loss_data", "ts"),
+    ("report_data", "ts"),
+    ("recording_data", "ts"),
+    ("run_data", "stream"),
+];
+
+/// What the rows say themselves.
+const META: &str = "
+REPLACE INTO meta SELECT 'events', count(*) FROM event_data;
+REPLACE INTO meta SELECT 'rollups', count(*) FROM rollup_data;
+REPLACE INTO meta SELECT 'flows', ifnull(max(id), 0) FROM flow_key;
+REPLACE INTO meta SELECT 'drops', count(*) FROM drop_data;
+REPLACE INTO meta SELECT 'losses', count(*) FROM loss_data;
+CREATE TEMP TABLE salvaged_times AS
+  SELECT min(ts) AS first, max(ts) AS last FROM event_data
+  UNION ALL SELECT min(ts), max(ts) FROM rollup_data
+  UNION ALL SELECT min(ts), max(ts) FROM drop_data
+  UNION ALL SELECT min(ts), max(ts) FROM loss_data
+  UNION ALL SELECT min(ts), max(ts) FROM report_data
+  UNION ALL SELECT min(ts), max(ts) FROM recording_data
+  UNION ALL SELECT min(last_seen), max(last_seen) FROM flow_data;
+REPLACE INTO meta SELECT 'from', min(first) FROM salvaged_times;
+REPLACE INTO meta SELECT 'to', max(last) FROM salvaged_times;
+DROP TABLE salvaged_times;
+";
+
+/// Bytes of the header of a file: SQLite's file format, section 1.3.
+const HEADER: usize = 100;
+/// Parts of a table that cannot be read, and steps to find where each ends, at most.
+const MOST_FAILURES: u32 = 10_000;
+const CACHE_KIB: usize = 16 << 10;
