@@ -21,7 +21,8 @@ use crate::view::fill;
 /// The directory cannot be read, or the other side is gone.
 pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     let limited = nic::process::limit_own(MAX_MEMORY, MAX_FILE).map_err(|error| unlimited(&error));
-    let reader = Reader::open(directory).map_err(|error| CliError::new(error.to_string()))?;
+    let reader =
+        Reader::open_confined(directory, MAX_SORTED).map_err(|error| CliError::new(error.to_string()))?;
     let (sender, lines) = channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -111,8 +112,10 @@ fn cell(value: Value) -> serde_json::Value {
 
 /// Memory of a helper, bytes: page caches, what a query sorts, and its answer.
 const MAX_MEMORY: u64 = 1 << 30;
-/// Largest temporary file, bytes.
-const MAX_FILE: u64 = 1 << 30;
+/// Memory of SQLite in it, bytes: page caches, and what a query sorts, groups and materialises. There are no temporary files.
+const MAX_SORTED: u64 = 640 << 20;
+/// Largest file that it writes, bytes: the shared memory of a log, where it is the first to read one.
+const MAX_FILE: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -94,8 +94,7 @@ impl Pool {
                 answer
             }
             Err(_) => Err(Failure::Query(QueryFailure::from(
-                "the query needed more memory or temporary space than it may use; ask for less at a time"
-                    .to_owned(),
+                "the query needed more memory than it may use; ask for less at a time".to_owned(),
             ))),
         }
     }
