@@ -297,7 +297,7 @@ fn certificates(part: Part, file: &Path) -> Result<Vec<CertificateDer<'static>>,
 
 fn text(part: Part, file: &Path) -> Result<Vec<u8>, Problem> {
     let mut text = Vec::new();
-    let read = std::fs::File::open(file).and_then(|open| open.take(MAX_FILE + 1).read_to_end(&mut text));
+    let read = settings::read::open(file).and_then(|open| open.take(MAX_FILE + 1).read_to_end(&mut text));
     let shown = file.display();
     match read {
         Err(error) => Err(Problem { file: part, message: format!("cannot read {shown}: {error}") }),

@@ -2,9 +2,10 @@
 
 use std::{
     fmt,
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     ops::Range,
+    os::unix::fs::FileTypeExt as _,
     path::Path,
 };
 
@@ -50,12 +51,26 @@ const MAX_FILE: u64 = 4 << 20;
 /// It cannot be read, is not UTF-8, or exceeds the limit, without which a device could be read forever.
 pub fn file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_FILE {
         let message = format!("it is longer than {} MiB", MAX_FILE >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(text)
+}
+
+/// Opens a file that a setting names.
+///
+/// # Errors
+/// It cannot be read, or is a FIFO or a socket: to open a FIFO waits until a program writes into it. A pipe of the shell, `<(command)`, is
+/// fine.
+pub fn open(path: &Path) -> io::Result<File> {
+    let kind = fs::metadata(path)?.file_type();
+    let is_of_shell = ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|pipes| path.starts_with(pipes));
+    if kind.is_socket() || kind.is_fifo() && !is_of_shell {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a FIFO or a socket, not a file"));
+    }
+    File::open(path)
 }
 
 impl<'i> Reader<'i> {

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read as _,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,7 +17,12 @@ use p4runtime::{
     program::{Local, Report, Route},
     roles::{AggregatorSettings, Role, RoleKind, TranslatorSettings, mac},
 };
-use settings::{choice, read::Reader, section, setting::Setting};
+use settings::{
+    choice,
+    read::{self, Reader},
+    section,
+    setting::Setting,
+};
 
 use super::sections::ProfileSettings;
 
@@ -350,5 +356,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     if length > MAX_FILE {
         return Err(format!("{} is longer than {} MiB", path.display(), MAX_FILE >> 20));
     }
-    fs::read(path).map_err(problem)
+    let mut bytes = Vec::new();
+    read::open(path).and_then(|open| open.take(MAX_FILE).read_to_end(&mut bytes)).map_err(problem)?;
+    Ok(bytes)
 }
