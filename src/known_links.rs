@@ -4,19 +4,19 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use collector::{LinkUse, event::Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::{lock::lock, save};
+use crate::{lock::lock, save::SavedFile};
 
 /// What is remembered, and where it is saved.
 #[derive(Debug)]
 pub(crate) struct KnownLinks {
-    file: Option<PathBuf>,
+    file: Option<Arc<SavedFile>>,
     memory: Mutex<LinkMemory>,
     saving: Mutex<Saving>,
 }
@@ -74,20 +74,21 @@ pub(crate) enum Behind {
 impl KnownLinks {
     /// Goes on with what this file says. One that cannot be read is not worth more than what packets show from now on.
     pub(crate) fn open(file: Option<PathBuf>) -> Self {
+        let file = file.map(|path| SavedFile::new(path, 0o600));
         let mut memory = LinkMemory::default();
         if let Some(file) = &file {
-            match std::fs::read(file) {
+            match file.read() {
                 Ok(text) => match serde_json::from_slice::<Saved>(&text) {
                     Ok(saved) => memory.adopt(&saved),
                     Err(error) => tracing::warn!(
-                        file = %file.display(),
+                        file = %file.path().display(),
                         error = %error,
                         "what was behind interfaces before the start is not known: the file cannot be read"
                     ),
                 },
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(
-                    file = %file.display(),
+                    file = %file.path().display(),
                     error = %error,
                     "what was behind interfaces before the start is not known: the file cannot be read"
                 ),
@@ -116,13 +117,13 @@ impl KnownLinks {
             (unsaved, serde_json::to_vec(&memory.saved()))
         };
         saving.last = Some(Instant::now());
-        let saved = text.map_err(Into::into).and_then(|text| save::replace(file, 0o600, &text));
+        let saved = text.map_err(Into::into).and_then(|text| file.replace(text));
         if let Err(error) = saved {
             let mut memory = self.memory();
             memory.unsaved = memory.unsaved.max(Some(unsaved));
             if !std::mem::replace(&mut saving.failed, true) {
                 tracing::warn!(
-                    file = %file.display(),
+                    file = %file.path().display(),
                     error = %error,
                     "what is behind interfaces is not saved: after a restart, it is not known of links that are down"
                 );

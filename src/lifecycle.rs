@@ -46,7 +46,7 @@ use crate::{
     notify,
     pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    reporter_role, switch, tls, translator_role,
+    reporter_role, save, switch, tls, translator_role,
     triggers::Triggers,
     worker::{Worker, WorkerHandle},
 };
@@ -594,6 +594,8 @@ impl Server {
         if let Some(mut api) = self.api.take() {
             api.stop();
         }
+        // Before who uses them ends.
+        save::restore();
         drop(self.manager.take());
         drop(self.switch.take());
         drop(self.aggregator.take());

@@ -22,6 +22,7 @@ use std::{
 
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome};
 use rdma::responder::{Completion, Output, Responder, Stats};
+use store::FileIdentity;
 use wire::roce::{Endpoints, Packet, Path};
 
 use crate::exchange;
@@ -73,6 +74,8 @@ pub(crate) struct Memory {
     verbs: Option<Verbs>,
     /// Lock of the directory while the kernel has the regions; their files are written at the stop.
     kernel_lock: Option<KernelLock>,
+    /// The files that the other regions are mapped from.
+    files: Vec<FileIdentity>,
     /// Whether a store could not be written to its file at the stop.
     lost: AtomicBool,
 }
@@ -147,6 +150,10 @@ impl Ready {
             Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
         let regions::Opened { source, offered, kernel, verbs, kernel_lock } =
             regions::open(settings, &mut responder)?;
+        let in_files = kernel_lock.is_none();
+        let names = source.stores().iter().filter(|_| in_files).map(|store| store.name());
+        let files = names.filter_map(|name| FileIdentity::of(&regions::file(&settings.directory, name)));
+        let files = files.collect();
         let memory = Memory {
             settings: settings.clone(),
             instance: exchange::instance(),
@@ -163,6 +170,7 @@ impl Ready {
             kernel,
             verbs,
             kernel_lock,
+            files,
             lost: AtomicBool::new(false),
         };
         Ok(Self { receiver, listening, memory: Arc::new(memory), stop: Arc::default(), reattacher: None })
@@ -332,14 +340,22 @@ impl Memory {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Writes regions in kernel memory to their files.
+    /// Writes regions to their files that are not there: those in kernel memory, and those whose file something removed or replaced.
     fn save(&self) {
-        if self.kernel_lock.is_none() {
-            return;
-        }
         for store in self.source.stores() {
             let file = regions::file(&self.settings.directory, store.name());
-            if let Err(error) = persist::save(&store.store, &file) {
+            let opened = self.files.iter().find(|opened| opened.path() == file);
+            if let Some(moved) = opened.and_then(FileIdentity::moved) {
+                tracing::warn!(
+                    file = %file.display(),
+                    change = moved.name(),
+                    "the file of a store was changed by something else while hopwise ran, and is written again"
+                );
+            } else if self.kernel_lock.is_none() {
+                continue;
+            }
+            let directory = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if let Err(error) = directory.and_then(|()| persist::save(&store.store, &file)) {
                 self.lost.store(true, Ordering::Relaxed);
                 tracing::error!(
                     "the store `{}` is lost: {} cannot be written: {error}; the file has the contents of the last clean stop: free space there, or set \

@@ -12,6 +12,7 @@ mod switching;
 use std::fmt::{Display, Write};
 
 use collector::{StreamView, Summary, stats::Table};
+use store::ProblemKind;
 
 use crate::{
     aggregator::AggregatorView,
@@ -21,6 +22,7 @@ use crate::{
     memory_role::view::MemoryView,
     monitor::{Detail, Monitor, version_name},
     reporter_role::ReporterView,
+    save,
     switch::{FilterView, PortView, SwitchView},
     tls::{Endpoint, Failure},
     topology::merged,
@@ -486,9 +488,23 @@ fn store(text: &mut Text, monitor: &Monitor) {
     each("store_indexed_later_total", "counter", help, |stats| stats.indexed_later as f64);
     let help = "Failed attempts to index such a file.";
     each("store_index_failures_total", "counter", help, |stats| stats.index_failures as f64);
+    let help = "Files that something else than retention removed or replaced while hopwise ran.";
+    each("store_files_moved_total", "counter", help, |stats| stats.moved_files as f64);
+    let help = "Records of hopwise_store_committed_total that were in such files.";
+    each("store_removed_records_total", "counter", help, |stats| stats.removed as f64);
+    let help = "Damaged files that were set aside since the start.";
+    each("store_files_set_aside_total", "counter", help, |stats| stats.set_aside as f64);
+    let help = "Damaged files that wait for `hopwise store check`.";
+    each("store_damaged_files", "gauge", help, |stats| stats.problems.count(ProblemKind::Damaged) as f64);
+    let help = "Files of earlier periods that cannot be opened.";
+    each("store_unreadable_files", "gauge", help, |stats| {
+        stats.problems.count(ProblemKind::Unreadable) as f64
+    });
     each("store_last_commit_seconds", "gauge", "Time of the last commit, Unix time.", |stats| {
         stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9)
     });
+    let help = "Files of state, such as cursors, that something else removed or replaced, and that were written again.";
+    text.single("files_restored_total", "counter", help, save::restored());
     let queued = monitor.pipeline().store_queue().bytes;
     text.single("store_queue_bytes", "gauge", "Bytes of records queued for the disk.", queued);
 }

@@ -27,8 +27,8 @@ use crate::{
     record_queue::Account,
     topology::{NetworkMerge, Slice, Topology},
     view::{
-        self, Evidence, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView, TableView,
-        TriedView, WorkerView,
+        self, Evidence, FileProblemView, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView,
+        StoreView, TableView, TriedView, WorkerView,
     },
     worker::{Entries, WorkerHandle, copy_flows, visit_network},
 };
@@ -586,6 +586,20 @@ fn store_view(stats: store::Stats, queue: &Account) -> StoreView {
         files: stats.files,
         indexed_later: stats.indexed_later,
         index_failures: stats.index_failures,
+        set_aside: stats.set_aside,
+        moved_files: stats.moved_files,
+        removed: stats.removed,
+        problems: stats.problems.list().iter().map(problem_view).collect(),
+    }
+}
+
+fn problem_view(problem: &store::FileProblem) -> FileProblemView {
+    FileProblemView {
+        file: problem.file.clone(),
+        kind: problem.kind.name().into(),
+        message: problem.message.clone(),
+        found: problem.found,
+        records: problem.records,
     }
 }
 

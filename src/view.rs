@@ -47,8 +47,8 @@ pub(crate) use queues::{
     RecordingView, Recordings,
 };
 pub(crate) use status::{
-    Evidence, InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage, StatusView,
-    StoreView, StreamsView, TableView, TriedView, WorkerView,
+    Evidence, FileProblemView, InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage,
+    StatusView, StoreView, StreamsView, TableView, TriedView, WorkerView,
 };
 pub(crate) use traffic::{TrafficRow, TrafficView};
 

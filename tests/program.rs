@@ -24,6 +24,7 @@ mod program {
     mod schema_client;
     mod server;
     mod sf_truth;
+    mod store_files;
     mod switch_filter;
     mod tls;
 }

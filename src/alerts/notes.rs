@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
@@ -17,14 +17,14 @@ use terminal::CliError;
 
 use crate::{
     lock::lock,
-    save,
+    save::SavedFile,
     view::{AcknowledgedView, SilenceView},
 };
 
 /// Acknowledgements and silences.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    file: PathBuf,
+    file: Arc<SavedFile>,
     /// Never locked while the disk is waited for: readers must not wait for that.
     state: RwLock<State>,
     /// One change at a time.
@@ -82,18 +82,18 @@ impl Notes {
     /// # Errors
     /// It is there and cannot be read.
     pub(crate) fn open(directory: &Path) -> Result<Self, CliError> {
-        let file = directory.join(FILE);
+        let file = SavedFile::new(directory.join(FILE), 0o600);
+        let shown = file.path().display();
         let remedy = "correct or remove it; without it, all alerts are unacknowledged and no silence lasts";
-        let saved: Saved = match std::fs::read(&file) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| {
-                CliError::new(format!("{} cannot be read: {error}; {remedy}", file.display()))
-            })?,
+        let saved: Saved = match file.read() {
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|error| CliError::new(format!("{shown} cannot be read: {error}; {remedy}")))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Saved::default(),
-            Err(error) => return Err(CliError::io(format!("cannot read {}", file.display()), error, remedy)),
+            Err(error) => return Err(CliError::io(format!("cannot read {shown}"), error, remedy)),
         };
         let filter = |one: &Saving| {
             Filter::parse(&one.filter, View::Events, &no_names).map(Arc::new).map_err(|fault| {
-                CliError::new(format!("{}: silence {}: {}; {remedy}", file.display(), one.id, fault.message))
+                CliError::new(format!("{shown}: silence {}: {}; {remedy}", one.id, fault.message))
             })
         };
         let filters = saved.silences.iter().map(filter).collect::<Result<_, _>>()?;
@@ -207,7 +207,7 @@ impl Notes {
         let mut new = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
         let done = change(&mut new)?;
         let text = serde_json::to_vec_pretty(&new.saved).map_err(|error| Full::NotSaved(error.into()))?;
-        save::replace(&self.file, 0o600, &text).map_err(Full::NotSaved)?;
+        self.file.replace(text).map_err(Full::NotSaved)?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(done)
     }

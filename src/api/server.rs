@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime, sync::oneshot, time};
+use tokio::{runtime, sync::oneshot, task, time};
 
 use super::{
     Context, alerts,
     connections::{Limited, Peer},
     service,
 };
-use crate::{control, monitor::Monitor, view::Name};
+use crate::{control, monitor::Monitor, save, view::Name};
 use terminal::CliError;
 
 /// The API as a component.
@@ -152,15 +152,21 @@ async fn sample(context: Arc<Context>) {
     let mut every = time::interval(Duration::from_secs(1));
     // A late tick delays the following ones: rates need a whole second between samples.
     every.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-    let (mut drops, mut store) = (Drops::default(), StoreLog::default());
+    let mut drops = Drops::default();
+    let mut store = StoreLog::default();
+    let mut restoring: Option<task::JoinHandle<()>> = None;
     for second in 1_u64.. {
         every.tick().await;
         context.monitor.sample();
         if let Some(stats) = context.monitor.pipeline().store() {
-            store.report(stats.state, stats.message.as_deref());
+            store.report(&stats);
         }
         if second.is_multiple_of(DROPS_EVERY) {
             drops.report(&context.monitor);
+            // It may wait for the disk.
+            if restoring.as_ref().is_none_or(task::JoinHandle::is_finished) {
+                restoring = Some(task::spawn_blocking(save::restore));
+            }
         }
         if second.is_multiple_of(60) {
             context.history.iter().for_each(|history| history.tidy());
@@ -199,16 +205,32 @@ impl Drops {
     }
 }
 
-/// The state of the store that was logged last.
+/// What was logged of the store.
 #[derive(Default)]
-struct StoreLog(Option<store::State>);
+struct StoreLog {
+    state: Option<store::State>,
+    /// The number of the latest problem of a file.
+    problem: u64,
+}
 
 impl StoreLog {
-    /// One line when the store begins to fail, or its disk is full, and one when it works again.
-    fn report(&mut self, state: store::State, message: Option<&str>) {
-        let before = self.0.replace(state).unwrap_or(store::State::Ok);
-        match state {
-            _ if state == before => {}
+    /// One line when the store begins to fail, or its disk is full, one when it works again, and one for each problem of a file.
+    fn report(&mut self, stats: &store::Stats) {
+        for problem in stats.problems.list().iter().filter(|problem| problem.number > self.problem) {
+            tracing::error!(
+                file = &*problem.file,
+                kind = problem.kind.name(),
+                records = problem.records,
+                reason = &*problem.message,
+                "a file of the store has a problem"
+            );
+        }
+        self.problem =
+            stats.problems.list().last().map_or(self.problem, |last| self.problem.max(last.number));
+        let message = stats.message.as_deref();
+        let before = self.state.replace(stats.state).unwrap_or(store::State::Ok);
+        match stats.state {
+            state if state == before => {}
             store::State::Ok => tracing::info!("the store works again"),
             store::State::Closed => {}
             store::State::Full => {

@@ -89,9 +89,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     server.stop();
     let mut complete = !server.has_lost();
     if let Some(stored) = server.stored() {
-        let lost = stored.shed + stored.failed;
-        complete &= stored.failed == 0;
-        tracing::info!(stored = stored.committed, lost, "stopped");
+        complete &= stored.failed + stored.removed == 0;
+        if stored.removed > 0 {
+            let files = stored.moved_files;
+            tracing::error!(
+                files,
+                records = stored.removed,
+                "files of the store were removed or replaced while hopwise ran"
+            );
+        }
+        tracing::info!(stored = stored.stored(), lost = stored.lost(), "stopped");
     }
     ended.map(|()| if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

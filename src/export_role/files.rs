@@ -5,6 +5,7 @@ use std::{
     io::{self, ErrorKind, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use export::{
@@ -12,13 +13,13 @@ use export::{
     record::{Record, Stream},
 };
 
-use crate::save;
+use crate::save::SavedFile;
 
 /// The files of one stream of one export.
 #[derive(Debug)]
 pub(super) struct Files {
     dir: PathBuf,
-    cursor: PathBuf,
+    cursor: Arc<SavedFile>,
     rejected: PathBuf,
     /// Bytes of rejected records that are kept, at most.
     limit: u64,
@@ -33,7 +34,8 @@ impl Files {
     /// In a directory, with names that begin with this.
     pub(super) fn named(dir: &Path, name: &str, limit: u64) -> Self {
         let file = |end: &str| dir.join(format!("{name}.{end}"));
-        Self { cursor: file("cursor"), rejected: file("rejected.jsonl"), dir: dir.to_owned(), limit }
+        let cursor = SavedFile::new(file("cursor"), MODE);
+        Self { cursor, rejected: file("rejected.jsonl"), dir: dir.to_owned(), limit }
     }
 
     /// The cursor; `None`: there is none yet.
@@ -41,26 +43,28 @@ impl Files {
     /// # Errors
     /// It cannot be read: one sentence that says what to do.
     pub(super) fn cursor(&self) -> Result<Option<Cursor>, String> {
-        let shown = self.cursor.display();
-        match fs::read_to_string(&self.cursor) {
+        let shown = self.cursor.path().display();
+        match self.cursor.read() {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {shown}: {error}")),
-            Ok(text) => text.parse().map(Some).map_err(|error| format!("{shown}: {error}")),
+            Ok(text) => {
+                String::from_utf8_lossy(&text).parse().map(Some).map_err(|error| format!("{shown}: {error}"))
+            }
         }
     }
 
     /// Whether there is a cursor, of whatever content.
     pub(super) fn has_begun(&self) -> bool {
-        self.cursor.exists()
+        self.cursor.path().exists()
     }
 
     /// Saves the cursor so that a crash leaves the old one or the new one.
     pub(super) fn save(&self, cursor: &Cursor) -> Result<(), String> {
         let write = || {
             fs::create_dir_all(&self.dir)?;
-            save::replace(&self.cursor, MODE, cursor.to_string().as_bytes())
+            self.cursor.replace(cursor.to_string().into_bytes())
         };
-        write().map_err(|error| format!("{}: {error}", self.cursor.display()))
+        write().map_err(|error: io::Error| format!("{}: {error}", self.cursor.path().display()))
     }
 
     /// Keeps the [`line()`] of a record.

@@ -78,9 +78,9 @@ impl SpoolFiles {
         let mut errors = Vec::new();
         while let Some(effect) = queue.with(|spool| spool.poll(now)) {
             let done = match &effect {
-                Effect::Write { number, bytes } => {
+                Effect::Write { number, bytes } => fs::create_dir_all(&self.dir).and_then(|()| {
                     save::replace(&self.file(*number), super::files::MODE, &spool::seal(bytes))
-                }
+                }),
                 Effect::Delete(number) => match fs::remove_file(self.file(*number)) {
                     Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                     done => done,

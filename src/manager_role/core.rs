@@ -73,6 +73,8 @@ pub(crate) struct Core {
     /// Ports that were in a link, and that are not announced yet.
     opening: BTreeSet<(NodeId, PortId)>,
     journal: Journal,
+    /// The journal is not at its path, and cannot be written there; that was logged.
+    journal_lost: bool,
     intents: BTreeMap<String, Held>,
     verifier: Verifier,
     /// Budgets of intents and collectors.
@@ -222,6 +224,7 @@ impl Core {
             leaving: BTreeMap::new(),
             opening: BTreeSet::new(),
             journal,
+            journal_lost: false,
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
             since: BTreeMap::new(),
@@ -402,6 +405,7 @@ impl Core {
             self.tell(notice, now);
         }
         self.keep_encoding();
+        self.keep_journal();
         self.end_intents(now);
         self.end_drill_downs(now);
         self.end_leaving(now);
@@ -409,6 +413,17 @@ impl Core {
         self.ask_collector();
         let next = self.check_installed(now);
         self.manager.next_timeout().into_iter().chain(next).min()
+    }
+
+    /// Writes the journal again if it was removed. The log says once that it cannot.
+    fn keep_journal(&mut self) {
+        let restored = self.journal.restore();
+        if let Err(error) = &restored
+            && !self.journal_lost
+        {
+            tracing::error!(%error, "intents and history are not saved");
+        }
+        self.journal_lost = restored.is_err();
     }
 
     /// Keeps the encoding that is in force: a later run with another one must know that it is another one.

@@ -1,20 +1,23 @@
 //! What a manager keeps on disk: intents that were added while it ran, and the history.
 
-use std::path::Path;
+use std::{fs, io, path::Path};
 
 use crate::text;
 use manager::{
     intent::Intent,
     inventory::{Device, DeviceRole, DriverOptions},
 };
-use rusqlite::{Connection, Error, OptionalExtension, params};
+use rusqlite::{Connection, Error, OptionalExtension, ffi, params};
 use serde_json::Value;
+use store::{FileIdentity, Moved};
 use terminal::CliError;
 
 /// The journal; in memory only without a file.
 #[derive(Debug)]
 pub(super) struct Journal {
     database: Connection,
+    /// The file, as it was opened.
+    file: Option<FileIdentity>,
     /// How often what is kept has changed, the history apart.
     revision: u64,
 }
@@ -60,6 +63,9 @@ impl Entry {
     }
 }
 
+/// A change survives a power failure.
+const DURABLE: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
+
 impl Journal {
     /// Opens the file, and makes it if it does not exist.
     ///
@@ -76,9 +82,9 @@ impl Journal {
                 Some(file) => Connection::open(file)?,
                 None => Connection::open_in_memory()?,
             };
+            database.execute_batch(DURABLE)?;
             database.execute_batch(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-                 CREATE TABLE IF NOT EXISTS intents (
+                "CREATE TABLE IF NOT EXISTS intents (
                      name TEXT PRIMARY KEY, body TEXT NOT NULL, by TEXT NOT NULL, added INTEGER NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS history (
                      id INTEGER PRIMARY KEY, time INTEGER NOT NULL, by TEXT NOT NULL, action TEXT NOT NULL,
@@ -93,12 +99,55 @@ impl Journal {
                      confirm TEXT, ports TEXT NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
-            Ok(Self { database, revision: 0 })
+            Ok(Self { database, file: file.and_then(FileIdentity::of), revision: 0 })
         };
         open().map_err(|error: Error| {
             let file = file.map_or_else(|| "the journal".into(), |file| file.display().to_string());
             CliError::new(format!("cannot open {file}: {error}; correct [manager] state, or remove the file"))
         })
+    }
+
+    /// Writes the file again if something removed it: it is open, so all of it is still there.
+    ///
+    /// # Errors
+    /// It cannot be written; or another file is in its place, which this manager would not go on with: it must be restarted.
+    pub(super) fn restore(&mut self) -> Result<(), Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        match file.moved() {
+            None => return Ok(()),
+            Some(Moved::Replaced) => {
+                let message = format!(
+                    "{} was replaced while hopwise ran; restart hopwise, which goes on with the new file",
+                    file.path().display()
+                );
+                let moved = ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED);
+                return Err(Error::SqliteFailure(moved, Some(message)));
+            }
+            Some(Moved::Removed) => {}
+        }
+        let path = file.path().to_owned();
+        let begun = path.with_extension("begun");
+        let cannot = |error: io::Error| {
+            let failed = ffi::Error::new(ffi::SQLITE_CANTOPEN);
+            Error::SqliteFailure(failed, Some(format!("cannot write {} again: {error}", path.display())))
+        };
+        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(cannot)?;
+        // Of an attempt that failed.
+        let _ = fs::remove_file(&begun);
+        self.database.execute("VACUUM INTO ?1", [begun.to_string_lossy()])?;
+        // SQLite would take the log of the removed file for that of the new one.
+        for suffix in ["-wal", "-shm"] {
+            let mut log = path.clone().into_os_string();
+            log.push(suffix);
+            let _ = fs::remove_file(log);
+        }
+        fs::rename(&begun, &path).map_err(cannot)?;
+        let database = Connection::open(&path)?;
+        database.execute_batch(DURABLE)?;
+        self.database = database;
+        self.file = FileIdentity::of(&path);
+        tracing::warn!(file = %path.display(), "the journal was removed while hopwise ran, and is written again");
+        Ok(())
     }
 
     /// A term, at least `least`: above that of every earlier run, and of other managers that took theirs earlier. In microseconds, so that
@@ -156,6 +205,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn set_opening(&mut self, (node, port): (u32, u32), opening: bool) -> Result<(), Error> {
+        self.restore()?;
         let change = match opening {
             true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
             false => "DELETE FROM opening WHERE node = ?1 AND port = ?2",
@@ -178,6 +228,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn set_devices(&mut self, devices: &[(Device, Vec<u32>)]) -> Result<(), Error> {
+        self.restore()?;
         let transaction = self.database.transaction()?;
         transaction.execute("DELETE FROM devices", [])?;
         for (Device { name, node, driver, address, options, .. }, ports) in devices {
@@ -228,6 +279,7 @@ impl Journal {
     }
 
     fn set(&mut self, name: &str, value: u64) -> Result<(), Error> {
+        self.restore()?;
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         self.database.execute("INSERT OR REPLACE INTO settings VALUES (?1, ?2)", params![name, value])?;
         Ok(())
@@ -253,6 +305,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
+        self.restore()?;
         self.revision += 1;
         keep(&self.database, name, kept)
     }
@@ -262,6 +315,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
+        self.restore()?;
         self.revision += 1;
         let transaction = self.database.transaction()?;
         gone.iter().try_for_each(|name| forget(&transaction, name))?;
@@ -274,6 +328,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Error> {
+        self.restore()?;
         self.revision += 1;
         forget(&self.database, name)
     }
@@ -285,6 +340,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
+        self.restore()?;
         let Entry { time, by, action, subject, text } = entry;
         let time = i64::try_from(*time).unwrap_or(i64::MAX);
         let database = self.database.transaction()?;
@@ -368,6 +424,14 @@ fn forget(database: &Connection, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if let Err(error) = self.restore() {
+            tracing::error!(%error, "the journal is lost");
+        }
+    }
+}
+
 /// Who writes entries that nobody asked for.
 const MANAGER: &str = "manager";
 /// Entries of the history that are kept: of the manager, and of all others.
@@ -392,6 +456,34 @@ mod tests {
     fn entry(time: u64, subject: &str) -> Entry {
         let by = "eve@desk".to_owned();
         Entry { time, by, action: "add".to_owned(), subject: subject.to_owned(), text: "1 device".to_owned() }
+    }
+
+    #[test]
+    fn a_journal_that_is_removed_is_written_again_and_a_replaced_one_is_refused() {
+        let dir = testkit::records::Dir::new("journal");
+        let folder = dir.path().join("state");
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("manager.db");
+        let mut journal = Journal::open(Some(&file)).unwrap();
+        journal.note(&entry(7, "a")).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        journal.note(&entry(8, "b")).unwrap();
+        let found = |file: &Path| {
+            let journal = Journal::open(Some(file)).unwrap();
+            journal.history(None, 9).unwrap()
+        };
+        assert_eq!(found(&file), [entry(8, "b"), entry(7, "a")]);
+        // Also one that nothing is written into any more.
+        fs::remove_dir_all(&folder).unwrap();
+        drop(journal);
+        assert_eq!(found(&file), [entry(8, "b"), entry(7, "a")]);
+        let mut journal = Journal::open(Some(&file)).unwrap();
+        fs::copy(&file, folder.join("copy")).unwrap();
+        fs::rename(folder.join("copy"), &file).unwrap();
+        let refused = journal.note(&entry(9, "c")).unwrap_err().to_string();
+        assert!(refused.contains("was replaced while hopwise ran; restart hopwise"), "{refused}");
+        drop(journal);
+        assert_eq!(found(&file), [entry(8, "b"), entry(7, "a")]);
     }
 
     #[test]

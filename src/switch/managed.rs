@@ -4,8 +4,6 @@
 //! state file, rules and the highest election survive a restart; without one, a restarted switch waits for its manager.
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,7 +23,7 @@ use crate::{
         switch::{Item, L4ChecksumSetting, ManagedSettings, SwitchSettings, WatchMode, WatchSettings},
     },
     rules::{self, ElectionView, RuleView},
-    save,
+    save::SavedFile,
 };
 use settings::values::Protocol;
 use terminal::CliError;
@@ -42,7 +40,7 @@ pub(crate) struct Managed {
     start: u64,
     /// Changes since the start.
     changes: u64,
-    file: Option<PathBuf>,
+    file: Option<Arc<SavedFile>>,
     version: watch::Sender<Version>,
 }
 
@@ -86,7 +84,7 @@ pub(crate) struct Prepared {
     election: Election,
     /// The version in which it was prepared.
     before: Etag,
-    file: Option<PathBuf>,
+    file: Option<Arc<SavedFile>>,
 }
 
 /// Why a proposal is refused.
@@ -108,9 +106,9 @@ impl Managed {
     /// # Errors
     /// The file cannot be read; the message says what to do.
     pub(crate) fn open(settings: &ManagedSettings, start: u64) -> Result<Self, CliError> {
-        let saved = settings.state.as_deref().map(load).transpose()?.flatten();
+        let file = settings.state.clone().map(|path| SavedFile::new(path, 0o666));
+        let saved = file.as_deref().map(load).transpose()?.flatten();
         let (election, rules) = saved.unwrap_or_default();
-        let file = settings.state.clone();
         let managed = Self {
             rules,
             election,
@@ -285,23 +283,26 @@ impl Prepared {
         let write = || {
             let mut text = serde_json::to_vec_pretty(&saved)?;
             text.push(b'\n');
-            save::replace(file, 0o666, &text)
+            file.replace(text)
         };
         write().map_err(|error| {
-            format!("cannot save the rules in {}: {error}; correct [switch.managed] state", file.display())
+            format!(
+                "cannot save the rules in {}: {error}; correct [switch.managed] state",
+                file.path().display()
+            )
         })
     }
 }
 
 /// The saved rules; `None` if there is no file yet.
-fn load(file: &Path) -> Result<Option<(Election, Rules)>, CliError> {
+fn load(file: &SavedFile) -> Result<Option<(Election, Rules)>, CliError> {
     let wrong = |error: String| {
         CliError::new(format!(
             "cannot read the rules in {}: {error}; remove the file, and the switch waits for its manager",
-            file.display()
+            file.path().display()
         ))
     };
-    let text = match fs::read(file) {
+    let text = match file.read() {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(error.to_string())),
@@ -498,6 +499,8 @@ pub(crate) const WATCH_ENTRIES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::PathBuf};
+
     use super::*;
     use crate::rules::tests::{every_rule, map_of};
 

@@ -54,3 +54,7 @@ pub(crate) fn inputs() -> Vec<&'static str> {
 pub(crate) fn store_states() -> Vec<&'static str> {
     vec!["ok", "full", "failing", "closed"]
 }
+
+pub(crate) fn file_problems() -> Vec<&'static str> {
+    store::ProblemKind::ALL.map(store::ProblemKind::name).to_vec()
+}

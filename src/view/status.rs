@@ -291,6 +291,32 @@ pub(crate) struct StoreView {
     pub(crate) indexed_later: u64,
     /// Attempts at that which failed: queries over such a file read it whole; it is tried again.
     pub(crate) index_failures: u64,
+    /// Damaged files that were set aside since the start.
+    pub(crate) set_aside: u64,
+    /// Files that something else than retention removed or replaced while hopwise ran.
+    pub(crate) moved_files: u64,
+    /// Records of `committed` that were in these files.
+    pub(crate) removed: u64,
+    /// Files that cannot be used or are damaged, as long as they are there, and what happened to files while they were in use.
+    pub(crate) problems: Vec<FileProblemView>,
+}
+
+/// What is wrong with a file of the store, or happened to it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FileProblem"))]
+pub(crate) struct FileProblemView {
+    /// Name of the file in the store's directory.
+    pub(crate) file: String,
+    /// The kind.
+    #[cfg_attr(test, schemars(extend("enum" = schema::file_problems())))]
+    pub(crate) kind: Name,
+    /// The reason and the remedy.
+    pub(crate) message: String,
+    /// When it was found, nanoseconds since the Unix epoch.
+    pub(crate) found: u64,
+    /// Records that this process had stored in the file and that are not in the store any more.
+    pub(crate) records: u64,
 }
 
 /// A worker thread.

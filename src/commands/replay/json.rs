@@ -51,9 +51,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         o.objects("sources", sorted(collector.streams()), |stream, o| write_source(o, &stream));
         if let Some(stored) = &summary.stored {
             o.object("store", |o| {
-                o.field("written", stored.committed)
-                    .field("shed", stored.shed)
-                    .field("failed", stored.failed);
+                o.field("written", stored.stored()).field("shed", stored.shed).field("failed", stored.failed);
             });
         }
         if let Some(notes) = &findings.notes {

@@ -297,7 +297,7 @@ fn sequence(summary: &Summary<'_>) -> String {
 fn stored(summary: &Summary<'_>) -> String {
     let Some(stored) = &summary.stored else { return String::new() };
     let mut out =
-        format!("stored: {} in {}\n", units::counted(stored.committed, "record"), units::bytes(stored.bytes));
+        format!("stored: {} in {}\n", units::counted(stored.stored(), "record"), units::bytes(stored.bytes));
     if stored.shed + stored.failed > 0 {
         let lost = units::count(stored.shed + stored.failed);
         let reason = stored.message.as_deref().unwrap_or("the disk could not take them");

@@ -776,6 +776,20 @@ export type Exports = {
   stage: Stage;
 };
 
+/** What is wrong with a file of the store, or happened to it. */
+export type FileProblem = {
+  /** Name of the file in the store's directory. */
+  file: string;
+  /** When it was found, nanoseconds since the Unix epoch. */
+  found: number;
+  /** The kind. */
+  kind: "unreadable" | "damaged" | "removed" | "replaced";
+  /** The reason and the remedy. */
+  message: string;
+  /** Records that this process had stored in the file and that are not in the store any more. */
+  records: number;
+};
+
 /** What is wrong with a filter. Places are counted in UTF-16 units, as browsers do. */
 export type FilterFault = {
   /** Its length; 0 at the end of the text. */
@@ -2395,8 +2409,16 @@ export type Store = {
   last_commit: number | null;
   /** Why the state is not `ok`. */
   message: string | null;
+  /** Files that something else than retention removed or replaced while hopwise ran. */
+  moved_files: number;
+  /** Files that cannot be used or are damaged, as long as they are there, and what happened to files while they were in use. */
+  problems: Array<FileProblem>;
   /** Records in the queue. */
   queue: number;
+  /** Records of `committed` that were in these files. */
+  removed: number;
+  /** Damaged files that were set aside since the start. */
+  set_aside: number;
   /** Records dropped because the queue was full. */
   shed: number;
   /** State. */

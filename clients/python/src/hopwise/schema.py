@@ -353,6 +353,21 @@ class Exports(TypedDict):
     stage: Stage
 
 
+class FileProblem(TypedDict):
+    """What is wrong with a file of the store, or happened to it."""
+
+    # Name of the file in the store's directory.
+    file: str
+    # When it was found, nanoseconds since the Unix epoch.
+    found: int
+    # The kind.
+    kind: Literal["unreadable", "damaged", "removed", "replaced"]
+    # The reason and the remedy.
+    message: str
+    # Records that this process had stored in the file and that are not in the store any more.
+    records: int
+
+
 class Flow(TypedDict):
     """A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty."""
 
@@ -1072,8 +1087,17 @@ class Store(TypedDict):
     last_commit: int | None
     # Why the state is not `ok`.
     message: str | None
+    # Files that something else than retention removed or replaced while hopwise ran.
+    moved_files: int
+    # Files that cannot be used or are damaged, as long as they are there, and what happened to files while they
+    # were in use.
+    problems: list[FileProblem]
     # Records in the queue.
     queue: int
+    # Records of `committed` that were in these files.
+    removed: int
+    # Damaged files that were set aside since the start.
+    set_aside: int
     # Records dropped because the queue was full.
     shed: int
     # State.
