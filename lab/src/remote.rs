@@ -177,6 +177,26 @@ impl Lab {
         }
     }
 
+    /// Waits until the manager has found a switch in sync after `since`, ns since 1970: what it said before is of the time before.
+    ///
+    /// # Errors
+    /// It has not in time.
+    pub(crate) fn wait_until_filled(&self, switch: &str, since: u64) -> Result<(), CliError> {
+        let start = Instant::now();
+        loop {
+            let history = self.collector(&format!("/domain/history?subject={switch}&limit={ENTRIES}"))?;
+            if is_filled_since(history["history"].as_array().map_or(&[], Vec::as_slice), since) {
+                return Ok(());
+            }
+            if start.elapsed() > TIMEOUT {
+                return Err(CliError::new(format!(
+                    "the manager has not filled {switch}; `hopwise device show {switch}` says why"
+                )));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     /// The status of the aggregator.
     ///
     /// # Errors
@@ -236,9 +256,27 @@ fn awaited(
     Ok(device.or(intent).map(says))
 }
 
+/// Entries of a switch's history that are looked at.
+const ENTRIES: usize = 50;
+
+fn is_filled_since(history: &[Value], since: u64) -> bool {
+    let is_later = |entry: &Value| entry["time"].as_u64().is_some_and(|time| time >= since);
+    history.iter().any(|entry| entry["action"] == "in_sync" && is_later(entry))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_switch_is_filled_when_the_manager_found_it_so_after_it_was_killed() {
+        let entry = |time: u64, action: &str| json!({"time": time, "action": action, "subject": "s1"});
+        let filled = |history: &[Value]| is_filled_since(history, 100);
+        assert!(!filled(&[]));
+        assert!(!filled(&[entry(99, "in_sync")]));
+        assert!(!filled(&[entry(120, "unreachable"), entry(99, "in_sync")]));
+        assert!(filled(&[entry(140, "in_sync"), entry(120, "unreachable"), entry(99, "in_sync")]));
+    }
 
     #[test]
     fn a_refused_intent_ends_the_wait_and_a_pending_one_or_a_device_does_not() {

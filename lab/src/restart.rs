@@ -34,8 +34,14 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         let all: Vec<&str> = lab.topology.switches.iter().map(|switch| switch.name.as_str()).collect();
         CliError::new(format!("there is no switch `{switch}`; there are {}", all.join(", ")))
     })?;
+    let is_bmv2 = lab.topology.is_bmv2(index);
+    if is_bmv2 {
+        // A switch that cannot be started again is not ended.
+        bmv2::program(&lab.topology)?;
+    }
     let file = lab.directory.file(&format!("{switch}.toml")).to_string_lossy().into_owned();
-    let (is_bmv2, namespace) = (lab.topology.is_bmv2(index), lab.namespace(switch));
+    let namespace = lab.namespace(switch);
+    let killed = nic::time::now();
     let is_switch = |process: &Process| match is_bmv2 {
         true => bmv2::is_run_of(&process.command()) && process.is_in(&namespace),
         false => process.command().contains(&file),
@@ -74,6 +80,9 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
             )));
         }
         std::thread::sleep(POLL_INTERVAL);
+    }
+    if is_bmv2 {
+        lab.wait_until_filled(switch, killed)?;
     }
     lab.wait_for_manager()?;
     Ok(Restarted { start, filled: Some(begun.elapsed().saturating_sub(start)) })
