@@ -77,6 +77,20 @@ section! {
         pub(crate) watch: Vec<RowSettings> = Vec::new(),
         /// Counters of the program that are shown.
         pub(crate) counters: Vec<CounterSettings> = Vec::new(),
+        /// Bounds of the entries above, which the program needs.
+        pub(crate) bounds: Vec<BoundSettings> = Vec::new(),
+    }
+}
+
+section! {
+    /// A bound of all entries of a table: a field of the key is a number or a range, and at most a parameter of the same entry.
+    pub struct BoundSettings("a bound of the map") {
+        /// The table.
+        pub(crate) table: String = String::new(),
+        /// The field of the key.
+        pub(crate) field: String = String::new(),
+        /// The parameter.
+        pub(crate) parameter: String = String::new(),
     }
 }
 
@@ -440,6 +454,7 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
     }
     counters::check(&settings.counters, root, reader);
     check_rules(&settings, root, reader);
+    check_bounds(&settings, root, reader);
     Map { settings, modes, bits }
 }
 
@@ -461,6 +476,33 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
     for (index, name) in settings.rule_metrics.iter().enumerate() {
         if Metric::from_name(name).is_none() {
             refuse(&["rule_metrics", &index.to_string()], "there is no such metric");
+        }
+    }
+}
+
+/// Checks entries that the program cannot bound by itself, such as a position that would make a packet report without end.
+fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    for kind in Kind::ALL {
+        for (index, row) in settings.rows(kind).iter().enumerate() {
+            let of_table = |bound: &&BoundSettings| row.table.as_ref() == Some(&bound.table);
+            for BoundSettings { field, parameter, .. } in settings.bounds.iter().filter(of_table) {
+                let last = match row.r#match.get(field) {
+                    Some(Value::Number(number)) => Some(*number),
+                    Some(Value::Range(_, last)) => Some((*last).into()),
+                    Some(Value::Variable(_)) | None => None,
+                };
+                let most = match row.params.get(parameter) {
+                    Some(Value::Number(number)) => *number,
+                    _ => 0,
+                };
+                if last.is_none_or(|last| last > most) {
+                    let span = span_of(root, &[kind.word(), &index.to_string()]);
+                    reader.refuse(
+                        span,
+                        format!("`{field}` is at most `{parameter}`; write {field} = \"0-{most}\""),
+                    );
+                }
+            }
         }
     }
 }

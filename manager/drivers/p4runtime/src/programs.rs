@@ -169,6 +169,36 @@ mod tests {
         }
     }
 
+    /// The numbers of the constants of a P4 source whose names begin with `prefix`, without it.
+    fn codes(source: &str, prefix: &str) -> String {
+        let code = |line: &str| {
+            let (name, number) = line.strip_prefix("const bit<")?.split_once("> ")?.1.split_once(" = ")?;
+            let name = name.strip_prefix(prefix)?.to_lowercase();
+            Some(format!("{} `{name}`", number.trim_end_matches(';')))
+        };
+        let codes: Vec<String> = source.lines().filter_map(code).collect();
+        assert!(codes.len() > 4, "{prefix}: {codes:?}");
+        codes.join(", ")
+    }
+
+    /// What the numbers of the reporter's entries mean.
+    fn codes_of_reporter(out: &mut String) {
+        let source = include_str!("../../../../p4/shared/reporter.p4");
+        let [events, keys, fields] = ["ON_", "KEY_", "FIELD_"].map(|prefix| codes(source, prefix));
+        writeln!(
+            out,
+            "
+Codes of its entries:
+
+- `event`: {events}.
+- `position`, `number`: a packet makes the reports of its mappings in the order of their numbers, 0 to 63. Each pass looks up the first entry at its position, and goes on behind the number of that: an entry of mapping N has `position` `0-N`. With another one, a packet may report without end: pipeline maps with such an entry are refused.
+- `flow_kind`: 0 no flow, 2 IPv4, 3 IPv6.
+- `of_key`: {keys}; of `append` to one list, 0.
+- `word_0` to `word_7`, `delta`, `of_value`, `field`: the low byte is {fields}; `interfaces` and `ports` are two of two bytes, times are of this node, in ns, and `_high` and `_low` their words. The high byte is the number of a hop of the path, from 1, or 0: the hop that the report is about. A word of 0 ends the data."
+        )
+        .unwrap();
+    }
+
     #[test]
     fn the_reference_of_programs_is_current() {
         let mut page = "# P4 programs reference
@@ -178,7 +208,12 @@ mod tests {
 What a controller sees of the project's [P4 programs](../../p4/README.md): `hopwise p4 list` names them, and `hopwise p4 list PROGRAM` prints the P4Info.
 "
         .to_owned();
-        INCLUDED.iter().for_each(|program| section(program, &mut page));
+        for program in &INCLUDED {
+            section(program, &mut page);
+            if program.name == "dta_reporter" {
+                codes_of_reporter(&mut page);
+            }
+        }
         testkit::compare_page("docs/reference/p4-programs.md", &page);
     }
 

@@ -253,7 +253,7 @@ params = { src_mac = "report_source_mac", dst_mac = "report_mac", src_ip = "repo
 table = "mapping"
 match = { event = 1, position = "0-3", ip_proto = 6 }
 action = "key_write"
-params = { number = 0, store = 1, copies = 2, of_key = 3 }
+params = { number = 3, store = 1, copies = 2, of_key = 3 }
 "#;
     let name = "hopwise-dta-reporter";
     let text = format!("{}{more}", map::shipped(name).unwrap());
@@ -270,6 +270,40 @@ params = { number = 0, store = 1, copies = 2, of_key = 3 }
     assert_eq!(meaning.rules, Rules::new());
     let batches = program.plan(&meaning, &Rules::from([Rule::Forwarding])).unwrap();
     assert_eq!(batches.iter().flatten().count(), 1);
+}
+
+#[test]
+fn the_entries_of_the_how_to_fit() {
+    let page = include_str!("../../../../docs/how-to/manage-p4-switches.md");
+    let section = page.split_once("## DTA reporters").unwrap().1;
+    let more = section.split("```").nth(1).unwrap().strip_prefix("toml").unwrap();
+    let name = "hopwise-dta-reporter";
+    let copy = map::read(&format!("{}{more}", map::shipped(name).unwrap()), "copy.toml");
+    let copy = copy.unwrap_or_else(|error| panic!("{error}"));
+    let program =
+        Program::new(&copy, &info(name), &local()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let plain = support::program(name).encode(&Rule::Forwarding).unwrap();
+    assert_eq!(program.encode(&Rule::Forwarding).unwrap().len(), plain.len() + 4);
+}
+
+/// A packet would report without end at a mapping whose entry comes back behind its own number.
+#[test]
+fn a_mapping_at_a_position_behind_its_number_is_refused() {
+    let entry = |position: &str, number: u8| {
+        format!(
+            "{}\n[[forwarding]]\ntable = \"mapping\"\nmatch = {{ event = 1{position} }}\naction = \"key_write\"\nparams = {{ number = {number}, store = 1, copies = 2, of_key = 3 }}\n",
+            map::shipped("hopwise-dta-reporter").unwrap()
+        )
+    };
+    let refused = |position, number| {
+        let read = map::read(&entry(position, number), "copy.toml");
+        read.err().map(|error| error.to_string().contains(&format!("write position = \"0-{number}\"")))
+    };
+    let good = [(", position = \"0-3\"", 3), (", position = 0", 0), (", position = \"1-2\"", 3)];
+    assert_eq!(good.map(|(position, number)| refused(position, number)), [None; 3]);
+    // Without a position, an entry has all of them.
+    let bad = [(", position = \"0-3\"", 0), (", position = 1", 0), ("", 3)];
+    assert_eq!(bad.map(|(position, number)| refused(position, number)), [Some(true); 3]);
 }
 
 fn filter(key: FlowKey, algorithm: FilterAlgorithm, metric: Metric, threshold: u64) -> Rule {
