@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use detect::Metric;
 
@@ -493,6 +494,8 @@ pub enum Answer {
     Refused(String),
     /// The device cannot be reached.
     Unreachable(String),
+    /// It did not answer within the time limit of the command. What was executed is unknown.
+    Late(String),
 }
 
 /// A request on its way to a driver.
@@ -504,6 +507,15 @@ pub struct Command {
     pub id: RequestId,
     /// The request.
     pub request: Request,
+    /// Time limit of the answer, ns: the device has shown that it needs so long.
+    pub limit: u64,
+}
+
+impl Command {
+    /// How long a driver waits for its device: it answers before the manager gives up.
+    pub fn time_limit(&self) -> Duration {
+        Duration::from_nanos(self.limit / 10 * 9)
+    }
 }
 
 /// What a driver reports without being asked.
@@ -513,4 +525,6 @@ pub enum DeviceEvent {
     Changed,
     /// The connection was lost, or the device restarted: it is claimed and read again.
     Lost(String),
+    /// Its program has been loaded, or could not be: it is claimed again, without the waiting time of its failures.
+    Loaded,
 }

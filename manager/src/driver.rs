@@ -22,6 +22,8 @@ pub enum Message {
     Matched(NodeId, Vec<(FlowKey, u64)>),
     /// What the counters of its program have counted since the device started.
     Counted(NodeId, Vec<Counter>),
+    /// What an operator should know of the device, in one sentence; nothing follows from it.
+    Note(NodeId, String),
     /// The election that it was claimed with, and how long ago that manager renewed its lease, ns. Drivers whose devices can tell.
     Lease(NodeId, Election, u64),
 }

@@ -1,6 +1,6 @@
 //! The parts joined: inventory, intents, compiler, reconciler. What `src/` holds, feeds and asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::compile::{Compiler, DomainSettings, Outcome, Overlaps, Refusal};
@@ -281,7 +281,7 @@ impl Manager {
     }
 
     /// Whether one of these devices has changes that wait for a person.
-    pub fn needs_approval(&self, nodes: &std::collections::BTreeSet<NodeId>) -> bool {
+    pub fn needs_approval(&self, nodes: &BTreeSet<NodeId>) -> bool {
         let desired = self.compiler.desired();
         self.is_manual() && nodes.iter().any(|node| desired.get(node) != self.approved.get(node))
     }
@@ -384,23 +384,24 @@ impl Manager {
             (None, Some(outcome)) => Ok(outcome),
             (refused, _) => Err(refused.cloned().unwrap_or(Refusal::NoEdge)),
         };
-        let installed =
-            outcome.as_ref().is_ok_and(|outcome| outcome.nodes.iter().all(|node| self.has_entries(*node)));
+        let has = |node: &NodeId| self.lacking(*node).is_some_and(|lacking| !lacking.contains(name));
+        let installed = outcome.as_ref().is_ok_and(|outcome| outcome.nodes.iter().all(has));
         Some(IntentStatus { intent, end, outcome, installed })
     }
 
-    /// Whether a device has all entries of its watchlist.
-    pub fn has_entries(&self, node: NodeId) -> bool {
-        let (actual, wanted) = (self.reconciler.rules(node), self.compiler.desired().get(&node));
-        let is_watch = |rule: &&Rule| matches!(rule, Rule::Watch(_));
-        actual.is_some_and(|actual| {
-            wanted.is_some_and(|wanted| wanted.iter().filter(is_watch).all(|rule| actual.contains(rule)))
-        })
+    /// The intents of which a device lacks an entry; `None`: what it has is not known.
+    pub fn lacking(&self, node: NodeId) -> Option<BTreeSet<&str>> {
+        self.compiler.lacking(node, self.reconciler.rules(node))
     }
 
     /// Number of devices that have what they should have.
     pub fn in_sync(&self) -> usize {
         self.reconciler.in_sync()
+    }
+
+    /// Whether the claim on a device stands: what is known of its rules is current.
+    pub fn is_claimed(&self, node: NodeId) -> bool {
+        self.reconciler.is_claimed(node)
     }
 
     /// The state of a device; `None`: there is none with this node id.

@@ -3,7 +3,7 @@
 //! A [`Verifier`] gets, about once a second, what the collector and the devices counted, and gives each intent's state:
 //! `pending → installed → seen → complete`, or `silent` with a sentence that says where the reports are missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::device::NodeId;
@@ -15,6 +15,9 @@ pub const SILENCE: u64 = 8_000_000_000;
 
 /// Counters of a device are this late at most, ns: a driver asks once a second, and so does the collector.
 const LATE: u64 = 3_000_000_000;
+
+/// Names in a sentence at most.
+const MAX_NAMES: usize = 4;
 
 /// Fewer packets without a report are no silence: they may have been dropped on their way.
 const FEWEST: u64 = 10;
@@ -63,6 +66,8 @@ pub struct IntentCounters {
     pub sources: BTreeMap<NodeId, SourceCounters>,
     /// What arrived in all.
     pub arrivals: Arrivals,
+    /// Devices on the paths of these flows, as far as reports name them.
+    pub nodes: BTreeSet<NodeId>,
     /// Devices on the paths of these flows that never filled bits that were asked for.
     pub missing: BTreeMap<NodeId, Bits>,
     /// Reports whose path was complete.
@@ -311,6 +316,12 @@ impl Verifier {
         (record.reports, record.observed, record.counters) = (reports, Some(now), counters);
     }
 
+    /// Time since the last report of an intent's flows, ns; `None`: there was none since it was installed.
+    pub fn last_report(&self, intent: &str, now: u64) -> Option<u64> {
+        let edges = self.records.get(intent)?.edges.values();
+        edges.filter_map(|edge| edge.last_report).max().map(|last| now.saturating_sub(last))
+    }
+
     /// The state of an intent; `None`: not known.
     pub fn state(&self, intent: &str, names: impl Fn(NodeId) -> String, now: u64) -> Option<State> {
         let record = self.records.get(intent)?;
@@ -359,6 +370,26 @@ impl Verifier {
 
 fn reports_between(before: u64, after: u64) -> u64 {
     after.checked_sub(before).unwrap_or(after)
+}
+
+/// For people: which devices on the paths of an intent's flows cannot be reached, each with its name and what is wrong with it. `age`: time
+/// since the last report, ns. Without reports, the intent is silent: nobody sees whether its packets pass.
+pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Option<(bool, String)> {
+    if devices.is_empty() {
+        return None;
+    }
+    let shown = devices.iter().take(MAX_NAMES).map(|(name, state)| format!("{name} ({state})"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = match devices.len().saturating_sub(MAX_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = format!("on its path: {shown}{more}");
+    Some(match age {
+        Some(age) if age < SILENCE => (false, text),
+        Some(age) => (true, format!("{text}; the last report arrived {} s ago", age / 1_000_000_000)),
+        None => (true, format!("{text}; no report has arrived")),
+    })
 }
 
 /// For people: which devices never filled what.
@@ -468,6 +499,30 @@ mod tests {
         let State::Silent(silent) = state(&verifier, 68 * S) else { panic!() };
         let expected = "leaf3 installed it 66 s ago, 10 packets matched, the last report arrived 45 s ago (loss budget: 0 lost in the network; reports of other flows arrive)";
         assert_eq!(silent[0].to_string(), expected);
+    }
+
+    #[test]
+    fn unreachable_devices_of_a_path_are_named_and_silence_is_theirs() {
+        let devices = [
+            ("s2".to_owned(), "unreachable: connection refused".to_owned()),
+            ("s3".to_owned(), "failed: it refuses to be read: driver bug".to_owned()),
+        ];
+        let each = "on its path: s2 (unreachable: connection refused), s3 (failed: it refuses to be read: driver bug)";
+        let cases = [
+            (Some(7 * S), (false, each.to_owned())),
+            (Some(54 * S), (true, format!("{each}; the last report arrived 54 s ago"))),
+            (None, (true, format!("{each}; no report has arrived"))),
+        ];
+        for (age, expected) in cases {
+            assert_eq!(unreachable_text(&devices, age), Some(expected));
+        }
+        assert_eq!(unreachable_text(&[], Some(54 * S)), None);
+        let mut verifier = Verifier::default();
+        verifier.set_installed("a", true, S);
+        verifier.observe("a", counted(0, 0, 7), S);
+        assert_eq!(verifier.last_report("a", 9 * S), None);
+        verifier.observe("a", counted(20, 1, 8), 2 * S);
+        assert_eq!((verifier.last_report("a", 9 * S), verifier.last_report("b", 9 * S)), (Some(7 * S), None));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::{Write, stdout},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
     sync::Arc,
@@ -18,6 +18,7 @@ use p4runtime::{
     entry::{Bytes, Content, Entry, Field, Key},
     map::{self, Map},
     message::{P4Info, P4MatchField, P4Param},
+    notation::Notation,
     program::{Local, Program, Report},
     programs::{INCLUDED, Included},
     text,
@@ -384,65 +385,16 @@ struct Names {
 #[derive(Clone)]
 struct Place {
     name: String,
-    form: Form,
-}
-
-/// How its values are written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Number,
-    Mac,
-    Ipv4,
-    Ipv6,
+    notation: Notation,
 }
 
 impl Place {
     fn new(name: &str, bits: i32) -> Self {
-        let has = |words: &[&str]| name.split(['_', '.']).any(|word| words.contains(&word));
-        let form = match bits {
-            48 if has(&["mac"]) => Form::Mac,
-            32 if has(&["ip", "ipv4"]) => Form::Ipv4,
-            128 if has(&["ip", "ipv6"]) => Form::Ipv6,
-            _ => Form::Number,
-        };
-        Self { name: name.to_owned(), form }
-    }
-
-    fn value(&self, value: &Bytes) -> String {
-        let number = value.number().unwrap_or(0);
-        match self.form {
-            Form::Number => value.to_string(),
-            Form::Ipv4 => Ipv4Addr::from(number as u32).to_string(),
-            Form::Ipv6 => Ipv6Addr::from(number).to_string(),
-            Form::Mac => {
-                let octets = number.to_be_bytes();
-                octets[10..].iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
-            }
-        }
+        Self { name: name.to_owned(), notation: Notation::new(name, bits) }
     }
 
     fn field(&self, field: &Field) -> String {
-        let value = match field {
-            Field::Exact(value) | Field::Optional(value) => self.value(value),
-            Field::Lpm(value, length) => format!("{}/{length}", self.value(value)),
-            Field::Range(low, high) => format!("{}-{}", self.value(low), self.value(high)),
-            Field::Ternary(value, mask) => match self.prefix(mask) {
-                Some(length) => format!("{}/{length}", self.value(value)),
-                None => format!("{} & {}", self.value(value), self.value(mask)),
-            },
-        };
-        format!("{} {value}", self.name)
-    }
-
-    /// The length of the prefix of addresses that a mask is.
-    fn prefix(&self, mask: &Bytes) -> Option<u32> {
-        let bits: u32 = match self.form {
-            Form::Ipv4 => 32,
-            Form::Ipv6 => 128,
-            Form::Mac | Form::Number => return None,
-        };
-        let ones = (mask.number()? << (128 - bits)).leading_ones();
-        (mask.number()?.count_ones() == ones).then_some(ones)
+        format!("{} {}", self.name, self.notation.field(field))
     }
 }
 
@@ -484,7 +436,7 @@ impl Names {
             Content::Action(id, params) => {
                 let (action, places) = self.actions.get(id).cloned().unwrap_or_default();
                 let text = |(id, value): (&u32, &Bytes)| match places.get(id) {
-                    Some(place) => format!("{} {}", place.name, place.value(value)),
+                    Some(place) => format!("{} {}", place.name, place.notation.value(value)),
                     None => format!("? {value}"),
                 };
                 let params: Vec<String> = params.iter().map(text).collect();

@@ -56,8 +56,11 @@ section! {
         pub(crate) apply: ApplySetting = ApplySetting::Auto,
         /// How long the network must be unchanged before a change is followed.
         pub(crate) calm: Duration = Duration::from_secs(1),
-        /// A device that reports no change is read again after this time.
+        /// A device that reports no change is read again after this time; a slow one after four times as long as reading it took, if that is more.
         pub(crate) poll: Duration = Duration::from_secs(10),
+        /// How long a device may take to answer a request, `"100ms"` to `"10m"`. One that is late gets twice as long the next time, up to 64 s
+        /// or this time, and as it answers four times as long as the answer took.
+        pub(crate) request_timeout: Duration = Duration::from_secs(2),
         /// The longest time that a packet spends in the domain: the queues and links of the longest path. So long a sink stays after the last source.
         pub(crate) drain: Duration = Duration::from_secs(2),
         /// Start on standby, and act when no other manager does: when at least half of the devices, and more than tell the opposite, have received no
@@ -198,7 +201,13 @@ impl ManagerSettings {
                 dta_map: None,
             },
             // A request of a thousand rules would exceed what the API of a switch reads.
-            timing: Timing { poll: ns(self.poll), drain: ns(self.drain), batch: 500, ..Timing::default() },
+            timing: Timing {
+                timeout: ns(self.request_timeout),
+                poll: ns(self.poll),
+                drain: ns(self.drain),
+                batch: 500,
+                ..Timing::default()
+            },
             apply: match self.apply {
                 ApplySetting::Auto => ApplyMode::Auto,
                 ApplySetting::Manual => ApplyMode::Manual,
@@ -283,6 +292,9 @@ fn check_manager(
         if duration > Duration::from_secs(3600) || (key == "poll" && duration < Duration::from_millis(100)) {
             refuse(&["manager", key], "write \"100ms\" to \"1h\"".to_owned());
         }
+    }
+    if !(Duration::from_millis(100)..=Duration::from_secs(600)).contains(&manager.request_timeout) {
+        refuse(&["manager", "request_timeout"], "write \"100ms\" to \"10m\"".to_owned());
     }
     let DrillDownSettings { at_once, per_minute, longest, flows } = manager.drill_downs;
     for (key, value, range) in

@@ -12,7 +12,7 @@ use detect::Prefix;
 use manager::{device::Restart, inventory::Device};
 use p4runtime::{
     client::{Peer, Tls},
-    driver::Settings as DriverSettings,
+    driver::{Load, Settings as DriverSettings},
     map::{self, Map},
     program::{Local, Report, Route},
     roles::{AggregatorSettings, Role, RoleKind, TranslatorSettings, mac},
@@ -39,7 +39,8 @@ section! {
         pub(crate) report: Option<P4ReportSettings> = None,
         /// What it does after a restart. Not set: as the map says.
         pub(crate) restart: Option<P4Restart> = None,
-        /// The program that is loaded if the device has none. A program that it has is never replaced.
+        /// The program that is loaded if the device says that it has none. A program that it has is never replaced: a device whose P4Info is
+        /// another one is not driven.
         pub(crate) load: Option<P4LoadSettings> = None,
         /// Its routes, of a program that forwards by routes of the map (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`). A restarted device gets them when its ports to hosts
         /// remove INT. None: another controller installs them.
@@ -315,7 +316,7 @@ impl P4RouteSettings {
 }
 
 impl P4LoadSettings {
-    fn load(&self) -> Result<(Vec<u8>, Vec<u8>), String> {
+    fn load(&self) -> Result<Load, String> {
         if let Some(program) = &self.program {
             if self.p4info.is_some() || self.config.is_some() {
                 return Err(
@@ -328,12 +329,12 @@ impl P4LoadSettings {
                 )
             };
             let (p4info, config) = map::program(program).ok_or_else(unknown)?;
-            return Ok((p4runtime::program::info(p4info.to_owned().into_bytes())?, config.to_vec()));
+            return Ok(Load::new(p4runtime::program::info(p4info.to_owned().into_bytes())?, config.to_vec()));
         }
         let (Some(p4info), Some(config)) = (&self.p4info, &self.config) else {
             return Err("a program is two files; add `p4info` and `config`, or `program`".to_owned());
         };
-        Ok((p4runtime::program::info(bytes(p4info)?)?, bytes(config)?))
+        Ok(Load::new(p4runtime::program::info(bytes(p4info)?)?, bytes(config)?))
     }
 }
 

@@ -382,6 +382,11 @@ impl Core {
             Message::Matched(node, packets) => self.add_matched(node, &packets, now),
             Message::Facts(node, facts) => self.add_facts(node, *facts, now),
             Message::Counted(node, counters) => self.add_counters(node, counters),
+            Message::Note(node, text) => {
+                let device = self.manager.inventory().name(node);
+                tracing::warn!(device, text, "a device needs attention");
+                self.note(now, "manager", "device", &device, &text);
+            }
         }
     }
 

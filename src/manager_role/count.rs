@@ -102,6 +102,8 @@ impl Counting {
 pub(super) struct Since {
     /// By the node at which the flows end, also of flows that the collector has forgotten.
     pub(super) ends: BTreeMap<NodeId, u64>,
+    /// The nodes on the paths of its flows, when the collector last knew any.
+    pub(super) nodes: BTreeSet<NodeId>,
     complete: u64,
 }
 
@@ -110,6 +112,9 @@ impl Since {
     pub(super) fn add_to(all: &mut BTreeMap<String, Self>, name: &str, counters: &mut IntentCounters) {
         let is_new = !all.contains_key(name);
         let since = all.entry(name.to_owned()).or_default();
+        if !counters.nodes.is_empty() {
+            since.nodes.clone_from(&counters.nodes);
+        }
         for (node, edge) in &counters.edges {
             *since.ends.entry(*node).or_default() += if is_new { 0 } else { edge.reports };
         }
@@ -393,6 +398,7 @@ fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
             *last = (*last).max(Some(flow.last_seen));
         }
     }
+    counters.nodes = filled.keys().copied().collect();
     let missing = filled.into_iter().map(|(node, bits)| (node, watched.bits & COMPARED & !bits));
     counters.missing = missing.filter(|(_, bits)| *bits != 0).collect();
     counters

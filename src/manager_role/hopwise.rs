@@ -124,9 +124,13 @@ impl From<Failure> for Answer {
 }
 
 async fn work(address: Address, mut queue: mpsc::Receiver<Command>, known: Known, tell: impl Fn(Message)) {
-    while let Some(Command { node, id, request }) = queue.recv().await {
-        let done = time::timeout(REQUEST, execute(&address, request, &known)).await;
-        let late = || Answer::Unreachable(format!("{} does not answer in time", address.authority));
+    while let Some(command) = queue.recv().await {
+        let limit = command.time_limit();
+        let Command { node, id, request, .. } = command;
+        let done = time::timeout(limit, execute(&address, request, &known)).await;
+        let late = || {
+            Answer::Late(format!("{} does not answer within {:.1} s", address.authority, limit.as_secs_f64()))
+        };
         tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
     }
 }

@@ -264,7 +264,7 @@ fn fill(targets: Targets) -> Result<u64, CliError> {
         }
         let mut commands = Vec::new();
         reconciler.poll(now, &mut commands);
-        for Command { node, id, request } in commands {
+        for Command { node, id, request, .. } in commands {
             let answer = execute(rules.entry(node).or_default(), request);
             in_flight.push((now + 2 * ONE_WAY, node, id, answer));
         }

@@ -192,6 +192,21 @@ impl Compiler {
         placed.map(|(name, _)| name.as_str()).collect()
     }
 
+    /// The intents of which a device with these rules lacks an entry of its watchlist; `None`: what it has, or should have, is not known.
+    pub fn lacking(&self, node: NodeId, actual: Option<&Rules>) -> Option<BTreeSet<&str>> {
+        let (actual, wanted) = (actual?, self.desired.get(&node)?);
+        let watched = &self.devices.get(&node)?.watched;
+        let mut slots: BTreeSet<usize> = BTreeSet::new();
+        for rule in wanted.difference(actual) {
+            if let Rule::Watch(watch) = rule {
+                slots.extend(watched.slots(&watch.key)?);
+            }
+        }
+        let lacks = |(_, slot): &(&String, &usize)| slots.contains(*slot);
+        let intents = if slots.is_empty() { None } else { Some(&self.slots) };
+        Some(intents.into_iter().flatten().filter(lacks).map(|(name, _)| name.as_str()).collect())
+    }
+
     /// Adds an intent, or replaces the one of its name. Nothing changes if it is refused.
     ///
     /// # Errors

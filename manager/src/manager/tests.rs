@@ -2,6 +2,7 @@ use detect::Metric;
 
 use super::*;
 use crate::device::{Mode, Request, State};
+use crate::flows::Flows;
 use crate::intent::{Tell, Then, Until};
 use crate::inventory::{self, Origin, Peer};
 
@@ -76,6 +77,8 @@ struct Bench {
     rules: BTreeMap<NodeId, Rules>,
     /// Devices that do not answer.
     down: std::collections::BTreeSet<NodeId>,
+    /// Devices refuse requests with an entry for this destination port.
+    refused: Option<u16>,
 }
 
 impl Bench {
@@ -83,7 +86,7 @@ impl Bench {
         let mut manager = Manager::new(ManagerSettings { apply, ..ManagerSettings::default() });
         manager.set_inventory(inventory::read(NETWORK, "i.toml").unwrap(), S);
         manager.set_term(Some(1), S);
-        Self { manager, rules: BTreeMap::new(), down: Default::default() }
+        Self { manager, rules: BTreeMap::new(), down: Default::default(), refused: None }
     }
 
     fn run(&mut self, now: u64) {
@@ -93,12 +96,17 @@ impl Bench {
             if commands.is_empty() {
                 return;
             }
-            for Command { node, id, request } in commands {
-                let rules = self.rules.entry(node).or_default();
+            for Command { node, id, request, .. } in commands {
+                let mut rules = self.rules.remove(&node).unwrap_or_default();
                 let answer = match request {
                     _ if self.down.contains(&node) => Answer::Unreachable("it is off".to_owned()),
                     Request::Claim(_) => Answer::Claimed,
                     Request::Read => Answer::State(State { rules: rules.clone(), ..State::default() }),
+                    Request::Apply { changes, .. }
+                        if changes.iter().any(|one| self.is_refused(one.rule())) =>
+                    {
+                        Answer::Refused("table full".to_owned())
+                    }
                     Request::Apply { changes, .. } => {
                         for change in changes {
                             match change {
@@ -109,9 +117,14 @@ impl Bench {
                         Answer::Applied
                     }
                 };
+                self.rules.insert(node, rules);
                 self.manager.answer(node, id, answer, now);
             }
         }
+    }
+
+    fn is_refused(&self, rule: &Rule) -> bool {
+        matches!(rule, Rule::Watch(watch) if self.refused == Some(watch.key.dport.0))
     }
 
     fn has(&self, node: NodeId, rule: &Rule) -> bool {
@@ -174,14 +187,43 @@ fn an_intent_is_installed_and_ends_by_itself() {
     let nodes: Vec<NodeId> = bench.rules.keys().copied().collect();
     let states: Vec<_> = bench.manager.phases().collect();
     assert_eq!(states, nodes.iter().map(|node| (*node, &Phase::InSync)).collect::<Vec<_>>());
-    let of = |node| (bench.manager.phase(node), bench.manager.has_entries(node));
-    assert_eq!((of(nodes[0]), of(99)), ((Some(&Phase::InSync), true), (None, false)));
+    let of = |node| (bench.manager.phase(node), bench.manager.lacking(node));
+    assert_eq!((of(nodes[0]), of(99)), ((Some(&Phase::InSync), Some(BTreeSet::new())), (None, None)));
     assert!(bench.manager.plan().is_empty());
     for second in 60..70 {
         bench.run(second * S);
     }
     assert_eq!(bench.manager.intent("a"), None);
     assert!(bench.rules.values().all(Rules::is_empty));
+}
+
+/// Of three intents, devices refuse the entry of one; another one shares an entry with it.
+#[test]
+fn one_change_that_fails_leaves_other_intents_installed() {
+    let of_ports = |name: &str, ports: (u16, u16)| Intent {
+        flows: Flows { dport: vec![ports], ..Flows::default() },
+        ..intent(name)
+    };
+    let mut bench = Bench::new(ApplyMode::Auto);
+    bench.manager.add_intent(of_ports("web", (80, 80)), S).unwrap();
+    bench.run(3 * S);
+    bench.refused = Some(90);
+    bench.manager.add_intent(of_ports("many", (90, 99)), 4 * S).unwrap();
+    bench.manager.add_intent(of_ports("some", (70, 79)), 4 * S).unwrap();
+    bench.run(5 * S);
+    let installed =
+        |bench: &Bench| ["web", "many", "some"].map(|name| bench.manager.intent(name).unwrap().installed);
+    assert_eq!(bench.manager.phase(1).map(ToString::to_string).as_deref(), Some("failed: table full"));
+    assert_eq!(installed(&bench), [true, false, false], "one request has both entries");
+    assert_eq!(bench.manager.lacking(1), Some(["many", "some"].into()));
+    bench.refused = None;
+    (6 * S..12 * S).step_by(S as usize).for_each(|now| bench.run(now));
+    assert_eq!(installed(&bench), [true; 3]);
+    // An entry for what two intents want is lacking for both.
+    bench.refused = Some(95);
+    bench.manager.add_intent(of_ports("one", (95, 95)), 12 * S).unwrap();
+    bench.run(13 * S);
+    assert_eq!(bench.manager.lacking(1), Some(["many", "one"].into()));
 }
 
 /// The link becomes an edge port at both ends.

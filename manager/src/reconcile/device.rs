@@ -11,8 +11,64 @@ use crate::instruction::{self, Bits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outstanding {
     pub(super) id: RequestId,
+    pub(super) kind: RequestKind,
+    pub(super) sent: u64,
     pub(super) deadline: u64,
 }
+
+/// The kind of a request. A device may be quick to answer one and slow, or unable, to answer another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Claim,
+    Read,
+    Apply,
+}
+
+impl From<&Request> for RequestKind {
+    fn from(request: &Request) -> Self {
+        match request {
+            Request::Claim(_) => Self::Claim,
+            Request::Read => Self::Read,
+            Request::Apply { .. } => Self::Apply,
+        }
+    }
+}
+
+/// The experience with requests of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Failures since the last success.
+    pub(super) failures: u32,
+    /// Time limit of the next one, ns, if it is more than that of all devices.
+    limit: u64,
+}
+
+impl Pace {
+    /// Time limit of the next request, ns.
+    pub(super) fn limit(&self, timing: &Timing) -> u64 {
+        self.limit.clamp(timing.timeout, timing.longest.max(timing.timeout))
+    }
+
+    /// The answer came after `took` ns: others may take several times as long.
+    pub(super) fn answered(&mut self, took: u64) {
+        self.limit = took.saturating_mul(LONGER);
+    }
+
+    /// There was no answer in time.
+    pub(super) fn was_late(&mut self, timing: &Timing) {
+        self.limit = self.limit(timing).saturating_mul(2);
+    }
+
+    /// Time until the next attempt.
+    pub(super) fn back_off(&self, timing: &Timing) -> u64 {
+        let (first, longest) = timing.retry;
+        first.saturating_mul(1_u64 << self.failures.min(16)).min(longest)
+    }
+}
+
+/// A request may take this many times as long as the last one of its kind; and a device is read at most so that it rests for this many times
+/// as long as the last read took.
+pub(super) const LONGER: u64 = 4;
 
 /// What the guards need to know, derived from rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +107,8 @@ pub(super) struct Device {
     pub(super) pending: Vec<Change>,
     pub(super) etag: Etag,
     pub(super) foreign: Vec<String>,
-    /// Failures in a row.
-    pub(super) failures: u32,
+    /// Claims, reads and changes: each kind has its own waiting times.
+    paces: [Pace; 3],
     /// No changes are sent before this time, after a refusal.
     pub(super) hold_until: u64,
     pub(super) hold_reason: String,
@@ -82,7 +138,7 @@ impl Device {
             pending: Vec::new(),
             etag: Etag::default(),
             foreign: Vec::new(),
-            failures: 0,
+            paces: [Pace::default(); 3],
             hold_until: 0,
             hold_reason: String::new(),
             next_poll: 0,
@@ -105,9 +161,28 @@ impl Device {
         self.queued = None;
         self.actual = None;
         self.pending.clear();
-        self.failures = 0;
+        self.paces = [Pace::default(); 3];
         self.hold_until = 0;
         self.derive(now);
+    }
+
+    /// The experience with a kind of request.
+    pub(super) fn pace(&mut self, kind: RequestKind) -> &mut Pace {
+        &mut self.paces[kind as usize]
+    }
+
+    /// Whether the last request of some kind failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.paces.iter().any(|pace| pace.failures > 0)
+    }
+
+    /// When it is to be claimed again, if it waits for that.
+    pub(super) fn next_try(&mut self) -> Option<&mut u64> {
+        match &mut self.phase {
+            _ if self.claimed || self.outstanding.is_some() => None,
+            Phase::Unreachable { next_try, .. } | Phase::Failed { next_try, .. } => Some(next_try),
+            _ => None,
+        }
     }
 
     /// The connection or the device was lost. What it has of rules stays true as far as the border goes: it keeps them, or
@@ -190,12 +265,6 @@ impl Device {
         let of = |change: &'_ Change| matches!(change, Change::Add(_)) == added;
         let rules = self.pending.iter().filter(|change| of(change));
         rules.map(Change::rule).collect()
-    }
-
-    /// Time until the next attempt after `failures` failures in a row.
-    pub(super) fn back_off(&self, timing: &Timing) -> u64 {
-        let (first, longest) = timing.retry;
-        first.saturating_mul(1_u64 << self.failures.min(16)).min(longest)
     }
 
     /// Whether changes may be sent now.

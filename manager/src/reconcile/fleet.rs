@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::device::{Device, Outstanding};
+use super::device::{Device, LONGER, Outstanding, RequestKind};
 use super::guard::{Devices, Guard};
 use super::{DeviceStatus, MAX_NOTICES, Notice, Order, Phase, Targets, Timing, new_border_ports};
 use crate::device::{
@@ -118,30 +118,37 @@ impl Reconciler {
     /// An answer. Answers to anything but the outstanding request are ignored: they are late or doubled.
     pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
         let Some(device) = self.devices.get_mut(&node) else { return };
-        if device.outstanding.is_none_or(|outstanding| outstanding.id != id) {
-            return;
-        }
+        let Some(outstanding) = device.outstanding.filter(|outstanding| outstanding.id == id) else { return };
+        let Outstanding { kind, sent, .. } = outstanding;
+        let took = now.saturating_sub(sent);
         device.outstanding = None;
         self.dirty = true;
+        if !matches!(answer, Answer::Unreachable(_) | Answer::Late(_)) {
+            device.pace(kind).answered(took);
+        }
         match answer {
             Answer::Claimed => {
                 device.claimed = true;
                 device.superseded = false;
+                device.pace(kind).failures = 0;
                 self.send(node, Request::Read, Phase::Reading, now);
             }
             Answer::NotPrimary(highest) => self.superseded(node, highest, now),
-            Answer::State(state) => self.read(node, state, now),
+            Answer::State(state) => self.read(node, state, took, now),
             Answer::Unconfirmed(reason) => self.unconfirmed(node, reason, now),
             // What it really did is read, not believed.
             Answer::Applied => self.send(node, Request::Read, Phase::Applying, now),
-            Answer::Stale => self.claim_again(node, now),
-            Answer::Refused(reason) => {
-                device.failures += 1;
-                device.hold_until = now.saturating_add(device.back_off(&self.guard.timing));
+            Answer::Stale => self.stale(node, kind, now),
+            Answer::Refused(reason) if kind == RequestKind::Apply => {
+                device.pace(kind).failures += 1;
+                let wait = device.pace(kind).back_off(&self.guard.timing);
+                device.hold_until = now.saturating_add(wait);
                 device.hold_reason = reason;
                 self.send(node, Request::Read, Phase::Reading, now);
             }
-            Answer::Unreachable(reason) => self.unreachable(node, reason, now),
+            Answer::Refused(reason) => self.refused(node, kind, reason, now),
+            Answer::Unreachable(reason) => self.unreachable(node, kind, reason, now),
+            Answer::Late(reason) => self.late(node, kind, reason, now),
         }
     }
 
@@ -155,9 +162,17 @@ impl Reconciler {
                 device.read_again = true;
             }
             DeviceEvent::Lost(reason) => {
+                let soon = now.saturating_add(self.guard.timing.retry.0);
+                // A device that is lost while it fails is not tried more often for that.
+                let next_try = device.next_try().map_or(now, |next_try| soon.min(*next_try));
                 device.lose(now);
-                let next_try = now;
                 self.enter(node, Phase::Unreachable { reason, next_try });
+            }
+            DeviceEvent::Loaded => {
+                let soon = now.saturating_add(self.guard.timing.retry.0);
+                if let Some(next_try) = device.next_try() {
+                    *next_try = soon.min(*next_try);
+                }
             }
         }
     }
@@ -177,6 +192,7 @@ impl Reconciler {
         let of = |device: &Device| match (&device.outstanding, &device.phase) {
             (Some(outstanding), _) => Some(outstanding.deadline),
             (None, Phase::Unreachable { next_try, .. }) => Some(*next_try),
+            (None, Phase::Failed { next_try, .. }) if !device.claimed => Some(*next_try),
             _ if device.claimed && device.hold_until > 0 => Some(device.next_poll.min(device.hold_until)),
             _ => Some(device.next_poll),
         };
@@ -222,6 +238,11 @@ impl Reconciler {
         self.devices.get(&node)?.actual.as_ref()
     }
 
+    /// Whether the claim on a device stands: what is known of its rules is current.
+    pub fn is_claimed(&self, node: NodeId) -> bool {
+        self.devices.get(&node).is_some_and(|device| device.claimed)
+    }
+
     /// The state of a device; `None`: it is not driven.
     pub fn phase(&self, node: NodeId) -> Option<&Phase> {
         Some(&self.devices.get(&node)?.phase)
@@ -259,18 +280,24 @@ impl Reconciler {
     /// Remembers a request; [`Reconciler::poll`] hands it out.
     fn send(&mut self, node: NodeId, request: Request, phase: Phase, now: u64) {
         self.next_id += 1;
-        let (id, deadline) = (self.next_id, now.saturating_add(self.guard.timing.timeout));
-        if let Some(device) = self.devices.get_mut(&node) {
-            device.outstanding = Some(Outstanding { id, deadline });
-            device.queued = Some(request);
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        let kind = RequestKind::from(&request);
+        let limit = device.pace(kind).limit(&self.guard.timing);
+        let (id, deadline) = (self.next_id, now.saturating_add(limit));
+        device.outstanding = Some(Outstanding { id, kind, sent: now, deadline });
+        device.queued = Some(request);
+        // What is wrong with it stays shown until an attempt succeeds.
+        let failed = matches!(device.phase, Phase::Unreachable { .. } | Phase::Failed { .. });
+        if phase == Phase::Applying || !failed || !device.is_failing() {
+            self.enter(node, phase);
         }
-        self.enter(node, phase);
     }
 
     fn take_commands(&mut self) -> Vec<Command> {
         let command = |(node, device): (&NodeId, &mut Device)| {
             let request = device.queued.take()?;
-            Some(Command { node: *node, id: device.outstanding?.id, request })
+            let Outstanding { id, sent, deadline, .. } = device.outstanding?;
+            Some(Command { node: *node, id, request, limit: deadline - sent })
         };
         self.devices.iter_mut().filter_map(command).collect()
     }
@@ -300,10 +327,11 @@ impl Reconciler {
         let Some(own) = self.election.as_mut() else { return };
         let Some(device) = self.devices.get_mut(&node) else { return };
         let reason = if highest.term > own.term {
-            let failures = device.failures;
+            let claims = *device.pace(RequestKind::Claim);
             // The other one changes its rules.
             device.forget(now);
-            (device.failures, device.superseded) = (failures, true);
+            *device.pace(RequestKind::Claim) = claims;
+            device.superseded = true;
             format!(
                 "another manager acts on it (term {}); stop one of the two. If the other is gone, hopwise switches are claimed again after the time of a lease; for others, restart this one",
                 highest.term
@@ -320,26 +348,71 @@ impl Reconciler {
         };
         let others = self.devices.values().filter(|device| device.superseded).count();
         if others * 2 < self.devices.len() {
-            return self.unreachable(node, reason, now);
+            return self.unreachable(node, RequestKind::Claim, reason, now);
         }
         // Whoever has a newer lease decides for the whole domain. What this manager knows is outdated.
         self.notices.push(Notice::Superseded(node));
         self.set_term(None, now);
     }
 
-    fn unreachable(&mut self, node: NodeId, reason: String, now: u64) {
+    fn unreachable(&mut self, node: NodeId, kind: RequestKind, reason: String, now: u64) {
+        if let Some(next_try) = self.lose(node, kind, now) {
+            self.enter(node, Phase::Unreachable { reason, next_try });
+        }
+    }
+
+    /// A request failed in a way that makes nothing of it certain: the device is claimed again later. Returns when.
+    fn lose(&mut self, node: NodeId, kind: RequestKind, now: u64) -> Option<u64> {
         let timing = self.guard.timing;
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let device = self.devices.get_mut(&node)?;
         device.lose(now);
-        let next_try = now.saturating_add(device.back_off(&timing));
-        device.failures += 1;
-        self.enter(node, Phase::Unreachable { reason, next_try });
+        let wait = device.pace(kind).back_off(&timing);
+        device.pace(kind).failures += 1;
+        Some(now.saturating_add(wait))
+    }
+
+    /// The device did not answer in time. It gets longer for the next request of this kind.
+    fn late(&mut self, node: NodeId, kind: RequestKind, reason: String, now: u64) {
+        let timing = self.guard.timing;
+        if let Some(device) = self.devices.get_mut(&node) {
+            device.pace(kind).was_late(&timing);
+        }
+        self.unreachable(node, kind, reason, now);
+    }
+
+    /// The device answers, and refuses to be claimed or read: what it has is not known, and it may have lost its program.
+    fn refused(&mut self, node: NodeId, kind: RequestKind, reason: String, now: u64) {
+        let reason = match kind {
+            RequestKind::Claim => format!("it refuses to be claimed: {reason}"),
+            RequestKind::Read => format!("it refuses to be read: {reason}"),
+            RequestKind::Apply => reason,
+        };
+        if let Some(next_try) = self.lose(node, kind, now) {
+            self.enter(node, Phase::Failed { reason, next_try });
+        }
+    }
+
+    /// The device has another version than was read, or obeys another claim. Once, that is a race; again and again, somebody else acts on it.
+    fn stale(&mut self, node: NodeId, kind: RequestKind, now: u64) {
+        let Some(device) = self.devices.get_mut(&node) else { return };
+        if device.pace(kind).failures > 0 {
+            let reason = match kind {
+                RequestKind::Apply => {
+                    "it changed again before its changes could be made; who else writes to it?"
+                }
+                _ => "it does not obey the claim that it accepted",
+            };
+            return self.refused(node, kind, reason.to_owned(), now);
+        }
+        device.pace(kind).failures += 1;
+        self.claim_again(node, now);
     }
 
     /// What was sent may have been executed in any part. If nothing was, somebody else changed the device: nothing is known of it.
     fn unconfirmed(&mut self, node: NodeId, reason: String, now: u64) {
         let poll = self.guard.timing.poll;
         let Some(device) = self.devices.get_mut(&node) else { return };
+        device.pace(RequestKind::Read).failures = 0;
         if device.pending.is_empty() {
             device.actual = None;
         }
@@ -348,9 +421,10 @@ impl Reconciler {
         self.enter(node, Phase::Unconfirmed { reason });
     }
 
-    fn read(&mut self, node: NodeId, state: State, now: u64) {
+    fn read(&mut self, node: NodeId, state: State, took: u64, now: u64) {
         let timing = self.guard.timing;
         let Some(device) = self.devices.get_mut(&node) else { return };
+        device.pace(RequestKind::Read).failures = 0;
         let done = |change: &Change| match change {
             Change::Add(rule) => state.rules.contains(rule),
             Change::Remove(rule) => !state.rules.contains(rule),
@@ -360,15 +434,23 @@ impl Reconciler {
         device.actual = Some(state.rules);
         device.etag = state.etag;
         device.foreign = state.foreign;
-        device.next_poll = now.saturating_add(timing.poll);
+        device.next_poll = now.saturating_add(timing.poll.max(took.saturating_mul(LONGER)));
         device.derive(now);
-        if let Some(change) = ignored.filter(|_| device.phase == Phase::Applying) {
-            device.failures += 1;
-            device.hold_until = now.saturating_add(device.back_off(&timing));
-            device.hold_reason =
-                format!("it accepted {} changes and did not make them all; the first: {change}", sent.len());
-        } else if device.hold_until <= now {
-            device.failures = 0;
+        let is_done = device.missing.is_empty() && device.extra.is_empty();
+        match ignored {
+            Some(change) if device.phase == Phase::Applying => {
+                let changes = device.pace(RequestKind::Apply);
+                changes.failures += 1;
+                device.hold_until = now.saturating_add(changes.back_off(&timing));
+                device.hold_reason = match sent.len() {
+                    1 => format!("it accepted a change and did not make it: {change}"),
+                    all => {
+                        format!("it accepted {all} changes and did not make them all; the first: {change}")
+                    }
+                };
+            }
+            None if is_done || !sent.is_empty() => device.pace(RequestKind::Apply).failures = 0,
+            _ => {}
         }
         self.settle(node, now);
     }
@@ -393,10 +475,13 @@ impl Reconciler {
             |device: &Device| device.outstanding.is_some_and(|outstanding| outstanding.deadline <= now);
         let late: Vec<NodeId> =
             self.devices.iter().filter(|(_, one)| late(one)).map(|(node, _)| *node).collect();
-        let seconds = self.guard.timing.timeout as f64 / 1e9;
         for node in late {
             self.dirty = true;
-            self.unreachable(node, format!("no answer within {seconds} s"), now);
+            let Some(outstanding) = self.devices.get(&node).and_then(|device| device.outstanding) else {
+                continue;
+            };
+            let seconds = (outstanding.deadline - outstanding.sent) as f64 / 1e9;
+            self.late(node, outstanding.kind, format!("no answer within {seconds} s"), now);
         }
     }
 
@@ -404,6 +489,7 @@ impl Reconciler {
         let due = |device: &Device| match &device.phase {
             _ if device.outstanding.is_some() => false,
             Phase::Unreachable { next_try, .. } => *next_try <= now,
+            Phase::Failed { next_try, .. } if !device.claimed => *next_try <= now,
             _ => !device.claimed,
         };
         let claims: Vec<NodeId> =

@@ -71,8 +71,11 @@ impl Default for Order {
 /// Times and limits. All times in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A request without an answer for this long has failed.
+    /// A request without an answer for this long has failed, until the device has shown that it needs longer: each time that it is late it
+    /// gets twice as long.
     pub timeout: u64,
+    /// The longest time that a request may take, if that is more.
+    pub longest: u64,
     /// A device that reports no change is read again after this time.
     pub poll: u64,
     /// How long others wait for a device before they close their ports to it.
@@ -90,6 +93,7 @@ impl Default for Timing {
         const MS: u64 = 1_000_000;
         Self {
             timeout: 2_000 * MS,
+            longest: 64_000 * MS,
             poll: 10_000 * MS,
             grace: 3_000 * MS,
             drain: 2_000 * MS,
@@ -136,7 +140,7 @@ pub enum Phase {
     Drift,
     /// Changes are being applied.
     Applying,
-    /// It refused changes, or accepted them without effect.
+    /// It refused changes, or accepted them without effect, or refuses to be read.
     Failed {
         /// Why.
         reason: String,

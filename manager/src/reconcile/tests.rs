@@ -48,8 +48,12 @@ struct Bench {
     mute: Vec<NodeId>,
     /// These accept changes and do nothing.
     liars: Vec<NodeId>,
+    /// Answers of a device to requests of a kind, in place of what it would do.
+    answers: BTreeMap<(NodeId, &'static str), Answer>,
     /// Applied changes in order.
     log: Vec<String>,
+    /// Requests of each device.
+    requests: BTreeMap<NodeId, usize>,
 }
 
 impl Bench {
@@ -58,19 +62,22 @@ impl Bench {
         reconciler.set_targets(targets, S);
         reconciler.set_term(Some(1), S);
         let rules = [(1, Rules::new()), (2, Rules::new())].into();
-        Self { reconciler, rules, version: 0, mute: Vec::new(), liars: Vec::new(), log: Vec::new() }
+        let (mute, liars, log) = (Vec::new(), Vec::new(), Vec::new());
+        let (answers, requests) = (BTreeMap::new(), BTreeMap::new());
+        Self { reconciler, rules, version: 0, mute, liars, answers, log, requests }
     }
 
     /// Exchanges messages at `now` until there are none.
     fn run(&mut self, now: u64) {
-        loop {
+        for round in 0.. {
+            assert!(round < 1000, "it asks without a pause: {:?}", self.phases());
             let mut commands = Vec::new();
             self.reconciler.poll(now, &mut commands);
             commands.retain(|command| !self.mute.contains(&command.node));
             if commands.is_empty() {
                 return;
             }
-            for Command { node, id, request } in commands {
+            for Command { node, id, request, .. } in commands {
                 let answer = self.execute(node, request);
                 self.reconciler.answer(node, id, answer, now);
             }
@@ -78,6 +85,15 @@ impl Bench {
     }
 
     fn execute(&mut self, node: NodeId, request: Request) -> Answer {
+        *self.requests.entry(node).or_default() += 1;
+        let kind = match request {
+            Request::Claim(_) => "claim",
+            Request::Read => "read",
+            Request::Apply { .. } => "apply",
+        };
+        if let Some(answer) = self.answers.get(&(node, kind)) {
+            return answer.clone();
+        }
         let rules = self.rules.entry(node).or_default();
         match request {
             Request::Claim(_) => Answer::Claimed,
@@ -189,6 +205,111 @@ fn a_device_that_lies_is_contained_and_shown() {
         "{phases:?}"
     );
     assert!(bench.rules[&1].contains(&Rule::Sink(1)) && bench.rules[&1].contains(&watch()));
+}
+
+/// Runs every half a second, and returns when all are in sync, in ns since `from`.
+fn until_in_sync(bench: &mut Bench, from: u64, longest: u64) -> u64 {
+    for now in (from..from + longest).step_by(S as usize / 2) {
+        bench.run(now);
+        if bench.reconciler.is_in_sync() {
+            return now - from;
+        }
+    }
+    panic!("{:?}", bench.phases());
+}
+
+#[test]
+fn a_device_that_refuses_an_answer_says_so_until_it_gives_it() {
+    let bug = || Answer::Refused("driver bug".to_owned());
+    for (kind, expected) in [
+        ("claim", "failed: it refuses to be claimed: driver bug"),
+        ("read", "failed: it refuses to be read: driver bug"),
+        ("apply", "failed: driver bug"),
+    ] {
+        let mut bench = Bench::new(targets(true));
+        bench.answers.insert((2, kind), bug());
+        for now in (S..40 * S).step_by(S as usize / 2) {
+            bench.run(now);
+            assert_eq!(bench.phases()[1], expected, "{kind} at {now}");
+        }
+        assert!(bench.requests[&2] < 40, "{kind}: {}", bench.requests[&2]);
+        assert!(!bench.reconciler.statuses()[1].ready);
+        // It is tried again within the longest waiting time, and another failure has no part of this one.
+        bench.answers = [((2, "claim"), Answer::Unreachable("reset".to_owned()))].into();
+        bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), 41 * S);
+        bench.run(42 * S);
+        assert_eq!(bench.phases()[1], "unreachable: reset", "{kind}");
+        bench.answers.clear();
+        until_in_sync(&mut bench, 43 * S, 31 * S);
+    }
+}
+
+/// In sync first: then it answers nothing but refusals, as a device that has lost its program.
+#[test]
+fn a_device_that_refuses_reads_after_it_was_in_sync_is_shown_within_a_poll() {
+    for restart in [Restart::Keeps, Restart::Waits, Restart::Forwards] {
+        let mut all = targets(true);
+        all.values_mut().for_each(|target| target.restart = restart);
+        let mut bench = Bench::new(all);
+        until_in_sync(&mut bench, S, 10 * S);
+        bench.answers.insert((1, "read"), Answer::Refused("no forwarding pipeline config".to_owned()));
+        bench.run(12 * S);
+        let expected = "failed: it refuses to be read: no forwarding pipeline config";
+        assert_eq!(bench.phases()[0], expected);
+        // It keeps what it has, or nothing of it is known.
+        assert_eq!(bench.reconciler.rules(1).is_some(), restart != Restart::Forwards);
+        bench.answers.clear();
+        assert!(until_in_sync(&mut bench, 12 * S, 10 * S) <= S);
+    }
+}
+
+#[test]
+fn a_device_that_is_back_is_not_kept_waiting_for_its_outage() {
+    let mut bench = Bench::new(targets(true));
+    bench.run(S);
+    bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), 2 * S);
+    bench.answers.insert((2, "claim"), Answer::Unreachable("connection refused".to_owned()));
+    (2 * S..22 * S).step_by(S as usize / 2).for_each(|now| bench.run(now));
+    // It starts without a program: the driver loads it, and says when that is done.
+    bench.answers.insert((2, "claim"), Answer::Unreachable("its program is being loaded".to_owned()));
+    let mut now = 22 * S;
+    while bench.phases()[1] != "unreachable: its program is being loaded" {
+        now += S / 2;
+        bench.run(now);
+        assert!(now < 53 * S, "{:?}", bench.phases());
+    }
+    bench.answers.clear();
+    bench.reconciler.event(2, DeviceEvent::Loaded, now);
+    assert_eq!(until_in_sync(&mut bench, now, 5 * S), S / 2);
+    // One that breaks the connection whenever its program is loaded is not tried without a pause.
+    bench.answers.insert((2, "claim"), Answer::Unreachable("its program is being loaded".to_owned()));
+    bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), now + 60 * S);
+    let before = bench.requests[&2];
+    for at in (now + 60 * S..now + 90 * S).step_by(S as usize / 10) {
+        bench.run(at);
+        bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), at);
+        bench.reconciler.event(2, DeviceEvent::Loaded, at);
+    }
+    assert!(bench.requests[&2] - before <= 61, "{}", bench.requests[&2] - before);
+}
+
+#[test]
+fn a_device_that_changes_before_each_change_is_named_and_not_asked_without_a_pause() {
+    let mut bench = Bench::new(targets(true));
+    bench.answers.insert((2, "apply"), Answer::Stale);
+    bench.run(S);
+    let expected = "failed: it changed again before its changes could be made; who else writes to it?";
+    assert_eq!(bench.phases()[1], expected);
+    bench.answers = [((2, "read"), Answer::Stale)].into();
+    for now in (2 * S..20 * S).step_by(S as usize / 2) {
+        bench.run(now);
+    }
+    assert_eq!(
+        bench.phases()[1],
+        "failed: it refuses to be read: it does not obey the claim that it accepted"
+    );
+    bench.answers.clear();
+    until_in_sync(&mut bench, 20 * S, 31 * S);
 }
 
 #[test]
@@ -328,7 +449,7 @@ fn two_hundred_devices_are_filled_within_two_seconds() {
     while !bench.reconciler.is_in_sync() {
         let mut commands = Vec::new();
         bench.reconciler.poll(now, &mut commands);
-        for Command { node, id, request } in commands {
+        for Command { node, id, request, .. } in commands {
             let answer = bench.execute(node, request);
             in_flight.push((now + 20 * MS, node, id, answer));
         }
@@ -342,4 +463,38 @@ fn two_hundred_devices_are_filled_within_two_seconds() {
     }
     // Claim, read, sinks and transits, read, sources, read: six round trips of 20 ms.
     assert_eq!((now - S) / MS, 120);
+}
+
+/// 200 leaves without links, each answer of which takes 5 s, more than the time limit that devices have at first. Late answers are lost,
+/// and what they answered was executed all the same.
+#[test]
+fn two_hundred_devices_that_need_five_seconds_for_an_answer_converge() {
+    const MS: u64 = 1_000_000;
+    let mut leaf = targets(true)[&1].clone();
+    leaf.ports.links.clear();
+    let all: Targets = (1..=200).map(|node| (node, leaf.clone())).collect();
+    let mut bench = Bench::new(all);
+    let (mut now, mut in_flight, mut asked) = (S, Vec::new(), 0);
+    while !bench.reconciler.is_in_sync() {
+        let mut commands = Vec::new();
+        bench.reconciler.poll(now, &mut commands);
+        asked += commands.len();
+        for Command { node, id, request, .. } in commands {
+            let answer = bench.execute(node, request);
+            in_flight.push((now + 5 * S, node, id, answer));
+        }
+        now += 100 * MS;
+        let (due, rest): (Vec<_>, Vec<_>) = in_flight.into_iter().partition(|(at, ..)| *at <= now);
+        in_flight = rest;
+        for (_, node, id, answer) in due {
+            bench.reconciler.answer(node, id, answer, now);
+        }
+        assert!(now < 300 * S, "{:?}", &bench.phases()[..10]);
+    }
+    // Of each kind of request, those of 2 s and 4 s are late, and each other one has its answer.
+    assert!(now < 120 * S && asked < 200 * 40, "{} s, {asked} requests", now / S);
+    // In sync, a device is read again after a pause that is longer than a read takes.
+    let mut commands = Vec::new();
+    bench.reconciler.poll(now + 5 * S, &mut commands);
+    assert_eq!(commands, []);
 }

@@ -153,6 +153,7 @@ pub(crate) struct Run {
 
 const TIMING: Timing = Timing {
     timeout: 150 * MS,
+    longest: 400 * MS,
     poll: 1000 * MS,
     grace: 200 * MS,
     drain: LINKS * QUEUE,
@@ -601,7 +602,7 @@ impl Run {
                 self.edge_ready((node, port));
             }
         }
-        for (manager, Command { node, id, request }) in commands {
+        for (manager, Command { node, id, request, .. }) in commands {
             self.transmit(|request| Event::Request(manager, node, id, request), request);
         }
     }

@@ -252,6 +252,12 @@ impl Core {
         let idle = self.idle_sinks(name, state.as_ref(), now);
         let (mut state, mut text) = self.described(status.as_ref(), state);
         text.push_str(&self.remarks(name, now));
+        if let Some((is_silent, lost)) = self.lost_devices(name, &state, now) {
+            text = format!("{lost}; {text}");
+            if is_silent {
+                state = "silent".to_owned();
+            }
+        }
         let broken = self.silent_devices(name, &state, now);
         if !broken.is_empty() {
             // The device whose reports are lost, and those whose packets they are about.
@@ -326,6 +332,21 @@ impl Core {
         text
     }
 
+    /// Devices on the paths of an intent's flows that cannot be reached, or that refuse to be read, and whether that makes it silent.
+    fn lost_devices(&self, name: &str, state: &str, now: u64) -> Option<(bool, String)> {
+        if !matches!(state, "seen" | "complete" | "silent") {
+            return None;
+        }
+        let lost = |node: &NodeId| match self.manager.phase(*node)? {
+            phase @ (Phase::Unreachable { .. } | Phase::Failed { .. }) if !self.manager.is_claimed(*node) => {
+                Some((self.manager.inventory().name(*node), phase.to_string()))
+            }
+            _ => None,
+        };
+        let lost: Vec<(String, String)> = self.since.get(name)?.nodes.iter().filter_map(lost).collect();
+        verify::unreachable_text(&lost, self.verifier.last_report(name, now))
+    }
+
     /// Devices whose reports an intent lacks: those at which its flows end, or, when no flow is known, any of the domain.
     fn silent_devices(&self, name: &str, state: &str, now: u64) -> Vec<String> {
         let ends = self.since.get(name).map(|since| &since.ends);
@@ -397,13 +418,14 @@ impl Core {
         if now < self.installed.next {
             return Some(self.installed.next);
         }
-        let mut complete: BTreeMap<NodeId, bool> = BTreeMap::new();
+        let mut lacking: BTreeMap<NodeId, Option<BTreeSet<&str>>> = BTreeMap::new();
         for name in self.intents.keys() {
+            let mut has = |node: &NodeId| {
+                let lacking = lacking.entry(*node).or_insert_with(|| self.manager.lacking(*node));
+                lacking.as_ref().is_some_and(|lacking| !lacking.contains(name.as_str()))
+            };
             let is_installed = match self.manager.compiler().outcome(name) {
-                Some(outcome) => outcome
-                    .nodes
-                    .iter()
-                    .all(|node| *complete.entry(*node).or_insert_with(|| self.manager.has_entries(*node))),
+                Some(outcome) => outcome.nodes.iter().all(&mut has),
                 // All INT is stopped, or the network refuses it.
                 None if self.stopped => continue,
                 None => false,

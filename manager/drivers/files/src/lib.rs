@@ -76,7 +76,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 async fn work(directory: Shared, mut queue: mpsc::Receiver<Command>, tell: impl Fn(Message)) {
-    while let Some(Command { node, id, request }) = queue.recv().await {
+    while let Some(Command { node, id, request, .. }) = queue.recv().await {
         let answer = blocking(&directory, |directory| directory.execute(request)).await;
         let failed = || Answer::Unreachable("the driver failed; please report it".to_owned());
         tell(Message::Answer(node, id, answer.unwrap_or_else(failed)));

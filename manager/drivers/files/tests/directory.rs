@@ -210,7 +210,7 @@ fn the_driver_reports_that_somebody_confirms() {
         let _ = tell.send(message);
     });
     let ask = |id, request| {
-        assert!(driver.send(Command { node: 11, id, request }));
+        assert!(driver.send(Command { node: 11, id, request, limit: 2_000_000_000 }));
         loop {
             match told.recv_timeout(Duration::from_secs(60)).unwrap() {
                 Message::Answer(11, answered, answer) if answered == id => return answer,
@@ -267,7 +267,7 @@ impl Network {
             if commands.is_empty() {
                 return;
             }
-            for Command { node, id, request } in commands {
+            for Command { node, id, request, .. } in commands {
                 let answer = self.devices.get_mut(&node).expect("one of two").1.execute(request);
                 self.manager.answer(node, id, answer, self.now);
             }

@@ -1,6 +1,8 @@
 //! A client of gNMI: calls over one connection, which is made again when it is lost.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use crate::tree::Tree;
 /// Longest message of a device, bytes.
 const MAX_MESSAGE: usize = 16 << 20;
 /// Time limit of a call. Two of them are below the core's time limit.
-const CALL: Duration = Duration::from_millis(800);
+const CALL: u64 = 1800;
 const CONNECT: Duration = Duration::from_millis(700);
 /// A dead peer is noticed after a few of these.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -91,6 +93,8 @@ impl From<Status> for Failure {
 pub struct Client {
     grpc: Grpc<Channel>,
     user: Option<User>,
+    /// How long a call may take, ms.
+    limit: Arc<AtomicU64>,
 }
 
 impl Client {
@@ -100,7 +104,22 @@ impl Client {
     /// As [`Client::check`].
     pub fn new(peer: &Peer) -> Result<Self, String> {
         let grpc = Grpc::new(endpoint(peer)?.connect_lazy()).max_decoding_message_size(MAX_MESSAGE);
-        Ok(Self { grpc, user: user(peer)? })
+        Ok(Self { grpc, user: user(peer)?, limit: Arc::new(AtomicU64::new(CALL)) })
+    }
+
+    /// This client with the time limit of another one, whatever that becomes.
+    pub fn with_limit_of(self, other: &Self) -> Self {
+        Self { limit: Arc::clone(&other.limit), ..self }
+    }
+
+    /// Sets how long a device may take to answer a call.
+    pub fn set_limit(&self, limit: Duration) {
+        // A number of its own: nothing else depends on it.
+        self.limit.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_millis(self.limit.load(Ordering::Relaxed))
     }
 
     /// Checks the address, the certificates and the user.
@@ -127,6 +146,7 @@ impl Client {
         R: Message + Default + Send + Sync + 'static,
     {
         let request = self.request(message);
+        let limit = self.limit();
         let call = async {
             self.grpc.ready().await.map_err(|error| Failure::Unreachable(error.to_string()))?;
             let path = PathAndQuery::from_static(method);
@@ -134,7 +154,7 @@ impl Client {
             Ok(response.into_inner())
         };
         let late = || Failure::Unreachable("it does not answer in time".to_owned());
-        time::timeout(CALL, call).await.unwrap_or_else(|_| Err(late()))
+        time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// The models and encodings of the device.
@@ -198,6 +218,7 @@ impl Client {
             encoding: Encoding::JsonIetf.into(),
         };
         let request = self.request(Once(Some(SubscribeRequest { subscribe: Some(list) })));
+        let limit = self.limit();
         let call = async {
             self.grpc.ready().await.map_err(|error| Failure::Unreachable(error.to_string()))?;
             let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");
@@ -205,7 +226,7 @@ impl Client {
             Ok(self.grpc.streaming(request, path, codec).await?.into_inner())
         };
         let late = || Failure::Unreachable("it does not answer in time".to_owned());
-        time::timeout(CALL, call).await.unwrap_or_else(|_| Err(late()))
+        time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
     }
 }
 

@@ -48,8 +48,8 @@ impl Driver {
     ) -> Result<Self, String> {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         // A connection per task: a stream that is not read does not delay calls.
-        let clients = [Client::new(&settings.peer)?, Client::new(&settings.peer)?];
-        let [calls, stream] = clients;
+        let calls = Client::new(&settings.peer)?;
+        let stream = Client::new(&settings.peer)?.with_limit_of(&calls);
         let seen = Arc::new(Mutex::new(None));
         let map = Arc::clone(&settings.map);
         let (claimed, always) = (Election::default(), Rules::new());
@@ -85,9 +85,13 @@ struct Session {
 }
 
 async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, tell: impl Fn(Message)) {
-    while let Some(Command { node, id, request }) = queue.recv().await {
-        let done = time::timeout(REQUEST, session.execute(request)).await;
-        let late = || Answer::Unreachable("the device does not answer in time".to_owned());
+    while let Some(command) = queue.recv().await {
+        let limit = command.time_limit();
+        let Command { node, id, request, .. } = command;
+        // A call has longer than the request, so that it is known which of the two was late.
+        session.client.set_limit(limit + Duration::from_secs(1));
+        let done = time::timeout(limit, session.execute(request)).await;
+        let late = || Answer::Late(format!("the device does not answer within {:.1} s", limit.as_secs_f64()));
         tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
     }
 }
@@ -325,8 +329,6 @@ async fn report(
 const MAX_COMMANDS: usize = 4;
 /// Lines of others that are shown.
 const MAX_FOREIGN: usize = 1000;
-/// Below the core's time limit, so that the reason is known.
-const REQUEST: Duration = Duration::from_millis(1800);
 /// Between two attempts to reach a device.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Between two reads of a device that does not stream.

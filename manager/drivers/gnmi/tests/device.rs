@@ -125,7 +125,7 @@ struct Talk {
 impl Talk {
     fn ask(&mut self, request: Request) -> Answer {
         self.next += 1;
-        assert!(self.driver.send(Command { node: 7, id: self.next, request }));
+        assert!(self.driver.send(Command { node: 7, id: self.next, request, limit: 2_000_000_000 }));
         loop {
             match self.messages.recv_timeout(Duration::from_secs(60)).expect("an answer") {
                 Message::Answer(7, id, answer) if id == self.next => return answer,
@@ -296,7 +296,7 @@ fn devices_that_misbehave_are_noticed() {
     bench.server.device().conduct = Conduct::Full;
     assert_eq!(talk.apply(2, [Change::Add(Rule::Sink(4))]), Answer::Refused("the table is full".to_owned()));
     bench.server.device().conduct = Conduct::Mute;
-    assert_eq!(talk.ask(Request::Read), Answer::Unreachable("it does not answer in time".to_owned()));
+    assert_eq!(talk.ask(Request::Read), Answer::Late("the device does not answer within 1.8 s".to_owned()));
 }
 
 #[test]

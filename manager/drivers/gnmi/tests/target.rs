@@ -141,7 +141,7 @@ impl Talk {
 
     fn ask(&mut self, request: Request) -> Answer {
         self.next += 1;
-        assert!(self.driver.send(Order { node: 7, id: self.next, request }));
+        assert!(self.driver.send(Order { node: 7, id: self.next, request, limit: 2_000_000_000 }));
         loop {
             if let Message::Answer(7, id, answer) =
                 self.messages.recv_timeout(Duration::from_secs(60)).unwrap()

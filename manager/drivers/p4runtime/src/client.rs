@@ -20,7 +20,7 @@ use tonic::{Code, Request, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::message::{
-    ConfigAction, Entity, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
+    ConfigAction, Cookie, Entity, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
     GetForwardingPipelineConfigResponse, MasterArbitrationUpdate, P4Info, ReadRequest, ReadResponse,
     ResponseType, Role, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse, Status,
     StreamMessageRequest, StreamMessageResponse, StreamRequest, Uint128, Update, WriteRequest, WriteResponse,
@@ -108,12 +108,13 @@ impl std::fmt::Debug for Tls {
 pub enum Failure {
     /// No response.
     Unreachable(String),
-    /// The device has no program.
-    NoProgram,
+    /// The device says that it has no program: this is what FAILED_PRECONDITION means, and of a request for the program an answer without
+    /// one. Its words.
+    NoProgram(String),
     /// Another client is primary.
     NotPrimary,
-    /// The device refused. The result of each update, if it told.
-    Refused(String, Vec<Error>),
+    /// The device refused: its code, its words, and the result of each update, if it gave them.
+    Refused(Code, String, Vec<Error>),
 }
 
 impl Failure {
@@ -122,12 +123,28 @@ impl Failure {
             "" => format!("{:?}", status.code()),
             message => message.chars().take(300).collect(),
         };
+        // The connection failed: the device has said nothing.
+        if std::error::Error::source(status).is_some() {
+            return Self::Unreachable(causes(status));
+        }
         match status.code() {
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unauthenticated => {
                 Self::Unreachable(text)
             }
             Code::PermissionDenied => Self::NotPrimary,
-            _ => Self::Refused(text, errors(status.details())),
+            Code::FailedPrecondition => Self::NoProgram(text),
+            code => Self::Refused(code, text, errors(status.details())),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreachable(reason) | Self::NoProgram(reason) => f.write_str(reason),
+            Self::NotPrimary => f.write_str("another client is primary; stop it, or set `role`"),
+            Self::Refused(code, reason, _) if reason == &format!("{code:?}") => f.write_str(reason),
+            Self::Refused(code, reason, _) => write!(f, "{reason} ({code:?})"),
         }
     }
 }
@@ -284,26 +301,29 @@ impl Calls {
         response.map(tonic::Response::into_inner).map_err(|status| Failure::new(&status))
     }
 
-    /// The program of the device.
+    /// The program of the device, and the cookie of whoever loaded it.
     ///
     /// # Errors
     /// It has none, or refuses.
-    pub async fn program(&mut self) -> Result<P4Info, Failure> {
+    pub async fn program(&mut self) -> Result<(P4Info, Option<Cookie>), Failure> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: ResponseType::P4infoAndCookie.into(),
         };
         let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
-        let response: Result<GetForwardingPipelineConfigResponse, _> = self.call(path, request).await;
-        let response = match response {
-            // FAILED_PRECONDITION, or NOT_FOUND of older devices.
-            Err(Failure::Refused(..)) => return Err(Failure::NoProgram),
-            response => response?,
-        };
-        let bytes = response.config.and_then(|config| config.p4info).filter(|bytes| !bytes.is_empty());
-        let bytes = bytes.ok_or(Failure::NoProgram)?;
+        let response: GetForwardingPipelineConfigResponse = self.call(path, request).await?;
+        let config = response.config.unwrap_or_default();
+        // PI, and so BMv2, answers with an empty configuration.
+        if config == ForwardingPipelineConfig::default() {
+            return Err(Failure::NoProgram("it has no program".to_owned()));
+        }
+        let unreadable = |why: String| Failure::Refused(Code::DataLoss, why, Vec::new());
+        let bytes = config.p4info.filter(|bytes| !bytes.is_empty());
+        let bytes =
+            bytes.ok_or_else(|| unreadable("it does not give the P4Info of its program".to_owned()))?;
         let info = P4Info::decode(bytes.as_slice());
-        info.map_err(|error| Failure::Refused(format!("its P4Info cannot be read: {error}"), Vec::new()))
+        let info = info.map_err(|error| unreadable(format!("its P4Info cannot be read: {error}")))?;
+        Ok((info, config.cookie))
     }
 
     /// Asks for something short, to see whether the device is there.
@@ -318,7 +338,7 @@ impl Calls {
         let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
         let response: Result<GetForwardingPipelineConfigResponse, _> = self.call(path, request).await;
         match response {
-            Err(failure @ Failure::Unreachable(_)) => Err(failure),
+            Err(failure @ (Failure::Unreachable(_) | Failure::NoProgram(_))) => Err(failure),
             _ => Ok(()),
         }
     }
@@ -370,7 +390,7 @@ impl Calls {
             all.extend(part.entities);
             if all.len() > MAX_ENTITIES {
                 let text = format!("it has more than {MAX_ENTITIES} entries in the tables of the map");
-                return Err(Failure::Refused(text, Vec::new()));
+                return Err(Failure::Refused(Code::OutOfRange, text, Vec::new()));
             }
         }
         Ok(all)

@@ -10,16 +10,19 @@ use std::time::Duration;
 use manager::device::{Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rules, State};
 use manager::driver::{Counter, Facts, Message, Reported};
 use manager::flows::FlowKey;
+use prost::Message as _;
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time;
+use tonic::Code;
 
 use crate::client::{Calls, Client, Connector, Failure, Peer};
-use crate::entry::{self, Entry};
+use crate::entry::{self, Entry, Key};
 use crate::map::Map;
 use crate::message::{
-    DigestListAck, Entity, Error, ForwardingPipelineConfig, MasterArbitrationUpdate, PacketOut,
-    StreamMessageRequest, StreamRequest, StreamResponse, Uint128,
+    Cookie, DigestListAck, Entity, Error, ForwardingPipelineConfig, MasterArbitrationUpdate, P4Info,
+    PacketOut, StreamMessageRequest, StreamRequest, StreamResponse, Uint128,
 };
 use crate::program::{Local, Program};
 use crate::translate::{Meaning, changed};
@@ -35,8 +38,41 @@ pub struct Settings {
     pub map: (String, Arc<Map>),
     /// What the device's settings say.
     pub local: Local,
-    /// The program that is loaded if the device has none: P4Info, and the form of the device.
-    pub load: Option<Arc<(Vec<u8>, Vec<u8>)>>,
+    /// The program that is loaded if the device has none.
+    pub load: Option<Arc<Load>>,
+}
+
+/// A program that can be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    p4info: Vec<u8>,
+    config: Vec<u8>,
+}
+
+impl Load {
+    /// From P4Info in its binary form, and the form of the device.
+    pub fn new(p4info: Vec<u8>, config: Vec<u8>) -> Self {
+        Self { p4info, config }
+    }
+
+    /// Whether a device with this P4Info has this program, as far as that says it.
+    fn is(&self, info: &P4Info) -> bool {
+        P4Info::decode(self.p4info.as_slice()).as_ref() == Ok(info)
+    }
+
+    /// Tells versions of a program apart.
+    fn cookie(&self) -> Cookie {
+        let digest = Sha256::new().chain_update(&self.p4info).chain_update(&self.config).finalize();
+        Cookie { cookie: digest.iter().take(8).fold(0, |cookie, byte| cookie << 8 | u64::from(*byte)) }
+    }
+
+    fn config(&self) -> ForwardingPipelineConfig {
+        ForwardingPipelineConfig {
+            p4info: Some(self.p4info.clone()),
+            p4_device_config: self.config.clone(),
+            cookie: Some(self.cookie()),
+        }
+    }
 }
 
 /// A driver.
@@ -58,6 +94,9 @@ impl Driver {
             filters: BTreeMap::new(),
             facts: None,
             frames: FrameClock::default(),
+            limit: FIRST_LIMIT,
+            count_again: time::Instant::now(),
+            another: None,
             tell: Box::new(tell),
         };
         Self { commands, task: tokio::spawn(work.run(queue)).abort_handle() }
@@ -83,16 +122,41 @@ struct Session {
     claim: Election,
     /// `None`: the claim did not succeed.
     program: Option<Arc<Program>>,
-    /// A program is being loaded.
-    loading: Option<JoinHandle<Result<(), Failure>>>,
+    /// A program is being loaded, or has been since the last claim.
+    loading: Option<Loading>,
     /// It refused to return its counters; it is not asked for them again.
     without_counters: bool,
 }
 
+/// A program on its way into a device.
+enum Loading {
+    Running(JoinHandle<Result<(), Failure>>),
+    Done(Result<(), Failure>),
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(loading) = &self.loading {
+        if let Some(Loading::Running(loading)) = &self.loading {
             loading.abort();
+        }
+    }
+}
+
+impl Session {
+    /// The next message of the device, or the end of the loading of its program. It may be dropped while it waits.
+    async fn next(&mut self) -> Next {
+        let Self { client, loading, .. } = self;
+        let loaded = async {
+            match loading {
+                Some(Loading::Running(loading)) => loading.await,
+                Some(Loading::Done(_)) | None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            message = client.next() => Next::Stream(message.map(|message| message.update)),
+            loaded = loaded => {
+                Next::Loaded(loaded.unwrap_or_else(|error| Err(Failure::Unreachable(error.to_string()))))
+            }
         }
     }
 }
@@ -107,6 +171,12 @@ struct Work {
     filters: BTreeMap<String, String>,
     facts: Option<Facts>,
     frames: FrameClock,
+    /// The time limit of the last command.
+    limit: Duration,
+    /// Its counters are not read before this time: a slow device rests between.
+    count_again: time::Instant,
+    /// The cookie of a program that is not the one to load, if that was reported.
+    another: Option<Cookie>,
     tell: Box<dyn Fn(Message) + Send + Sync>,
 }
 
@@ -123,6 +193,7 @@ enum Next {
     Command(Command),
     End,
     Stream(Result<Option<StreamResponse>, Failure>),
+    Loaded(Result<(), Failure>),
     Tick,
 }
 
@@ -141,15 +212,15 @@ impl Work {
         frames.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
             let sends_frames = self.sends_frames();
-            let stream = async {
+            let session = async {
                 match &mut self.session {
-                    Some(session) => session.client.next().await.map(|message| message.update),
+                    Some(session) => session.next().await,
                     None => std::future::pending().await,
                 }
             };
             let next = tokio::select! {
                 command = queue.recv() => command.map_or(Next::End, Next::Command),
-                message = stream => Next::Stream(message),
+                next = session => next,
                 _ = ticks.tick() => Next::Tick,
                 _ = frames.tick(), if sends_frames => Next::Frames,
             };
@@ -157,6 +228,7 @@ impl Work {
                 Next::End => return,
                 Next::Command(command) => self.command(command).await,
                 Next::Stream(message) => self.message(message),
+                Next::Loaded(result) => self.loaded(result),
                 Next::Tick => self.tick().await,
                 Next::Frames => self.send_frames(),
             }
@@ -172,19 +244,27 @@ impl Work {
     }
 
     fn lose(&mut self, reason: String) {
-        if self.session.take().is_some_and(|session| session.program.is_some()) {
+        let lost = self.session.take();
+        if lost.is_some_and(|session| session.program.is_some() || session.loading.is_some()) {
             self.event(DeviceEvent::Lost(reason));
         }
     }
 
-    async fn command(&mut self, Command { node, id, request }: Command) {
-        let done = time::timeout(REQUEST, self.execute(request)).await;
+    async fn command(&mut self, command: Command) {
+        let limit = command.time_limit();
+        let Command { node, id, request, .. } = command;
+        self.limit = limit;
+        let done = time::timeout(limit, self.execute(request)).await;
         let answer = done.unwrap_or_else(|_| {
             // What was under way is over: a stream in an unknown state is not used again.
             self.session = self.session.take().filter(|session| session.loading.is_some());
-            Answer::Unreachable(format!("{} does not answer in time", self.settings.peer.address))
+            Answer::Late(self.late(limit))
         });
         (self.tell)(Message::Answer(node, id, answer));
+    }
+
+    fn late(&self, limit: Duration) -> String {
+        format!("{} does not answer within {:.1} s", self.settings.peer.address, limit.as_secs_f64())
     }
 
     async fn execute(&mut self, request: Request) -> Answer {
@@ -200,30 +280,37 @@ impl Work {
     }
 
     async fn claim(&mut self, election: Election) -> Answer {
-        if let Some(loading) = self.session.as_mut().and_then(|session| session.loading.take()) {
-            if !loading.is_finished() {
-                self.session.iter_mut().for_each(|session| session.loading = None);
-                return self.keep_loading(loading);
+        let loading = self.session.as_mut().and_then(|session| session.loading.take());
+        match (loading, &mut self.session) {
+            (Some(running @ Loading::Running(_)), Some(session)) => {
+                session.loading = Some(running);
+                return Answer::Unreachable(LOADING.to_owned());
             }
-            if let Ok(Err(failure)) = loading.await {
+            (Some(Loading::Done(Err(failure))), _) => {
                 self.session = None;
-                return Answer::Unreachable(format!("it does not take the program: {}", text(&failure)));
+                return Answer::Unreachable(format!("it does not take the program: {failure}"));
             }
+            _ => {}
         }
         match self.claimed(election).await {
             Ok(answer) => answer,
             Err(failure) => {
                 self.session = None;
-                Answer::Unreachable(text(&failure))
+                match failure {
+                    // It answers, and will not be more of a help if it is asked another time at once.
+                    Failure::Refused(..) => Answer::Refused(failure.to_string()),
+                    failure => Answer::Unreachable(failure.to_string()),
+                }
             }
         }
     }
 
-    fn keep_loading(&mut self, loading: JoinHandle<Result<(), Failure>>) -> Answer {
+    /// The program has been loaded, or could not be.
+    fn loaded(&mut self, result: Result<(), Failure>) {
         if let Some(session) = &mut self.session {
-            session.loading = Some(loading);
+            session.loading = Some(Loading::Done(result));
+            self.event(DeviceEvent::Loaded);
         }
-        Answer::Unreachable("its program is being loaded".to_owned())
     }
 
     async fn claimed(&mut self, election: Election) -> Result<Answer, Failure> {
@@ -255,12 +342,18 @@ impl Work {
             return Ok(answer);
         }
         let mut calls = session.client.calls();
-        let info = match calls.program().await {
-            Err(Failure::NoProgram) => return Ok(self.load(calls, id)),
+        let (info, cookie) = match calls.program().await {
+            Err(Failure::NoProgram(_)) => return Ok(self.load(calls, id)),
             info => info?,
         };
         let (name, map) = &self.settings.map;
         match Program::new(map, &info, &self.settings.local) {
+            Ok(_) if self.settings.load.as_deref().is_some_and(|load| !load.is(&info)) => {
+                self.session = None;
+                Ok(Answer::Unreachable(
+                    "its program is not that of `load`, and a program that a device has is not replaced: restart the device without it, or correct `load`".to_owned(),
+                ))
+            }
             Ok(program) => {
                 let facts = Facts { capabilities: program.capabilities(), ports: Vec::new() };
                 session.program = Some(Arc::new(program));
@@ -268,6 +361,7 @@ impl Work {
                     self.facts = Some(facts.clone());
                     (self.tell)(Message::Facts(self.settings.local.node, Box::new(facts)));
                 }
+                self.compare(cookie);
                 Ok(Answer::Claimed)
             }
             Err(problems) => {
@@ -276,6 +370,17 @@ impl Work {
                 Ok(Answer::Unreachable(text))
             }
         }
+    }
+
+    /// Reports a device whose program has the P4Info of the one to load, and the cookie of another one: once.
+    fn compare(&mut self, cookie: Option<Cookie>) {
+        let ours = self.settings.load.as_deref().map(Load::cookie);
+        let other = cookie.filter(|cookie| ours.is_some_and(|ours| ours != *cookie));
+        if other.is_some() && other != self.another {
+            let text = "its program has the P4Info of `load`, and was loaded from another version of it, or by another controller: restart the device to load this one";
+            (self.tell)(Message::Note(self.node(), text.to_owned()));
+        }
+        self.another = other;
     }
 
     /// Starts to load the program into a device that has none.
@@ -287,13 +392,12 @@ impl Work {
             );
         };
         let work = async move {
-            let (p4info, config) = (*load).clone();
-            let config = ForwardingPipelineConfig { p4info: Some(p4info), p4_device_config: config };
+            let config = load.config();
             let late = |_| Failure::Unreachable("no answer in time".to_owned());
             time::timeout(LOAD, calls.load(election, config)).await.map_err(late)?
         };
-        session.loading = Some(tokio::spawn(work));
-        Answer::Unreachable("its program is being loaded".to_owned())
+        session.loading = Some(Loading::Running(tokio::spawn(work)));
+        Answer::Unreachable(LOADING.to_owned())
     }
 
     /// The program of a device whose claim stands.
@@ -326,10 +430,10 @@ impl Work {
                 self.session = None;
                 Answer::Unreachable(reason)
             }
-            Failure::NoProgram => Answer::Stale,
+            Failure::NoProgram(words) => Answer::Refused(format!("it has lost its program ({words})")),
             // Who is primary now is found by the next claim.
             Failure::NotPrimary => Answer::Stale,
-            Failure::Refused(reason, _) => Answer::Refused(reason),
+            Failure::Refused(..) => Answer::Refused(failure.to_string()),
         }
     }
 
@@ -342,6 +446,7 @@ impl Work {
         let rules = changed(&meaning.rules, changes);
         let batches = program.plan(&meaning, &rules).map_err(Answer::Refused)?;
         let (mut calls, _) = self.ready()?;
+        let full = program.full(&meaning, &batches);
         // What is there is read back; this only names it.
         self.remembered = rules;
         let id = Uint128 { high: election.term, low: election.epoch };
@@ -349,9 +454,9 @@ impl Work {
             let updates = batch.iter().map(|(kind, entry)| entry.update(*kind)).collect();
             match calls.write(id, updates).await {
                 Ok(()) => {}
-                Err(Failure::Refused(reason, errors)) => {
+                Err(Failure::Refused(_, reason, errors)) => {
                     let entries: Vec<&Entry> = batch.iter().map(|(_, entry)| entry).collect();
-                    return Err(Answer::Refused(refused(&program, &entries, &reason, &errors)));
+                    return Err(Answer::Refused(refused((&program, &full), &entries, &reason, &errors)));
                 }
                 Err(failure) => return Err(self.fail(failure)),
             }
@@ -363,7 +468,7 @@ impl Work {
     fn message(&mut self, message: Result<Option<StreamResponse>, Failure>) {
         let message = match message {
             Ok(message) => message,
-            Err(failure) => return self.lose(text(&failure)),
+            Err(failure) => return self.lose(failure.to_string()),
         };
         match message {
             Some(StreamResponse::Arbitration(arbitration)) => {
@@ -415,10 +520,25 @@ impl Work {
     /// Once a second: counts, and sees whether the device is there.
     async fn tick(&mut self) {
         let Ok((mut calls, program)) = self.ready() else { return };
+        let begin = time::Instant::now();
+        if begin < self.count_again {
+            return;
+        }
         let with_counters = self.session.as_ref().is_some_and(|session| !session.without_counters);
-        let counted = count(&mut calls, &program, with_counters);
-        match time::timeout(REQUEST, counted).await {
-            Ok(Ok(Counts { reports, matched, mut counters })) => {
+        let counted = async {
+            match count(&mut calls, &program, with_counters).await {
+                // Perhaps it only refuses to return its counters: then it is not asked for them again.
+                Err(Failure::Refused(..)) if with_counters => {
+                    count(&mut calls, &program, false).await.map(|counts| (counts, true))
+                }
+                counts => counts.map(|counts| (counts, false)),
+            }
+        };
+        let counted = time::timeout(self.limit, counted).await;
+        self.count_again = begin + begin.elapsed() * REST;
+        match counted {
+            Ok(Ok((Counts { reports, matched, mut counters }, without_counters))) => {
+                self.session.iter_mut().for_each(|session| session.without_counters |= without_counters);
                 for counter in &mut counters {
                     let object = counter.object.as_ref();
                     counter.about = object.and_then(|object| self.filters.get(object).cloned());
@@ -435,11 +555,9 @@ impl Work {
                 }
             }
             Ok(Err(Failure::Unreachable(reason))) => self.lose(reason),
-            Ok(Err(Failure::Refused(..))) if with_counters => {
-                self.session.iter_mut().for_each(|session| session.without_counters = true);
-            }
-            Ok(Err(_)) => {}
-            Err(_) => self.lose(format!("{} does not answer in time", self.settings.peer.address)),
+            // The manager reads it, and so gets to know what is wrong.
+            Ok(Err(_)) => self.event(DeviceEvent::Changed),
+            Err(_) => self.lose(self.late(self.limit)),
         }
     }
 }
@@ -490,8 +608,8 @@ async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity
     for session in program.sessions() {
         match calls.read(vec![entry::session(session)]).await {
             Ok(found) => all.extend(found),
-            // There is none with this number.
-            Err(Failure::Refused(..)) => {}
+            // There is none with this number. Other refusals say nothing of that.
+            Err(Failure::Refused(Code::NotFound, ..)) => {}
             Err(failure) => return Err(failure),
         }
     }
@@ -541,34 +659,52 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
     })
 }
 
-/// Which update the device refused, and why.
-fn refused(program: &Program, entries: &[&Entry], reason: &str, errors: &[Error]) -> String {
+/// Which update the device refused, and why. `full`: tables without room for all entries of the request, with a sentence about each.
+fn refused(
+    (program, full): (&Program, &BTreeMap<u32, String>),
+    entries: &[&Entry],
+    reason: &str,
+    errors: &[Error],
+) -> String {
     let failed: Vec<(&&Entry, &Error)> =
         entries.iter().zip(errors).filter(|(_, error)| error.canonical_code != 0).collect();
     let Some((entry, error)) = failed.first() else {
         let first = entries.first().map(|entry| program.describe(entry)).unwrap_or_default();
-        return format!("it refused {} entries, the first {first}: {reason}", entries.len());
+        return match entries.len() {
+            1 => format!("it refused {first}: {reason}"),
+            all => format!("it refused {all} entries, the first {first}: {reason}"),
+        };
     };
-    let why = code_text(error);
+    let table = match &entry.key {
+        Key::Table { table, .. } => full.get(table),
+        Key::Default(_) | Key::Clone(_) | Key::Group(_) => None,
+    };
+    let why = code_text(error, table);
     let more = if failed.len() > 1 { format!(", and {} more", failed.len() - 1) } else { String::new() };
     format!("it refused {}: {why}{more}", program.describe(entry))
 }
 
-fn code_text(error: &Error) -> String {
-    let code = tonic::Code::from_i32(error.canonical_code);
+/// `full`: what is known of a table that has no room for it. Not every device says so by its code: PI, and so BMv2, answers UNKNOWN.
+fn code_text(error: &Error, full: Option<&String>) -> String {
+    let code = Code::from_i32(error.canonical_code);
     let short: String = error.message.chars().take(300).collect();
     let what = match code {
-        tonic::Code::AlreadyExists => "it is there already; remove the entry of the other program",
-        tonic::Code::NotFound => "it is not there any more; the manager reads the device again",
-        tonic::Code::ResourceExhausted => "the table is full; use fewer intents, or wider prefixes",
-        tonic::Code::Unimplemented => {
+        Code::AlreadyExists => "it is there already; remove the entry of the other program",
+        Code::NotFound => "it is not there any more; the manager reads the device again",
+        Code::Unimplemented => {
             "the device does not support it; correct the pipeline map, or use another `mode`"
         }
-        tonic::Code::InvalidArgument => {
+        Code::InvalidArgument => {
             "the device does not accept its values; correct the pipeline map, or `ports` and `report` of the device"
         }
-        tonic::Code::PermissionDenied => "the role may not change it; set another `role`",
-        _ => code.description(),
+        Code::PermissionDenied => "the role may not change it; set another `role`",
+        _ => match full {
+            Some(full) => full,
+            None if code == Code::ResourceExhausted => {
+                "the table is full; use fewer intents, or wider prefixes"
+            }
+            None => code.description(),
+        },
     };
     if short.is_empty() { what.to_owned() } else { format!("{what} ({short})") }
 }
@@ -585,20 +721,15 @@ fn state(seen: Seen) -> State {
     State { etag, rules: meaning.rules, foreign }
 }
 
-fn text(failure: &Failure) -> String {
-    match failure {
-        Failure::Unreachable(reason) | Failure::Refused(reason, _) => reason.clone(),
-        Failure::NoProgram => "it has no program".to_owned(),
-        Failure::NotPrimary => "another client is primary; stop it, or set `role`".to_owned(),
-    }
-}
-
 /// Commands that wait for a driver; the core sends one at a time, and again after a timeout.
 const MAX_COMMANDS: usize = 4;
 /// Entries of others that are listed.
 const MAX_FOREIGN: usize = 200;
-/// Below the core's time limit, so that the reason is known.
-const REQUEST: Duration = Duration::from_millis(1800);
+/// Time limit of reading counters before the manager has said how long an answer may take.
+const FIRST_LIMIT: Duration = Duration::from_millis(1800);
+/// Counters are read again after this many times as long as reading them took.
+const REST: u32 = 4;
+const LOADING: &str = "its program is being loaded";
 /// Time limit of loading a program.
 const LOAD: Duration = Duration::from_secs(60);
 /// Between two looks at which timer frames are due, ms.

@@ -13,6 +13,7 @@ pub mod driver;
 pub mod entry;
 pub mod map;
 pub mod message;
+pub mod notation;
 pub mod program;
 pub mod programs;
 pub mod roles;

@@ -548,6 +548,17 @@ pub struct ForwardingPipelineConfig {
     /// In the form of the device.
     #[prost(bytes = "vec", tag = "2")]
     pub p4_device_config: Vec<u8>,
+    /// Which configuration it is, as the client that loaded it says.
+    #[prost(message, optional, tag = "3")]
+    pub cookie: Option<Cookie>,
+}
+
+/// `ForwardingPipelineConfig.Cookie`.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Cookie {
+    /// The number.
+    #[prost(uint64, tag = "1")]
+    pub cookie: u64,
 }
 
 /// Asks for the program.

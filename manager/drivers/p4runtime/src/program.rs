@@ -10,11 +10,12 @@ use manager::rule_limits::RuleLimits;
 use prost::Message;
 
 use crate::counters::Counters;
-use crate::entry::Bytes;
+use crate::entry::{Bytes, Field};
 use crate::map::{
     FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RestartWord, RowSettings, Value, Variable,
 };
-use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
+use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preamble, Scope};
+use crate::notation::Notation;
 use crate::roles::{self, Role, RoleKind};
 
 /// Problems that are named at most.
@@ -84,12 +85,13 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableFacts {
     pub(crate) name: String,
-    fields: BTreeMap<u32, String>,
+    fields: BTreeMap<u32, (String, Notation)>,
     /// Its default entry is used.
     pub(crate) default: bool,
     /// Other entries are used.
     pub(crate) entries: bool,
-    size: usize,
+    /// Entries that fit, if its P4Info says so.
+    pub(crate) size: Option<usize>,
 }
 
 /// An entry of the map.
@@ -237,10 +239,12 @@ impl Program {
         self.tables.get(&table).map_or_else(|| format!("table {table}"), |facts| facts.name.clone())
     }
 
-    /// Name of a field of a key.
-    pub(crate) fn field_name(&self, table: u32, field: u32) -> String {
-        let name = self.tables.get(&table).and_then(|facts| facts.fields.get(&field));
-        name.cloned().unwrap_or_else(|| format!("field {field}"))
+    /// A field of a key, with its name.
+    pub(crate) fn field_text(&self, table: u32, id: u32, field: &Field) -> String {
+        match self.tables.get(&table).and_then(|facts| facts.fields.get(&id)) {
+            Some((name, notation)) => format!("{name} {}", notation.field(field)),
+            None => format!("field {id} {field}"),
+        }
     }
 
     /// Name of an action.
@@ -289,7 +293,8 @@ impl Program {
         let tables: BTreeSet<u32> = self.rows(kind).filter_map(|(_, row)| table(row)).collect();
         let room = |of: &u32| {
             let used = self.rows(Kind::Session).filter(|(_, row)| table(row) == Some(*of)).count();
-            self.tables.get(of).map_or(0, |facts| facts.size).saturating_sub(used)
+            let size = self.tables.get(of).map_or(0, |facts| facts.size.unwrap_or(UNKNOWN_SIZE));
+            size.saturating_sub(used)
         };
         tables.iter().map(room).min().unwrap_or(0)
     }
@@ -489,7 +494,8 @@ impl<'a> Binding<'a> {
         }
         for (table, used) in used {
             let Some(TableFacts { name, size, .. }) = self.tables.get(&table) else { continue };
-            if used > *size {
+            let size = size.unwrap_or(UNKNOWN_SIZE);
+            if used > size {
                 let text =
                     format!("table `{name}` has room for {size} entries, and the settings need {used}");
                 self.problem::<()>(text);
@@ -535,12 +541,15 @@ impl<'a> Binding<'a> {
         if (row.counts_matches || row.counts_reports) && !counts {
             self.problem::<()>(format!("the entries of table `{name}` have no counters"));
         }
+        let place = |field: &P4MatchField| {
+            (field.id, (field.name.clone(), Notation::new(&field.name, field.bitwidth)))
+        };
         let facts = self.tables.entry(id).or_insert_with(|| TableFacts {
             name: name.to_owned(),
-            fields: table.match_fields.iter().map(|field| (field.id, field.name.clone())).collect(),
+            fields: table.match_fields.iter().map(place).collect(),
             default: false,
             entries: false,
-            size: usize::try_from(table.size).ok().filter(|size| *size > 0).unwrap_or(UNKNOWN_SIZE),
+            size: usize::try_from(table.size).ok().filter(|size| *size > 0),
         });
         facts.default |= row.default;
         facts.entries |= !row.default;

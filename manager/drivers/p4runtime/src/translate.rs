@@ -601,6 +601,39 @@ impl Program {
         Ok(batches)
     }
 
+    /// Tables in which the entries of a device and those of some batches do not fit, with a sentence about each.
+    pub(crate) fn full(&self, meaning: &Meaning, batches: &[Batch]) -> BTreeMap<u32, String> {
+        let table = |key: &Key| match key {
+            Key::Table { table, .. } => Some(*table),
+            Key::Default(_) | Key::Clone(_) | Key::Group(_) => None,
+        };
+        let mut full = BTreeMap::new();
+        for (id, facts) in &self.tables {
+            let Some(size) = facts.size else { continue };
+            let is_of = |key: &Key| table(key) == Some(*id);
+            let ours = meaning.ours.keys().filter(|key| is_of(key)).count();
+            let theirs = meaning.foreign.iter().filter(|entry| is_of(&entry.key)).count();
+            let updates = |wanted: UpdateType| {
+                let all = batches.iter().flatten();
+                all.filter(|(kind, entry)| *kind == wanted && is_of(&entry.key)).count()
+            };
+            let needed =
+                (ours + theirs + updates(UpdateType::Insert)).saturating_sub(updates(UpdateType::Delete));
+            if needed > size {
+                let others = match theirs {
+                    0 => String::new(),
+                    1 => ", and one of them is of another controller".to_owned(),
+                    theirs => format!(", and {theirs} of them are of other controllers"),
+                };
+                let text = format!(
+                    "the table is full: {needed} entries do not fit into its {size}{others}; use fewer intents, or wider prefixes"
+                );
+                full.insert(*id, text);
+            }
+        }
+        full
+    }
+
     /// Whether the direct counter of an entry counts reports.
     pub(crate) fn counts_reports(&self, entry: &Entry) -> bool {
         self.rows.iter().any(|row| row.counts_reports && self.values(row, entry).is_some())
@@ -626,8 +659,8 @@ impl Program {
             Key::Group(group) => format!("multicast group {group}"),
             Key::Default(table) => format!("the default entry of {}", self.table_name(*table)),
             Key::Table { table, fields, .. } => {
-                let field = |(id, field): (&u32, &Field)| format!("{} {field}", self.field_name(*table, *id));
-                let fields: Vec<String> = fields.iter().map(field).collect();
+                let fields: Vec<String> =
+                    fields.iter().map(|(id, field)| self.field_text(*table, *id, field)).collect();
                 let key = if fields.is_empty() { "every packet".to_owned() } else { fields.join(", ") };
                 format!("the entry of {} for {key}", self.table_name(*table))
             }

@@ -14,6 +14,7 @@ use detect::Metric;
 use manager::device::{Answer, Change, Encoding, Filter, FilterAlgorithm, Mode, Restart, Rule, Rules, Watch};
 use manager::flows::FlowKey;
 use p4runtime::client::Client;
+use p4runtime::driver::Load;
 use p4runtime::map;
 use p4runtime::message::{
     CloneSessionEntry, Entity, EntityKind, PacketReplicationEngineEntry, Replica, ReplicationKind, Uint128,
@@ -90,7 +91,7 @@ async fn rules_are_installed_read_back_and_restored() {
         let port = free_port();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut settings = settings(address, map);
-        settings.load = Some(Arc::new(program_of_map));
+        settings.load = Some(Arc::new(Load::new(program_of_map.0, program_of_map.1)));
         let switch = Switch::start(&program, port);
         let mut bench = Bench::new(settings.clone());
         claimed(&mut bench).await;
@@ -138,7 +139,7 @@ async fn entries_of_another_client_are_foreign() {
     let port = free_port();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut settings = settings(address, map);
-    settings.load = Some(Arc::new(compiled));
+    settings.load = Some(Arc::new(Load::new(compiled.0, compiled.1)));
     let _switch = Switch::start(&program, port);
     let mut bench = Bench::new(settings.clone());
     claimed(&mut bench).await;

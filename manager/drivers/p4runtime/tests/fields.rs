@@ -71,7 +71,8 @@ fn of_requests() {
     fields!(SetForwardingPipelineConfigRequest "p4.v1.SetForwardingPipelineConfigRequest": device_id = 1,
         election_id = Some(Uint128::default()), action = 1, config = Some(ForwardingPipelineConfig::default()),
         role = text());
-    fields!(ForwardingPipelineConfig "p4.v1.ForwardingPipelineConfig": p4info = Some(bytes()),
+    fields!(Cookie "p4.v1.ForwardingPipelineConfig.Cookie": cookie = 1);
+    fields!(ForwardingPipelineConfig "p4.v1.ForwardingPipelineConfig": cookie = Some(Cookie::default()), p4info = Some(bytes()),
         p4_device_config = bytes());
     fields!(GetForwardingPipelineConfigRequest "p4.v1.GetForwardingPipelineConfigRequest": device_id = 1,
         response_type = 1);

@@ -294,7 +294,7 @@ impl Live {
         let mut settings = with(SocketAddr::from(([127, 0, 0, 1], port)), name, role);
         let (info, config) = map::program(name).unwrap();
         let info = p4runtime::program::info(info.as_bytes().to_vec()).unwrap();
-        settings.load = Some(Arc::new((info, config.to_vec())));
+        settings.load = Some(Arc::new(p4runtime::driver::Load::new(info, config.to_vec())));
         let switch = bmv2::Switch::start(&program, port);
         let mut bench = Bench::new(settings.clone());
         claimed(&mut bench).await;

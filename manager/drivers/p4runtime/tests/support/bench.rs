@@ -49,7 +49,7 @@ impl Bench {
 
     pub(crate) async fn ask(&mut self, request: Request) -> Answer {
         self.next += 1;
-        assert!(self.driver.send(Command { node: 7, id: self.next, request }));
+        assert!(self.driver.send(Command { node: 7, id: self.next, request, limit: 2_000_000_000 }));
         loop {
             match self.message().await {
                 Message::Answer(7, id, answer) if id == self.next => return answer,

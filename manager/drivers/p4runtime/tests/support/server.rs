@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_core::Stream;
 use p4runtime::message::*;
@@ -52,6 +53,18 @@ pub(crate) struct Switch {
     /// Read requests.
     pub(crate) reads: usize,
     pub(crate) conduct: Conduct,
+    /// Calls that it refuses, by the last part of their path, and with what. `Session` is a read of a clone session.
+    pub(crate) refusals: BTreeMap<&'static str, tonic::Status>,
+    /// How long answers to calls take, by the last part of their path.
+    pub(crate) delays: BTreeMap<&'static str, Duration>,
+    /// The code and words of a full table.
+    pub(crate) full: tonic::Status,
+    /// A device without a program answers with an empty configuration, as PI does; else it refuses.
+    pub(crate) answers_empty: bool,
+    /// The cookie of its program.
+    pub(crate) cookie: Option<Cookie>,
+    /// How often a program was loaded.
+    pub(crate) loads: usize,
     /// Whether it keeps the metadata of entries.
     pub(crate) keeps_metadata: bool,
     /// Numbers without leading zeros, as 1.4 demands; else padded to their width.
@@ -97,6 +110,12 @@ impl Server {
             counters: BTreeMap::new(),
             reads: 0,
             conduct: Conduct::Honest,
+            refusals: BTreeMap::new(),
+            delays: BTreeMap::new(),
+            full: tonic::Status::resource_exhausted("table is full"),
+            answers_empty: false,
+            cookie: None,
+            loads: 0,
             keeps_metadata: true,
             padded: false,
             writes: Vec::new(),
@@ -122,12 +141,17 @@ impl Server {
 impl Switch {
     /// Loses everything, as a restarted device that was started with its program.
     pub(crate) fn restart(&mut self) {
+        self.restart_stream();
+        self.lose_entries();
+        self.highest = None;
+    }
+
+    /// Breaks the streams of its clients, and keeps everything else.
+    pub(crate) fn restart_stream(&mut self) {
         for client in &self.clients {
             let _ = client.send.send(Err(tonic::Status::unavailable("restart")));
         }
-        self.lose_entries();
         self.clients.clear();
-        self.highest = None;
     }
 
     /// What the entries say, for comparisons.
@@ -332,7 +356,7 @@ impl Switch {
             (UpdateType::Insert, None) => {
                 let used = self.entries.iter().filter(|other| other.table_id == entry.table_id).count();
                 if used as i64 >= table.size {
-                    return Err(tonic::Status::resource_exhausted("table is full"));
+                    return Err(self.full.clone());
                 }
                 self.entries.push(kept);
                 Ok(())
@@ -352,6 +376,7 @@ impl Switch {
 
     fn read(&mut self, request: &ReadRequest) -> Answer<ReadResponse> {
         self.check_device(request.device_id)?;
+        self.info()?;
         self.reads += 1;
         let mut entities = Vec::new();
         for entity in &request.entities {
@@ -369,6 +394,7 @@ impl Switch {
                 Some(EntityKind::PacketReplication(PacketReplicationEngineEntry {
                     r#type: Some(ReplicationKind::CloneSession(wanted)),
                 })) => {
+                    self.refusals.get("Session").map_or(Ok(()), |status| Err(status.clone()))?;
                     let session = self.sessions.get(&wanted.session_id);
                     let session = session.ok_or_else(|| tonic::Status::not_found("clone session"))?;
                     let kind = Some(ReplicationKind::CloneSession(session.clone()));
@@ -426,9 +452,31 @@ impl Switch {
             return Err(tonic::Status::unimplemented("action"));
         }
         let config = request.config.ok_or_else(|| invalid("no config"))?;
+        self.loads += 1;
         self.lose_entries();
-        self.program = config.p4info;
+        (self.program, self.cookie) = (config.p4info, config.cookie);
         self.info().map(|_| ())
+    }
+
+    /// Loses program and entries, and keeps its connections.
+    pub(crate) fn lose_program(&mut self) {
+        self.lose_entries();
+        (self.program, self.cookie) = (None, None);
+    }
+
+    fn get(
+        &self,
+        request: &GetForwardingPipelineConfigRequest,
+    ) -> Answer<GetForwardingPipelineConfigResponse> {
+        self.check_device(request.device_id)?;
+        if self.program.is_none() && self.answers_empty {
+            let config = Some(ForwardingPipelineConfig::default());
+            return Ok(GetForwardingPipelineConfigResponse { config });
+        }
+        self.info()?;
+        let (p4info, cookie) = (self.program.clone(), self.cookie);
+        let config = Some(ForwardingPipelineConfig { p4info, cookie, ..Default::default() });
+        Ok(GetForwardingPipelineConfigResponse { config })
     }
 
     fn lose_entries(&mut self) {
@@ -580,20 +628,27 @@ impl Server {
     /// A handler of a call with one answer.
     fn unary<Q: 'static, A: Send + 'static>(
         &self,
+        name: &'static str,
         work: fn(&mut Switch, Q) -> Answer<A>,
     ) -> impl FnMut(Request<Q>) -> BoxFuture<Response<A>, tonic::Status> + use<Q, A> {
         let switch = Arc::clone(&self.switch);
         move |request| {
-            let done = {
+            let (done, delay) = {
                 let mut switch = switch.lock().unwrap();
-                match switch.conduct {
-                    Conduct::Mute => None,
+                let done = match (switch.conduct, switch.refusals.get(name)) {
+                    (Conduct::Mute, _) => None,
+                    (_, Some(status)) => Some(Err(status.clone())),
                     _ => Some(work(&mut switch, request.into_inner()).map(Response::new)),
-                }
+                };
+                (done, switch.delays.get(name).copied())
             };
-            match done {
-                Some(done) => boxed(ready(done)),
-                None => Box::pin(std::future::pending()),
+            match (done, delay) {
+                (Some(done), None) => boxed(ready(done)),
+                (Some(done), Some(delay)) => Box::pin(async move {
+                    tokio::time::sleep(delay).await;
+                    done
+                }),
+                (None, _) => Box::pin(std::future::pending()),
             }
         }
     }
@@ -691,28 +746,24 @@ impl Service<http::Request<Body>> for Server {
             let path = request.uri().path().to_owned();
             let response = match path.strip_prefix("/p4.v1.P4Runtime/").unwrap_or_default() {
                 "Write" => {
-                    let call = Call(server.unary(Switch::write));
+                    let call = Call(server.unary("Write", Switch::write));
                     Grpc::new(ProstCodec::default()).unary(call, request).await
                 }
                 "Read" => {
-                    let read = server.unary(|switch, request: ReadRequest| switch.read(&request));
+                    let read = server.unary("Read", |switch, request: ReadRequest| switch.read(&request));
                     Grpc::new(ProstCodec::default()).server_streaming(Read(read), request).await
                 }
                 "GetForwardingPipelineConfig" => {
-                    let get = |switch: &mut Switch, request: GetForwardingPipelineConfigRequest| {
-                        switch.check_device(request.device_id)?;
-                        switch.info()?;
-                        let p4info = switch.program.clone();
-                        let config = Some(ForwardingPipelineConfig { p4info, ..Default::default() });
-                        Ok(GetForwardingPipelineConfigResponse { config })
-                    };
-                    Grpc::new(ProstCodec::default()).unary(Call(server.unary(get)), request).await
+                    let get = |switch: &mut Switch, request| switch.get(&request);
+                    let call = Call(server.unary("GetForwardingPipelineConfig", get));
+                    Grpc::new(ProstCodec::default()).unary(call, request).await
                 }
                 "SetForwardingPipelineConfig" => {
                     let set = |switch: &mut Switch, request| {
                         switch.load(request).map(|()| SetForwardingPipelineConfigResponse {})
                     };
-                    Grpc::new(ProstCodec::default()).unary(Call(server.unary(set)), request).await
+                    let call = Call(server.unary("SetForwardingPipelineConfig", set));
+                    Grpc::new(ProstCodec::default()).unary(call, request).await
                 }
                 "StreamChannel" => Grpc::new(ProstCodec::default()).streaming(Channel(server), request).await,
                 _ => tonic::Status::unimplemented("no such call").into_http(),
