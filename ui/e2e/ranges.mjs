@@ -99,6 +99,28 @@ export async function ranges(page, base) {
   await page.locator('.past').waitFor({ ...WAIT, state: 'hidden' });
 }
 
+/** A flow that sends for 15 ms every 20 s is silent in between. Of the past that the demo has simulated, to which nothing is added. */
+export async function burstsOfTheDemo(page, base) {
+  const { first, start } = await known(page, base);
+  if (start - first < 60_000) throw new Skipped('the demo has no minute of the past: start it with --past');
+  const minutes = Math.floor((start - first) / 60_000);
+  const span = `from=${nanos(first)}&to=${nanos(first + minutes * 60_000)}`;
+  const { flows } = await read(page, base, `flows?sort=latency&limit=2000&${span}`);
+  const burst = flows.find(({ flow }) => flow.dport === 9000);
+  const { series } = await read(
+    page,
+    base,
+    `flows/${encodeURIComponent(burst.text)}/history?${span}&limit=10000`,
+  );
+  // A value ends with the second of its burst.
+  const longest = series.slice(1).reduce((most, { ts }, i) => {
+    const { hops, ts: since } = series[i];
+    return hops.length === 0 ? most : Math.max(most, (ts - since) / 1e9);
+  }, 0);
+  const gaps = series.filter(({ hops }) => hops.length === 0).length;
+  assert.ok(gaps >= 3 && longest < 2, `${burst.text}: ${gaps} silences, and a value for ${longest} s`);
+}
+
 /** A flow that is no longer there is found in a time in which it was. */
 export async function expired(page, base) {
   const { first, last } = await known(page, base);

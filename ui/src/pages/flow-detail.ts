@@ -99,8 +99,8 @@ export function flowView(name: string) {
 const HOLDS =
   'Only significant changes are stored: each value holds until the next one, or until the flow is silent. A gap is a time without reports: none was stored for one and a half of push_interval, or no packet of any flow took as long at a node for two seconds. A burst is drawn a few pixels wide at least.';
 
-/** A burst takes at least such a part of the width: two pixels. */
-const PARTS = 400;
+/** How wide a burst is drawn at least, pixels: what falls between two is not seen. */
+const BURST = 2.5;
 
 /** Points of a flow's history. */
 const HISTORY = 3000;
@@ -150,7 +150,7 @@ class StackDrawing {
   }
 
   private draw(): void {
-    const stacked = stack([...this.stored.series, ...this.samples], times.length() / 1e9 / PARTS);
+    const stacked = stack([...this.stored.series, ...this.samples], this.visible());
     if (this.total === null && stacked.times.length > 0)
       this.showTotal(highest(stacked.total) < MAX_RATIO * hopsHighest(stacked));
     this.chart.update(stacked, pathChanges(this.stored.paths, this.firstSeen));
@@ -159,6 +159,11 @@ class StackDrawing {
     if (this.labels === stacked.labels.join()) return;
     this.labels = stacked.labels.join();
     this.legend.replaceChildren(...stacked.labels.map((label, i) => legendEntry(label, i)), this.toggle);
+  }
+
+  /** How long a burst is drawn at least, s. */
+  private visible(): number {
+    return ((times.length() / 1e9) * BURST) / Math.max(100, this.chart.element.clientWidth);
   }
 
   private showTotal(shown: boolean): void {
