@@ -1,5 +1,5 @@
 import { ApiError, get } from '../api/client';
-import { poll, type Poll } from '../api/poll';
+import { poll } from '../api/poll';
 import type { FlowDetail, FlowHistory } from '../api/types';
 import { empty, h, panel } from '../lib/dom';
 import { reasonOf } from '../lib/format';
@@ -16,7 +16,7 @@ import { FLOW_LIST_DEFAULTS, flowList } from './flow-list';
 export function flowPage(route: Route): Page {
   const detail = h('div', { class: 'flow-detail' });
   let name = route.argument;
-  let shown: { stop(): void } | null = null;
+  let shown: Followed | null = null;
   /** Nobody chose it. */
   let isOurs = false;
   const settings = new Settings(route, FLOW_LIST_DEFAULTS);
@@ -28,6 +28,7 @@ export function flowPage(route: Route): Page {
       show(nameOf(flow));
     },
     arrived: (flows) => {
+      if (flows.some(({ id, text }) => name === id || name === text)) shown?.isListed();
       // Without a selection, show the slowest flow; the next one if it expires.
       if (name !== '' || !flows[0]) return;
       show(nameOf(flows[0]));
@@ -72,38 +73,46 @@ function nameOf(flow: { id: string; text: string }): string {
   return times.isLive() ? flow.id : flow.text;
 }
 
+interface Followed {
+  stop(): void;
+  /** The list has the flow: one that was not there is asked for again, without a wait. */
+  isListed(): void;
+}
+
 /** Shows a flow in `box` and keeps it up to date. `expired` says whether another one is shown when it is not there. */
-function follow(name: string, box: HTMLElement, expired: () => boolean): { stop(): void } {
+function follow(name: string, box: HTMLElement, expired: () => boolean): Followed {
   const view = flowView(name);
   const path = `flows/${encodeURIComponent(name)}`;
   box.replaceChildren(view.element);
-  const polls: Poll[] = [
-    poll<FlowDetail>({
-      intervalMs: () => times.intervalMs(1000),
-      request: (signal) => get(path, times.query(), signal),
-      show(flow) {
-        if (!view.element.isConnected) box.replaceChildren(view.element);
-        view.update(flow);
-      },
-      failed(error) {
-        if (error instanceof ApiError && error.status === 404 && !expired())
-          box.replaceChildren(times.isLive() ? gone(name) : absent(name));
-        else if (session.console) box.replaceChildren(empty('No answer', reasonOf(error)));
-      },
-    }),
-    poll<FlowHistory>({
-      intervalMs: () => times.intervalMs(3000),
-      request: async (signal) =>
-        live.hasStore()
-          ? get(`${path}/history`, { from: since(), ...times.query(), limit: 3000 }, signal)
-          : { series: [], paths: [] },
-      show: view.history,
-    }),
-  ];
+  const flow = poll<FlowDetail>({
+    intervalMs: () => times.intervalMs(1000),
+    request: (signal) => get(path, times.query(), signal),
+    show(flow) {
+      if (!view.element.isConnected) box.replaceChildren(view.element);
+      view.update(flow);
+    },
+    failed(error) {
+      if (error instanceof ApiError && error.status === 404 && !expired())
+        box.replaceChildren(times.isLive() ? gone(name) : absent(name));
+      else if (session.console) box.replaceChildren(empty('No answer', reasonOf(error)));
+    },
+  });
+  const history = poll<FlowHistory>({
+    intervalMs: () => times.intervalMs(3000),
+    request: async (signal) =>
+      live.hasStore()
+        ? get(`${path}/history`, { from: since(), ...times.query(), limit: 3000 }, signal)
+        : { series: [], paths: [] },
+    show: view.history,
+  });
   return {
     stop() {
-      for (const one of polls) one.stop();
+      flow.stop();
+      history.stop();
       view.destroy();
+    },
+    isListed() {
+      if (!view.element.isConnected) flow.now();
     },
   };
 }
