@@ -28,9 +28,9 @@ pub enum LinkType {
 pub enum Layer<'a> {
     /// At an Ethernet header.
     Ethernet(&'a [u8]),
-    /// After a link header that names its payload.
+    /// After a link header that names its payload, and the VLAN tags behind it.
     Network {
-        /// EtherType of `bytes`: 0x0800 IPv4, 0x86dd IPv6, 0x8100 a VLAN tag and so on.
+        /// EtherType of `bytes`: 0x0800 IPv4, 0x86dd IPv6 and so on.
         ethertype: u16,
         /// The rest of the frame.
         bytes: &'a [u8],
@@ -43,6 +43,12 @@ pub enum Layer<'a> {
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// EtherTypes of VLAN tags: IEEE 802.1Q, 802.1ad, and QinQ before it.
+const VLAN_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// Bytes of a VLAN tag: its control word and the EtherType of what follows.
+const TAG_LEN: usize = 4;
+/// VLAN tags that are followed; the same number as in an Ethernet frame.
+const MAX_TAGS: usize = 7;
 
 impl LinkType {
     /// The link type of that number.
@@ -102,10 +108,18 @@ const SLL_PROTOCOL: usize = 14;
 const SLL2_HEADER_LEN: usize = 20;
 const SLL2_PROTOCOL: usize = 0;
 
-/// After a header of `LEN` bytes with the EtherType at `PROTOCOL`. Values below 1536 are not EtherTypes.
+/// After a header of `LEN` bytes with the EtherType at `PROTOCOL`, and VLAN tags. Values below 1536 are not EtherTypes.
 fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
-    let Some((header, bytes)) = frame.split_at_checked(LEN) else { return Layer::Cut };
-    let ethertype = u16::from_be_bytes([header[PROTOCOL], header[PROTOCOL + 1]]);
+    let Some((header, mut bytes)) = frame.split_at_checked(LEN) else { return Layer::Cut };
+    let mut ethertype = u16::from_be_bytes([header[PROTOCOL], header[PROTOCOL + 1]]);
+    for _ in 0..MAX_TAGS {
+        if !VLAN_TAGS.contains(&ethertype) {
+            break;
+        }
+        let Some((tag, rest)) = bytes.split_at_checked(TAG_LEN) else { return Layer::Cut };
+        ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+        bytes = rest;
+    }
     if ethertype < 1536 { Layer::Unsupported } else { Layer::Network { ethertype, bytes } }
 }
 
@@ -141,10 +155,9 @@ mod tests {
     fn each_type_begins_where_it_should() {
         let ip4 = Layer::Network { ethertype: 0x0800, bytes: &[0x45, 1] };
         let ip6 = Layer::Network { ethertype: 0x86dd, bytes: &[0x60, 1] };
-        let vlan = Layer::Network { ethertype: 0x8100, bytes: &[0x45, 1] };
         let sll = |ethertype: [u8; 2], ip| [&[0; 14][..], &ethertype, &[ip, 1]].concat();
         let sll2 = |ethertype: [u8; 2], ip| [&ethertype[..], &[0; 18], &[ip, 1]].concat();
-        let cases: [(LinkType, Vec<u8>, Layer<'_>); 17] = [
+        let cases: [(LinkType, Vec<u8>, Layer<'_>); 16] = [
             (LinkType::Ethernet, vec![0x45, 1], Layer::Ethernet(&[0x45, 1])),
             (LinkType::RawIp, vec![0x45, 1], ip4),
             (LinkType::RawIp, vec![0x60, 1], ip6),
@@ -157,7 +170,6 @@ mod tests {
             (LinkType::Loop, vec![0, 0, 0, 2, 0x45, 1], ip4),
             (LinkType::Loop, vec![0, 0, 1, 2, 0x45, 1], Layer::Unsupported),
             (LinkType::LinuxSll, sll([8, 0], 0x45), ip4),
-            (LinkType::LinuxSll, sll([0x81, 0], 0x45), vlan),
             (LinkType::LinuxSll, sll([0, 4], 0x45), Layer::Unsupported),
             (LinkType::LinuxSll2, sll2([0x86, 0xdd], 0x60), ip6),
             (LinkType::LinuxSll2, vec![8; 19], Layer::Cut),
@@ -169,5 +181,35 @@ mod tests {
         for len in 0..16 {
             assert_eq!(LinkType::LinuxSll.layer(&[8; 15][..len.min(15)]), Layer::Cut);
         }
+    }
+
+    /// A cooked header that ends with a protocol, or begins with one, then VLAN tags, then IPv4. Ethernet is returned whole, and other link
+    /// types have no EtherType that could announce a tag.
+    #[test]
+    fn cooked_frames_may_have_vlan_tags() {
+        const TPIDS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+        let tag_lists = |count: u32| {
+            (0..3_usize.pow(count)).map(move |n| (0..count).map(|i| TPIDS[n / 3_usize.pow(i) % 3]).collect())
+        };
+        for tpids in (0..=3).flat_map(tag_lists) {
+            let tpids: Vec<u16> = tpids;
+            let following = tpids.iter().skip(1).copied().chain([ETHERTYPE_IPV4]);
+            let tags: Vec<u8> =
+                following.flat_map(|next| [0x60, 100].into_iter().chain(next.to_be_bytes())).collect();
+            let tags = &tags[..tpids.len() * TAG_LEN];
+            let protocol = tpids.first().copied().unwrap_or(ETHERTYPE_IPV4).to_be_bytes();
+            let sll = [&[0; 14][..], &protocol, tags, &[0x45, 1]].concat();
+            let sll2 = [&protocol[..], &[0; 18], tags, &[0x45, 1]].concat();
+            let expected = Layer::Network { ethertype: ETHERTYPE_IPV4, bytes: &[0x45, 1] };
+            assert_eq!(LinkType::LinuxSll.layer(&sll), expected, "{tpids:04x?}");
+            assert_eq!(LinkType::LinuxSll2.layer(&sll2), expected, "{tpids:04x?}");
+            for cut in SLL_HEADER_LEN..SLL_HEADER_LEN + tags.len() {
+                assert_eq!(LinkType::LinuxSll.layer(&sll[..cut]), Layer::Cut, "{tpids:04x?} to {cut}");
+            }
+        }
+        let many = [&[0; 14][..], &[0x81, 0], &[0, 100, 0x81, 0].repeat(8), &[0x45, 1]].concat();
+        let beyond =
+            Layer::Network { ethertype: 0x8100, bytes: &many[SLL_HEADER_LEN + MAX_TAGS * TAG_LEN..] };
+        assert_eq!(LinkType::LinuxSll.layer(&many), beyond);
     }
 }
