@@ -160,7 +160,12 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
             hop.node.map_or("?".into(), |node| names.node(node)),
             text(hop.ingress_if.map(|interface| names.interface(hop.node, interface))),
             text(hop.egress_if.map(|interface| names.interface(hop.node, interface))),
-            text(hop.hop_latency.or(hop.implausible_latency).map(units::nanos)),
+            // The collector stores an implausible latency with 18 significant bits.
+            text(
+                hop.hop_latency
+                    .map(units::nanos)
+                    .or(hop.implausible_latency.map(|latency| format!("~{}", units::nanos(latency)))),
+            ),
             match hop.implausible_latency {
                 Some(_) => "implausible".into(),
                 None => plot::bar(hop.hop_latency.unwrap_or(0) as f64, slowest as f64, 20),

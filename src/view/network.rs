@@ -225,7 +225,7 @@ pub(crate) struct HopView {
     pub(crate) queue: Option<u8>,
     /// Time inside the node, nanoseconds.
     pub(crate) hop_latency: Option<u64>,
-    /// Hop latency of the latest report, nanoseconds, if it is implausible; `hop_latency` is null then. It is longer than
+    /// Hop latency of the latest report, nanoseconds, if it is implausible, rounded down to 18 significant bits; `hop_latency` is null then. It is longer than
     /// `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than the egress. It is in no
     /// other number.
     #[serde(skip_serializing_if = "Option::is_none")]

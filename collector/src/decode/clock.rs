@@ -68,16 +68,38 @@ pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u6
     if ingress == NO_VALUE || egress == NO_VALUE {
         return NO_VALUE;
     }
-    let ns = |later: u64| later.saturating_mul(u64::from(units.stamp_ns));
-    match difference(ingress, egress, wide) {
-        Difference::Later(later) if ns(later) < IMPLAUSIBLE => {
-            mark_implausible(ns(later), ingress, egress, units)
-        }
-        Difference::Later(later) => implausible(ns(later)),
+    let (latency, is_latency) = elapsed(ingress, egress, wide, units);
+    if is_latency { mark_implausible(latency, ingress, egress, units) } else { implausible(latency) }
+}
+
+/// The time between two timestamps, ns, and whether it is a latency in any unit.
+#[inline(always)]
+fn elapsed(ingress: u64, egress: u64, wide: bool, units: Units) -> (u64, bool) {
+    let (later, is_later) = match difference(ingress, egress, wide) {
+        Difference::Later(later) => (later, true),
         // The value that a device without a check of the sign would report.
-        Difference::Backwards if wide => implausible(ns(egress.wrapping_sub(ingress))),
-        Difference::Backwards => implausible(ns((egress as u32).wrapping_sub(ingress as u32).into())),
-    }
+        Difference::Backwards if wide => (egress.wrapping_sub(ingress), false),
+        Difference::Backwards => ((egress as u32).wrapping_sub(ingress as u32).into(), false),
+    };
+    let latency = later.saturating_mul(u64::from(units.stamp_ns));
+    (latency, is_later && latency < IMPLAUSIBLE)
+}
+
+/// The hop latency of a record, ns, if it is implausible: exact, unlike the marked value. `reported` is the latency of the device, which
+/// is computed from the timestamps if there is none.
+pub(crate) fn exact_implausible(
+    reported: Option<u64>,
+    (ingress, egress, wide): (u64, u64, bool),
+    units: Units,
+) -> Option<u64> {
+    let has_stamps = ingress != NO_VALUE && egress != NO_VALUE;
+    let (latency, is_latency) = match reported {
+        Some(latency) => (latency, true),
+        None if has_stamps => elapsed(ingress, egress, wide, units),
+        None => return None,
+    };
+    let odd = !is_latency || latency > units.max_latency || lacks_ingress(ingress, egress, units);
+    odd.then_some(latency)
 }
 
 /// The difference of two timestamps of a device, in the device's unit.
@@ -102,8 +124,8 @@ pub(crate) fn difference(first: u64, second: u64, wide: bool) -> Difference {
 #[cfg(test)]
 mod tests {
     use super::{
-        Difference, NO_VALUE, Units, between, difference, implausible, implausible_value, is_plausible,
-        mark_implausible,
+        Difference, NO_VALUE, Units, between, difference, exact_implausible, implausible, implausible_value,
+        is_plausible, mark_implausible,
     };
 
     #[test]
@@ -164,6 +186,37 @@ mod tests {
         }
         let off = Units::NONE;
         assert_eq!(read(mark_implausible(u64::MAX >> 8, 0, u64::MAX >> 8, off)), Ok(u64::MAX >> 8));
+    }
+
+    #[test]
+    fn an_implausible_latency_is_exact_where_it_is_shown_once() {
+        let units = Units { stamp_ns: 4, max_latency: 1_000_000, ..Units::NONE };
+        let cases = [
+            (None, (1000, 960, false), Some((u64::from(u32::MAX) - 39) * 4)),
+            (None, (1000, 960, true), Some(u64::MAX)),
+            (None, (0, 300_003, false), Some(1_200_012)),
+            (None, (100, 200, false), None),
+            (None, (NO_VALUE, 200, false), None),
+            (Some(1_234_567), (5, 6, false), Some(1_234_567)),
+            (Some(700), (0, 700, true), Some(700)),
+            (Some(700), (NO_VALUE, NO_VALUE, false), None),
+        ];
+        for (reported, stamps, expected) in cases {
+            let exact = exact_implausible(reported, stamps, units);
+            assert_eq!(exact, expected, "{reported:?}, {stamps:?}");
+            let (ingress, egress, wide) = stamps;
+            let marked = match reported {
+                Some(latency) => mark_implausible(latency, ingress, egress, units),
+                None => between(ingress, egress, wide, units),
+            };
+            assert_eq!(
+                exact.is_some(),
+                !is_plausible(marked) && marked != NO_VALUE,
+                "{reported:?}, {stamps:?}"
+            );
+        }
+        let nanoseconds = Units { max_latency: 1_000_000, ..Units::NONE };
+        assert_eq!(exact_implausible(None, (1040, 1000, false), nanoseconds), Some(4_294_967_256));
     }
 
     #[test]

@@ -12,11 +12,13 @@ use wire::Hop;
 
 use crate::config::{Profile, Units};
 
-/// The hop latency of `hop`, ns, to five digits, if it is implausible under `profile`: see
+/// Returns the exact hop latency of `hop`, ns, if it is implausible under `profile`: see
 /// [`HopView::implausible_latency`](crate::HopView::implausible_latency).
 pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
-    let latency = Reading::of(hop, Units::from(profile)).latency;
-    if is_plausible(latency) { None } else { implausible_value(latency as u32) }
+    let units = Units::from(profile);
+    let reported = hop.hop_latency.map(|latency| u64::from(latency) * u64::from(units.latency_ns));
+    let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
+    clock::exact_implausible(reported, (stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts), units)
 }
 
 /// All-ones: a value that was absent or unavailable.
