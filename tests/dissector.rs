@@ -206,6 +206,9 @@ fn expected(vector: &Vector) -> Vec<Value> {
         trace.remove("flags");
         trace.remove("data");
     }
+    for object in objects.iter_mut().filter_map(Value::as_object_mut) {
+        object.remove("ioam_options");
+    }
     objects
 }
 

@@ -119,6 +119,8 @@ pub struct Stats {
     pub reports: u64,
     /// Reports (or remaining parts of datagrams) refused, by reason, including those inside accepted datagrams.
     pub refused: [u64; Refusal::COUNT],
+    /// Good reports whose packet is marked as INT but has none that can be read, by reason: the INT was left out.
+    pub int_refused: [u64; Refusal::COUNT],
     /// Aggregates of postcards, among the datagrams accepted.
     pub aggregates: u64,
     /// Postcards in them. Each counts as a good report below.
@@ -159,6 +161,7 @@ impl Default for Stats {
             refused_datagrams: [0; Refusal::COUNT],
             reports: 0,
             refused: [0; Refusal::COUNT],
+            int_refused: [0; Refusal::COUNT],
             aggregates: 0,
             aggregate_postcards: 0,
             summaries: 0,
@@ -232,6 +235,7 @@ impl Stats {
         self.sf.combine(&other.sf, &mut with);
         self.postcards.combine(&other.postcards, &mut with);
         self.refused.iter_mut().zip(other.refused).for_each(|(one, other)| with(one, other));
+        self.int_refused.iter_mut().zip(other.int_refused).for_each(|(one, other)| with(one, other));
         self.events.iter_mut().zip(other.events).for_each(|(one, other)| with(one, other));
         self.unadmitted.iter_mut().zip(other.unadmitted).for_each(|(one, other)| with(one, other));
         let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);

@@ -15,10 +15,13 @@ pub fn reports(payload: &[u8], profile: &Profile) {
     for report in all.iter().flatten() {
         report_holds_together(report, payload);
     }
+    contradictions_end(&all, payload);
     if let Some(Ok(first)) = all.first() {
         let peek = wire::peek(payload, profile).expect("what decodes can be peeked at");
-        let decoded = (first.version, first.node_id, first.hw_id, first.seq, first.flow);
-        assert_eq!((peek.version, peek.node_id, peek.hw_id, peek.seq, peek.flow), decoded);
+        let decoded = (first.version, first.node_id, first.hw_id, first.seq);
+        assert_eq!((peek.version, peek.node_id, peek.hw_id, peek.seq), decoded);
+        // Where the INT is refused and left out, peek gives the ports that its shim announces.
+        assert!(first.int_refused.is_some() || peek.flow == first.flow, "{:?} {:?}", peek.flow, first.flow);
         header_reads_back(first, payload, profile);
     }
     let _ = wire::peek(payload, profile);
@@ -74,6 +77,28 @@ pub fn lldp(frame: &[u8], _: &Profile) {
     }
 }
 
+/// No report is read behind a length that contradicts another, and the contents of reports do not overlap.
+fn contradictions_end(all: &[Result<Report<'_>, Refusal>], payload: &[u8]) {
+    use Refusal::{
+        BadLength, BadMetadataLength, BadNextProtocol, BadReportLength, EmptyGroup, Ipfix, LeftoverWords,
+        NetflowV5, NetflowV9, NotAReport, Sflow, Truncated, UnknownVersion,
+    };
+    let ends = all.iter().position(|result| {
+        matches!(
+            result,
+            Err(Truncated | UnknownVersion | EmptyGroup | BadLength | BadNextProtocol | BadMetadataLength)
+                | Err(LeftoverWords | BadReportLength | NotAReport | Sflow | NetflowV5 | NetflowV9 | Ipfix)
+        )
+    });
+    assert!(ends.is_none_or(|at| at + 1 == all.len()), "{all:?}");
+    let start = payload.as_ptr_range();
+    let mut before = start.start;
+    for inner in all.iter().flatten().map(|report| report.inner).filter(|inner| !inner.is_empty()) {
+        assert!(before <= inner.as_ptr() && inner.as_ptr_range().end <= start.end, "{all:?}");
+        before = inner.as_ptr_range().end;
+    }
+}
+
 fn report_holds_together(report: &Report<'_>, payload: &[u8]) {
     let hops = report.hop_count();
     assert!(hops <= payload.len());
@@ -82,6 +107,21 @@ fn report_holds_together(report: &Report<'_>, payload: &[u8]) {
     assert_eq!(report.has_metadata(), !report.metadata_hop().carried.is_empty());
     lies_in(report.inner, payload);
     lies_in(report.domain_words, payload);
+    assert!(report.flow.is_some() || report.tunnel.is_none(), "a tunnel carries a flow");
+    // The metadata of a report of type 1 may be of undefined bits alone.
+    let says_something = report.flags != wire::Flags::default()
+        || report.flow.is_some()
+        || report.has_metadata()
+        || report.report_type == Some(1)
+        || report.gap.is_some()
+        || !report.inner.is_empty()
+        || !report.domain_words.is_empty();
+    assert!(says_something, "an empty report");
+    if report.int_refused.is_some() {
+        assert!(report.int.is_none() && report.ioam.is_none());
+        let is_of_drop_or_queue = report.flags.0 & (wire::Flags::DROP.0 | wire::Flags::QUEUE.0) != 0;
+        assert!(is_of_drop_or_queue || report.version == Version::V05 && report.has_metadata());
+    }
     if let Some(int) = &report.int {
         stack_holds_together(&int.stack);
         lies_in(int.stack.bytes, report.inner);

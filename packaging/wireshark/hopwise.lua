@@ -75,7 +75,7 @@ local REFUSALS = {
   bad_metadata_length = "the metadata length contradicts the metadata bits or the report length",
   undefined_report_type = "a report type whose contents are not defined; skipped",
   undefined_inner_type = "an inner type that is not defined; skipped",
-  leftover_words = "inner type none, but words follow the metadata; skipped",
+  leftover_words = "inner type none, but words follow the metadata",
   int_truncated = "truncated inside the INT shim, header or stack",
   bad_shim = "the first bytes after the INT marker are not an INT shim",
   bad_next_protocol_type = "the shim's NPT contradicts the marker by which INT was found",
@@ -84,6 +84,12 @@ local REFUSALS = {
   bad_hop_ml = "the words per hop contradict the instruction bitmap",
   bad_instruction_count = "the instruction count contradicts the instruction bitmap",
   int_not_marked = "INT that no configured mark announces: neither DSCP nor port nor probe marker",
+  bad_report_length = "the report's length contradicts its types, metadata or contents; nothing behind it can be read",
+  not_a_report = "neither a packet that can be recognised nor a measurement: another protocol",
+  sflow = "this is sFlow version 5",
+  netflow_v5 = "this is NetFlow version 5",
+  netflow_v9 = "this is NetFlow version 9",
+  ipfix = "this is IPFIX",
   too_many_hops = "more hops than the header's own maximum",
   partial_hop = "the stack is not a whole number of hops",
   bad_gre = "a GRE header with fields that cannot be skipped",
@@ -118,7 +124,7 @@ local REFUSALS = {
 ---------------------------------------------------------------------------------------------------------------------
 -- Settings
 
-local DIALECTS = { "strict", "geant", "hostint", "intcollector-gen", "onos" }
+local DIALECTS = { "strict", "geant", "hostint", "intcollector-gen", "onos", "p4int" }
 local dialect_choices = {}
 for i, name in ipairs(DIALECTS) do dialect_choices[i] = { i, name, i } end
 
@@ -286,6 +292,7 @@ field("r_ds_bits", "uint16", "report.ds_bits", "Domain-specific metadata bits", 
 field("r_ds_status", "uint16", "report.ds_status", "Domain-specific metadata status", base.HEX)
 field("r_domain", "bytes", "report.domain", "Domain-specific metadata")
 field("r_flow_id", "uint32", "report.flow_id", "Flow ID of the postcard", base.HEX)
+field("r_int_refused", "string", "report.int_refused", "INT left out")
 field("r_inner", "bytes", "report.inner", "Inner contents")
 field("r_packet_length", "uint32", "report.packet_length", "IP length of the truncated packet", base.DEC)
 field("tlv", "none", "report.tlv", "TLV")
@@ -575,11 +582,22 @@ local function flow_of(ip, at, sport, dport, proto)
   return { ip = ip.at, v6 = ip.v6, at = at, sport = sport, dport = dport, proto = proto }
 end
 
--- Start of a tunnel: the flow so far becomes the tunnel. The outermost tunnel stays.
+-- Start of a tunnel, carried by the packet `outer`. The outermost one is the tunnel as soon as an IP packet is read inside.
 local function enter(w, outer)
   w.tunnels = w.tunnels + 1
-  w.tunnel = w.tunnel or outer
+  w.tunnel = w.tunnel or w.outer
+  w.outer = outer
   w.flow = nil
+end
+
+-- The flow at the end of the walk is that of the innermost IP packet that was read; in a data packet only that of a packet
+-- without a tunnel, or inside one.
+local function finish_flow(w)
+  if not w.flow and w.aim == "report" then
+    w.flow = w.outer
+  else
+    w.tunnel = w.tunnel or w.outer
+  end
 end
 
 local ETH, IP4, IP6 = 0x6558, 0x0800, 0x86dd
@@ -672,7 +690,7 @@ function W.ipv6(w, at)
     end
     if (next_header == 0 or next_header == 60) and w.seek then
       if next_header == 0 then W.int_options(w, here, len, ip) end
-      W.ioam_options(w, here + 2, here + len)
+      W.ioam_options(w, here + 2, here + len, ip)
     end
     here, next_header = here + len, u8(w, here)
   end
@@ -708,8 +726,8 @@ function W.int_options(w, at, len, ip)
   end
 end
 
--- Looks for IOAM among the options from `at` to `fin`.
-function W.ioam_options(w, at, fin)
+-- Looks for IOAM among the options from `at` to `fin`. Of several options the one with the most nodes gives the path.
+function W.ioam_options(w, at, fin, ip)
   if fin > w.fin then return end
   while at < fin do
     local kind = u8(w, at)
@@ -718,7 +736,13 @@ function W.ioam_options(w, at, fin)
     else
       local size = at + 1 < fin and u8(w, at + 1)
       if not size or at + 2 + size > fin then return end
-      if (kind == 0x31 or kind == 0x11) and not w.ioam then w.ioam = W.ioam_option(w, at + 2, size) end
+      if (kind == 0x31 or kind == 0x11) and (not w.ioam_ip or w.ioam_ip == ip.at) then
+        local found = W.ioam_option(w, at + 2, size)
+        if found then
+          w.ioam_ip = ip.at
+          if not w.ioam or W.ioam_rank(found) > W.ioam_rank(w.ioam) then w.ioam = found end
+        end
+      end
       at = at + 2 + size
     end
   end
@@ -748,6 +772,15 @@ local function is_tunnel(w, dport, at)
     local protocol = u16(w, at + 2)
     return first and first < 64 and (protocol == ETH or protocol == IP4 or protocol == IP6)
   end
+end
+
+-- Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel.
+local function is_other(w, dport, at)
+  local first = u8(w, at)
+  if not first then return false end
+  if dport == 4789 then return bits(first, 3, 1) == 0 end
+  if dport == 4790 then return bits(first, 2, 2) == 0 end
+  return dport == 6081 and first >= 64
 end
 
 -- Whether there is a shim at `body`. A packet that ends there was truncated before INT.
@@ -788,8 +821,7 @@ function W.udp(w, at, ip)
   local sport, dport = ports_at(w, at)
   local body = at + 8
   if not sport or w.fin < body then
-    local flow = flow_of(ip, at, sport, dport, 17)
-    if dport == 4789 or dport == 4790 or dport == 6081 then enter(w, flow) else w.flow = flow end
+    w.flow = flow_of(ip, at, sport, dport, 17)
     return
   end
   if w.aim == "frame" then check_udp_length(w, at, ip) end
@@ -808,7 +840,9 @@ function W.udp(w, at, ip)
     proto = original.proto or proto
   end
   local flow = flow_of(ip, at, sport, dport, proto)
-  if dport == 4789 then
+  if is_other(w, dport, body) then
+    w.flow = flow
+  elseif dport == 4789 then
     enter(w, flow)
     return W.inside(w, body + 8, ETH)
   elseif dport == 4790 then
@@ -1022,12 +1056,25 @@ function W.int_05(w, header, fin, tail, private)
   }
 end
 
+-- Ordinary traffic may begin with the type of a shim; the reserved bits and the length then show that there is none.
+local function looks_like_shim(w, at)
+  local first, second, third = u8(w, at), u8(w, at + 1), u8(w, at + 2)
+  local dscp = u8(w, at + 3) % 4 == 0
+  if first == 1 then return second == 0 and third >= 3 and dscp end
+  return first % 4 == 0 and second >= 3 and (bits(first, 2, 2) ~= 0 or (third == 0 and dscp))
+end
+
 -- The shim after L4, and INT after it. Returns where INT ends and the original values.
 function W.l4_shim(w, found)
   local shim = found.shim
   w.suspect = found
   local hostint = C.dialect == "hostint"
-  local version, mode, kind = detect(w, shim, true)
+  local version, mode, kind
+  local problem = guarded(function() version, mode, kind = detect(w, shim, true) end)
+  if problem then
+    if problem.refused == "bad_int_version" and not looks_like_shim(w, shim) then refuse("bad_shim", shim) end
+    error(problem, 0)
+  end
   if version == "2" then
     shim_whole(w, shim)
     trail(w, "shim2", shim, 4)
@@ -1258,7 +1305,9 @@ function W.ioam_option(w, at, size)
   ioam.overflow = bits(u8(w, option + 2), 2, 1) == 1
   local free = kind == 0 and u8(w, option + 3) % 128 * 4 or 0
   local here = option + 8 + free
-  if here > fin or node_len ~= ioam_words(ioam.trace_type) or node_len == 0 or ioam_bit(ioam.trace_type, 23) then
+  -- An opaque snapshot is data of a node, too, but not part of the length.
+  local has_data = node_len ~= 0 or ioam_bit(ioam.trace_type, 22)
+  if here > fin or node_len ~= ioam_words(ioam.trace_type) or not has_data or ioam_bit(ioam.trace_type, 23) then
     refuse("bad_ioam", at)
   end
   ioam.nodes = {}
@@ -1303,6 +1352,12 @@ end
 -- Whether the nodes of a trace write an id.
 local function has_node_ids(ioam)
   return ioam_bit(ioam.trace_type, 0) or ioam_bit(ioam.trace_type, 8)
+end
+
+-- The more nodes with an id, the more an option contributes to the path.
+function W.ioam_rank(ioam)
+  local named = #ioam.nodes > 0 and not ioam.is_export and has_node_ids(ioam)
+  return #ioam.nodes + (named and 1000 or 0)
 end
 
 ---------------------------------------------------------------------------------------------------------------------
@@ -1362,9 +1417,23 @@ local function sink_word(w, at)
   return 4
 end
 
+-- The flow formats whose datagrams begin with bits of a report 0.5 without flags.
+local function flow_format(w, at)
+  local version, count, len = u16(w, at), u16(w, at + 2), w.fin - at
+  if version == 0 and count == 5 and (u32(w, at + 4) == 1 or u32(w, at + 4) == 2) then return "sflow" end
+  if version == 5 and count > 0 and len == 24 + 48 * count then return "netflow_v5" end
+  if version == 9 and count > 0 and len >= 24 and count <= floor((len - 20) / 4) then
+    local first = u16(w, at + 22)
+    if first >= 4 and first <= len - 20 then return "netflow_v9" end
+  end
+  if version == 10 and count == len then return "ipfix" end
+end
+
 local function head_05(w, at)
   local word = u32(w, at)
   if not word or at + 12 > w.fin then return nil, "truncated" end
+  local format = word < POW[21] and flow_format(w, at)
+  if format then return nil, format end
   local kind = bits(word, 24, 4)
   local extra = ({ [0] = 0, 12, 16 })[kind]
   if kind == 3 and C.dialect == "hostint" then extra = 24 end
@@ -1402,25 +1471,6 @@ local function refuse_unmarked(report, w)
   end
 end
 
--- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
-local function read_inside(report, s, from, fin, first, seek)
-  local w = new_walk(s, fin, "report", seek)
-  report.walk, report.packet = w, { from = from, fin = fin, first = first }
-  local problem = guarded(function()
-    if first == "ethernet" then return W.ethernet(w, from) end
-    return W.ethertype(w, from, first == "ipv4" and IP4 or IP6)
-  end)
-  report.problem = report.problem or problem
-  refuse_unmarked(report, w)
-end
-
-local function drop_reason(w, layout, at)
-  local item = find_item(layout, "drop")
-  if not item then return nil end
-  if all_ones(w, at + item[2], 4) then return { at = at + item[2] + 1 } end
-  return { at = at + item[2] + 1, value = u8(w, at + item[2] + 1) }
-end
-
 -- Of two records of an SF packet the first is the reporter's, unless the report has its record elsewhere.
 local function split_own(report)
   local int = report.walk and report.walk.int
@@ -1433,9 +1483,110 @@ local function split_own(report)
   int.stack, int.count = int.stack + int.layout.bytes, 1
 end
 
+-- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
+local function read_inside(report, s, from, fin, first, seek)
+  local w = new_walk(s, fin, "report", seek)
+  report.walk, report.packet = w, { from = from, fin = fin, first = first }
+  local problem = guarded(function()
+    if first == "ethernet" then return W.ethernet(w, from) end
+    return W.ethertype(w, from, first == "ipv4" and IP4 or IP6)
+  end)
+  finish_flow(w)
+  report.problem = report.problem or problem
+  refuse_unmarked(report, w)
+  split_own(report)
+  problem = report.problem
+  if not problem or not seek or problem.refused == "nested" or problem.refused == "int_not_marked" then return end
+  -- A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter.
+  if report.flags.drop or report.flags.queue or (report.version == "0.5" and report.metadata) then
+    report.problem, report.int_refused = nil, problem.refused
+    read_inside(report, s, from, fin, first, false)
+  end
+end
+
+local function drop_reason(w, layout, at)
+  local item = find_item(layout, "drop")
+  if not item then return nil end
+  if all_ones(w, at + item[2], 4) then return { at = at + item[2] + 1 } end
+  return { at = at + item[2] + 1, value = u8(w, at + item[2] + 1) }
+end
+
+-- EtherTypes in use in networks that have telemetry.
+local ETHERTYPES = {}
+for _, ethertype in ipairs({ 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x8847, 0x8848, 0x6558, 0x0806, 0x8035, 0x22f3,
+  0x8863, 0x8864, 0x8809, 0x888e, 0x88cc, 0x88e5, 0x88f7, 0x8902, 0x8906, 0x8915, 0x894f }) do
+  ETHERTYPES[ethertype] = true
+end
+
+-- Whether the packet begins with a header that can be recognised, although no IP header of it could be read.
+local function is_known(w, packet)
+  if not packet then return false end
+  if packet.first == "ethernet" then
+    return packet.from + 14 <= packet.fin and ETHERTYPES[u16(w, packet.from + 12)] or false
+  end
+  return packet.from < packet.fin and bits(u8(w, packet.from), 4, 4) == (packet.first == "ipv4" and 4 or 6)
+end
+
+-- Whether the packet ends inside its first header.
+local function is_cut(w, packet)
+  local len = packet.fin - packet.from
+  local is_header = packet.first == "ethernet" or len == 0 or is_known(w, packet)
+  return len < ({ ethernet = 14, ipv4 = 20, ipv6 = 40 })[packet.first] and is_header
+end
+
+-- Whether this is a DNS message with one question.
+local function is_dns(w, at)
+  if u16(w, at + 4) ~= 1 then return false end
+  local name = at + 12
+  while name < at + 12 + 255 do
+    local label = u8(w, name)
+    if not label or label >= 64 then return false end
+    if label == 0 then
+      local class = u16(w, name + 3)
+      class = class and class % 0x8000
+      return class == 1 or class == 3 or class == 4 or class == 254 or class == 255
+    end
+    name = name + 1 + label
+  end
+  return false
+end
+
+local function flagged(report)
+  local flags = report.flags
+  return flags.drop or flags.queue or flags.flow or flags.intermediate
+end
+
+-- Refuses a report without a flow that has neither a packet that can be recognised nor a measurement.
+local function refuse_other(report, w, reserved)
+  local walk = report.walk
+  if report.problem or (walk and (walk.flow or walk.int)) or report.gap then return end
+  local packet = report.packet
+  local is_one = packet.first == "ethernet" and is_known(w, packet)
+  is_one = is_one or (reserved == 0 and (report.metadata or is_cut(w, packet)))
+  if not (flagged(report) and is_one) or is_dns(w, report.at) then report.problem = { refused = "not_a_report", at = report.at } end
+end
+
+-- The same for an individual report 2.0.
+local function refuse_other_20(report, w)
+  local walk = report.walk
+  if report.problem or (walk and (walk.flow or walk.int)) then return end
+  local has_main = report.type == 1 and (flagged(report) or u8(w, report.at + 2) ~= 0)
+  local has_contents = report.inner[2] > report.inner[1] and not report.partial
+  local is_one
+  if report.inner_type == 0 then
+    is_one = has_main
+  elseif not report.packet then
+    is_one = has_main or has_contents
+  elseif report.packet.first == "ethernet" then
+    is_one = report.metadata or (flagged(report) and is_known(w, report.packet))
+  else
+    is_one = (report.metadata or flagged(report)) and is_known(w, report.packet)
+  end
+  if not is_one then report.problem = { refused = "not_a_report", at = report.at } end
+end
+
 -- Annotations that depend on the whole report, and its path.
 local function finish(report, w)
-  split_own(report)
   if report.drop and report.drop.value and not report.flags.drop then report.odd_drop = true end
   local path = {}
   local walk = report.walk
@@ -1479,6 +1630,7 @@ local function read_10(w, s, at)
     report.drop = drop_reason(w, layout, at + 16)
   end
   read_inside(report, s, at + head.len, w.fin, ({ [0] = "ethernet", "ipv4", "ipv6" })[head.following], true)
+  refuse_other(report, w, C.dialect == "onos" and bits(head.word, 6, 6) or bits(head.word, 9, 6))
   finish(report, w)
   return report
 end
@@ -1507,6 +1659,7 @@ local function read_05(w, s, at)
     report.gap = extra
   end
   read_inside(report, s, extra + head.extra, w.fin, head.kind >= 3 and "ipv4" or "ethernet", true)
+  refuse_other(report, w, bits(head.word, 6, 15))
   finish(report, w)
   return report
 end
@@ -1578,6 +1731,7 @@ local function read_20(w, s, at, fin, group)
   end
   report.inner = { inner, fin }
   if report.inner_type == 0 and inner < fin then return refuse_report("leftover_words") end
+  if report.inner_type >= 3 and inner == fin then return refuse_report("bad_report_length") end
   if report.inner_type == 1 then
     read_tlvs(report, w, s, inner, fin)
   elseif report.inner_type == 2 and report.ds_id == 0x5346 and report.flags.flow then
@@ -1586,16 +1740,101 @@ local function read_20(w, s, at, fin, group)
     read_inside(report, s, inner, fin, ({ [3] = "ethernet", [4] = "ipv4", [5] = "ipv6" })[report.inner_type],
       report.flags.flow)
   end
+  refuse_other_20(report, w)
   finish(report, w)
   return report
 end
+
+-- Report 2.0 of the p4-int family: its lengths are 0, and it is one report to the end of the datagram. Nil: it is not.
+local function read_length_zero(w, s)
+  if C.dialect ~= "strict" and C.dialect ~= "p4int" or w.fin < 34 then return nil end
+  local version, types = floor(u8(w, 0) / 16), u8(w, 8)
+  local inner_type = types % 16
+  if floor(types / 16) ~= 1 or (inner_type ~= 3 and inner_type ~= 4) then return nil end
+  if version ~= 2 and not (version == 1 and inner_type == 4) then return nil end
+  if u16(w, 9) ~= 0 or u32(w, 12) ~= 0 or u32(w, 16) ~= 0 then return nil end
+  local at, tags = 34, 0
+  while (u16(w, at - 2) == 0x8100 or u16(w, at - 2) == 0x88a8) and tags < 2 do
+    at, tags = at + 4, tags + 1
+    if not u16(w, at - 2) then return nil end
+  end
+  local ethertype, first = u16(w, at - 2), u8(w, at)
+  if not first then return nil end
+  local v6, header, proto
+  if ethertype == IP4 and floor(first / 16) == 4 and first % 16 >= 5 then
+    if not u16(w, at + 6) or u16(w, at + 6) % 0x2000 ~= 0 then return nil end
+    v6, header, proto = false, first % 16 * 4, u8(w, at + 9)
+  elseif ethertype == IP6 and floor(first / 16) == 6 then
+    v6, header, proto = true, 40, u8(w, at + 6)
+  else
+    return nil
+  end
+  local l4 = at + header
+  local shim = proto == 17 and l4 + 8 or proto == 6 and l4 + 20
+  if not shim or shim + 16 > w.fin then return nil end
+  local kind, npt = floor(u8(w, shim) / 16), bits(u8(w, shim), 2, 2)
+  local head = shim + 4
+  local fin = head + u8(w, shim + 1) * 4
+  if (kind ~= 1 and kind ~= 3) or npt == 3 or floor(u8(w, head) / 16) ~= 2 or fin < head + 12 or fin > w.fin then return nil end
+  local byte3 = u8(w, 11)
+  local report = { version = "2.0", at = 8, fin = w.fin, node_id = u32(w, 4), in_group = true, type = 1,
+    inner_type = inner_type, main = 12, domain = { 20, 20 }, ds_id = 0, inner = { 20, w.fin } }
+  if report.node_id == ONES then report.node_id = nil end
+  report.flags = {
+    drop = bits(byte3, 7, 1) == 1, queue = bits(byte3, 6, 1) == 1, flow = bits(byte3, 5, 1) == 1,
+    intermediate = bits(byte3, 4, 1) == 1,
+  }
+  local walk = new_walk(s, w.fin, "report", false)
+  local sport, dport = ports_at(w, l4)
+  if npt == 1 then dport = u16(w, shim + 2) end
+  if npt == 2 then
+    proto = u8(w, shim + 3)
+    sport, dport = nil, nil
+    if proto == 6 or proto == 17 then sport, dport = ports_at(w, fin) end
+  end
+  walk.flow = flow_of({ at = at, v6 = v6 }, at, sport, dport, proto)
+  trail(walk, "shim2", shim, 4)
+  local hop_ml, bitmap = u8(w, head + 2) % 32, u16(w, head + 4)
+  local problem = guarded(function()
+    if hop_ml > 0 then
+      if hop_ml ~= words_2(bitmap) then refuse("bad_report_length", 8) end
+      W.read_2(walk, head, fin, "md", 0)
+      if walk.int.source_only[2] > walk.int.source_only[1] then refuse("bad_report_length", 8) end
+    else
+      if kind ~= 3 then refuse("bad_report_length", 8) end
+      W.read_2(walk, head, head + 12, "mx", 0)
+      if fin > head + 12 then
+        local layout = layout_2(bitmap, words_2(bitmap), false, head)
+        if fin - head - 12 ~= layout.bytes then refuse("bad_report_length", 8) end
+        report.metadata = { at = head + 12, layout = layout }
+      end
+    end
+  end)
+  if problem then return nil end
+  walk.place = { encapsulation = proto == 6 and "tcp" or "udp", found_by = "dscp", ip = at, v6 = v6, l4 = l4, start = shim,
+    header = head, stack = head + 12, fin = fin, original = {} }
+  report.walk, report.packet = walk, { from = 20, fin = w.fin, first = "ethernet" }
+  finish(report, w)
+  return report
+end
+
+-- Refusals after which nothing behind a report can be read.
+local FRAMING = { bad_metadata_length = true, leftover_words = true, bad_report_length = true, not_a_report = true }
 
 -- A datagram: version, group (2.0), reports in order. `problem` of the datagram itself is a last, empty report.
 local function read_datagram(s)
   local w = new_walk(s, #s, "report", false)
   local version, problem = version_of(w, 0)
   if not version then return { reports = { { at = 0, fin = w.fin, problem = { refused = problem, at = 0 } } } } end
-  if version == "1.0" then return { version = version, reports = { read_10(w, s, 0) } } end
+  if version == "1.0" then
+    local report = read_10(w, s, 0)
+    local other = report.problem and report.problem.refused == "bad_length" and read_length_zero(w, s)
+    if other then
+      local group = { node_id = other.node_id }
+      return { version = "2.0", group = group, reports = { other } }
+    end
+    return { version = version, reports = { report } }
+  end
   if version == "0.5" then return { version = version, reports = { read_05(w, s, 0) } } end
   local datagram = { version = version, reports = {} }
   local function refused(name, at)
@@ -1613,14 +1852,23 @@ local function read_datagram(s)
     if at + 4 > w.fin then return refused("truncated", at) end
     local length = u8(w, at + 1)
     local fin = at + 4 + length * 4
+    if floor(u8(w, at) / 16) == 1 and length < 2 then
+      local other = at == 8 and read_length_zero(w, s)
+      if not other then return refused("bad_report_length", at) end
+      datagram.reports[1] = other
+      return datagram
+    end
     if length == 255 then
       if w.fin - at - 4 < 1020 then return refused("bad_length", at) end
       fin = w.fin
     elseif fin > w.fin then
       return refused("truncated", at)
     end
-    datagram.reports[#datagram.reports + 1] = read_20(w, s, at, fin, group)
+    local report = read_20(w, s, at, fin, group)
+    datagram.reports[#datagram.reports + 1] = report
     at = fin
+    if report.problem and FRAMING[report.problem.refused] then break end
+    if report.partial and at < w.fin then return refused("bad_report_length", at) end
   end
   return datagram
 end
@@ -2147,6 +2395,7 @@ local function show_report(tree, tvb, pinfo, report, number)
   end
   generated(sub:add(F.path, range(tvb, report.at, report.at), path_text(report.path)))
   generated(sub:add(F.path_hops, range(tvb, report.at, report.at), #report.path))
+  if report.int_refused then generated(sub:add(F.r_int_refused, range(tvb, report.at, report.at), report.int_refused)) end
   if report.partial then anomaly(sub, tvb, "partial", "A TLV exceeds the report and is left out") end
   if report.odd_drop then anomaly(sub, tvb, "unflagged_drop_reason", "A drop reason without the drop flag") end
   if report.merged then anomaly(sub, tvb, "merged", "Header and top record are one hop: the header's items count") end
@@ -2731,6 +2980,7 @@ function S.dissector(tvb, pinfo, tree)
     local ethertype = u16(w, at)
     if ethertype then return W.ethertype(w, from, ethertype) end
   end)
+  finish_flow(w)
   local line = show_packet(tree, tvb, w, problem)
   if line then pinfo.cols.info:append(" [" .. line .. "]") end
 end

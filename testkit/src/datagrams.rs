@@ -66,14 +66,63 @@ fn put_words(rng: &mut Rng, out: &mut Vec<u8>, count: usize) {
 
 /// A telemetry datagram's payload.
 pub fn datagram(rng: &mut Rng) -> Vec<u8> {
-    let mut out = match rng.below(4) {
-        0 => report_05(rng),
-        1 => report_10(rng),
+    let mut out = match rng.below(40) {
+        0 => other_protocol(rng),
+        1 => length_zero(rng),
+        2..12 => report_05(rng),
+        12..22 => report_10(rng),
         _ => group(rng),
     };
     if rarely(rng, 3) {
         rng.corrupt(&mut out);
     }
+    out
+}
+
+/// A datagram of another protocol that begins with the bits of a report: sFlow, NetFlow 5 and 9, IPFIX, DNS.
+fn other_protocol(rng: &mut Rng) -> Vec<u8> {
+    let count = 1 + rng.below(3);
+    let (head, len) = match rng.below(5) {
+        0 => (vec![0, 0, 0, 5, 0, 0, 0, pick(rng, &[1, 2, 3])], 64),
+        1 => (vec![0, 5, 0, count as u8], 24 + 48 * count),
+        2 => (vec![0, 9, 0, count as u8], 20 + 16 * count),
+        3 => (vec![0, 10, 0, (16 + 8 * count) as u8], 16 + 8 * count),
+        _ => {
+            let number = pick(rng, &[0x00, 0x01, 0x02, 0x14, 0x15, 0x16, 0x21]);
+            let question = b"\x03www\x07example\x03com\0\0\x01\0\x01";
+            let mut dns = vec![
+                number,
+                pick(rng, &[0x80, 0x60, 0x41, 0x20]),
+                rng.below(2) as u8,
+                0,
+                0,
+                1,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ];
+            dns.extend(question);
+            let len = dns.len();
+            (dns, len)
+        }
+    };
+    let mut out: Vec<u8> = (0..len).map(|_| rng.roll() as u8).collect();
+    out[..head.len()].copy_from_slice(&head);
+    if head[1] == 9 {
+        out[22..24].copy_from_slice(&(4 + rng.below(16) as u16).to_be_bytes());
+    }
+    out
+}
+
+/// A report 2.0 of the p4-int family, whose lengths are 0.
+fn length_zero(rng: &mut Rng) -> Vec<u8> {
+    let mut out = (pick(rng, &[1, 2, 2]) << 28 | rng.roll() as u32 & 0x07ff_ffff).to_be_bytes().to_vec();
+    out.extend(node(rng).to_be_bytes());
+    out.extend([pick(rng, &[0x13, 0x14]), 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend(ethernet(rng, 0));
     out
 }
 

@@ -5,7 +5,7 @@ use crate::vectors::{Kind, Vector};
 use crate::{dta, lldp};
 use wire::aggregate::{Aggregate, PacketFields, Postcard, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
-use wire::ioam::{Node, Trace};
+use wire::ioam::{Node, Options, Trace};
 use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Annotations, Flags};
 use wire::{Decoder, Hop, Ioam, Items, Profile, Report, ethernet, ipv4, udp};
@@ -120,7 +120,10 @@ pub fn report(report: &Report<'_>) -> String {
         );
         out.raw("gap", &inner);
     }
-    out.ioam(report.ioam);
+    out.ioam(report.ioam, report.ioam_options);
+    if let Some(refusal) = report.int_refused {
+        out.text("int_refused", refusal.name());
+    }
     let set = |(mark, _): &(Annotations, &str)| report.annotations.contains(*mark);
     let annotations: Vec<_> = Annotations::NAMES.iter().filter(|mark| set(mark)).collect();
     if !annotations.is_empty() {
@@ -212,7 +215,7 @@ pub fn packet(contents: &Contents<'_>) -> String {
     if let Some(int) = &contents.int {
         out.source_only(int);
     }
-    out.ioam(contents.ioam);
+    out.ioam(contents.ioam, contents.ioam_options);
     let odd = [(contents.destination, "\"destination\""), (contents.is_incomplete(), "\"incomplete\"")];
     if odd.iter().any(|(set, _)| *set) {
         out.list("annotations", odd.iter().filter(|(set, _)| *set).map(|(_, name)| name));
@@ -290,27 +293,13 @@ impl Object {
         }
     }
 
-    fn ioam(&mut self, ioam: Option<Ioam<'_>>) {
-        let mut inner = Self::new();
-        match ioam {
-            None => return,
-            Some(Ioam::Trace(trace)) => {
-                inner.number("namespace", trace.namespace);
-                inner.number("trace_type", trace.trace_type);
-                inner.number("nodes", trace.nodes().count() as u64);
-                inner.trace_data(&trace);
-            }
-            Some(Ioam::Export(export)) => {
-                inner.number("namespace", export.namespace);
-                inner.number("trace_type", export.trace_type);
-                for (key, value) in [("flow_id", export.flow_id), ("seq", export.seq)] {
-                    if let Some(value) = value {
-                        inner.number(key, value);
-                    }
-                }
-            }
+    /// The IOAM option that gives the path, and all options if there are several.
+    fn ioam(&mut self, ioam: Option<Ioam<'_>>, all: Option<Options<'_>>) {
+        let Some(ioam) = ioam else { return };
+        self.raw("ioam", &ioam_option(&ioam));
+        if let Some(all) = all {
+            self.list("ioam_options", all.iter().map(|option| ioam_option(&option)));
         }
-        self.raw("ioam", &inner.finish());
     }
 
     /// The flags of a trace, and the data of its nodes that are not items of a hop, in forwarding order.
@@ -409,4 +398,27 @@ pub fn hop(hop: &Hop) -> String {
         out.nullable("checksum_complement", hop.checksum_complement);
     }
     out.finish()
+}
+
+/// One IOAM option.
+fn ioam_option(ioam: &Ioam<'_>) -> String {
+    let mut inner = Object::new();
+    match ioam {
+        Ioam::Trace(trace) => {
+            inner.number("namespace", trace.namespace);
+            inner.number("trace_type", trace.trace_type);
+            inner.number("nodes", trace.nodes().count() as u64);
+            inner.trace_data(trace);
+        }
+        Ioam::Export(export) => {
+            inner.number("namespace", export.namespace);
+            inner.number("trace_type", export.trace_type);
+            for (key, value) in [("flow_id", export.flow_id), ("seq", export.seq)] {
+                if let Some(value) = value {
+                    inner.number(key, value);
+                }
+            }
+        }
+    }
+    inner.finish()
 }

@@ -208,6 +208,9 @@ pub(crate) fn report(datagram: &Value, tree: &Value) -> Value {
         }
         out.insert("gap".into(), Value::Object(inner));
     }
+    if let Some(refused) = string(tree, "report.int_refused") {
+        out.insert("int_refused".into(), json!(refused));
+    }
     contents(tree, &mut out);
     Value::Object(out)
 }

@@ -4,6 +4,7 @@
 
 use crate::bytes::{put_u16, put_u24, put_u32, put_u64, try_u32, try_u64, u16_at, u24_at, u32_at};
 use crate::hop::{Hop, Items};
+use crate::ipv6;
 use crate::refusal::Refusal;
 
 /// IPv6 option type whose data may change on the path.
@@ -71,6 +72,11 @@ impl<'a> Ioam<'a> {
         matches!(self, Self::Trace(trace) if trace.has_node_ids())
     }
 
+    /// The more nodes with an id, the more it contributes to the path.
+    pub(crate) fn rank(&self) -> (bool, usize) {
+        (self.has_node_ids() && self.hop_count() > 0, self.hop_count())
+    }
+
     /// How many nodes have written data.
     pub fn hop_count(&self) -> usize {
         match self {
@@ -84,6 +90,46 @@ impl<'a> Ioam<'a> {
         let Self::Trace(trace) = self else { return Hop::default() };
         let Some(newest) = trace.nodes().count().checked_sub(i + 1) else { return Hop::default() };
         trace.nodes().nth(newest).map_or(Hop::default(), |node| node.hop())
+    }
+}
+
+/// All IOAM options of an IPv6 packet, in the order of its extension headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options<'a> {
+    /// The number of the first extension header.
+    next: u8,
+    /// The extension headers.
+    headers: &'a [u8],
+}
+
+impl<'a> Options<'a> {
+    pub(crate) fn new(next: u8, headers: &'a [u8]) -> Self {
+        Self { next, headers }
+    }
+
+    /// The options that [`Ioam::parse`] reads.
+    pub fn iter(&self) -> impl Iterator<Item = Ioam<'a>> + use<'a> {
+        let (mut next, mut rest) = (self.next, self.headers);
+        let headers = core::iter::from_fn(move || {
+            let [following, units, ..] = *rest else { return None };
+            let len = match next {
+                0 | 43 | 60 | 135 | 139 | 140 => 8 + usize::from(units) * 8,
+                51 => 8 + usize::from(units) * 4,
+                44 => 8,
+                _ => return None,
+            };
+            let (header, tail) = rest.split_at_checked(len)?;
+            let kind = core::mem::replace(&mut next, following);
+            rest = tail;
+            Some((kind, header))
+        });
+        let options = headers
+            .filter(|(kind, _)| matches!(kind, 0 | 60))
+            .filter_map(|(_, header)| ipv6::OptionsHeader::new_checked(header).ok())
+            .flat_map(|header| header.options());
+        options
+            .filter(|option| matches!(option.kind, OPTION_MUTABLE | OPTION_IMMUTABLE))
+            .filter_map(|option| Ioam::parse(option.data).ok().flatten())
     }
 }
 
@@ -128,8 +174,9 @@ impl<'a> Trace<'a> {
             data: data.get(free..).ok_or(Refusal::BadIoam)?,
         };
         let whole = trace.nodes().map(|node| node.bytes.len()).sum::<usize>() == trace.data.len();
-        let sound =
-            node_len == node_words(trace_type) && node_len != 0 && trace_type & RESERVED == 0 && whole;
+        // An opaque snapshot is data of a node, too, but not part of the length.
+        let has_data = node_len != 0 || trace_type & OPAQUE != 0;
+        let sound = node_len == node_words(trace_type) && has_data && trace_type & RESERVED == 0 && whole;
         if sound { Ok(trace) } else { Err(Refusal::BadIoam) }
     }
 
@@ -198,7 +245,7 @@ impl<'a> Iterator for Nodes<'a> {
     type Item = Node<'a>;
 
     fn next(&mut self) -> Option<Node<'a>> {
-        if self.fixed == 0 || self.rest.is_empty() {
+        if self.fixed == 0 && self.trace_type & OPAQUE == 0 || self.rest.is_empty() {
             return None;
         }
         let mut len = self.fixed;

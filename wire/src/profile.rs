@@ -17,11 +17,14 @@ pub enum Dialect {
     IntCollectorGen,
     /// ONOS: Report 1.0 with the flags before the reserved bits.
     Onos,
+    /// The p4-int family: Report 2.0 with lengths of 0, one report up to the end of the datagram.
+    P4Int,
 }
 
 impl Dialect {
     /// All dialects.
-    pub const ALL: [Self; 5] = [Self::Strict, Self::Geant, Self::HostInt, Self::IntCollectorGen, Self::Onos];
+    pub const ALL: [Self; 6] =
+        [Self::Strict, Self::Geant, Self::HostInt, Self::IntCollectorGen, Self::Onos, Self::P4Int];
 
     /// The name used in configuration.
     pub const fn name(self) -> &'static str {
@@ -31,7 +34,14 @@ impl Dialect {
             Self::HostInt => "hostint",
             Self::IntCollectorGen => "intcollector-gen",
             Self::Onos => "onos",
+            Self::P4Int => "p4int",
         }
+    }
+
+    /// Whether a Report 2.0 whose lengths are 0 may extend to the end of the datagram. Also without its profile, because such a
+    /// datagram has no other reading.
+    pub(crate) const fn reads_length_zero(self) -> bool {
+        matches!(self, Self::Strict | Self::P4Int)
     }
 
     /// The dialect with this name.

@@ -73,6 +73,18 @@ pub enum Refusal {
     /// A report without metadata of its own, about a packet with INT that no configured mark announces: neither the DSCP nor
     /// the port nor the probe marker of the profile.
     IntNotMarked,
+    /// Report 2.0: the report's length contradicts its types, its metadata or its contents, so that nothing behind it can be read.
+    BadReportLength,
+    /// The bits of a report's version, but neither a packet that can be recognised nor a measurement: another protocol.
+    NotAReport,
+    /// A datagram of sFlow version 5.
+    Sflow,
+    /// A datagram of NetFlow version 5.
+    NetflowV5,
+    /// A datagram of NetFlow version 9.
+    NetflowV9,
+    /// A message of IPFIX.
+    Ipfix,
     /// An aggregate of a kind that is not defined.
     BadAggregateKind,
     /// An aggregate without records.
@@ -164,6 +176,12 @@ impl Refusal {
         Self::BadSfHeader,
         Self::BadSfStack,
         Self::IntNotMarked,
+        Self::BadReportLength,
+        Self::NotAReport,
+        Self::Sflow,
+        Self::NetflowV5,
+        Self::NetflowV9,
+        Self::Ipfix,
         Self::BadAggregateKind,
         Self::EmptyAggregate,
         Self::BadRecordLength,
@@ -197,12 +215,38 @@ impl Refusal {
     pub const COUNT: usize = Self::NodeNotAllowed as usize + 1;
 
     /// How many of them, from the first, the decoder in the kernel also reports.
-    pub const IN_KERNEL: usize = Self::IntNotMarked as usize + 1;
+    pub const IN_KERNEL: usize = Self::Ipfix as usize + 1;
 
     /// Position of this cause in an array of counters.
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether the bytes are not known to be a report at all: neither a sequence number nor a report behind them can be trusted.
+    /// Other causes concern the packet inside a report.
+    pub(crate) const fn is_of_framing(self) -> bool {
+        matches!(
+            self,
+            Self::Truncated
+                | Self::UnknownVersion
+                | Self::EmptyGroup
+                | Self::BadLength
+                | Self::BadNextProtocol
+                | Self::BadMetadataLength
+                | Self::LeftoverWords
+                | Self::BadReportLength
+                | Self::NotAReport
+                | Self::Sflow
+                | Self::NetflowV5
+                | Self::NetflowV9
+                | Self::Ipfix
+        )
+    }
+
+    /// Whether the contents of a report are not defined, though its length is known.
+    pub(crate) const fn is_undefined(self) -> bool {
+        matches!(self, Self::UndefinedReportType | Self::UndefinedInnerType)
     }
 
     /// The cause as a word, for counters and JSON.
@@ -241,6 +285,12 @@ impl Refusal {
             Self::BadSfHeader => "bad_sf_header",
             Self::BadSfStack => "bad_sf_stack",
             Self::IntNotMarked => "int_not_marked",
+            Self::BadReportLength => "bad_report_length",
+            Self::NotAReport => "not_a_report",
+            Self::Sflow => "sflow",
+            Self::NetflowV5 => "netflow_v5",
+            Self::NetflowV9 => "netflow_v9",
+            Self::Ipfix => "ipfix",
             Self::BadAggregateKind => "bad_aggregate_kind",
             Self::EmptyAggregate => "empty_aggregate",
             Self::BadRecordLength => "bad_record_length",

@@ -85,7 +85,9 @@ impl Inner {
                 profile: envelope.sender.profile,
             },
             hash: key.hash(self.seed),
-            whole_path: is_whole_path(report.flags) && report.drop_reason.is_none(),
+            whole_path: is_whole_path(report.flags)
+                && report.drop_reason.is_none()
+                && report.int_refused.is_none(),
             signals: match report.int {
                 Some(int) => int.flags.into(),
                 // A trace without space for a node counts as a hop limit that was reached.
@@ -99,6 +101,9 @@ impl Inner {
     /// Processes any report.
     fn report(&mut self, envelope: &DatagramContext<'_>, report: &Report<'_>, out: &mut dyn Output) {
         let mut head = self.head(envelope, report);
+        if let Some(refusal) = report.int_refused {
+            self.stats.int_refused[refusal.index()] += 1;
+        }
         if let (None, Some(id)) = (report.flow, report.flow_id) {
             head.about.key = self.state.flow_of_id(id);
             (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));

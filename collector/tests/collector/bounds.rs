@@ -93,6 +93,54 @@ fn refusals_are_counted_by_reason_and_source() {
     assert_eq!((stats.datagrams, stats.accepted, stats.reports), (4, 1, 1));
 }
 
+/// Datagrams of other protocols: no stream, no loss, no event.
+#[test]
+fn other_protocols_are_refused_and_have_no_sequence() {
+    let mut bench = Bench::new(config());
+    let others: Vec<_> = testkit::vectors::all()
+        .into_iter()
+        .filter(|vector| vector.expect.iter().all(|line| line.starts_with("{\"error\"")))
+        .filter(|vector| {
+            let names = ["not_a_report", "sflow", "netflow_v5", "netflow_v9", "ipfix", "unknown_version"];
+            names.iter().any(|name| vector.expect.iter().any(|line| line.contains(&format!("\"{name}\""))))
+        })
+        .filter(|vector| vector.kind == testkit::vectors::Kind::Payload)
+        .collect();
+    assert!(others.len() > 40, "only {} vectors", others.len());
+    for turn in 0..50 {
+        for vector in &others {
+            let mut bytes = vector.bytes.clone();
+            // The bits of the sequence numbers of reports 0.5 and 1.0 and 2.0, if the refusal does not depend on them.
+            if vector.expect[0].contains("netflow_v9") {
+                bytes[12..16].copy_from_slice(&(turn * 17_u32).to_be_bytes());
+                bytes[4..8].copy_from_slice(&(turn * 1000_u32).to_be_bytes());
+            }
+            bench.deliver_from(&bytes, [192, 0, 2, 1]);
+        }
+        bench.pass(SECOND);
+    }
+    let stats = bench.collector.stats();
+    check(&stats);
+    assert_eq!((stats.accepted, stats.reports), (0, 0));
+    assert_eq!(bench.collector.streams().count(), 0, "nothing to lose");
+    assert_eq!(bench.collected(), "");
+}
+
+/// A host that uses the DSCP of INT does not hide its drops.
+#[test]
+fn a_drop_of_a_packet_with_the_mark_of_int_is_a_drop() {
+    let mut bench = Bench::new(config());
+    let drop = testkit::vectors::bytes("g_drop_05_of_dns");
+    bench.deliver(&drop);
+    // The flow by its source port, less 1000.
+    assert_eq!(bench.collected(), "drop flow=16751 node=7 if=2 queue=3 reason=71\n");
+    let stats = bench.collector.stats();
+    check(&stats);
+    let of = |counts: &[u64; Refusal::COUNT]| (counts[Refusal::BadShim.index()], counts.iter().sum::<u64>());
+    assert_eq!((stats.reports, stats.drop_reports), (1, 1));
+    assert_eq!((of(&stats.int_refused), of(&stats.refused)), ((1, 1), (0, 0)));
+}
+
 #[test]
 fn a_report_about_a_report_is_refused() {
     let mut bench = Bench::new(config());

@@ -8,7 +8,7 @@ use crate::int::header::{self, Carrier, Tail};
 use crate::int::layout::Layouts;
 use crate::int::shim::{self, Detected, Kind, Next, Shim1, Shim2, ShimContext};
 use crate::int::{Int, Mode, Version};
-use crate::ioam::Ioam;
+use crate::ioam::{self, Ioam};
 use crate::packet as walk;
 use crate::profile::{Dialect, Profile, TcpShim};
 use crate::refusal::Refusal;
@@ -92,8 +92,10 @@ pub struct Contents<'a> {
     pub int: Option<Int<'a>>,
     /// Location of INT.
     pub location: Option<Location>,
-    /// Its IOAM data.
+    /// Its IOAM data; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
+    /// All its IOAM options, if there are several.
+    pub ioam_options: Option<ioam::Options<'a>>,
     /// INT for the destination was skipped.
     pub destination: bool,
 }
@@ -104,8 +106,15 @@ impl Contents<'_> {
         matches!(self.ioam, Some(Ioam::Trace(trace)) if trace.is_incomplete())
     }
 
-    pub(crate) const EMPTY: Self =
-        Self { flow: None, tunnel: None, int: None, location: None, ioam: None, destination: false };
+    pub(crate) const EMPTY: Self = Self {
+        flow: None,
+        tunnel: None,
+        int: None,
+        location: None,
+        ioam: None,
+        ioam_options: None,
+        destination: false,
+    };
 }
 
 /// Reads a whole data packet from its Ethernet header on.
@@ -117,6 +126,7 @@ pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, 
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
     walk.ethernet(frame, 0)?;
+    walk.out.tunnel = walk.out.tunnel.or(walk.outer);
     Ok(walk.out)
 }
 
@@ -172,12 +182,7 @@ impl<'a> Walk<'a, '_> {
         let ports = walk::ports(bytes, at);
         let body = at + 8;
         let Some((src_port, dst_port)) = ports.filter(|_| bytes.len() >= body) else {
-            let flow = walk::flow(bytes, ip, ports, UDP);
-            match ports {
-                // Truncated inside the header of a tunnel: the inner flow is unknown.
-                Some((_, walk::VXLAN_PORT | walk::GPE_PORT | walk::GENEVE_PORT)) => self.enter(flow),
-                _ => self.out.flow = Some(flow),
-            }
+            self.out.flow = Some(walk::flow(bytes, ip, ports, UDP));
             return Ok(());
         };
         if self.purpose == Purpose::Frame {
@@ -200,6 +205,7 @@ impl<'a> Walk<'a, '_> {
         }
         let flow = walk::flow(bytes, ip, Some((src_port, dst_port)), proto);
         match dst_port {
+            port if is_other(port, bytes.get(body..).unwrap_or(&[])) => self.out.flow = Some(flow),
             walk::VXLAN_PORT => return self.vxlan(bytes, body, flow),
             walk::GPE_PORT => return self.gpe(bytes, body, ip, flow),
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
@@ -293,7 +299,8 @@ impl<'a> Walk<'a, '_> {
     fn try_l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {
         let shim = found.shim;
         let hostint = self.profile.dialect == Dialect::HostInt;
-        match detect(bytes, shim, ShimContext { hostint, sf: true })? {
+        let detected = detect(bytes, shim, ShimContext { hostint, sf: true });
+        match detected.map_err(|refusal| disagreement(refusal, bytes.get(shim..).unwrap_or(&[])))? {
             Detected::Int(Version::V2, mode) => self.shim_2(bytes, found, Type2::Plain(mode)),
             Detected::Sf => self.shim_2(bytes, found, Type2::Sf),
             Detected::Int(_, _) if found.mark == Mark::Port && !hostint => Err(Refusal::BadShim),
@@ -646,6 +653,22 @@ fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Ref
     shim::detect(*first, version, context, zero_is_10)
 }
 
+/// Ordinary traffic may begin with the type of a shim. The reserved bits and the length then show that there is none, so that the version
+/// behind it is not one of INT.
+#[cold]
+fn disagreement(refusal: Refusal, shim: &[u8]) -> Refusal {
+    const SHORTEST: u8 = 3;
+    let (Refusal::BadIntVersion, [first, second, third, fourth, ..]) = (refusal, shim) else {
+        return refusal;
+    };
+    let dscp = fourth & 0x03 == 0;
+    let is_shim = match first {
+        0x01 => *second == 0 && *third >= SHORTEST && dscp,
+        _ => first & 0x03 == 0 && *second >= SHORTEST && (first & 0x0c != 0 || *third == 0 && dscp),
+    };
+    if is_shim { Refusal::BadIntVersion } else { Refusal::BadShim }
+}
+
 /// Ruling (m): NPT must fit the mark.
 #[inline]
 fn fit(mark: Mark, next: Next) -> Result<Original, Refusal> {
@@ -676,6 +699,19 @@ fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
             let protocol = u16::from_be_bytes([*high, *low]);
             first >> 6 == 0 && matches!(protocol, walk::ETHERNET | walk::IPV4 | walk::IPV6)
         }
+        _ => false,
+    }
+}
+
+/// Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel.
+#[inline]
+fn is_other(dst_port: u16, body: &[u8]) -> bool {
+    let Some(first) = body.first() else { return false };
+    match dst_port {
+        // A VNI is mandatory; VXLAN-GPE may name a protocol instead.
+        walk::VXLAN_PORT => first & 0x08 == 0,
+        walk::GPE_PORT => first & 0x0c == 0,
+        walk::GENEVE_PORT => first >> 6 != 0,
         _ => false,
     }
 }

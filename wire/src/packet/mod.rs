@@ -60,6 +60,10 @@ pub(crate) struct Walk<'a, 'p> {
     /// INT and IOAM are still looked for.
     pub(crate) find_int: bool,
     pub(crate) tunnels: u8,
+    /// The innermost packet that carries a tunnel: the flow, if no IP packet can be read in it.
+    outer: Option<FlowKey>,
+    /// The IPv6 header with IOAM options.
+    ioam_at: Option<usize>,
     /// Bytes after TCP or UDP that no mark announces as INT ([`Purpose::Report`]).
     unmarked: Option<int::Unmarked<'a>>,
     /// The payload of a UDP datagram to a telemetry port, possibly a report inside a report ([`Purpose::Report`]).
@@ -81,6 +85,8 @@ impl<'a, 'p> Walk<'a, 'p> {
             purpose,
             find_int,
             tunnels: 0,
+            outer: None,
+            ioam_at: None,
             unmarked: None,
             nested: None,
             out: Contents::EMPTY,
@@ -164,6 +170,7 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// IPv6 extension headers, from `at` on.
     fn extensions(&mut self, bytes: &'a [u8], at: usize, ip: Ip, first: u8) -> Result<(), Refusal> {
+        let start = at;
         let (mut at, mut next) = (at, first);
         for _ in 0..MAX_EXTENSIONS {
             let units = match next {
@@ -189,7 +196,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                         found?;
                     }
                 }
-                self.options(bytes.get(at + 2..at + len).unwrap_or(&[]))?;
+                self.options(bytes, ip, (first, start, at), len)?;
             }
             (at, next) = (at + len, head[0]);
         }
@@ -221,9 +228,16 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Options of a hop-by-hop or destination header: IOAM is read, the rest is skipped.
-    fn options(&mut self, options: &'a [u8]) -> Result<(), Refusal> {
-        let mut rest = options;
+    /// Options of the hop-by-hop or destination header at `at`, of `len` bytes: IOAM is read, the rest is skipped. The extension headers
+    /// begin at `start` with number `first`.
+    fn options(
+        &mut self,
+        bytes: &'a [u8],
+        ip: Ip,
+        (first, start, at): (u8, usize, usize),
+        len: usize,
+    ) -> Result<(), Refusal> {
+        let mut rest = bytes.get(at + 2..at + len).unwrap_or(&[]);
         while let [kind, tail @ ..] = rest {
             if *kind == 0 {
                 rest = tail;
@@ -232,12 +246,32 @@ impl<'a, 'p> Walk<'a, 'p> {
             let [len, tail @ ..] = tail else { break };
             let Some((data, tail)) = tail.split_at_checked(usize::from(*len)) else { break };
             let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
-            if wanted && self.out.ioam.is_none() && self.purpose != Purpose::Flow {
-                self.out.ioam = Ioam::parse(data)?;
+            // Of IPv6 in IPv6 only the outermost header with IOAM is read.
+            let here = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
+            if wanted
+                && here
+                && self.purpose != Purpose::Flow
+                && let Some(found) = Ioam::parse(data)?
+            {
+                self.ioam_at = Some(ip.at);
+                self.add_ioam(found, ioam::Options::new(first, &bytes[start..]));
             }
             rest = tail;
         }
         Ok(())
+    }
+
+    /// Of several options the one with the most nodes gives the path, the first of equals.
+    fn add_ioam(&mut self, found: Ioam<'a>, all: ioam::Options<'a>) {
+        match self.out.ioam {
+            None => self.out.ioam = Some(found),
+            Some(best) => {
+                self.out.ioam_options = Some(all);
+                if found.rank() > best.rank() {
+                    self.out.ioam = Some(found);
+                }
+            }
+        }
     }
 
     /// The bytes up to the end of the packet; the rest is padding.
@@ -282,11 +316,22 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// A tunnel begins: its outer flow becomes the tunnel (ruling w), unless there is an outer one already.
+    /// A tunnel begins, carried by the packet `outer`. The outermost one is the tunnel (ruling w) as soon as an IP packet is read
+    /// inside.
     pub(crate) fn enter(&mut self, outer: FlowKey) {
         self.tunnels += 1;
-        self.out.tunnel = self.out.tunnel.or(Some(outer));
+        self.out.tunnel = self.out.tunnel.or(self.outer);
+        self.outer = Some(outer);
         self.out.flow = None;
+    }
+
+    /// The flow at the end of the walk is that of the innermost IP packet that was read, which may carry a tunnel with other contents
+    /// (ruling w).
+    pub(crate) fn finish(&mut self) {
+        match self.out.flow {
+            Some(_) => self.out.tunnel = self.out.tunnel.or(self.outer),
+            None => self.out.flow = self.outer,
+        }
     }
 
     /// The contents of a tunnel, up to a limit of nested tunnels.

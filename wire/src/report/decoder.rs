@@ -1,8 +1,8 @@
 //! From a datagram to its reports: their version, their number, and the few fields that [`peek`] needs.
 
 use super::{
-    Brief, InnerPacket, Peek, Report, Single, Version, brief, brief_any, fast_path, single, start, v05, v10,
-    v20,
+    Annotations, Brief, InnerPacket, Peek, Peeked, Report, Single, Version, brief, brief_any, fast_path,
+    p4int, single, start, v05, v10, v20,
 };
 use crate::bytes::{try_u16, try_u32};
 use crate::flow::FlowKey;
@@ -95,6 +95,8 @@ impl Decoder {
 enum State {
     Start,
     InGroup,
+    /// A report was not whole by its own length, and bytes follow it.
+    Contradicted,
     End,
 }
 
@@ -129,6 +131,10 @@ impl<'a> Reports<'a, '_> {
                 Some(self.read_first(report))
             }
             State::InGroup if !self.rest.is_empty() => Some(self.read_in_group(report)),
+            State::Contradicted => {
+                self.state = State::End;
+                Some(Err(Refusal::BadReportLength))
+            }
             _ => None,
         }
     }
@@ -137,12 +143,20 @@ impl<'a> Reports<'a, '_> {
     fn read_first(&mut self, report: &mut Report<'a>) -> Result<(), Refusal> {
         let Decoder { profile, layouts, .. } = &mut *self.decoder;
         match version(self.rest, profile)? {
-            Version::V10 => v10::read(report, self.rest, profile, layouts),
+            Version::V10 => match v10::read(report, self.rest, profile, layouts) {
+                // Report 2.0 of the p4-int family may have the version 1.
+                Err(Refusal::BadLength) if p4int::read(report, self.rest, profile, layouts).is_ok() => Ok(()),
+                result => result,
+            },
             Version::V05 => v05::read(report, self.rest, profile, layouts),
             Version::V20 => {
-                (self.group, self.rest) = v20::Group::split(self.rest)?;
+                let payload = self.rest;
+                (self.group, self.rest) = v20::Group::split(payload)?;
                 self.state = State::InGroup;
-                self.read_in_group(report)
+                match self.read_in_group(report) {
+                    Err(Refusal::BadReportLength) => self.read_to_the_end(report, payload),
+                    result => result,
+                }
             }
         }
     }
@@ -153,9 +167,25 @@ impl<'a> Reports<'a, '_> {
         (bytes, self.rest) = v20::split(self.rest).inspect_err(|_| self.state = State::End)?;
         let index = self.index;
         self.index += 1;
-        v20::read(report, bytes, &self.group, profile, layouts)?;
+        let result = v20::read(report, bytes, &self.group, profile, layouts);
         report.index = index;
-        Ok(())
+        match result {
+            // Bytes behind a report whose lengths contradict each other may be its own.
+            Err(refusal) if refusal.is_of_framing() => self.state = State::End,
+            Err(refusal) if refusal.is_undefined() => {}
+            _ if report.annotations.contains(Annotations::PARTIAL) && !self.rest.is_empty() => {
+                self.state = State::Contradicted;
+            }
+            _ => {}
+        }
+        result
+    }
+
+    /// A datagram whose first report has an impossible length, which is one report to the p4-int family.
+    #[cold]
+    fn read_to_the_end(&mut self, report: &mut Report<'a>, payload: &'a [u8]) -> Result<(), Refusal> {
+        let Decoder { profile, layouts, .. } = &mut *self.decoder;
+        p4int::read(report, payload, profile, layouts)
     }
 }
 
@@ -208,23 +238,55 @@ fn generator_version(payload: &[u8]) -> Version {
 /// ```
 #[inline]
 pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
-    let (mut peek, inside) = match version(payload, profile)? {
+    let peeked = match version(payload, profile)? {
         Version::V05 => v05::peek(payload, profile)?,
-        Version::V10 => v10::peek(payload, profile)?,
+        Version::V10 => match v10::peek(payload, profile) {
+            Err(Refusal::BadLength) => return peek_by_reading(payload, profile, None),
+            peeked => peeked?,
+        },
         Version::V20 => v20::peek(payload)?,
     };
-    if let Some(flow) = fast_path::flow(inside, profile) {
+    let Peeked { mut peek, packet, is_certain } = peeked;
+    if let Some(flow) = fast_path::flow(packet, profile) {
         return Ok(Peek { flow: Some(flow), ..peek });
     }
-    peek.flow = walk_flow(inside, profile);
-    Ok(peek)
+    peek.flow = walk_flow(packet, profile);
+    if is_certain || peek.flow.is_some() { Ok(peek) } else { peek_by_reading(payload, profile, Some(peek)) }
 }
 
 #[inline(never)]
 fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Purpose::Flow, inside.find_int);
-    start(&mut walk, inside).ok().and(walk.out.flow)
+    start(&mut walk, inside).ok()?;
+    walk.finish();
+    walk.out.flow
+}
+
+/// Decides whether a datagram without a flow is one of reports, by its first report of a defined type.
+#[cold]
+#[inline(never)]
+fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> Result<Peek, Refusal> {
+    let mut decoder = Decoder::new(*profile);
+    let mut report = Report::EMPTY;
+    let mut refused = Refusal::EmptyGroup;
+    let mut reports = decoder.reports(payload);
+    while let Some(result) = reports.read(&mut report) {
+        match result {
+            Ok(()) => {
+                let Report { version, node_id, hw_id, seq, flow, .. } = report;
+                // The flow is that of the datagram's first report.
+                let flow = flow.filter(|_| report.index == 0);
+                return Ok(Peek { version, node_id, hw_id, seq, flow });
+            }
+            Err(refusal) if refusal.is_undefined() => refused = refusal,
+            Err(refusal) if refusal.is_of_framing() && refusal != Refusal::BadMetadataLength => {
+                return Err(refusal);
+            },
+            Err(refusal) => return header.ok_or(refusal),
+        }
+    }
+    Err(refused)
 }
 
 /// Whether the start of a UDP payload, which may be truncated, looks like a report.

@@ -8,6 +8,8 @@ mod brief_any;
 mod decoder;
 mod digest;
 mod fast_path;
+mod p4int;
+mod recognise;
 mod single;
 pub mod v05;
 pub mod v10;
@@ -20,7 +22,7 @@ use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
 use crate::int::layout::Layouts;
 use crate::int::{Int, Layout, Sf, Stack};
-use crate::ioam::Ioam;
+use crate::ioam::{self, Ioam};
 use crate::packet::{IPV4, IPV6, Purpose, Walk};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
@@ -62,8 +64,15 @@ pub struct Peek {
     pub flow: Option<FlowKey>,
 }
 
-/// The result of `peek` for one version: the header fields, and the first packet.
-pub(crate) type Peeked<'a> = (Peek, InnerPacket<'a>);
+/// The result of `peek` for one version.
+pub(crate) struct Peeked<'a> {
+    /// The header fields.
+    pub(crate) peek: Peek,
+    /// The first packet.
+    pub(crate) packet: InnerPacket<'a>,
+    /// It is a report even if no flow can be read in the packet.
+    pub(crate) is_certain: bool,
+}
 
 /// Why a report was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -208,8 +217,12 @@ pub struct Report<'a> {
     pub tunnel: Option<FlowKey>,
     /// INT inside the packet reported.
     pub int: Option<Int<'a>>,
-    /// IOAM data inside the packet reported.
+    /// Why bytes that are marked as INT were left out of a report about a drop or a queue, or of a postcard 0.5.
+    pub int_refused: Option<Refusal>,
+    /// IOAM data inside the packet reported; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
+    /// All IOAM options inside the packet reported, if there are several.
+    pub ioam_options: Option<ioam::Options<'a>>,
     /// Packets that did not arrive, as host-int reports.
     pub gap: Option<Gap>,
     /// Domain words of the main contents (2.0).
@@ -238,7 +251,9 @@ impl<'a> Report<'a> {
         flow: None,
         tunnel: None,
         int: None,
+        int_refused: None,
         ioam: None,
+        ioam_options: None,
         gap: None,
         domain_words: &[],
         inner: &[],
@@ -264,7 +279,9 @@ impl<'a> Report<'a> {
         self.flow = None;
         self.tunnel = None;
         self.int = None;
+        self.int_refused = None;
         self.ioam = None;
+        self.ioam_options = None;
         self.gap = None;
         self.domain_words = &[];
         self.inner = &[];
@@ -323,6 +340,12 @@ impl<'a> Report<'a> {
         let plain =
             self.flags.0 & !Flags::FLOW.0 == 0 && !self.annotations.contains(Annotations::DESTINATION);
         empty && plain && self.int.is_none() && self.ioam.is_none()
+    }
+
+    /// Whether it is worth reading without the packet's INT: the reporter states a drop or congestion, or is a postcard.
+    fn stands_alone(&self) -> bool {
+        self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0
+            || self.version == Version::V05 && self.metadata.is_some()
     }
 
     /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
@@ -412,7 +435,6 @@ impl<'a> Report<'a> {
     }
 
     /// Of two records of an SF packet the first is the reporter's own, if its header has none; there is never a third.
-    #[inline]
     pub(crate) fn split_metadata(&mut self) -> Result<(), Refusal> {
         let Some(int) = self.int.as_mut().filter(|int| int.is_single_record() && int.stack.len() > 1) else {
             return Ok(());
@@ -589,20 +611,46 @@ fn walk_inside<'a>(
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
+    let result = walk_packet(report, inside, profile, layouts);
+    let Err(refusal) = result else { return result };
+    if !inside.find_int
+        || refusal == Refusal::Nested
+        || refusal == Refusal::IntNotMarked
+        || !report.stands_alone()
+    {
+        return result;
+    }
+    // A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g).
+    report.int = None;
+    report.int_refused = Some(refusal);
+    walk_packet(report, InnerPacket { find_int: false, ..inside }, profile, layouts)
+}
+
+fn walk_packet<'a>(
+    report: &mut Report<'a>,
+    inside: InnerPacket<'a>,
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> Result<(), Refusal> {
     let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.find_int);
     start(&mut walk, inside)?;
     if walk.nested.is_some_and(|payload| decoder::looks_like_one(payload, profile)) {
         return Err(Refusal::Nested);
     }
+    walk.finish();
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
+    report.ioam_options = walk.out.ioam_options;
     report.annotations = report
         .annotations
         .with(Annotations::DESTINATION, walk.out.destination)
         .with(Annotations::INCOMPLETE, walk.out.is_incomplete());
-    if report.is_empty() && walk.has_unmarked_int() { Err(Refusal::IntNotMarked) } else { Ok(()) }
+    if report.is_empty() && walk.has_unmarked_int() {
+        return Err(Refusal::IntNotMarked);
+    }
+    report.split_metadata()
 }
 
 fn start<'a>(walk: &mut Walk<'a, '_>, inside: InnerPacket<'a>) -> Result<(), Refusal> {

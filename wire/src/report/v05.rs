@@ -2,7 +2,7 @@
 
 use super::{
     FirstHeader, Flags, Gap, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason,
-    inside,
+    inside, recognise,
 };
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::hop::Hop;
@@ -191,6 +191,11 @@ struct Head<'a> {
 fn head<'a>(payload: &'a [u8], profile: &Profile) -> Result<Head<'a>, Refusal> {
     let Some((fixed, rest)) = payload.split_at_checked(LEN) else { return Err(Refusal::Truncated) };
     let word = u32_at(fixed, field::WORD);
+    if word >> 21 == 0
+        && let Some(refusal) = recognise::flow_format(payload)
+    {
+        return Err(refusal);
+    }
     let kind = (word >> 24 & 0x0f) as u8;
     let extra = match kind {
         0 => 0,
@@ -265,7 +270,12 @@ pub(crate) fn read<'a>(
         _ => {}
     }
     inside(report, head.inside(), profile, layouts)?;
-    report.split_metadata()?;
+    if report.flow.is_none() && report.gap.is_none() {
+        let flagged = report.flags != Flags::default();
+        let measured = report.metadata.is_some();
+        let reserved_clear = head.word >> 6 & 0x7fff == 0;
+        recognise::Single { payload, packet: head.inside(), flagged, measured, reserved_clear }.check()?;
+    }
     report.finish();
     Ok(())
 }
@@ -280,5 +290,5 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         seq: u32_at(payload, field::SEQ),
         flow: None,
     };
-    Ok((peek, head.inside()))
+    Ok(Peeked { peek, packet: head.inside(), is_certain: head.kind == 3 })
 }

@@ -2,6 +2,7 @@
 
 use super::{
     FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason, inside,
+    recognise,
 };
 use crate::bytes::{put_u32, u32_at};
 use crate::hop::Hop;
@@ -177,6 +178,11 @@ impl Head {
         InnerPacket { first, packet: &payload[self.len..], find_int: true }
     }
 
+    /// The six reserved bits, which ONOS has after the flags.
+    fn reserved(&self, dialect: Dialect) -> u32 {
+        self.word >> if dialect == Dialect::Onos { 6 } else { 9 } & 0x3f
+    }
+
     #[inline]
     fn flags(&self, dialect: Dialect) -> Flags {
         let dqf = self.word >> if dialect == Dialect::Onos { 12 } else { 6 };
@@ -208,7 +214,13 @@ pub(crate) fn read<'a>(
     }
     // Embedded INT is looked for regardless of F (wire-formats, ruling b).
     inside(report, head.inside(payload), profile, layouts)?;
-    report.split_metadata()?;
+    if report.flow.is_none() {
+        let flagged = report.flags != Flags::default();
+        let measured = report.metadata.is_some();
+        let reserved_clear = head.reserved(profile.dialect) == 0;
+        let packet = head.inside(payload);
+        recognise::Single { payload, packet, flagged, measured, reserved_clear }.check()?;
+    }
     report.finish();
     Ok(())
 }
@@ -224,5 +236,5 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         seq: u32_at(payload, field::SEQ),
         flow: None,
     };
-    Ok((peek, head.inside(payload)))
+    Ok(Peeked { peek, packet: head.inside(payload), is_certain: false })
 }

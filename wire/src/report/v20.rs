@@ -2,7 +2,7 @@
 
 use super::{
     Annotations, FirstHeader, Flags, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version,
-    drop_reason, inside,
+    drop_reason, inside, recognise,
 };
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
 use crate::hop::Hop;
@@ -100,10 +100,14 @@ impl Group {
 /// Splits one individual report from the rest of a datagram.
 ///
 /// # Errors
-/// Rules 2 and 3: the report's length is wrong.
+/// Rules 2 to 4: the report's length contradicts its type, or the bytes.
 pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     let Some(header) = rest.first_chunk::<LEN>() else { return Err(Refusal::Truncated) };
     let length = header[field::REPORT_LENGTH];
+    // A report of type 1 has main contents.
+    if header[field::TYPES] >> 4 == 1 && usize::from(length) * 4 < MAIN_LEN {
+        return Err(Refusal::BadReportLength);
+    }
     if length == TO_THE_END {
         let enough = rest.len() - LEN >= usize::from(TO_THE_END) * 4;
         return if enough { Ok((rest, &[])) } else { Err(Refusal::BadLength) };
@@ -172,7 +176,7 @@ pub(crate) fn read<'a>(
     report.hw_id = group.hw_id;
     report.seq = group.seq;
     report.report_type = Some(report_type);
-    report.flags = flags(bytes);
+    report.flags = flags(bytes[field::FLAGS]);
     report.inner = &bytes[LEN..];
     if report_type == 1 {
         let main = main_contents(bytes)?;
@@ -192,6 +196,9 @@ pub(crate) fn read<'a>(
     if inner_type == 0 && !report.inner.is_empty() {
         return Err(Refusal::LeftoverWords);
     }
+    if matches!(inner_type, 3..) && report.inner.is_empty() {
+        return Err(Refusal::BadReportLength);
+    }
     let (packet, annotations) = inner_packet(inner_type, report.inner, report.flags);
     report.annotations = annotations;
     if inner_type == DOMAIN_INNER && report.ds_id == REPORT_DOMAIN && report.flags.contains(Flags::FLOW) {
@@ -199,9 +206,27 @@ pub(crate) fn read<'a>(
     } else {
         inside(report, packet, profile, layouts)?;
     }
-    report.split_metadata()?;
+    if report.flow.is_none() && report.int.is_none() {
+        recognise(report, packet, bytes)?;
+    }
     report.finish();
     Ok(())
+}
+
+/// Whether a report without a flow is one.
+#[cold]
+fn recognise(report: &Report<'_>, packet: InnerPacket<'_>, bytes: &[u8]) -> Result<(), Refusal> {
+    let measured = report.metadata.is_some();
+    let flagged = report.flags != Flags::default();
+    recognise::Grouped {
+        inner_type: bytes[field::TYPES] & 0x0f,
+        packet,
+        has_contents: !report.inner.is_empty() && !report.annotations.contains(Annotations::PARTIAL),
+        flagged,
+        measured,
+        has_main: report.report_type == Some(1) && (flagged || bytes[field::MD_LENGTH] != 0),
+    }
+    .check()
 }
 
 /// A compact report of SF-INT: the inner contents are INT header and record, of a packet without its flow.
@@ -216,8 +241,9 @@ fn compact<'a>(report: &mut Report<'a>, profile: &Profile, layouts: &mut Layouts
     header::read_2(&mut report.int, report.inner, carrier, layouts)
 }
 
-fn flags(bytes: &[u8]) -> Flags {
-    let dqfi = bytes[field::FLAGS] >> 4;
+/// D, Q, F and I in the fourth byte of a report.
+pub(crate) fn flags(byte: u8) -> Flags {
+    let dqfi = byte >> 4;
     Flags(dqfi >> 3 & 1 | dqfi >> 1 & 2 | dqfi << 1 & 4 | dqfi << 3 & 8)
 }
 
@@ -302,16 +328,24 @@ pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let Group { hw_id, seq, .. } = group;
     let peek = Peek { version: Version::V20, node_id: group.node_id(), hw_id, seq, flow: None };
     let first = split(rest).ok().and_then(|(bytes, _)| first_packet(bytes));
-    Ok((peek, first.unwrap_or(InnerPacket::NOTHING)))
+    let (packet, is_certain) = first.unwrap_or((InnerPacket::NOTHING, false));
+    Ok(Peeked { peek, packet, is_certain })
 }
 
-fn first_packet(bytes: &[u8]) -> Option<InnerPacket<'_>> {
-    let inner = match bytes[field::TYPES] >> 4 {
-        0 => &bytes[LEN..],
-        1 => bytes.get(LEN + MAIN_LEN + usize::from(bytes[field::MD_LENGTH]) * 4..)?,
+/// The packet in a report, and whether the report is certainly one without it: a postcard.
+fn first_packet(bytes: &[u8]) -> Option<(InnerPacket<'_>, bool)> {
+    let inner_type = bytes[field::TYPES] & 0x0f;
+    let (inner, measured) = match bytes[field::TYPES] >> 4 {
+        0 => (&bytes[LEN..], false),
+        1 => {
+            let main = main_contents(bytes);
+            let measured = main.is_ok_and(|main| main.bits & REAL_ITEMS != 0);
+            (bytes.get(LEN + MAIN_LEN + usize::from(bytes[field::MD_LENGTH]) * 4..)?, measured)
+        }
         _ => return None,
     };
-    Some(inner_packet(bytes[field::TYPES] & 0x0f, inner, flags(bytes)).0)
+    let is_postcard = inner_type == 0 && measured && inner.is_empty();
+    Some((inner_packet(inner_type, inner, flags(bytes[field::FLAGS])).0, is_postcard))
 }
 
 /// Main contents to write: the reporter's fields of a report.

@@ -72,7 +72,7 @@ fn compare_by(decoder: &mut Decoder, payload: &[u8]) -> bool {
 fn a_common_report_is_read_briefly_in_every_dialect_that_has_it() {
     let brief: Vec<bool> =
         Dialect::ALL.iter().map(|dialect| compare(&report(*dialect), Profile::new(*dialect))).collect();
-    assert_eq!(brief, [true, true, true, true, true], "{:?}", Dialect::ALL);
+    assert_eq!(brief, [true, true, true, true, true, true], "{:?}", Dialect::ALL);
 }
 
 #[test]

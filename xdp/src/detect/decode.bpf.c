@@ -97,6 +97,8 @@ SEC("xdp.frags") int hopwise_decode(struct xdp_md *frame)
     start_reports(s);
     bpf_loop(MAX_REPORTS, decode_next, &ctx, 0);
     out->peeked = s->peeked;
+    if (!s->settled)
+        out->peeked.version = 0;
     return XDP_DROP;
 }
 

@@ -55,8 +55,9 @@ struct datagram_ctx {
     u32 node_reports;
     u32 listener;
     u32 flows[REMEMBERED];
-    u32 refused[REFUSALS + 5];
+    u32 refused[64];
 };
+_Static_assert(REFUSALS <= 64, "refused has a power of two, for the mask");
 
 struct {
     MAP_UINT(type, MAP_PERCPU_ARRAY);
@@ -99,7 +100,7 @@ static long examine_next(u32 i, struct verdict_ctx *ctx)
         if (!dg->bad)
             dg->first_bad = reason;
         dg->bad++;
-        dg->refused[reason & 31]++;
+        dg->refused[reason & 63]++;
         return 0;
     }
     change = examine(&ctx->s->report, &dg->eval);
@@ -312,7 +313,7 @@ static inline_always void number_of(struct sequence_number *number, const struct
     const struct peeked *peeked = &s->peeked;
     u32 nodeless = peeked->version == 5 || peeked->node_id == ABSENT;
 
-    if (!peeked->version)
+    if (!peeked->version || !s->settled)
         return;
     number->key = stream_key(peeked->version, peeked->hw_id, listener, nodeless ? 0 : peeked->node_id) |
                   (nodeless ? NODELESS : 0);

@@ -48,7 +48,8 @@ struct eval_ctx {
 static inline_always u32 is_whole(const struct report *r)
 {
     return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) &&
-           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_HAS_REASON);
+           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE &&
+           !(r->marks & (REPORT_HAS_REASON | REPORT_INT_REFUSED));
 }
 
 /* A node that is source and sink adds no record to the packet: its own is the whole path, not a postcard. */
@@ -279,7 +280,7 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     if (r->flags & REPORT_DROP || r->marks & REPORT_HAS_REASON)
         return TO_USER_DROP;
     key_of(r, &key);
-    if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE))
+    if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE | REPORT_INT_REFUSED))
         return TO_USER_CHANGE;
     if (!(r->marks & REPORT_HAS_FLOW)) {
         d->is_node = 1;

@@ -48,6 +48,12 @@ enum refusal {
     BAD_SF_HEADER,
     BAD_SF_STACK,
     INT_NOT_MARKED,
+    BAD_REPORT_LENGTH,
+    NOT_A_REPORT,
+    SFLOW,
+    NETFLOW_V5,
+    NETFLOW_V9,
+    IPFIX,
     REFUSALS
 };
 
@@ -55,7 +61,7 @@ enum refusal {
 #define REFUSE(reason) (-1 - (int)(reason))
 #define REASON(result) ((u32)(-1 - (result)))
 
-enum dialect { STRICT, GEANT, HOSTINT, INTCOLLECTOR_GEN, ONOS };
+enum dialect { STRICT, GEANT, HOSTINT, INTCOLLECTOR_GEN, ONOS, P4INT };
 
 #define MAX_PORTS 8
 #define NO_DSCP 0xff
@@ -192,6 +198,8 @@ struct found {
     u32 stack_count;
     u32 sf;              /* enum sf_found */
     u32 ioam;            /* 0: none; enum ioam_kind */
+    u32 ioam_count;      /* IOAM options; user space decides on more than one */
+    u32 ioam_ip;         /* the IPv6 header that has them */
     u32 trace_type;      /* of a trace */
     u32 trace_undecided; /* a trace that lacks nodes, or their ids: user space decides */
     u32 trace_count;
@@ -217,6 +225,12 @@ struct scratch {
     u32 ds_id;
     u32 domain_len; /* bytes of domain-specific metadata */
     u32 first_wide; /* the first hop's stamps have 64 bits */
+    u32 settled;    /* the first report of a defined type is one: the sequence number counts */
+    u32 type;       /* of a report 2.0, and of its inner contents */
+    u32 inner_type;
+    u32 md_length;
+    u32 has_contents; /* the inner contents are not empty */
+    u32 is_partial;   /* a TLV extends beyond the report */
     struct peeked peeked;
     struct head head;
     struct walk walk;

@@ -303,6 +303,18 @@ static inline_always int shim_1(struct scratch *s, const struct profile *p, u32 
     return int_05(s, at + SHIM_LEN, end, private || p->dialect == HOSTINT ? TAIL_PRIVATE : TAIL_WHOLE, private);
 }
 
+/* Ordinary traffic may begin with the type of a shim. The reserved bits and the length then show that there is none, so that the
+ * version behind it is not one of INT.
+ */
+static inline_always u32 looks_like_shim(const u8 *shim)
+{
+    u32 dscp = !(shim[3] & 3);
+
+    if (shim[0] == 1)
+        return !shim[1] && shim[2] >= 3 && dscp;
+    return !(shim[0] & 3) && shim[1] >= 3 && (shim[0] & 0x0c || (!shim[2] && dscp));
+}
+
 /* The shim after L4 at s->walk.shim, and INT after it. Stores in s->walk the end of INT and the original field. */
 int l4_shim(struct scratch *s, const struct profile *p)
 {
@@ -317,6 +329,8 @@ int l4_shim(struct scratch *s, const struct profile *p)
     hostint = p->dialect == HOSTINT;
     s->walk.original_port = s->walk.original_proto = ABSENT;
     found = detect_shim(s, at, hostint, 1);
+    if (found == REFUSE(BAD_INT_VERSION) && !looks_like_shim(bytes(s, at)))
+        return REFUSE(BAD_SHIM);
     if (found < 0)
         return found;
     s->walk.destination |= found == FOR_DESTINATION_1 || found == FOR_DESTINATION_2;

@@ -40,7 +40,9 @@ static inline_always int ioam_trace(struct scratch *s, u32 at, u32 len, u32 incr
     /* In a pre-allocated trace the free space comes first; in an incremental one there is none. */
     free = incremental ? 0 : (head[3] & 0x7f) * 4;
     at += 8 + free;
-    if (at > end || !fixed || fixed != node_words(trace_type) * 4 || trace_type & TRACE_RESERVED)
+    /* An opaque snapshot is data of a node, too, but not part of the length. */
+    if (at > end || (!fixed && !(trace_type & TRACE_OPAQUE)) || fixed != node_words(trace_type) * 4 ||
+        trace_type & TRACE_RESERVED)
         return REFUSE(BAD_IOAM);
     for (int i = 0; i < MAX_TRACE_NODES && at < end; i++) {
         u32 node = fixed;
@@ -57,6 +59,7 @@ static inline_always int ioam_trace(struct scratch *s, u32 at, u32 len, u32 incr
         count++;
     }
     s->found.ioam = IOAM_TRACE;
+    s->found.ioam_count++;
     s->found.trace_type = trace_type;
     s->found.trace_undecided = head[2] & TRACE_OVERFLOW || !(trace_type & (TRACE_BIT(0) | TRACE_BIT(8)));
     s->found.trace_count = count;
@@ -79,6 +82,7 @@ int ioam(struct scratch *s, u32 at, u32 len)
         if (len < 2 + 8 + ones(head[5]) * 4)
             return REFUSE(BAD_IOAM);
         s->found.ioam = IOAM_EXPORT;
+        s->found.ioam_count++;
         s->found.trace_count = 0;
         return 0;
     default:

@@ -16,7 +16,12 @@ enum { REPORT_05_LEN = 12, REPORT_10_LEN = 16, GROUP_LEN = 8, REPORT_20_LEN = 4,
 #define SF_DOMAIN 0x5346
 
 /* Progress in a datagram. */
-enum datagram_state { DATAGRAM_START, DATAGRAM_IN_GROUP, DATAGRAM_END };
+enum datagram_state {
+    DATAGRAM_START,
+    DATAGRAM_IN_GROUP,
+    DATAGRAM_CONTRADICTED, /* a report was not whole by its own length, and bytes follow it */
+    DATAGRAM_END
+};
 
 /* Results of next_report other than refusals. */
 enum { NO_REPORT = 0, REPORT = 1 };
@@ -94,6 +99,27 @@ static inline_always u32 sink_word(const struct scratch *s, u32 at, u32 end)
     return is_ipv4(s, at, end) && (!is_ipv4(s, at + 4, end) || checksum_holds(s, at, end)) ? 0 : 4;
 }
 
+/* The flow formats whose datagrams begin with bits of a report 0.5 without flags: recognise.rs. */
+static inline_always int flow_format(const struct scratch *s, u32 at, u32 end)
+{
+    const u8 *payload = bytes(s, at);
+    u32 len = end - at, version = be16(payload), count = be16(payload + 2), first = be16(payload + 22);
+    u32 address = be32(payload + 4);
+
+    switch (version) {
+    case 0:
+        return count == 5 && (address == 1 || address == 2) ? REFUSE(SFLOW) : 0;
+    case 5:
+        return count && len == 24 + 48 * count ? REFUSE(NETFLOW_V5) : 0;
+    case 9:
+        return count && len >= 24 && count <= (len - 20) / 4 && first >= 4 && first <= len - 20 ? REFUSE(NETFLOW_V9) : 0;
+    case 10:
+        return count == len ? REFUSE(IPFIX) : 0;
+    default:
+        return 0;
+    }
+}
+
 static inline_always int head_05(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
     struct head *h = &s->head;
@@ -102,6 +128,12 @@ static inline_always int head_05(struct scratch *s, const struct profile *p, u32
     if (at + REPORT_05_LEN > end)
         return REFUSE(TRUNCATED);
     h->word = be32(bytes(s, at));
+    if (!(h->word >> 21)) {
+        int refused = flow_format(s, at, end);
+
+        if (refused)
+            return refused;
+    }
     h->kind = h->word >> 24 & 0x0f;
     h->extra = at + REPORT_05_LEN;
     h->first = h->kind >= 3 ? FIRST_IPV4 : FIRST_ETHERNET;
@@ -210,6 +242,8 @@ static inline_always void clear_report(struct scratch *s)
     s->found.int_version = 0;
     s->found.sf = SF_NONE;
     s->found.ioam = IOAM_NONE;
+    s->found.ioam_count = 0;
+    s->is_partial = 0;
 }
 
 /* The flow that the walk has found, as its key. */
@@ -303,23 +337,149 @@ static inline_always u32 has_unmarked_int(struct scratch *s, const struct profil
     return found;
 }
 
+/* Whether the report is worth reading without the packet's INT: the reporter states a drop or congestion, or is a postcard. */
+static inline_always u32 stands_alone(const struct scratch *s)
+{
+    return s->report.flags & (REPORT_DROP | REPORT_QUEUE) || (s->report.version == 5 && s->has_reporter);
+}
+
+/* EtherTypes in use in networks that have telemetry. */
+static inline_always u32 is_ethertype(u32 ethertype)
+{
+    switch (ethertype) {
+    case ETH_IPV4:
+    case ETH_IPV6:
+    case ETH_VLAN:
+    case ETH_QINQ:
+    case ETH_QINQ_OLD:
+    case 0x9200: /* QinQ */
+    case ETH_MPLS:
+    case ETH_MPLS_MULTICAST:
+    case ETH_ETHERNET:
+    case 0x0806: /* ARP */
+    case 0x8035: /* RARP */
+    case 0x22f3: /* TRILL */
+    case 0x8863: /* PPPoE */
+    case 0x8864:
+    case 0x8809: /* slow protocols */
+    case 0x888e: /* EAPOL */
+    case 0x88cc: /* LLDP */
+    case 0x88e5: /* MACsec */
+    case 0x88f7: /* PTP */
+    case 0x8902: /* CFM */
+    case 0x8906: /* FCoE */
+    case 0x8915: /* RoCE */
+    case 0x894f: /* NSH */
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Whether the packet begins with a header that can be recognised, although no IP header of it could be read. */
+static inline_always u32 is_known(const struct scratch *s, u32 first, u32 at, u32 end)
+{
+    const u8 *packet = bytes(s, at);
+
+    if (first == FIRST_ETHERNET)
+        return at + 14 <= end && is_ethertype(be16(packet + 12));
+    return at < end && packet[0] >> 4 == (first == FIRST_IPV4 ? 4 : 6);
+}
+
+/* Whether the packet ends inside its first header. */
+static inline_always u32 is_cut(const struct scratch *s, u32 first, u32 at, u32 end)
+{
+    if (first == FIRST_ETHERNET)
+        return at + 14 > end;
+    return at + (first == FIRST_IPV4 ? 20 : 40) > end && (at == end || is_known(s, first, at, end));
+}
+
+/* The longest name of DNS has 255 bytes, each label at least two. */
+#define MAX_LABELS 128
+
+/* Whether this is a DNS message with one question: recognise.rs. */
+int is_dns(struct scratch *s, u32 at, u32 end)
+{
+    u32 name = at + 12, class;
+
+    if (!s || be16(bytes(s, at) + 4) != 1)
+        return 0;
+    for (int i = 0; i < MAX_LABELS && name < at + 12 + 255 && name < end; i++) {
+        const u8 *label = bytes(s, name);
+
+        if (label[0] >= 64)
+            return 0;
+        if (!label[0]) {
+            class = be16(label + 3) & 0x7fff;
+            return name + 5 <= end && (class == 1 || class == 3 || class == 4 || class == 254 || class == 255);
+        }
+        name += 1 + label[0];
+    }
+    return 0;
+}
+
+/* Whether a report without a flow is one: recognise.rs. Its packet is at `at` .. `end`. */
+static inline_always u32 is_report(struct scratch *s, const struct profile *p, u32 first, u32 at, u32 end)
+{
+    u32 flagged = !!s->report.flags, measured = s->has_reporter, word = s->head.word, reserved, has_main;
+
+    if (s->report.version != 20) {
+        if (s->report.version == 5 && s->head.kind == 3)
+            return 1;
+        if (!flagged || is_dns(s, s->at, s->end))
+            return 0;
+        if (first == FIRST_ETHERNET && is_known(s, first, at, end))
+            return 1;
+        if (s->report.version == 5)
+            reserved = word >> 6 & 0x7fff;
+        else
+            reserved = word >> (p->dialect == ONOS ? 6 : 9) & 0x3f;
+        return !reserved && (measured || is_cut(s, first, at, end));
+    }
+    has_main = s->type == 1 && (flagged || s->md_length);
+    if (!s->inner_type)
+        return has_main;
+    if (first == FIRST_NOTHING)
+        return has_main || s->has_contents;
+    if (first == FIRST_ETHERNET)
+        return measured || (flagged && is_known(s, first, at, end));
+    return (measured || flagged) && is_known(s, first, at, end);
+}
+
 /* Parses the packet at s->walk.at, beginning with a header of the kind `first`, and completes the report. */
 static inline_always int finish_report(struct scratch *s, const struct profile *p, u32 first)
 {
     struct report *r = &s->report;
-    u32 reason;
-    int result;
+    u32 reason, at = s->walk.at, end = s->walk.end, seek = s->walk.seek;
+    int result = 0;
 
-    s->walk.tunnels = 0;
-    s->walk.has_flow = 0;
-    s->walk.unmarked = s->walk.destination = 0;
-    result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
+#pragma clang loop unroll(disable)
+    for (int attempt = 0; attempt < 2; attempt++) {
+        s->walk.tunnels = 0;
+        s->walk.has_flow = 0;
+        s->walk.unmarked = s->walk.destination = 0;
+        result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
+        if (result >= 0 && is_empty(s) && has_unmarked_int(s, p))
+            result = REFUSE(INT_NOT_MARKED);
+        if (result >= 0 && s->found.sf == SF_WITH_REPORTER && s->has_reporter)
+            result = REFUSE(BAD_SF_STACK);
+        if (result >= 0 || !seek || first == FIRST_COMPACT || !stands_alone(s) || result == REFUSE(NESTED) ||
+            result == REFUSE(INT_NOT_MARKED))
+            break;
+        /* A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g). */
+        s->walk.at = at;
+        s->walk.end = end;
+        s->walk.seek = seek = 0;
+        s->found.int_version = 0;
+        s->found.sf = SF_NONE;
+        s->found.ioam = IOAM_NONE;
+        s->found.ioam_count = 0;
+        r->marks |= REPORT_INT_REFUSED;
+    }
     if (result < 0)
         return result;
-    if (is_empty(s) && has_unmarked_int(s, p))
-        return REFUSE(INT_NOT_MARKED);
-    if (s->found.sf == SF_WITH_REPORTER && s->has_reporter)
-        return REFUSE(BAD_SF_STACK);
+    if (!s->walk.has_flow && !s->found.int_version && !is_report(s, p, first, at, end))
+        return REFUSE(NOT_A_REPORT);
     if (r->node_id != ABSENT)
         r->marks |= REPORT_HAS_NODE;
     if (s->has_reporter) {
@@ -335,8 +495,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     if (s->found.int_version)
         r->marks |= s->found.int_flags;
     write_flow(s);
-    if (s->found.sf != SF_NONE) {
-        /* One record of a set, or a path reported by number: user space handles it. */
+    if (s->found.sf != SF_NONE || (!s->found.int_version && s->found.ioam_count > 1)) {
+        /* One record of a set, or a path reported by number, or several traces: user space handles it. */
         r->marks = (r->marks & ~REPORT_REPORTER_HOP) | REPORT_UNDECIDED;
         r->hop_count = 0;
         r->first_ingress = r->last_egress = NO_VALUE;
@@ -396,6 +556,7 @@ struct tlvs {
     struct scratch *s;
     u32 at;
     u32 end;
+    u32 packet;
     u32 len;
     u32 first;
 };
@@ -403,18 +564,17 @@ struct tlvs {
 static long next_tlv(u32 i, struct tlvs *t)
 {
     const u8 *head = bytes(t->s, t->at);
-    u32 kind = head[0] >> 4;
+    u32 kind = head[0] >> 4, len = head[1] * 4;
 
     (void)i;
-    t->len = head[1] * 4;
-    if (t->at + 4 > t->end || t->at + 4 + t->len > t->end)
+    if (t->at + 4 > t->end || t->at + 4 + len > t->end)
         return 1;
-    t->at += 4;
-    if (kind >= 1 && kind <= 3) {
+    if (kind >= 1 && kind <= 3 && t->first == FIRST_NOTHING) {
         t->first = kind == 1 ? FIRST_ETHERNET : kind == 2 ? FIRST_IPV4 : FIRST_IPV6;
-        return 1;
+        t->packet = t->at + 4;
+        t->len = len;
     }
-    t->at += t->len;
+    t->at += 4 + len;
     return 0;
 }
 
@@ -428,10 +588,11 @@ int first_tlv(struct scratch *s)
     t.at = s->walk.at;
     t.end = s->walk.end;
     bpf_loop(FRAME_BYTES / 4, next_tlv, &t, 0);
+    s->is_partial = t.at != t.end;
     if (t.first == FIRST_NOTHING)
         return FIRST_NOTHING;
-    s->walk.at = t.at;
-    s->walk.end = t.at + t.len;
+    s->walk.at = t.packet;
+    s->walk.end = t.packet + t.len;
     return t.first;
 }
 
@@ -477,11 +638,18 @@ static inline_always int read_report_20(struct scratch *s, u32 at)
         if (result < 0)
             return result;
     }
-    if (inner == 0 && s->walk.at != s->walk.end)
+    s->type = type;
+    s->md_length = header[2];
+    s->inner_type = inner;
+    s->has_contents = s->walk.at != s->walk.end;
+    if (inner == 0 && s->has_contents)
         return REFUSE(LEFTOVER_WORDS);
+    if (inner >= 3 && !s->has_contents)
+        return REFUSE(BAD_REPORT_LENGTH);
     switch (inner) {
     case 1:
         first = first_tlv(s);
+        s->has_contents &= !s->is_partial;
         break;
     case 2:
         first = s->ds_id == SF_DOMAIN && s->report.flags & REPORT_FLOW ? FIRST_COMPACT : FIRST_NOTHING;
@@ -513,6 +681,9 @@ static inline_always int read_in_group(struct scratch *s)
     if (at + REPORT_20_LEN > s->end)
         return REFUSE(TRUNCATED);
     len = bytes(s, at)[1];
+    /* A report of type 1 has main contents. */
+    if (bytes(s, at)[0] >> 4 == 1 && len * 4 < MAIN_LEN)
+        return REFUSE(BAD_REPORT_LENGTH);
     if (len == TO_THE_END) {
         if (s->end - at - REPORT_20_LEN < TO_THE_END * 4)
             return REFUSE(BAD_LENGTH);
@@ -557,8 +728,77 @@ static inline_always void peek(struct scratch *s, u32 version)
 static inline_always void start_reports(struct scratch *s)
 {
     s->state = DATAGRAM_START;
-    s->index = 0;
+    s->index = s->settled = 0;
     s->peeked.version = 0;
+}
+
+/* Whether the bytes are not known to be a report at all: wire::Refusal::is_of_framing. */
+static inline_always u32 is_of_framing(u32 reason)
+{
+    switch (reason) {
+    case TRUNCATED:
+    case UNKNOWN_VERSION:
+    case EMPTY_GROUP:
+    case BAD_LENGTH:
+    case BAD_NEXT_PROTOCOL:
+    case BAD_METADATA_LENGTH:
+    case LEFTOVER_WORDS:
+    case BAD_REPORT_LENGTH:
+    case NOT_A_REPORT:
+    case SFLOW:
+    case NETFLOW_V5:
+    case NETFLOW_V9:
+    case IPFIX:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* What a result means for the rest of the datagram, and for its sequence number. */
+static inline_always int conclude(struct scratch *s, int result)
+{
+    u32 reason = REASON(result);
+
+    if (result < 0 && (reason == UNDEFINED_REPORT_TYPE || reason == UNDEFINED_INNER_TYPE))
+        return result;
+    if (result < 0 && is_of_framing(reason)) {
+        /* Bytes behind a report whose lengths contradict each other may be its own. */
+        s->state = DATAGRAM_END;
+        s->settled |= reason == BAD_METADATA_LENGTH;
+        return result;
+    }
+    s->settled = 1;
+    if (s->is_partial && s->state == DATAGRAM_IN_GROUP && s->rest < s->end)
+        s->state = DATAGRAM_CONTRADICTED;
+    return result;
+}
+
+/* Whether the lengths of a report 2.0 are 0, as in the p4-int family: p4int.rs. User space decides. */
+static inline_always u32 is_length_zero(const struct scratch *s, const struct profile *p)
+{
+    const u8 *payload = bytes(s, s->at);
+    u32 version = payload[0] >> 4, inner = payload[8] & 0x0f;
+
+    return (p->dialect == STRICT || p->dialect == P4INT) && s->at + 34 <= s->end && payload[8] >> 4 == 1 &&
+           (inner == 3 || inner == 4) && (version == 2 || (version == 1 && inner == 4)) && !payload[9] && !payload[10] &&
+           !be64(payload + 12);
+}
+
+/* The report of such a datagram, for user space to read, which also counts its number. */
+static inline_always int undecided(struct scratch *s)
+{
+    struct report *r = &s->report;
+
+    s->state = DATAGRAM_END;
+    clear_report(s);
+    s->walk.has_flow = 0;
+    write_flow(s);
+    r->marks = REPORT_UNDECIDED;
+    r->hop_count = 0;
+    r->first_ingress = r->last_egress = NO_VALUE;
+    r->wide_ends = 0;
+    return REPORT;
 }
 
 /* The next report of the datagram, into s->report: REPORT, or NO_REPORT at its end, or a refusal; after one that leaves no
@@ -577,15 +817,24 @@ int next_report(struct scratch *s, const struct profile *p)
     } else if (s->state == DATAGRAM_START) {
         s->state = DATAGRAM_END;
         version = report_head(s, p, s->at, s->end);
+        if (version == REFUSE(BAD_LENGTH) && is_length_zero(s, p)) {
+            s->head.word = be32(bytes(s, s->at));
+            version = 20;
+        }
         if (version < 0)
             return version;
         peek(s, version);
+        if (version == 20 && is_length_zero(s, p))
+            return undecided(s);
         s->rest = s->at + GROUP_LEN;
         first = version == 5 ? read_report_05(s) : version == 10 ? read_report_10(s, p) : read_in_group(s);
+    } else if (s->state == DATAGRAM_CONTRADICTED) {
+        s->state = DATAGRAM_END;
+        return REFUSE(BAD_REPORT_LENGTH);
     } else {
         return NO_REPORT;
     }
-    return first < 0 ? first : finish_report(s, p, first);
+    return conclude(s, first < 0 ? first : finish_report(s, p, first));
 }
 
 #endif

@@ -45,8 +45,12 @@ static inline_always void set_flow(struct walk *w, u32 has_ports, u32 src_port, 
     w->dst_port = has_ports ? dst_port : 0;
 }
 
-/* A tunnel begins. This decoder does not store the outer 5-tuple. */
-static inline_always void enter(struct walk *w) { w->tunnels++; }
+/* A tunnel begins. The packet that carries it is the flow, unless an IP packet can be read inside. */
+static inline_always void enter(struct walk *w, u32 has_ports, u32 src_port, u32 dst_port, u32 proto)
+{
+    w->tunnels++;
+    set_flow(w, has_ports, src_port, dst_port, proto);
+}
 
 /* Continues in a tunnel, up to MAX_TUNNELS. */
 static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
@@ -208,10 +212,13 @@ static long next_option(u32 i, struct options *o)
     len = option[1];
     if (o->at + 2 > o->end || o->at + 2 + len > o->end)
         return 1;
-    if ((kind == IOAM_MUTABLE || kind == IOAM_IMMUTABLE) && o->s->found.ioam == IOAM_NONE) {
+    /* Of IPv6 in IPv6 only the outermost header with IOAM is read. */
+    if ((kind == IOAM_MUTABLE || kind == IOAM_IMMUTABLE) &&
+        (!o->s->found.ioam_count || o->s->found.ioam_ip == o->s->walk.ip)) {
         o->result = ioam(o->s, o->at + 2, len);
         if (o->result < 0)
             return 1;
+        o->s->found.ioam_ip = o->s->walk.ip;
     }
     o->at += 2 + len;
     return 0;
@@ -327,6 +334,15 @@ static inline_always u32 is_tunnel_port(u32 dst_port)
     return dst_port == VXLAN_PORT || dst_port == GPE_PORT || dst_port == GENEVE_PORT;
 }
 
+/* Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel. */
+static inline_always u32 is_other(const u8 *body, u32 is_there, u32 dst_port)
+{
+    if (!is_there)
+        return 0;
+    /* A VNI is mandatory; VXLAN-GPE may name a protocol instead. */
+    return dst_port == VXLAN_PORT ? !(body[0] & 0x08) : dst_port == GPE_PORT ? !(body[0] & 0x0c) : body[0] >> 6 != 0;
+}
+
 static inline_always u32 is_report_port(const struct profile *p, u32 dst_port)
 {
     u32 found = 0;
@@ -353,11 +369,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
     src_port = be16(udp);
     dst_port = be16(udp + 2);
     if (body > w->end) {
-        /* Truncated in the tunnel header: the inner flow is unknown. */
-        if (has_ports && is_tunnel_port(dst_port))
-            enter(w);
-        else
-            set_flow(w, has_ports, src_port, dst_port, IPPROTO_UDP);
+        set_flow(w, has_ports, src_port, dst_port, IPPROTO_UDP);
         return STEP_DONE;
     }
     w->mark = marked(s, p, body, 1, dst_port);
@@ -381,9 +393,9 @@ int walk_udp(struct scratch *s, const struct profile *p)
             proto = w->original_proto;
     }
     w->at = body;
-    if (is_tunnel_port(dst_port)) {
+    if (is_tunnel_port(dst_port) && !is_other(bytes(s, body), body < w->end, dst_port)) {
         w->unmarked = 0;
-        enter(w);
+        enter(w, 1, src_port, dst_port, proto);
         return dst_port == VXLAN_PORT ? STEP_VXLAN : dst_port == GPE_PORT ? STEP_GPE : STEP_GENEVE;
     }
     set_flow(w, 1, src_port, dst_port, proto);
@@ -438,7 +450,7 @@ int walk_gre(struct scratch *s, const struct profile *p)
     w = &s->walk;
     at = w->at;
     gre = bytes(s, at);
-    enter(w);
+    enter(w, 0, 0, 0, IPPROTO_GRE);
     if (at + 4 > w->end)
         return STEP_DONE;
     protocol = be16(gre + 2);
@@ -471,10 +483,10 @@ static inline_always int walk_transport(struct scratch *s)
     case IPPROTO_GRE:
         return STEP_GRE;
     case IPPROTO_IPIP:
-        enter(w);
+        enter(w, 0, 0, 0, IPPROTO_IPIP);
         return inside(w, w->at, ETH_IPV4);
     case IPPROTO_IPV6:
-        enter(w);
+        enter(w, 0, 0, 0, IPPROTO_IPV6);
         return inside(w, w->at, ETH_IPV6);
     default:
         /* SCTP, DCCP and UDP-Lite have their ports at the same offsets as UDP. */

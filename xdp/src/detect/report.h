@@ -55,6 +55,7 @@ enum report_marks {
     REPORT_UNDECIDED = 256,   /* more than this form can hold: user space decides */
     REPORT_IMPLAUSIBLE = 512, /* a hop has an implausible latency: user space counts it */
     REPORT_MD = 1024,         /* the packet carries INT with a stack, which may be empty */
+    REPORT_INT_REFUSED = 2048, /* bytes marked as INT were left out: user space counts them */
 };
 
 struct report {

@@ -7,7 +7,7 @@ use wire::frame::PartialHeaders;
 use wire::int::Mode;
 use wire::ioam::Ioam;
 use wire::report::v20::POSTCARD_DOMAIN;
-use wire::{Annotations, Decoder, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
+use wire::{Annotations, Decoder, Dialect, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
 use xdp::Units;
 
 /// Classification of a frame.
@@ -89,6 +89,7 @@ const MTU: u32 = 128;
 pub(crate) const UNDECIDED: u32 = 256;
 const IMPLAUSIBLE: u32 = 512;
 const MD: u32 = 1024;
+const INT_REFUSED: u32 = 2048;
 
 /// Maximum number of hops of a report in normal form.
 const MAX_HOPS: usize = 16;
@@ -114,6 +115,9 @@ pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usiz
             });
         }
     };
+    if has_length_zero(datagram.payload, profile) {
+        return handed_over(&datagram);
+    }
     let mut decoder = Decoder::new(*profile);
     let (mut parsed, mut count) = (Vec::new(), 0);
     for result in decoder.reports(datagram.payload) {
@@ -132,6 +136,41 @@ pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usiz
     let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source };
     // If the header was refused, the other three are meaningless.
     Outcome { frame, peeked, count, parsed }
+}
+
+/// Whether the lengths of a report 2.0 are 0, as in the p4-int family. The kernel leaves these datagrams to user space, whether or not
+/// `wire` accepts them.
+fn has_length_zero(payload: &[u8], profile: &Profile) -> bool {
+    let Some(head) = payload.first_chunk::<34>() else { return false };
+    let version = head[0] >> 4;
+    let inner_type = head[8] & 0x0f;
+    matches!(profile.dialect, Dialect::Strict | Dialect::P4Int)
+        && head[8] >> 4 == 1
+        && matches!(inner_type, 3 | 4)
+        && (version == 2 || version == 1 && inner_type == 4)
+        && head[9..11].iter().chain(&head[12..20]).all(|byte| *byte == 0)
+        // A report 1.0 whose length is right is one.
+        && (version == 2 || wire::report::v10::Repr::parse(payload, profile) == Err(Refusal::BadLength))
+}
+
+/// The report that stands for such a datagram.
+fn handed_over(datagram: &wire::Datagram<'_>) -> Outcome {
+    let (group, _) = wire::report::v20::Group::split(datagram.payload).unwrap();
+    let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source: octets(datagram.src) };
+    let report = Report {
+        version: 20,
+        node_id: group.node_id,
+        hw_id: group.hw_id,
+        seq: group.seq,
+        index: 0,
+        flags: 0,
+        marks: UNDECIDED,
+        reason: 0,
+        flow: None,
+        ends: (NO_VALUE, NO_VALUE, false),
+        hops: Vec::new(),
+    };
+    Outcome { frame, peeked: [0; 4], count: 1, parsed: vec![Parsed::Report(Box::new(report))] }
 }
 
 fn octets(address: IpAddr) -> [u8; 16] {
@@ -157,7 +196,8 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         Some(Ioam::Trace(trace)) => report.int.is_none() && (trace.is_incomplete() || !trace.has_node_ids()),
         _ => false,
     };
-    let undecided = sf || trace_undecided || report.hop_count() > MAX_HOPS;
+    let several = report.int.is_none() && report.ioam_options.is_some();
+    let undecided = sf || several || trace_undecided || report.hop_count() > MAX_HOPS;
     let marks = mark(report.flow.is_some(), HAS_FLOW)
         | mark(report.node_id.is_some(), HAS_NODE)
         | mark(report.drop_reason.is_some(), HAS_REASON)
@@ -167,9 +207,10 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
         | mark(signals.contains(wire::int::Flags::MTU_EXCEEDED), MTU)
         | mark(report.int.is_some_and(|int| int.mode == Mode::Md && int.sf.is_none()), MD)
+        | mark(report.int_refused.is_some(), INT_REFUSED)
         | mark(undecided, UNDECIDED);
-    // The kernel does not decode SF-INT, but passes it to user space.
-    let marks = if sf { marks & !(OWN_HOP | MERGED) } else { marks };
+    // The kernel does not decode SF-INT and several traces, but passes them to user space.
+    let marks = if sf || several { marks & !(OWN_HOP | MERGED) } else { marks };
     let (mut hops, ends) = if undecided {
         (Vec::new(), (NO_VALUE, NO_VALUE, false))
     } else if is_stacked(report) {
