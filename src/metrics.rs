@@ -350,6 +350,14 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
         .refused()
         .iter()
         .for_each(|(reason, count)| text.sample("reports_refused_total", &[("reason", reason)], count));
+    let help = "Valid reports whose packet is marked as INT but has none that can be read, by reason.";
+    text.metric("int_refused_total", "counter", help);
+    for refusal in wire::Refusal::ALL {
+        let count = monitor.total(|stats| stats.int_refused[refusal.index()]);
+        if count > 0 {
+            text.sample("int_refused_total", &[("reason", &refusal.name())], count);
+        }
+    }
     postcards(text, &monitor.postcards());
     let help = "Reports of dropped packets.";
     text.single("drop_reports_total", "counter", help, monitor.total(|stats| stats.drop_reports));

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod dta;
+mod hint;
 mod json;
 mod plausibility;
 mod text;
@@ -19,6 +20,7 @@ use wire::packet::Contents;
 use wire::report::{Decoder, Peek, peek};
 use wire::{Hop, Refusal};
 
+use self::hint::ProfileHint;
 use self::plausibility::PlausibilityCheck;
 use super::capture::{self, Account, CapturedFrame};
 use crate::config::{Settings, build};
@@ -52,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Profile: strict, geant, hostint, intcollector-gen, onos, or one of the configuration (default: as configured per
+    /// Profile: strict, geant, hostint, intcollector-gen, onos, p4int, or one of the configuration (default: as configured per
     /// source, otherwise strict)
     #[arg(long)]
     pub(crate) profile: Option<String>,
@@ -103,6 +105,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
         line: String::new(),
         summary: Summary::default(),
+        hint: ProfileHint::default(),
     };
     // On a terminal the reports are printed as they are decoded; a progress bar would interleave with them.
     let progress = Progress::new("decoding", "frames", capture::total_bytes(&args.files));
@@ -129,7 +132,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     printer.out.flush().map_err(CliError::output)?;
     tally.progress.finish();
     let noun = if args.packets { "INT packet" } else { "report" };
-    eprint!("{}", printer.summary.text(&tally.account, noun));
+    eprint!("{}{}", printer.summary.text(&tally.account, noun), printer.hint.text());
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
@@ -157,6 +160,7 @@ struct Printer<'a> {
     out: BufWriter<StdoutLock<'a>>,
     line: String,
     summary: Summary,
+    hint: ProfileHint,
 }
 
 impl Printer<'_> {
@@ -216,13 +220,15 @@ impl Printer<'_> {
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self { decoder, json, out, line, summary, profiles, plausibility, .. } = self;
+        let Self { decoder, json, out, line, summary, hint, profiles, plausibility, .. } = self;
         let plausibility = plausibility.of(&octets(datagram.src));
         let profile = profiles.of(&octets(datagram.src));
         if decoder.profile() != profile {
             *decoder = Decoder::new(*profile);
         }
+        let mut is_refused = true;
         for (index, report) in decoder.reports(datagram.payload).enumerate() {
+            is_refused &= report.is_err();
             line.clear();
             match &report {
                 Ok(report) if *json => json::report(line, ts, datagram.src, report, plausibility),
@@ -238,6 +244,9 @@ impl Printer<'_> {
             }
             summary.count(report.map(|report| report.version.name()));
             out.write_all(line.as_bytes()).map_err(CliError::output)?;
+        }
+        if is_refused {
+            hint.try_others(datagram.payload, profile);
         }
         Ok(())
     }

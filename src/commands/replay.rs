@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Profile: strict, geant, hostint, intcollector-gen, onos, or one of the configuration (default: as configured)
+    /// Profile: strict, geant, hostint, intcollector-gen, onos, p4int, or one of the configuration (default: as configured)
     #[arg(long)]
     pub(crate) profile: Option<String>,
 

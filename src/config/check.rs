@@ -19,8 +19,8 @@ use settings::{
 };
 
 /// Profiles that exist without being written.
-pub(crate) const BUILT_IN_PROFILES: [&str; 6] =
-    ["default", "strict", "geant", "hostint", "intcollector-gen", "onos"];
+pub(crate) const BUILT_IN_PROFILES: [&str; 7] =
+    ["default", "strict", "geant", "hostint", "intcollector-gen", "onos", "p4int"];
 
 /// Maximum number of prefixes, and of ranges of nodes, in all entries of `[[collector.allow]]`.
 const MAX_ALLOWED: usize = 65_536;

@@ -250,7 +250,7 @@ section! {
 
 section! {
     /// How a kind of device encodes its reports. `[profiles.default]` applies to sources without a profile; by default it
-    /// follows the specification, in nanoseconds. `strict`, `geant`, `hostint`, `intcollector-gen` and `onos` are built-in
+    /// follows the specification, in nanoseconds. `strict`, `geant`, `hostint`, `intcollector-gen`, `onos` and `p4int` are built-in
     /// profiles of these dialects; a table of the same name replaces one.
     pub(crate) struct ProfileSettings("[profiles.NAME]") {
         /// The dialect of INT and Telemetry Report.
@@ -293,7 +293,7 @@ section! {
 
 choice! {
     /// A dialect of INT and Telemetry Report; see `wire`.
-    pub(crate) enum Dialect("\"strict\", \"geant\", \"hostint\", \"intcollector-gen\" or \"onos\"") {
+    pub(crate) enum Dialect("\"strict\", \"geant\", \"hostint\", \"intcollector-gen\", \"onos\" or \"p4int\"") {
         /// As specified.
         Strict = "strict",
         /// GEANT's data plane.
@@ -304,6 +304,8 @@ choice! {
         IntCollectorGen = "intcollector-gen",
         /// ONOS' basic pipeline.
         Onos = "onos",
+        /// The p4-int family of P4 programs.
+        P4Int = "p4int",
     }
 }
 

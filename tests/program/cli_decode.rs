@@ -301,7 +301,7 @@ fn an_unknown_profile_is_refused_with_the_known_ones() {
     assert_eq!(run.code, Some(2));
     assert_eq!(
         run.stderr,
-        "hopwise: there is no profile `onus`; there are strict, geant, hostint, intcollector-gen, onos\n"
+        "hopwise: there is no profile `onus`; there are strict, geant, hostint, intcollector-gen, onos, p4int\n"
     );
 }
 

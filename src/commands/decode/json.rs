@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use wire::int::Sf;
-use wire::ioam::{Ioam, Node, Trace};
+use wire::ioam::{Ioam, Node, Options, Trace};
 use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{FlowKey, Hop, Items};
@@ -47,7 +47,8 @@ pub(super) fn report(
                     .field("count", gap.count);
             });
         }
-        ioam(o, report.ioam);
+        ioam(o, report.ioam, report.ioam_options);
+        o.present("int_refused", report.int_refused.map(|refusal| refusal.name()));
         annotations(o, report.annotations);
     });
     out.push('\n');
@@ -68,7 +69,7 @@ pub(super) fn packet(
         sf(o, contents.int.and_then(|int| int.sf));
         let found = super::hops_of(contents);
         hops(o, contents.ioam.filter(|_| contents.int.is_none()), || found.iter().copied(), plausibility);
-        ioam(o, contents.ioam);
+        ioam(o, contents.ioam, contents.ioam_options);
         let odd = Annotations::default()
             .with(Annotations::DESTINATION, contents.destination)
             .with(Annotations::INCOMPLETE, contents.is_incomplete());
@@ -112,19 +113,27 @@ fn sf(object: &mut Object<'_>, sf: Option<Sf>) {
     });
 }
 
-fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>) {
+/// The IOAM option that gives the path, and all options if there are several.
+fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>, all: Option<Options<'_>>) {
     let Some(ioam) = ioam else { return };
-    object.object("ioam", |o| match ioam {
+    object.object("ioam", |o| ioam_option(o, &ioam));
+    if let Some(all) = all {
+        object.objects("ioam_options", all.iter(), |option, o| ioam_option(o, &option));
+    }
+}
+
+fn ioam_option(o: &mut Object<'_>, ioam: &Ioam<'_>) {
+    match ioam {
         Ioam::Trace(trace) => {
             o.field("namespace", trace.namespace).field("trace_type", trace.trace_type);
             o.field("nodes", trace.nodes().count());
-            trace_data(o, &trace);
+            trace_data(o, trace);
         }
         Ioam::Export(export) => {
             o.field("namespace", export.namespace).field("trace_type", export.trace_type);
             o.present("flow_id", export.flow_id).present("seq", export.seq);
         }
-    });
+    }
 }
 
 /// The flags of a trace, and the node data that is not an item of a hop, in forwarding order.

@@ -45,6 +45,9 @@ pub(super) fn report(
             gap.count, gap.source, gap.seq
         ));
     }
+    if let Some(refusal) = report.int_refused {
+        out.push_str(&format!("  marked as INT, but not readable and left out: {}\n", refusal.name()));
+    }
     for (mark, text) in ANNOTATIONS {
         if report.annotations.contains(mark) {
             out.push_str(&format!("  {text}\n"));

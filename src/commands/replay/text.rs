@@ -47,6 +47,18 @@ fn head(summary: &Summary<'_>) -> String {
     if !refused.is_empty() {
         out.push_str(&format!("refused: {}\n", refused.join(", ")));
     }
+    let left_out: Vec<String> = Refusal::ALL
+        .iter()
+        .map(|refusal| (refusal.name(), stats.int_refused[refusal.index()]))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name}: {}", units::count(count)))
+        .collect();
+    if !left_out.is_empty() {
+        out.push_str(&format!(
+            "marked as INT but not readable, left out of reports: {}\n",
+            left_out.join(", ")
+        ));
+    }
     if account.skipped_total() > 0 {
         let skipped = account.skipped.iter().map(|(name, count)| format!("{name}: {}", units::count(*count)));
         out.push_str(&format!("skipped, not telemetry: {}\n", skipped.collect::<Vec<_>>().join(", ")));
