@@ -251,7 +251,12 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
     }
     let tagged = [&payload[..at], &[0x81, 0, 0, 0], &payload[at..]].concat();
     let mut decoder = Decoder::new(*profile);
-    let slow = decoder.reports(&tagged).next().expect("one report").expect("as good as without the tag");
+    let slow = decoder.reports(&tagged).next().expect("one report");
+    if matches!(slow, Err(Refusal::NetflowV5 | Refusal::NetflowV9 | Refusal::Ipfix)) {
+        // They are recognised by the length of the datagram, which the tag has changed.
+        return;
+    }
+    let slow = slow.expect("as good as without the tag");
     assert_eq!((slow.flow, slow.tunnel, slow.annotations), (first.flow, first.tunnel, first.annotations));
     assert_eq!(slow.ioam, first.ioam);
     assert_eq!(slow.int, first.int);
