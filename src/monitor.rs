@@ -690,7 +690,8 @@ fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
 /// Rates between two samples.
 fn rates(first: &Sample, last: &Sample) -> Rates {
     let seconds = (last.at - first.at).as_secs_f64();
-    let rate = |first: u64, last: u64| if seconds > 0.0 { (last - first) as f64 / seconds } else { 0.0 };
+    let rate =
+        |first: u64, last: u64| if seconds > 0.0 { last.saturating_sub(first) as f64 / seconds } else { 0.0 };
     Rates {
         reports: rate(first.reports, last.reports),
         events: rate(first.events, last.events),

@@ -214,7 +214,7 @@ impl<R: Keyed> Delivery<R> {
         self.last_success
     }
 
-    /// Why the last request failed, while none has succeeded since.
+    /// Why the last request failed, or its records were rejected, while none has succeeded since.
     pub fn last_error(&self) -> Option<&str> {
         self.notices.last_error()
     }
@@ -510,7 +510,7 @@ impl<R: Keyed> Delivery<R> {
         let Some((_, words)) = self.batch.rejected.pop_front() else { return };
         self.ledger.rejected += 1;
         self.batch.open -= 1;
-        self.notices.push(Notice::Rejected(words), now);
+        self.notices.rejected(words, self.rejected_in_a_row > 0, now);
         if let Err(words) = result {
             self.ledger.unwritten += 1;
             self.notices.push(Notice::Unwritten(notice::cut(&words)), now);

@@ -51,11 +51,96 @@ impl Outcome {
             _ => Self::Refused { words },
         }
     }
+
+    /// Names the host and the status in the words of an answer, whose body may be empty.
+    pub fn explained(self, host: &str, status: u16) -> Self {
+        let explain = |words: String| {
+            let is_of_record = (200..=299).contains(&status);
+            match (is_of_record, words.is_empty()) {
+                (true, false) => words,
+                (true, true) => format!("{host} gives no reason"),
+                (false, true) => format!("{host} answers HTTP {status}{}", meaning(status)),
+                (false, false) => format!("{host} answers HTTP {status}{}: {words}", meaning(status)),
+            }
+        };
+        match self {
+            Self::Settled { rejected, again, words, retry_after } => Self::Settled {
+                rejected: rejected.into_iter().map(|(record, words)| (record, explain(words))).collect(),
+                words: if again.is_empty() { words } else { explain(words) },
+                again,
+                retry_after,
+            },
+            Self::Failed { words, retry_after } => Self::Failed { words: explain(words), retry_after },
+            Self::Refused { words } => Self::Refused { words: explain(words) },
+            Self::Unauthorised { words } => Self::Unauthorised { words: explain(words) },
+        }
+    }
+}
+
+/// The meaning of an HTTP status, and what to do; empty for those that only the body explains.
+fn meaning(status: u16) -> &'static str {
+    match status {
+        300..=399 => " (a redirect, which is not followed; correct the url)",
+        400 | 422 => " (it cannot read the request)",
+        401 => " (it wants other credentials; correct user, password or token)",
+        403 => " (these credentials may not write there)",
+        404 | 405 => " (it takes no records at this address; correct the url)",
+        408 | 504 => " (a time limit of the server, or of a proxy)",
+        411 => " (it, or a proxy, wants another form of request)",
+        413 => " (the request is too large for it, or for a proxy; raise its limit, or lower batch_size)",
+        415 => " (it takes no requests of this format; correct the url, or the kind)",
+        425 | 429 => " (too many requests for it)",
+        500 => " (an error within the server; see its log)",
+        502 => " (a proxy does not reach the server)",
+        503 => " (it is overloaded, or not ready)",
+        507 => " (its disk is full)",
+        _ => "",
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_without_a_body_is_explained_by_its_status() {
+        let words = |status, body: &str| match Outcome::of_status(status, body, None).explained("h:1", status)
+        {
+            Outcome::Failed { words, .. } | Outcome::Refused { words } | Outcome::Unauthorised { words } => {
+                words
+            }
+            done @ Outcome::Settled { .. } => format!("{done:?}"),
+        };
+        assert_eq!(
+            [302, 401, 403, 404, 413, 429, 500, 599].map(|status| words(status, "")),
+            [
+                "h:1 answers HTTP 302 (a redirect, which is not followed; correct the url)",
+                "h:1 answers HTTP 401 (it wants other credentials; correct user, password or token)",
+                "h:1 answers HTTP 403 (these credentials may not write there)",
+                "h:1 answers HTTP 404 (it takes no records at this address; correct the url)",
+                "h:1 answers HTTP 413 (the request is too large for it, or for a proxy; raise its limit, or lower batch_size)",
+                "h:1 answers HTTP 429 (too many requests for it)",
+                "h:1 answers HTTP 500 (an error within the server; see its log)",
+                "h:1 answers HTTP 599",
+            ]
+        );
+        assert_eq!(words(503, "busy"), "h:1 answers HTTP 503 (it is overloaded, or not ready): busy");
+        let by_record = Outcome::Settled {
+            rejected: vec![(0, String::new()), (1, "bad".to_owned())],
+            again: vec![2],
+            words: String::new(),
+            retry_after: None,
+        };
+        let none = "h:1 gives no reason".to_owned();
+        let expected = Outcome::Settled {
+            rejected: vec![(0, none.clone()), (1, "bad".to_owned())],
+            again: vec![2],
+            words: none,
+            retry_after: None,
+        };
+        assert_eq!(by_record.explained("h:1", 200), expected);
+        assert_eq!(Outcome::DONE.explained("h:1", 204), Outcome::DONE);
+    }
 
     #[test]
     fn a_status_says_whether_to_try_again() {

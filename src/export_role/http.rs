@@ -65,6 +65,7 @@ impl Link {
     pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
         let Some(answer) = self.answer.take() else { return Answered::missing() };
         let outcome = self.sink.outcome(batch, &self.request, &answer.response());
+        let outcome = answer.explain(outcome);
         // Without rows, each record is one.
         let rows = &self.request.rows;
         let left_out = match outcome {
@@ -91,6 +92,7 @@ impl Link {
 /// An answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
+    host: String,
     status: u16,
     retry_after: Option<u64>,
     body: Vec<u8>,
@@ -98,6 +100,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Names who answered, and the status, in the words of an outcome.
+    pub(super) fn explain(&self, outcome: Outcome) -> Outcome {
+        outcome.explained(&self.host, self.status)
+    }
+
     /// As sinks read it.
     pub(crate) fn response(&self) -> sink::Response<'_> {
         sink::Response {
@@ -190,7 +197,8 @@ impl Client {
         let authority = authority.clone();
         let sender = self.sender().await?;
         let response = sender.send_request(message).await.map_err(|error| tls::reason(&error, &authority))?;
-        read(response, self.most).await.map_err(|error| tls::reason(&error, &authority))
+        let answer = read(response, self.most).await.map_err(|error| tls::reason(&error, &authority))?;
+        Ok(Answer { host: authority, ..answer })
     }
 
     /// The connection, a new one if the server has closed the last.
@@ -237,7 +245,7 @@ async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper
             }
         }
     }
-    Ok(Answer { status, retry_after, body, is_cut })
+    Ok(Answer { host: String::new(), status, retry_after, body, is_cut })
 }
 
 /// The longest answer that is read, bytes: errors for each of 10,000 items.

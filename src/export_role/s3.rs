@@ -54,7 +54,7 @@ impl Link {
 
     pub(super) fn answered(&mut self) -> Answered {
         match self.answer.take() {
-            Some(answer) => Answered::done(s3::outcome(&answer.response())),
+            Some(answer) => Answered::done(answer.explain(s3::outcome(&answer.response()))),
             None => Answered::missing(),
         }
     }

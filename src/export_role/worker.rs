@@ -62,8 +62,8 @@ pub(super) struct Exporter {
     counted_at: u64,
     /// Knows where the store ends, also while it is read.
     ends: Follower,
-    /// The count of the store's records, and what was in it before this process.
-    origin: Option<(u64, u64)>,
+    /// An end of the store's records, and the records that had come until then.
+    origin: Option<(Place, u64)>,
     /// Ends here, and saves no cursor.
     only: Option<Place>,
 }
@@ -135,7 +135,10 @@ impl Exporter {
             match (files.cursor()?, settings.start) {
                 (Some(cursor), _) => cursor,
                 (None, _) if hops.is_some() => Cursor::default(),
-                (None, ExportStart::Oldest) => Cursor::default(),
+                // By its place, so that what is deleted before it is sent can be counted.
+                (None, ExportStart::Oldest) => {
+                    Cursor { settled: records::position(at(reader.since(0))?), batch_end: None }
+                }
                 (None, ExportStart::Newest) => {
                     let end = at(reader.end())?;
                     let cursor = Cursor { settled: records::position(end), batch_end: None };
@@ -249,13 +252,14 @@ impl Exporter {
         }
         let waiting = end.row.saturating_sub(settled.row);
         let unread = waiting.saturating_sub(self.delivery.ahead());
-        // What the store had before is found out once. From then on its count says what came.
-        if self.origin.is_none_or(|(base, _)| base != end.base) {
-            let came = ledger.read + ledger.left_out + ledger.expired + unread;
-            self.origin = Some((end.base, end.row.wrapping_sub(came)));
-        }
-        let before = self.origin.map_or(0, |(_, before)| before);
-        Some((waiting, Some(budget(end.row.wrapping_sub(before), ledger, 0, unread))))
+        let accounted = ledger.read + ledger.left_out + ledger.expired + unread;
+        // The store's count says what came, as long as it goes on: files that disappear take it back.
+        let (from, before) = match self.origin {
+            Some((from, before)) if from.base == end.base && from.row <= end.row => (from, before),
+            _ => *self.origin.insert((end, accounted)),
+        };
+        let came = (before + (end.row - from.row)).max(accounted);
+        Some((waiting, Some(budget(came, ledger, 0, unread))))
     }
 }
 

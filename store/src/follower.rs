@@ -73,6 +73,19 @@ pub struct Chunk {
     pub is_last: bool,
 }
 
+impl Chunk {
+    /// Goes on at `to`. What was before it is gone. Only numbers of one count tell how many records that is.
+    fn pass(&mut self, to: Place) {
+        if to.base == self.end.base {
+            self.expired += to.row.saturating_sub(self.end.row);
+        } else if self.end != Place::default() {
+            self.expired += to.row;
+            self.restarted = true;
+        }
+        self.end = to;
+    }
+}
+
 /// Reads the files of a directory in the order of the commits. Files of versions that did not note that order are left out.
 ///
 /// ```
@@ -151,13 +164,12 @@ impl Follower {
         bytes: usize,
     ) -> Result<Chunk, Error> {
         let chunk = Chunk { records: Vec::new(), end: from, expired: 0, restarted: false, is_last: false };
-        let until = until.map(Place::number);
-        let mut filling = Filling { chunk, size: 0, records, bytes, until };
+        let mut filling = Filling { chunk, size: 0, records, bytes, until: until.map(Place::number) };
         let mut files = self.extents(stream)?;
         files.sort_by_key(|(_, [first, _])| *first);
         loop {
             let number = filling.chunk.end.number();
-            if until.is_some_and(|until| number >= until) || filling.is_full() {
+            if filling.until.is_some_and(|until| number >= until) || filling.is_full() {
                 return Ok(filling.chunk);
             }
             let Some((file, run)) = self.next_run(&files, stream, number)? else {
@@ -165,18 +177,12 @@ impl Follower {
                 return Ok(filling.chunk);
             };
             let start = run.first.max(number);
-            if let Some(until) = until.filter(|until| start >= *until) {
-                // What was there is gone.
-                filling.chunk.expired += (until - number).max(0).cast_unsigned();
-                filling.chunk.end = Place::of(until, from.base.cast_signed());
+            let chunk = &mut filling.chunk;
+            if let Some(until) = until.filter(|until| start >= until.number()) {
+                chunk.pass(until);
                 return Ok(filling.chunk);
             }
-            let chunk = &mut filling.chunk;
-            if chunk.end.base == run.base.max(0).cast_unsigned() {
-                chunk.expired += (start - number).cast_unsigned();
-            } else {
-                chunk.restarted |= chunk.end != Place::default();
-            }
+            chunk.pass(Place::of(start, run.base));
             let end = self.file(&file)?.records(stream, run, start, &mut filling);
             // A run of a damaged file may end before it begins.
             let end = end.map_err(|error| Error::sqlite(&file.path, error))?.max(start);
@@ -477,7 +483,8 @@ impl OpenFile {
         let Some(row) = rows.next()? else { return Ok(None) };
         Ok(Some(Run {
             first: row.get(0)?,
-            count: row.get(1)?,
+            // No run has more: a greater number is damage, and would count as many expired records.
+            count: row.get::<_, i64>(1)?.clamp(0, RUN),
             base: row.get(2)?,
             seq: [row.get(3)?, row.get(4)?],
             ts: [row.get(5)?, row.get(6)?],

@@ -198,7 +198,11 @@ fn each_record_arrives_whatever_the_server_and_the_kernel_do() {
         view["last_error"].is_string() && view["waiting"].as_u64() >= Some(10)
     });
     let error = view["last_error"].as_str().unwrap();
-    assert_eq!(error, "the server refused the credentials: word");
+    let expected = format!(
+        "the server refused the credentials: {} answers HTTP 403 (these credentials may not write there): word",
+        sink.address
+    );
+    assert_eq!(error, expected);
     assert_eq!((view["rejected"].as_u64(), view["unauthorised"].as_u64()), (Some(0), Some(1)));
     let [into, out, queued] = budget(&server);
     assert!((into, out) == (came + queued, came) && queued >= 10, "{into} {out} {queued}");

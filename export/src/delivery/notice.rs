@@ -54,13 +54,22 @@ pub(super) struct Notices {
     queue: VecDeque<Notice>,
     /// The failure, since when, and when it was last noted.
     failing: Option<(String, Nanos, Nanos)>,
+    /// The last rejection, if the server has taken nothing since.
+    rejected: Option<String>,
     rejected_at: Option<Nanos>,
     unwritten_at: Option<Nanos>,
 }
 
 impl Notices {
     pub(super) fn last_error(&self) -> Option<&str> {
-        self.failing.as_ref().map(|(words, ..)| words.as_str())
+        self.failing.as_ref().map(|(words, ..)| words.as_str()).or(self.rejected.as_deref())
+    }
+
+    /// A record is rejected. `alone`: with nothing that the server took.
+    pub(super) fn rejected(&mut self, words: String, alone: bool, now: Nanos) {
+        let notice = Notice::Rejected(words);
+        self.rejected = alone.then(|| notice.to_string());
+        self.push(notice, now);
     }
 
     pub(super) fn drain(&mut self) -> Vec<Notice> {
@@ -98,6 +107,7 @@ impl Notices {
     }
 
     pub(super) fn recovered(&mut self, now: Nanos) {
+        self.rejected = None;
         if let Some((_, since, _)) = self.failing.take() {
             self.push(Notice::Recovered { after: now.saturating_sub(since) }, now);
         }

@@ -281,7 +281,7 @@ impl Route for Partition {
         };
         self.client = Some(client);
         let outcome = match answer {
-            Ok(answer) => ClickHouse::answered(&answer.response()),
+            Ok(answer) => answer.explain(ClickHouse::answered(&answer.response())),
             Err(words) => Outcome::Failed { words, retry_after: None },
         };
         self.delivery.answer(id, outcome, now);

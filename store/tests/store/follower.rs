@@ -216,6 +216,32 @@ fn a_lost_count_begins_anew_and_says_so() {
 }
 
 #[test]
+fn a_batch_whose_file_was_removed_expires_by_its_records() {
+    let dir = Dir::new("follower-removed");
+    let store = open(&dir, Period::Hour);
+    keep(&store, numbered(START, 0..100));
+    store.close();
+    let mut follower = Follower::new(dir.path());
+    let start = follower.since(Stream::Events, 0).unwrap();
+    let until = follower.end(Stream::Events).unwrap();
+    dir.names().iter().for_each(|name| std::fs::remove_file(dir.path().join(name)).unwrap());
+    let store = open(&dir, Period::Hour);
+    keep(&store, numbered(START + HOUR, 100..110));
+    // Of whoever began in that count; before all counts; and in an earlier count, whose rest is not known.
+    let earlier = Place { base: 1, row: 40 };
+    for (from, expired, restarted) in
+        [(start, 100, false), (Place::default(), 0, false), (earlier, 100, true)]
+    {
+        let chunk = follower.read(Stream::Events, from, Some(until), 1000, ALL).unwrap();
+        let expected = Chunk { records: Vec::new(), end: until, expired, restarted, is_last: false };
+        assert_eq!(chunk, expected, "{from:?}");
+    }
+    let chunk = all(&mut follower, Stream::Events, until);
+    assert_eq!((values(&chunk), chunk.expired, chunk.restarted), ((100..110).collect(), 0, true));
+    drop(store);
+}
+
+#[test]
 fn of_a_flow_only_the_latest_state_is_read() {
     let dir = Dir::new("follower-flows");
     let store = open(&dir, Period::Day);
