@@ -121,6 +121,10 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// The checks, in order: host, origin, token. Returns whose request it is.
 fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
+    // RFC 9112, 3.2: a proxy could have looked at the other one.
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err(Refusal::bad("the request has more than one Host header; send one"));
+    }
     let host = text(headers, &header::HOST).unwrap_or("");
     // On a loopback address there is no token by default. By DNS rebinding a web site could point its name to 127.0.0.1 and
     // read the API through a visitor's browser; but the browser then sends that name in `Host`.

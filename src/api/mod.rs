@@ -40,7 +40,7 @@ use std::{path::PathBuf, sync::Arc};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, StatusCode, Uri},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
     middleware,
     response::{IntoResponse, Response},
     routing,
@@ -219,7 +219,15 @@ pub(crate) const UNSENT: usize = 256 << 10;
 /// Longest body of a request, bytes: a SQL query with room to spare.
 const MAX_BODY: usize = 256 << 10;
 
-async fn fallback(State(context): State<Arc<Context>>, uri: Uri, headers: HeaderMap) -> Response {
+async fn fallback(
+    State(context): State<Arc<Context>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    if !matches!(method, Method::GET | Method::HEAD) {
+        return ([(header::ALLOW, "GET, HEAD")], wrong_method(uri).await).into_response();
+    }
     if uri.path().starts_with("/api") {
         let message = format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path());
         return Refusal::not_found(message).into_response();

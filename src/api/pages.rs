@@ -21,20 +21,16 @@ struct Asset {
 // `PAGES: &[Asset]`, sorted by path.
 include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// A file of the web page. Any other path without a dot answers `index.html`, whose script reads the path itself.
+/// A file of the web page, or `index.html` for `/`: its script has the rest of the address behind `#`.
 pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
-    let path = uri.path().trim_start_matches('/');
+    let path = uri.path().strip_prefix('/').unwrap_or(uri.path());
     let path = if path.is_empty() { "index.html" } else { path };
     match find(path) {
         Some(asset) => asset.respond(request),
-        None if PAGES.is_empty() => (StatusCode::OK, headers("index.html"), WITHOUT_PAGES).into_response(),
-        None if path.contains('.') => {
-            (StatusCode::NOT_FOUND, "there is no such file; start at /\n").into_response()
+        None if PAGES.is_empty() && path == "index.html" => {
+            (StatusCode::OK, headers("index.html"), WITHOUT_PAGES).into_response()
         }
-        None => match find("index.html") {
-            Some(asset) => asset.respond(request),
-            None => StatusCode::NOT_FOUND.into_response(),
-        },
+        None => (StatusCode::NOT_FOUND, "there is no such page; start at /\n").into_response(),
     }
 }
 
@@ -156,6 +152,18 @@ mod tests {
     #[test]
     fn the_list_of_pages_is_sorted_for_the_search() {
         assert!(PAGES.is_sorted_by(|a, b| a.path < b.path));
+    }
+
+    #[test]
+    fn a_path_that_is_no_page_is_not_found() {
+        for path in ["/unknown", "/metrics/", "//", "//api/v1/status", "/api/v1/", "/index", "/assets/", "*"]
+        {
+            assert_eq!(
+                page(&Uri::from_static(path), &HeaderMap::new()).status(),
+                StatusCode::NOT_FOUND,
+                "{path}"
+            );
+        }
     }
 
     #[test]

@@ -129,6 +129,28 @@ fn filters_select(server: &Server) {
     assert_eq!(help["fault"]["position"], json!(8));
 }
 
+#[test]
+fn methods_and_hosts_that_browsers_never_send_are_refused() {
+    let server = Server::start("");
+    for (method, path, status) in [
+        ("GET", "/", 200),
+        ("HEAD", "/", 200),
+        ("TRACE", "/", 405),
+        ("POST", "/", 405),
+        ("OPTIONS", "*", 405),
+        ("CONNECT", "example.org:80", 405),
+        ("TRACE", "/api/v1/status", 405),
+        ("GET", "/metrics/", 404),
+        ("GET", "//api/v1/status", 404),
+    ] {
+        let answer = server.ask(method, path, &format!("Host: {}\r\n", server.api), "");
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+    }
+    let hosts = format!("Host: {0}\r\nHost: {0}\r\n", server.api);
+    let twice = server.ask("GET", "/api/v1/status", &hosts, "");
+    assert_eq!(twice.status, 400, "{twice:?}");
+}
+
 /// The system's files have a name for 127.0.0.1, if nothing else.
 #[test]
 fn hosts_that_are_asked_for_get_names_by_dns() {
