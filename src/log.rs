@@ -17,8 +17,8 @@ impl Log {
     /// Starts logging. A second call in the same process has no effect.
     pub(crate) fn start(level: Level, format: LogFormat) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
-        let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+        let colour = terminal::Terminal::stderr().colour;
+        let lines = fmt::layer().with_writer(terminal::stderr).with_target(false);
         let lines = match format {
             LogFormat::Text => lines.with_ansi(colour).boxed(),
             LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),

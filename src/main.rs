@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hopwise: {error}");
+            terminal::note(error);
             ExitCode::from(2)
         }
     }

@@ -12,12 +12,13 @@ use std::{
 
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, ServerConfig,
+    client::verify_server_cert_signed_by_trust_anchor,
     crypto::CryptoProvider,
     pki_types::{
-        CertificateDer, PrivateKeyDer, ServerName,
+        CertificateDer, PrivateKeyDer, ServerName, UnixTime,
         pem::{self, PemObject},
     },
-    server::WebPkiClientVerifier,
+    server::{ParsedCertificate, WebPkiClientVerifier},
 };
 
 use tokio::{
@@ -73,6 +74,13 @@ const MAX_FILE: u64 = 1 << 20;
 pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<Arc<ServerConfig>, Problem> {
     let provider = provider();
     let (chain, key) = identity.read()?;
+    if chain.first().is_some_and(is_of_authority) {
+        let message = format!(
+            "{} is the certificate of an authority, which clients refuse as that of a server; make one for this server that the authority signs",
+            identity.certificate.display()
+        );
+        return Err(Problem { file: Part::Certificate, message });
+    }
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| identity.wrong(&error))?;
@@ -88,6 +96,25 @@ pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<
     let mut config = builder.with_single_cert(chain, key).map_err(|error| identity.wrong(&error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// Whether clients refuse a certificate because it is that of an authority.
+fn is_of_authority(certificate: &CertificateDer<'_>) -> bool {
+    let mut roots = RootCertStore::empty();
+    let (Ok(()), Ok(parsed)) =
+        (roots.add(certificate.clone().into_owned()), ParsedCertificate::try_from(certificate))
+    else {
+        return false;
+    };
+    let supported = provider().signature_verification_algorithms.all;
+    let verified =
+        verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], UnixTime::now(), supported);
+    matches!(&verified, Err(Error::InvalidCertificate(problem)) if is_authority_as_server(problem))
+}
+
+/// rustls has no public variant for a certificate of an authority in the place of a server's.
+fn is_authority_as_server(problem: &CertificateError) -> bool {
+    matches!(problem, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
 }
 
 /// What a client needs. `authorities`: only a server with a certificate of one of these is trusted; those of the system are not.
@@ -207,8 +234,7 @@ fn invalid(problem: &CertificateError, authority: &str, host: &str) -> String {
         E::NotValidYet | E::NotValidYetContext { .. } => {
             format!("the certificate of {authority} is not valid yet; check the clocks")
         }
-        // rustls has no public variant for a certificate of an authority in the place of a server's.
-        E::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
+        problem if is_authority_as_server(problem) => format!(
             "the certificate of {authority} is that of an authority; make one for the server that this authority signs"
         ),
         other => format!("the certificate of {authority} cannot be used: {other}"),

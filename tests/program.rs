@@ -26,5 +26,6 @@ mod program {
     mod sf_truth;
     mod store_files;
     mod switch_filter;
+    mod terminal;
     mod tls;
 }

@@ -24,7 +24,6 @@ mod switching;
 mod udp;
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -458,7 +457,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
 }
 
 fn print(text: &str) -> Result<(), CliError> {
-    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
+    terminal::print(text)
 }
 
 /// The text form of an outcome.

@@ -56,6 +56,7 @@ use std::fmt;
 pub use decisive::Decisive;
 pub use error::RuleError;
 pub use history::{CELLS, Cell};
+pub use parser::{amount, unlikely_latencies};
 pub use region::{HopQuantity, Region, ReportSummary, Summary};
 pub use scope::TooManyMatches;
 use term::History;
@@ -66,6 +67,9 @@ use crate::observation::Observation;
 use error::Fault;
 use expression::{MAX_CLAUSES, MAX_LITERALS, MAX_TERMS, NormalForm, NormalFormError};
 use history::{Cells, EMPTY, HistoryCells, NO_CELL, read_cell};
+
+/// Longest name of a rule, characters: each event of the rule has it.
+pub const MAX_NAME: usize = 64;
 
 /// Maximum number of rules of a set: [`RuleSet::evaluate`] returns one bit for each.
 pub const MAX_RULES: usize = 64;
@@ -121,7 +125,7 @@ impl RuleSet {
     ///
     /// # Errors
     /// The first invalid rule, with the position of the error: syntax, unknown names, units that do not fit, more than
-    /// [`MAX_RULES`] rules, two of one name, a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms, or
+    /// [`MAX_RULES`] rules, two of one name, a name of more than [`MAX_NAME`] characters, a normal form that exceeds 64 clauses, 64 different comparisons or 256 terms, or
     /// more than [`CELLS`] history cells of all rules together.
     pub fn compile(rules: &[(String, String)]) -> Result<Self, RuleError> {
         let mut set = Self::default();
@@ -132,6 +136,9 @@ impl RuleSet {
                     "there are {} rules; at most {MAX_RULES} are possible",
                     rules.len()
                 )));
+            }
+            if name.chars().count() > MAX_NAME {
+                return Err(refused(format!("a rule's name has at most {MAX_NAME} characters")));
             }
             if name.trim().is_empty() {
                 return Err(refused("a rule needs a name".into()));

@@ -1,12 +1,13 @@
 //! Settings of a TOML file: declared once, read with every problem located, shown, and explained in a manual.
 //!
 //! [`read`] locates problems; [`setting`] has the trait of settings and the macros that declare tables and choices; [`values`] has the
-//! plain values: numbers, durations, sizes, addresses; [`json`] reads settings from JSON; [`show`] writes settings as TOML and JSON, and the reference page.
+//! plain values: numbers, durations, sizes, addresses; [`json`] reads settings from JSON; [`show`] writes settings as TOML and JSON, and the reference page;
+//! [`time`] reads points in time.
 //!
 //! # Example
 //! ```
 //! use settings::read::Reader;
-//! use settings::setting::Setting;
+//! use settings::setting::{Setting, names};
 //!
 //! settings::section! {
 //!     /// The API.
@@ -19,13 +20,13 @@
 //! }
 //!
 //! let mut reader = Reader::new("connections = 8");
-//! let api = reader.parse().and_then(|node| Api::read(&node, &mut reader)).ok_or("not a table")?;
+//! let api = reader.parse(names::<Api>).and_then(|node| Api::read(&node, &mut reader)).ok_or("not a table")?;
 //! assert!(reader.has_no_problems());
 //! assert_eq!((api.listen.as_str(), api.connections), ("127.0.0.1:8080", 8));
 //!
 //! // Each problem is located, with advice.
 //! let mut reader = Reader::new("conections = 8");
-//! let _ = reader.parse().and_then(|node| Api::read(&node, &mut reader));
+//! let _ = reader.parse(names::<Api>).and_then(|node| Api::read(&node, &mut reader));
 //! let error = reader.finish("hopwise.toml").unwrap_err().to_string();
 //! assert!(error.starts_with("hopwise.toml:1:1: there is no key `conections` in [api]; did you mean `connections`?"));
 //! # Ok::<(), &str>(())
@@ -33,7 +34,9 @@
 #![forbid(unsafe_code)]
 
 pub mod json;
+mod quote;
 pub mod read;
 pub mod setting;
 pub mod show;
+pub mod time;
 pub mod values;

@@ -1,6 +1,7 @@
 //! Reads the text of a file into checked settings. Every problem is reported with line, column, caret and remedy.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     fs::{self, File},
     io::{self, Read},
@@ -12,6 +13,8 @@ use std::{
 use detect::rule::names::distance;
 pub use toml::de::DeValue;
 use toml::{Spanned, de::DeTable};
+
+use crate::quote;
 
 /// A value of the file and its position.
 pub type Node<'i> = Spanned<DeValue<'i>>;
@@ -40,6 +43,12 @@ pub struct Reader<'i> {
     problems: Vec<(Range<usize>, String)>,
     /// Positions of old names. Each is reported once, even if it has other problems.
     renamed: Vec<Range<usize>>,
+    /// Positions in tables of which a value could not be read. What seems to be wrong there besides may follow from that.
+    unread: Vec<Range<usize>>,
+    /// Positions of values that are secrets, or could be. No message quotes them.
+    hidden: Vec<Range<usize>>,
+    /// Set for a text that is not TOML, whose values have no known positions: the only words that messages may quote.
+    quotable: Option<BTreeSet<String>>,
 }
 
 /// Longest file, bytes.
@@ -76,11 +85,19 @@ pub fn open(path: &Path) -> io::Result<File> {
 impl<'i> Reader<'i> {
     /// A reader over the text that the spans of the nodes refer to.
     pub fn new(text: &'i str) -> Self {
-        Self { text, problems: Vec::new(), renamed: Vec::new() }
+        Self {
+            text,
+            problems: Vec::new(),
+            renamed: Vec::new(),
+            unread: Vec::new(),
+            hidden: Vec::new(),
+            quotable: None,
+        }
     }
 
-    /// The parsed file; `None` after a syntax error, which is then the only problem.
-    pub fn parse(&mut self) -> Option<Node<'i>> {
+    /// Parses the file. Returns `None` after a syntax error, which is then the only problem. Its message quotes no other words than
+    /// `names`, those of settings: which text is a secret is unknown then.
+    pub fn parse(&mut self, names: impl FnOnce() -> BTreeSet<String>) -> Option<Node<'i>> {
         match DeTable::parse(self.text) {
             Ok(table) => {
                 let span = table.span();
@@ -89,15 +106,27 @@ impl<'i> Reader<'i> {
             Err(error) => {
                 let message =
                     format!("this is not TOML: {}; see https://toml.io", error.message().trim_end());
+                self.quotable = Some(names());
                 self.refuse(error.span().unwrap_or(0..0), message);
                 None
             }
         }
     }
 
+    /// Ends the reading of the values. From now on, tables of which a value could not be read have no further problems: a key that is
+    /// written, and refused, is not missing.
+    pub fn end_values(&mut self, root: &Node<'_>) {
+        let mut unread = Vec::new();
+        add_unread(root, &self.problems, &mut unread);
+        // The whole file contains every problem.
+        unread.retain(|span| *span != root.span());
+        self.unread = unread;
+    }
+
     /// Records a problem at bytes `span` of the file.
     pub fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
-        if !self.renamed.contains(&span) {
+        let follows = self.unread.iter().any(|unread| unread.start <= span.start && span.end <= unread.end);
+        if !follows && !self.renamed.contains(&span) {
             self.problems.push((span, message.into()));
         }
     }
@@ -115,15 +144,39 @@ impl<'i> Reader<'i> {
             DeValue::Integer(number) => format!("the number {}", number.as_str()),
             DeValue::Float(number) => format!("the number {}", number.as_str()),
             DeValue::Boolean(value) => format!("{value}"),
-            DeValue::Datetime(_) => "a date".to_owned(),
-            DeValue::Array(_) => "a list".to_owned(),
-            DeValue::Table(_) => "a table".to_owned(),
+            _ => type_of(node).to_owned(),
         };
+        // It was not read, so it is unknown which of the values in it are secrets.
+        if matches!(node.get_ref(), DeValue::Array(_) | DeValue::Table(_)) {
+            self.hide(node);
+        }
         self.refuse(node.span(), format!("found {found}; write {what}"));
     }
 
-    /// Records a key that does not exist, with the nearest of the `known` ones.
-    pub fn unknown(&mut self, span: Range<usize>, key: &str, place: &str, known: &[&str]) {
+    /// As [`Reader::expected`], for a value that is, or holds, a secret: it is not quoted.
+    pub fn expected_secret(&mut self, node: &Node<'_>, what: &str) {
+        self.hide(node);
+        self.refuse(node.span(), format!("found {}; write {what}", type_of(node)));
+    }
+
+    /// Keeps a value, and every key and value in it, out of all messages.
+    pub fn hide(&mut self, node: &Node<'_>) {
+        match node.get_ref() {
+            DeValue::Array(list) => list.iter().for_each(|element| self.hide(element)),
+            DeValue::Table(table) => {
+                for (key, value) in table {
+                    self.hidden.push(key.span());
+                    self.hide(value);
+                }
+            }
+            _ => self.hidden.push(node.span()),
+        }
+    }
+
+    /// Records a key that does not exist, with the nearest of the `known` ones. Its value is not quoted: the key may be the
+    /// misspelt name of a secret.
+    pub fn unknown(&mut self, span: Range<usize>, key: &str, value: &Node<'_>, place: &str, known: &[&str]) {
+        self.hide(value);
         let advice = match nearest(key, known) {
             Some(name) => format!("did you mean `{name}`?"),
             None => format!("remove it, or use one of: {}", known.join(", ")),
@@ -133,12 +186,13 @@ impl<'i> Reader<'i> {
 
     /// The messages of the problems so far.
     pub fn messages(&self) -> Vec<String> {
-        self.problems.iter().map(|(_, message)| message.clone()).collect()
+        self.problems.iter().map(|(_, message)| quote::without_users(message)).collect()
     }
 
     /// As [`Reader::messages`], each with the keys that lead from `root` to the value it is about.
     pub fn messages_by_key(&self, root: &Node<'_>) -> Vec<(Vec<String>, String)> {
-        let keyed = |(span, message): &(Range<usize>, String)| (keys_of(root, span), message.clone());
+        let keyed =
+            |(span, message): &(Range<usize>, String)| (keys_of(root, span), quote::without_users(message));
         self.problems.iter().map(keyed).collect()
     }
 
@@ -153,8 +207,68 @@ impl<'i> Reader<'i> {
             return Ok(());
         }
         self.problems.sort_by_key(|(span, _)| span.start);
-        let problems = self.problems.iter().map(|(span, message)| locate(self.text, span, message)).collect();
+        let problems = self.problems.iter().map(|(span, message)| self.locate(span, message)).collect();
         Err(ConfigError { file: file.to_owned(), problems })
+    }
+}
+
+/// Adds the positions of each table below `node` that itself has one of these problems: its own, and those of its keys and values.
+fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut Vec<Range<usize>>) {
+    let DeValue::Table(entries) = node.get_ref() else { return };
+    let (mut own, mut tables, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    for (key, value) in entries {
+        let is_table = |node: &Node<'_>| matches!(node.get_ref(), DeValue::Table(_));
+        match value.get_ref() {
+            DeValue::Table(_) => tables.push(value),
+            DeValue::Array(list) if list.iter().any(is_table) => tables.extend(list.iter()),
+            _ => own.push(value.span()),
+        }
+        keys.push(key.span());
+    }
+    let is_problem = |span: &Range<usize>| {
+        problems.iter().any(|(problem, _)| span.start <= problem.start && problem.end <= span.end)
+    };
+    // What is wrong in a table below is not wrong here.
+    let is_refused = |table: &&Node<'_>| problems.iter().any(|(problem, _)| *problem == table.span());
+    if own.iter().chain(&keys).any(is_problem) || tables.iter().any(is_refused) {
+        unread.extend(own.into_iter().chain(keys));
+        unread.push(node.span());
+    }
+    tables.into_iter().for_each(|table| add_unread(table, problems, unread));
+}
+
+impl Reader<'_> {
+    /// Turns bytes of the file into line, column and the piece of that line to underline, without secrets.
+    fn locate(&self, span: &Range<usize>, message: &str) -> Problem {
+        let text = self.text;
+        let start = span.start.min(text.len());
+        let before = &text[..start];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let source = text[line_start..].lines().next().unwrap_or("");
+        let end = span.end.clamp(start, line_start + source.len().max(start - line_start));
+        let quoted = match &self.quotable {
+            Some(names) => quote::only(source, |word| names.contains(word)),
+            None => quote::without(source, line_start, &self.hidden),
+        };
+        Problem {
+            line: before.matches('\n').count() + 1,
+            column: text[line_start..start].chars().count() + 1,
+            width: text[start..end].chars().count().max(1),
+            source: quote::without_users(&quote::without_url_paths(&quoted)),
+            message: quote::without_users(message),
+        }
+    }
+}
+
+/// The type of a value, in words.
+fn type_of(node: &Node<'_>) -> &'static str {
+    match node.get_ref() {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
     }
 }
 
@@ -222,22 +336,6 @@ pub fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
 /// Maximum number of characters shown before a problem, and of the problem itself.
 const SHOWN: (usize, usize) = (60, 100);
 
-/// Turns bytes of the file into line, column and the piece of that line to underline.
-fn locate(text: &str, span: &Range<usize>, message: &str) -> Problem {
-    let start = span.start.min(text.len());
-    let before = &text[..start];
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let source = text[line_start..].lines().next().unwrap_or("");
-    let end = span.end.clamp(start, line_start + source.len().max(start - line_start));
-    Problem {
-        line: before.matches('\n').count() + 1,
-        column: text[line_start..start].chars().count() + 1,
-        width: text[start..end].chars().count().max(1),
-        source: source.to_owned(),
-        message: message.to_owned(),
-    }
-}
-
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, problem) in self.problems.iter().enumerate() {
@@ -285,7 +383,7 @@ mod tests {
     fn long_lines_are_cut_around_the_problem() {
         let text = format!("when = \"{}?{}\"", "a".repeat(100_000), "b".repeat(100_000));
         let shown = |span| {
-            let problems = vec![locate(&text, &span, "no")];
+            let problems = vec![Reader::new(&text).locate(&span, "no")];
             ConfigError { file: "h.toml".to_owned(), problems }.to_string()
         };
         let (before, after) = ("a".repeat(60), "b".repeat(99));
@@ -302,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_span_over_several_lines_underlines_the_first() {
-        let problem = locate("a = 1\nb = [1,\n 2]\n", &(10..16), "no");
+        let problem = Reader::new("a = 1\nb = [1,\n 2]\n").locate(&(10..16), "no");
         assert_eq!((problem.line, problem.column, problem.width), (2, 5, 3));
     }
 }

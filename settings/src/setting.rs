@@ -3,7 +3,7 @@
 //! `section!` declares a table of the file once; reading, defaults, unknown keys, the dump, reload and the reference page
 //! follow from that declaration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
@@ -13,6 +13,9 @@ use super::read::{Node, Reader};
 pub trait Setting: Sized + Clone + PartialEq {
     /// Description of valid values, for the reference and for error messages: "a whole number", "a duration such as \"10s\"".
     const KIND: &'static str;
+
+    /// Whether it is a secret, or can hold one. No message quotes a value that cannot be read as such a setting.
+    const IS_SECRET: bool = false;
 
     /// Reads the value; a problem is recorded in `reader` and gives `None`.
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self>;
@@ -67,8 +70,28 @@ pub struct Key {
     pub default: Shown,
     /// It can change while the program runs.
     pub live: bool,
+    /// It is a secret, or a table or list that can hold one.
+    pub is_secret: bool,
     /// Description of the key.
     pub text: String,
+}
+
+/// Records that `node` cannot be read as a `T`, for which a file has `what`.
+pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>, what: &str) -> Option<T> {
+    match T::IS_SECRET {
+        true => reader.expected_secret(node, what),
+        false => reader.expected(node, what),
+    }
+    None
+}
+
+/// The names of tables and keys that a file with a `T` can have.
+pub fn names<T: Setting>() -> BTreeSet<String> {
+    let mut chapters = Vec::new();
+    T::explain("", &mut chapters);
+    let tables = chapters.iter().flat_map(|chapter| chapter.heading.split(['[', ']', '.']));
+    let keys = chapters.iter().flat_map(|chapter| chapter.keys.iter().map(|key| key.name));
+    tables.chain(keys).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Joins the lines of a doc comment.
@@ -111,13 +134,14 @@ macro_rules! section {
         impl $crate::setting::Setting for $name {
             const KIND: &'static str = concat!("the table ", $place);
 
+            const IS_SECRET: bool = false $(|| <$type as $crate::setting::Setting>::IS_SECRET)*;
+
             fn read(
                 node: &$crate::read::Node<'_>,
                 reader: &mut $crate::read::Reader<'_>,
             ) -> Option<Self> {
                 let $crate::read::DeValue::Table(table) = node.get_ref() else {
-                    reader.expected(node, Self::KIND);
-                    return None;
+                    return $crate::setting::refuse::<Self>(node, reader, Self::KIND);
                 };
                 let names = [$(stringify!($field).trim_start_matches("r#")),*];
                 let mut section = Self::default();
@@ -134,7 +158,7 @@ macro_rules! section {
                         index += 1;
                     )*
                     let _ = index;
-                    reader.unknown(key.span(), name, $place, &names);
+                    reader.unknown(key.span(), name, value, $place, &names);
                 }
                 Some(section)
             }
@@ -167,6 +191,7 @@ macro_rules! section {
                         kind: <$type as $crate::setting::Setting>::KIND,
                         default: $crate::setting::Setting::show(&defaults.$field),
                         live: $crate::setting::is_live(&[$(stringify!($live))?]),
+                        is_secret: <$type as $crate::setting::Setting>::IS_SECRET,
                         text: $crate::setting::paragraph(&[$($text),+]),
                     }),*],
                 });
@@ -207,10 +232,7 @@ macro_rules! choice {
             ) -> Option<Self> {
                 match node.get_ref().as_str() {
                     $(Some($word) => Some(Self::$variant),)+
-                    _ => {
-                        reader.expected(node, Self::KIND);
-                        None
-                    }
+                    _ => $crate::setting::refuse::<Self>(node, reader, Self::KIND),
                 }
             }
 
@@ -223,6 +245,8 @@ macro_rules! choice {
 
 impl<T: Setting> Setting for Option<T> {
     const KIND: &'static str = T::KIND;
+
+    const IS_SECRET: bool = T::IS_SECRET;
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         T::read(node, reader).map(Some)
@@ -250,10 +274,11 @@ impl<T: Setting> Setting for Option<T> {
 impl<T: Setting> Setting for Vec<T> {
     const KIND: &'static str = "a list";
 
+    const IS_SECRET: bool = T::IS_SECRET;
+
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let DeValue::Array(list) = node.get_ref() else {
-            reader.expected(node, &format!("a list, each element {}", T::KIND));
-            return None;
+            return refuse::<Self>(node, reader, &format!("a list, each element {}", T::KIND));
         };
         let read: Vec<T> = list.iter().filter_map(|element| T::read(element, reader)).collect();
         (read.len() == list.len()).then_some(read)
@@ -303,10 +328,11 @@ impl Name for u8 {
 impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
     const KIND: &'static str = "a table";
 
+    const IS_SECRET: bool = T::IS_SECRET;
+
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let DeValue::Table(table) = node.get_ref() else {
-            reader.expected(node, "a table");
-            return None;
+            return refuse::<Self>(node, reader, "a table");
         };
         let mut map = Self::new();
         for (key, value) in table {
@@ -316,8 +342,11 @@ impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
                         map.insert(name, read);
                     }
                 }
-                Err(what) => reader
-                    .refuse(key.span(), format!("`{}` cannot be a key here; write {what}", key.get_ref())),
+                Err(what) => {
+                    reader.hide(value);
+                    let message = format!("`{}` cannot be a key here; write {what}", key.get_ref());
+                    reader.refuse(key.span(), message);
+                }
             }
         }
         Some(map)

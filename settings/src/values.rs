@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use detect::{PortRange, Prefix, prefix::PrefixError};
+use detect::{Metric, PortRange, Prefix, prefix::PrefixError, rule::amount};
 use toml::de::DeValue;
 
 use super::{
     read::{Node, Reader},
-    setting::{Setting, Shown},
+    setting::{self, Setting, Shown},
 };
 
 impl Setting for bool {
@@ -87,7 +87,13 @@ macro_rules! unsigned {
 
             fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
                 let read = integer(node.get_ref()).and_then(|number| number.try_into().ok());
-                read.or_else(|| refuse::<Self>(node, reader))
+                read.or_else(|| match node.get_ref() {
+                    // TOML has no greater numbers.
+                    DeValue::Integer(_) if <$type>::MAX as u128 >= i64::MAX as u128 => {
+                        setting::refuse(node, reader, &format!("a whole number from 0 to {}", i64::MAX))
+                    }
+                    _ => refuse::<Self>(node, reader),
+                })
             }
 
             fn show(&self) -> Shown {
@@ -216,6 +222,61 @@ impl Setting for Fraction {
     }
 }
 
+/// Declares a threshold of metrics: how it is written, read as in a rule, and shown.
+macro_rules! thresholds {
+    ($($(#[doc = $doc:literal])+ $name:ident: $kind:literal, $read:expr, $show:expr;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name(pub u64);
+
+        impl Setting for $name {
+            const KIND: &'static str = $kind;
+
+            fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+                let read: fn(&str) -> Option<u64> = $read;
+                let read = match node.get_ref() {
+                    DeValue::String(text) => read(text),
+                    DeValue::Float(number) => read(number.as_str()),
+                    other => integer(other).and_then(|number| read(&number.to_string())),
+                };
+                read.map(Self).or_else(|| refuse(node, reader))
+            }
+
+            fn show(&self) -> Shown {
+                let show: fn(u64) -> Shown = $show;
+                show(self.0)
+            }
+        }
+    )+};
+}
+
+thresholds! {
+    /// A threshold of a latency, ns.
+    LatencyThreshold: "a duration such as \"500us\", or a number of nanoseconds",
+        |text| threshold(Metric::HopLatency, text),
+        |value| Shown::Plain(duration_text(value).into());
+    /// A threshold of a queue, in the device's unit.
+    QueueThreshold: "a whole number in the device's unit, such as 50",
+        |text| threshold(Metric::QueueOccupancy, text),
+        |value| Shown::Plain(value.into());
+    /// A threshold of a link's utilization, millionths.
+    UtilizationThreshold: "a percentage such as \"5%\", or a number from 0 to 1",
+        |text| threshold(Metric::LinkUtilization, text),
+        |value| Shown::Plain(percent_text(value).into());
+}
+
+/// A threshold of a metric, in its smallest unit: as in a rule, or as another duration of a file.
+pub fn threshold(metric: Metric, text: &str) -> Option<u64> {
+    let is_latency = matches!(metric, Metric::FlowLatency | Metric::HopLatency);
+    amount(metric, text).ok().or_else(|| nanoseconds(text).filter(|_| is_latency))
+}
+
+/// Millionths as a percentage.
+pub fn percent_text(millionths: u64) -> String {
+    let text = format!("{}.{:04}", millionths / 10_000, millionths % 10_000);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 impl Setting for Prefix {
     const KIND: &'static str = "a network such as \"10.0.0.0/8\", or one address";
 
@@ -291,16 +352,16 @@ impl fmt::Debug for Secret {
 impl Setting for Secret {
     const KIND: &'static str = "a text of at least 16 characters, without spaces";
 
+    const IS_SECRET: bool = true;
+
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        // Another problem of its line does not quote it either.
+        reader.hide(node);
         match node.get_ref().as_str() {
             Some(text) if text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) => {
                 Some(Self(text.to_owned()))
             }
-            // The message does not repeat the value, since it may be a secret.
-            _ => {
-                reader.refuse(node.span(), format!("write {}", Self::KIND));
-                None
-            }
+            _ => refuse(node, reader),
         }
     }
 
@@ -311,8 +372,7 @@ impl Setting for Secret {
 
 /// Records that `node` is not a `T`.
 pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T> {
-    reader.expected(node, T::KIND);
-    None
+    setting::refuse(node, reader, T::KIND)
 }
 
 /// Reads a value that is written as a string, with `parse`; other types are a problem.
@@ -392,6 +452,50 @@ fn unit_text(value: u64, units: &[(&str, u64)], space: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_threshold_has_the_units_of_its_metric() {
+        fn read<T: Setting>(text: &str) -> Result<Shown, String> {
+            let mut reader = Reader::new(text);
+            let root = reader.parse(setting::names::<T>);
+            let node = root.as_ref().and_then(|root| root.get_ref().get("x"));
+            match node.and_then(|node| T::read(node, &mut reader)) {
+                Some(value) => Ok(value.show()),
+                None => Err(reader.messages().join("; ")),
+            }
+        }
+        let plain = |value: serde_json::Value| Ok(Shown::Plain(value));
+        for (written, expected) in
+            [("\"500us\"", "500us"), ("\"1m\"", "1m"), ("\"7 µs\"", "7us"), ("5", "5ns"), ("0", "0s")]
+        {
+            assert_eq!(
+                read::<LatencyThreshold>(&format!("x = {written}")),
+                plain(expected.into()),
+                "{written}"
+            );
+        }
+        for (written, expected) in [("50", 50), ("\"64k\"", 64_000), ("\"50\"", 50)] {
+            assert_eq!(
+                read::<QueueThreshold>(&format!("x = {written}")),
+                plain(expected.into()),
+                "{written}"
+            );
+        }
+        for (written, expected) in [("\"5%\"", "5%"), ("0.0525", "5.25%"), ("1", "100%"), ("0", "0%")] {
+            assert_eq!(
+                read::<UtilizationThreshold>(&format!("x = {written}")),
+                plain(expected.into()),
+                "{written}"
+            );
+        }
+        let refused = |text: &str, what: &str| Err(format!("found the text {text:?}; write {what}"));
+        assert_eq!(read::<LatencyThreshold>("x = \"5%\""), refused("5%", LatencyThreshold::KIND));
+        assert_eq!(read::<QueueThreshold>("x = \"500us\""), refused("500us", QueueThreshold::KIND));
+        assert_eq!(read::<QueueThreshold>("x = \"5%\""), refused("5%", QueueThreshold::KIND));
+        assert_eq!(read::<UtilizationThreshold>("x = \"5us\""), refused("5us", UtilizationThreshold::KIND));
+        let whole = format!("found the number 50000; write {}", UtilizationThreshold::KIND);
+        assert_eq!(read::<UtilizationThreshold>("x = 50000"), Err(whole));
+    }
 
     #[test]
     fn durations_and_sizes_read_and_write_with_their_units() {

@@ -28,6 +28,8 @@ pub(crate) struct Param {
 pub(crate) enum Form {
     /// A whole number from `min` to `max`.
     Integer { min: u64, max: u64, default: Option<u64> },
+    /// A point in time: nanoseconds since the Unix epoch, or as `hopwise` prints it.
+    Time,
     /// A number between 0 and 1, both excluded.
     Share { default: f64 },
     /// A whole number, optionally with K, M or G.
@@ -86,6 +88,9 @@ impl Param {
                 }
                 _ => Err(Refusal::bad(format!("{name} = {text} is out of range; write {min} to {max}"))),
             },
+            Form::Time if time(text).is_none() => {
+                bad("nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z")
+            }
             Form::Share { .. } => match text.parse::<f64>() {
                 Ok(value) if value > 0.0 && value < 1.0 => Ok(()),
                 _ => bad("a share above 0 and below 1, such as 0.99"),
@@ -104,6 +109,7 @@ impl Param {
             }
             Form::Cursor { check, .. } if !check(text) => bad("`next` of the previous page"),
             Form::OneOf(_)
+            | Form::Time
             | Form::Names(..)
             | Form::Flow
             | Form::Count
@@ -115,24 +121,28 @@ impl Param {
 }
 
 /// Start of a time range.
-pub(crate) const FROM: Param =
-    Param::integer("from", "At or after, nanoseconds since the Unix epoch.", 0, u64::MAX);
-/// End of a time range.
-pub(crate) const TO: Param =
-    Param::integer("to", "At or before, nanoseconds since the Unix epoch.", 0, u64::MAX);
-/// Start of a span of time of which a list is wanted, instead of the present one.
-pub(crate) const SINCE: Param = Param::integer(
+pub(crate) const FROM: Param = Param::new(
     "from",
-    "Start of a span of time, nanoseconds since the Unix epoch; default: 15 minutes before its end. Without `from` and `to`: now.",
-    0,
-    u64::MAX,
+    "At or after: nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z.",
+    Form::Time,
+);
+/// End of a time range.
+pub(crate) const TO: Param = Param::new(
+    "to",
+    "At or before: nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z.",
+    Form::Time,
+);
+/// Start of a span of time of which a list is wanted, instead of the present one.
+pub(crate) const SINCE: Param = Param::new(
+    "from",
+    "Start of a span of time, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
+    Form::Time,
 );
 /// Its end.
-pub(crate) const UNTIL: Param = Param::integer(
+pub(crate) const UNTIL: Param = Param::new(
     "to",
-    "End of the span, nanoseconds since the Unix epoch; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
-    0,
-    u64::MAX,
+    "End of the span, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
+    Form::Time,
 );
 /// A node.
 pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
@@ -207,6 +217,10 @@ impl Params {
             let Some(Form::Integer { default: Some(default), .. }) = default else { return Ok(None) };
             return Ok(T::try_from(default).ok());
         };
+        let form = self.known.iter().find(|param| param.name == name).map(|param| param.form);
+        if let Some(Form::Time) = form {
+            return Ok(time(text).and_then(|time| T::try_from(time).ok()));
+        }
         // `only` has checked it; a type that is narrower than the bounds is refused here.
         text.parse().map(Some).map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
     }
@@ -247,6 +261,13 @@ impl Params {
     }
 }
 
+/// A point in time, ns since 1970. In a query, `+` stands for a space.
+fn time(text: &str) -> Option<u64> {
+    let plain = || settings::time::nanoseconds(text);
+    let plus = || settings::time::nanoseconds(&text.replace(' ', "+"));
+    text.parse().ok().or_else(plain).or_else(plus)
+}
+
 fn unknown(name: &str, known: &[Param]) -> Refusal {
     if let Some(new) = renamed::parameter(name).filter(|new| known.iter().any(|param| param.name == *new)) {
         return Refusal::bad(format!("the parameter `{name}` is now `{new}`"));
@@ -284,6 +305,24 @@ mod tests {
 
     fn refused(known: &'static [Param], name: &str, value: &str) -> Option<Refusal> {
         params(&[(name, value)]).only(known).err()
+    }
+
+    #[test]
+    fn a_time_is_a_number_or_a_text() {
+        const TIMES: &[Param] = &[FROM, TO];
+        let read = |text: &str| {
+            params(&[("from", text)]).only(TIMES).and_then(|params| params.number::<u64>("from"))
+        };
+        // The query string of +05:30 has a space there.
+        for text in ["17", "1970-01-01T00:00:00.000000017Z", "1970-01-01T05:30:00.000000017 05:30"] {
+            assert_eq!(read(text), Ok(Some(17)), "{text}");
+        }
+        for text in ["-1", "18446744073709551616", "2026-11-26T", "now"] {
+            let expected = format!(
+                "from = {text:?} cannot be read; write nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z"
+            );
+            assert_eq!(read(text), Err(Refusal::bad(expected)));
+        }
     }
 
     #[test]

@@ -368,9 +368,9 @@ fn span(params: &Params) -> Result<(u64, u64), Refusal> {
     Ok((from.min(to), to))
 }
 
-const START: Param = Param::new("from", "Start of the time; default: 15 minutes before its end.", NANOS);
-const END: Param = Param::new("to", "End of the time; default: now.", NANOS);
-const NANOS: super::params::Form = super::params::Form::Integer { min: 0, max: u64::MAX, default: None };
+const START: Param =
+    Param::new("from", "Start of the time; default: 15 minutes before its end.", super::params::Form::Time);
+const END: Param = Param::new("to", "End of the time; default: now.", super::params::Form::Time);
 /// Metrics of nodes, queues and links.
 const METRICS: [Metric; 4] =
     [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::HopLatency, Metric::LinkUtilization];

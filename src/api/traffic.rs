@@ -27,8 +27,8 @@ pub(super) const TRAFFIC: &[Param] = &[
         "What is added up; default: reports.",
         Form::OneOf(|| Measure::ALL.map(Measure::name).to_vec()),
     ),
-    Param::new("from", "Start of the time; default: 15 minutes before its end.", NANOS),
-    Param::new("to", "End of the time; default: now.", NANOS),
+    Param::new("from", "Start of the time; default: 15 minutes before its end.", Form::Time),
+    Param::new("to", "End of the time; default: now.", Form::Time),
     Param::new(
         "filter",
         "Only what this matches, such as `src in 10.0.1.0/24`: of `reports` and `flow_latency` a filter of flows, otherwise of events.",
@@ -150,7 +150,6 @@ fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
     }
 }
 
-const NANOS: Form = Form::Integer { min: 0, max: u64::MAX, default: None };
 /// Groups of an answer.
 const MOST_GROUPS: u64 = 100;
 /// Length of a time whose beginning is not given: 15 minutes.

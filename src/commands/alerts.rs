@@ -1,9 +1,6 @@
 //! `hopwise alerts`: what is wrong now, and what people say about it.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
@@ -226,7 +223,7 @@ fn change(api: &Api, method: &str, path: &str, body: &Value) -> Result<Value, Cl
 }
 
 fn print(text: &str) -> Result<ExitCode, CliError> {
-    io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
+    terminal::print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

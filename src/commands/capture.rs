@@ -1,7 +1,10 @@
 //! Reading captures: the datagrams in them that may be telemetry, and an account of everything else.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use nic::capture::{self, Frame, Frames, Layer};
@@ -135,6 +138,23 @@ fn no_telemetry(refusal: Refusal, dst_port: Option<u16>, ports: &[u16]) -> Optio
     }
 }
 
+/// Opens a capture; `-` is standard input.
+fn open(path: &Path) -> Result<capture::Reader<File>, CliError> {
+    if path != Path::new(STDIN) {
+        return capture::Reader::open(path).map_err(|error| unreadable(path, &error));
+    }
+    let stdin = io::stdin().as_fd().try_clone_to_owned();
+    let stdin = stdin.map_err(|error| CliError::io("cannot read standard input", error, "name a file"))?;
+    capture::Reader::from_file(stdin.into()).map_err(|error| unreadable(path, &error))
+}
+
+/// Whether a capture is read while it is made: from a pipe, or another file without an end.
+pub(super) fn is_live(path: &Path) -> bool {
+    path == Path::new(STDIN) || std::fs::metadata(path).is_ok_and(|file| !file.is_file())
+}
+
+const STDIN: &str = "-";
+
 /// Reads all frames of one capture.
 pub(super) fn frames(
     path: &Path,
@@ -142,7 +162,7 @@ pub(super) fn frames(
     progress: &mut Progress,
     mut each: impl FnMut(&mut Account, &Frame<'_>) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let mut reader = capture::Reader::open(path).map_err(|error| unreadable(path, &error))?;
+    let mut reader = open(path)?;
     let before = progress.files_done();
     loop {
         if account.frames.is_multiple_of(4096) {
@@ -167,7 +187,7 @@ pub(super) fn bursts(
     progress: &mut Progress,
     mut each: impl FnMut(&mut Account, Frames<'_>),
 ) -> Result<(), CliError> {
-    let mut reader = capture::Reader::open(path).map_err(|error| unreadable(path, &error))?;
+    let mut reader = open(path)?;
     let before = progress.files_done();
     let mut shown = None;
     loop {
@@ -186,7 +206,10 @@ pub(super) fn bursts(
 }
 
 fn unreadable(path: &Path, error: &capture::Error) -> CliError {
-    CliError::new(format!("{}: {error}", path.display()))
+    match path == Path::new(STDIN) {
+        true => CliError::new(format!("standard input: {error}")),
+        false => CliError::new(format!("{}: {error}", path.display())),
+    }
 }
 
 /// Total size of the files, for progress; `None` if one of them is unknown.

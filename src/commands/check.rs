@@ -3,7 +3,8 @@
 pub(crate) mod intents;
 
 use std::{
-    io::{Write, stdout},
+    io::Write,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -52,21 +53,22 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         has_folder(manager.state.as_deref())?;
     }
     let (intents, roles) = (intents::compiled(&settings), intents::roles(&settings));
-    for warning in warnings(&settings).iter().chain(&intents.refused).chain(&roles.refused) {
-        eprintln!("hopwise: warning: {warning}");
+    let exposed = args.config.as_deref().and_then(|file| exposed(file, &settings));
+    for warning in warnings(&settings).iter().chain(&exposed).chain(&intents.refused).chain(&roles.refused) {
+        terminal::note(format_args!("warning: {warning}"));
     }
     let out = match args.dump {
         true => settings.to_toml(),
         false => summary(&settings) + &in_kernel(&settings)? + &roles.text + &intents.text,
     };
-    stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&out)?;
     if args.connect { connect(&settings) } else { Ok(ExitCode::SUCCESS) }
 }
 
 /// Asks each system that receives exports.
 fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
     let found = export_role::probe(settings)?;
-    let mut out = stdout().lock();
+    let mut out = terminal::stdout();
     for (name, found) in &found {
         let line = match found {
             Ok(authority) => format!("export {name}: {authority} has what is needed"),
@@ -115,6 +117,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
     }
     warnings.extend(settings.open_listeners());
     warnings.extend(unknown_edges(settings));
+    warnings.extend(unlikely_rules(settings));
     if !settings.collects() && summary_of_roles(settings).is_empty() {
         warnings.push(
             "`hopwise run` would do nothing: there is no collector and no other role; add [switch], [manager] or another one, or remove [collector] enabled = false"
@@ -130,6 +133,32 @@ fn warnings(settings: &Settings) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// A warning if everybody on this machine can read the tokens in a file.
+fn exposed(file: &Path, settings: &Settings) -> Option<String> {
+    let has_token = settings.api.needs_token()
+        || settings
+            .manager
+            .as_ref()
+            .is_some_and(|manager| manager.token.is_some() || manager.peer_token.is_some());
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    (has_token && mode & 0o004 != 0).then(|| {
+        let file = file.display();
+        format!("everybody on this machine can read the tokens in {file}; chmod 640 {file}, and give it to the group of hopwise")
+    })
+}
+
+/// Rules with a latency that was probably meant in another unit.
+fn unlikely_rules(settings: &Settings) -> impl Iterator<Item = String> {
+    settings.rules.iter().flat_map(|rule| {
+        detect::rule::unlikely_latencies(&rule.when).into_iter().map(move |comparison| {
+            format!(
+                "the rule `{}` has `{comparison}`, in nanoseconds; write a unit, such as us or ms, if another is meant",
+                rule.name
+            )
+        })
+    })
 }
 
 /// Edge devices that intents name and the inventory does not have.

@@ -161,11 +161,16 @@ impl Client {
 
     /// The JSON response to `GET {path}`, below the path of the API.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
+        value(&self.get_text(path)?)
+    }
+
+    /// The same as bytes: the keys of a [`Value`] are sorted.
+    pub(crate) fn get_text(&self, path: &str) -> Result<Vec<u8>, Error> {
         let request =
             Request { method: "GET", path, accept: "application/json", body: None, condition: None };
         let start = Instant::now();
         loop {
-            match self.json(request) {
+            match self.body(request) {
                 // The server is overloaded: retry.
                 Err(Error::Refused { status: 503, .. }) if start.elapsed() < BUSY => thread::sleep(BUSY / 50),
                 answer => return answer,
@@ -187,10 +192,16 @@ impl Client {
         body: &Value,
     ) -> Result<Value, Error> {
         let body = body.to_string();
-        self.json(Request { method, path, accept: "application/json", body: Some(&body), condition })
+        value(&self.body(Request {
+            method,
+            path,
+            accept: "application/json",
+            body: Some(&body),
+            condition,
+        })?)
     }
 
-    fn json(&self, request: Request<'_>) -> Result<Value, Error> {
+    fn body(&self, request: Request<'_>) -> Result<Vec<u8>, Error> {
         let mut body = Vec::new();
         self.request(request, Some(RESPONSE_WITHIN))?
             .take(RESPONSE_LIMIT + 1)
@@ -199,10 +210,7 @@ impl Client {
         if body.len() as u64 > RESPONSE_LIMIT {
             return Err(Error::Protocol("the response is longer than 256 MiB"));
         }
-        if body.is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_slice(&body).map_err(|_| Error::Protocol("the response is not JSON"))
+        Ok(body)
     }
 
     /// The stream of server-sent events at `/api/v1{path}`.
@@ -282,6 +290,14 @@ impl Client {
         }
         Error::Unreachable { authority: self.authority.clone(), source }
     }
+}
+
+/// A body as JSON; null when it is empty.
+fn value(body: &[u8]) -> Result<Value, Error> {
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_slice(body).map_err(|_| Error::Protocol("the response is not JSON"))
 }
 
 /// Who asks, for the history: a name, not a proof.

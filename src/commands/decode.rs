@@ -8,7 +8,7 @@ mod plausibility;
 mod text;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,12 +41,13 @@ use terminal::{Terminal, units};
   hopwise decode --aggregate-port 5001 server.pcap
   hopwise decode --roce-port 4791 --roce-port 14791 rdma.pcap
   hopwise decode --packets link.pcap         print the INT in data packets
+  tcpdump -i eth1 -U -w - udp | hopwise decode -
 
 DTA is decoded on UDP ports 40040 (reports, including the artifact's) and 40044 (control messages).
 The ICRC of RoCEv2 covers the UDP destination port. hopwise computes it for port 4791 on every port, and so does this command:
 it fits an RDMA device behind a port translation; other analysers find it wrong on other ports.")]
 pub(crate) struct Args {
-    /// Captures: pcap or pcapng, optionally gzipped
+    /// Captures: pcap or pcapng, optionally gzipped; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
@@ -102,7 +103,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         aggregate_ports: args.aggregate_ports,
         roce_ports: [args.roce_ports, roce_ports(&settings)].concat(),
         json: args.json,
-        out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
+        out: BufWriter::with_capacity(1 << 16, terminal::stdout()),
+        is_live: false,
         line: String::new(),
         summary: Summary::default(),
         hint: ProfileHint::default(),
@@ -113,6 +115,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut tally = Tally { account: Account::default(), progress };
     let mut failed = None;
     for file in &args.files {
+        printer.is_live = capture::is_live(file);
         let read = if args.packets {
             printer.packets(file, &mut tally)
         } else {
@@ -123,7 +126,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             // One broken file must not hide the others; the first error is reported at the end.
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
-                    eprintln!("hopwise: {earlier}");
+                    terminal::note(earlier);
                 }
             }
             Ok(()) => {}
@@ -132,7 +135,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     printer.out.flush().map_err(CliError::output)?;
     tally.progress.finish();
     let noun = if args.packets { "INT packet" } else { "report" };
-    eprint!("{}{}", printer.summary.text(&tally.account, noun), printer.hint.text());
+    let text = format!("{}{}", printer.summary.text(&tally.account, noun), printer.hint.text());
+    let _ = terminal::stderr().write_all(text.as_bytes());
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
@@ -150,20 +154,22 @@ struct Tally {
 }
 
 /// Prints reports as they are decoded and counts them.
-struct Printer<'a> {
+struct Printer {
     decoder: Decoder,
     profiles: Profiles,
     plausibility: PlausibilityCheck,
     aggregate_ports: Vec<u16>,
     roce_ports: Vec<u16>,
     json: bool,
-    out: BufWriter<StdoutLock<'a>>,
+    out: BufWriter<terminal::Output<io::Stdout>>,
+    /// The frames of this capture come as they are captured, and are printed then.
+    is_live: bool,
     line: String,
     summary: Summary,
     hint: ProfileHint,
 }
 
-impl Printer<'_> {
+impl Printer {
     fn reports(&mut self, file: &Path, ports: &[u16], tally: &mut Tally) -> Result<(), CliError> {
         let Tally { account, progress } = tally;
         let roce_ports = self.roce_ports.clone();
@@ -248,7 +254,7 @@ impl Printer<'_> {
         if is_refused {
             hint.try_others(datagram.payload, profile);
         }
-        Ok(())
+        self.flush_if_live()
     }
 
     /// An aggregate is recognised by its port: it begins as a Report 1.0 does.
@@ -295,7 +301,12 @@ impl Printer<'_> {
     }
 
     fn print(&mut self) -> Result<(), CliError> {
-        self.out.write_all(self.line.as_bytes()).map_err(CliError::output)
+        self.out.write_all(self.line.as_bytes()).map_err(CliError::output)?;
+        self.flush_if_live()
+    }
+
+    fn flush_if_live(&mut self) -> Result<(), CliError> {
+        if self.is_live { self.out.flush().map_err(CliError::output) } else { Ok(()) }
     }
 }
 

@@ -7,7 +7,7 @@ mod netbox;
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{Read, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Command::Forget { name } = &args.command {
         let answer = client.send("DELETE", &format!("/devices/{}", escape(name)), &Value::Null)?;
         let out = if args.json { pretty(&answer) } else { format!("{name} is no longer driven\n") };
-        io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+        terminal::print(&out)?;
         return Ok(ExitCode::SUCCESS);
     }
     let path = match &args.command {
@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Show { .. } | Command::Forget { .. } => show(&fetch(&client, &path)?),
         Command::Read { .. } => rules(&fetch(&client, &path)?),
     };
-    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -144,7 +144,7 @@ fn from_csv(file: &Path) -> Result<Import, CliError> {
 /// Writes what was imported as tables of the configuration.
 fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<ExitCode, CliError> {
     match output {
-        None => io::stdout().write_all(import.toml().as_bytes()).map_err(CliError::output)?,
+        None => terminal::print(&import.toml())?,
         Some(path) => {
             let written = File::create_new(path).and_then(|mut out| out.write_all(import.toml().as_bytes()));
             let shown = path.display();
@@ -154,9 +154,12 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
         }
     }
     for note in notes {
-        eprintln!("hopwise: {note}");
+        terminal::note(note);
     }
-    eprintln!("hopwise: {}; `hopwise check` reads the configuration they are added to", import.summary());
+    terminal::note(format_args!(
+        "{}; `hopwise check` reads the configuration they are added to",
+        import.summary()
+    ));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,10 +1,6 @@
 //! `hopwise doctor`
 
-use std::{
-    io::{Write, stdout},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use crate::{
     config::Settings,
@@ -69,7 +65,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let report = doctor::examine(&requirements, Depth { try_rx_paths: args.attempt, try_ports: args.ports })?;
     let out = if args.json { json::report(&report) } else { text(&report, Terminal::stdout()) };
-    stdout().lock().write_all(out.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&out)?;
     Ok(if report.verdict() == Verdict::Blocking { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 

@@ -8,11 +8,7 @@ pub(crate) mod sketch;
 pub(crate) mod stores;
 pub(crate) mod tail;
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -124,7 +120,7 @@ pub(crate) fn print<T: Serialize>(
         true => serde_json::to_string(answer).map_err(|error| CliError::new(error.to_string()))? + "\n",
         false => text(answer),
     };
-    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
+    terminal::print(&out)
 }
 
 /// Fields as `name=value`, in their order; codes with their names.

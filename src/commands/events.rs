@@ -1,6 +1,5 @@
 //! `hopwise events`: events of a running hopwise or of a store; or live.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -75,7 +74,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
     };
     if events.is_empty() {
-        eprintln!("hopwise: no event matches; `hopwise events --follow` waits for new ones");
+        terminal::note(format_args!("no event matches; `hopwise events --follow` waits for new ones"));
         return Ok(ExitCode::from(1));
     }
     events.iter().try_for_each(|event| printer.print(event))?;
@@ -119,10 +118,17 @@ fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCod
             backoff = ReconnectBackoff::new(backoff.limit);
         }
         if args.reconnect > 0 {
-            eprintln!("hopwise: {cause}; waiting {} s for hopwise at {}", args.reconnect, client.url());
+            terminal::note(format_args!(
+                "{cause}; waiting {} s for hopwise at {}",
+                args.reconnect,
+                client.url()
+            ));
         }
         stream = reconnect(client, &path, &mut backoff, &cause)?;
-        eprintln!("hopwise: reconnected to {}; `hopwise events` lists the events in between", client.url());
+        terminal::note(format_args!(
+            "reconnected to {}; `hopwise events` lists the events in between",
+            client.url()
+        ));
     }
 }
 
@@ -135,10 +141,10 @@ fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<Strin
         };
         if message.event == "shed" {
             // The reader must know that lines are missing.
-            eprintln!(
-                "hopwise: {} events were dropped: the reader of this output is too slow",
+            terminal::note(format_args!(
+                "{} events were dropped: the reader of this output is too slow",
                 message.data.trim()
-            );
+            ));
             continue;
         }
         let event: EventView = serde_json::from_str(&message.data).map_err(|error| {
@@ -218,7 +224,7 @@ impl Printer {
             sentence(event, &self.names, self.terminal)
         };
         self.line.push('\n');
-        io::stdout().write_all(self.line.as_bytes()).map_err(CliError::output)
+        terminal::print(&self.line)
     }
 }
 
@@ -319,7 +325,7 @@ mod tests {
             "text": "10.0.0.1:1>10.0.0.2:2/6", "path": [7, 8]});
         assert_eq!(
             sentence(&serde_json::from_value(event).unwrap(), &names.into(), Terminal::plain()),
-            "1970-01-01 00:00:00.000  drop                           node leaf1 if Ethernet8  10.0.0.1:1>10.0.0.2:2/6  \
+            "1970-01-01 00:00:00.000Z  drop                           node leaf1 if Ethernet8  10.0.0.1:1>10.0.0.2:2/6  \
              (h1>10.0.0.2)  leaf1>8  reason 26"
         );
     }
@@ -331,25 +337,25 @@ mod tests {
                 json!({"ts": 1_250_000_000_u64, "kind": "change", "metric": "queue_occupancy", "node": 102, "queue": 0,
                 "value": 200, "previous": 64, "threshold": 10, "basis": "measured", "flow": null, "path": []})
             ),
-            "1970-01-01 00:00:01.250  change       queue_occupancy   node 102 queue 0  64 → 200 (threshold 10)"
+            "1970-01-01 00:00:01.250Z  change       queue_occupancy   node 102 queue 0  64 → 200 (threshold 10)"
         );
         assert_eq!(
             shown(
                 json!({"ts": 0, "kind": "new", "metric": "flow_path", "text": "10.0.0.1:1>10.0.0.2:2/6", "value": 2,
                 "path": [1, null], "basis": "measured"})
             ),
-            "1970-01-01 00:00:00.000  new          flow_path         10.0.0.1:1>10.0.0.2:2/6  1>?"
+            "1970-01-01 00:00:00.000Z  new          flow_path         10.0.0.1:1>10.0.0.2:2/6  1>?"
         );
         assert_eq!(
             shown(
                 json!({"ts": 0, "kind": "change", "metric": "flow_latency", "text": "a\u{1b}[2J", "value": 1500,
                 "basis": "hop_sum"})
             ),
-            "1970-01-01 00:00:00.000  change       flow_latency      a·[2J  1.50 us  (hop_sum)"
+            "1970-01-01 00:00:00.000Z  change       flow_latency      a·[2J  1.50 us  (hop_sum)"
         );
         assert_eq!(
             shown(json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26})),
-            "1970-01-01 00:00:00.000  drop                           node 7 if 3  reason 26"
+            "1970-01-01 00:00:00.000Z  drop                           node 7 if 3  reason 26"
         );
     }
 

@@ -1,7 +1,6 @@
 //! `hopwise export`: records on their way to other systems.
 
 use std::{
-    io::{self, Write},
     path::PathBuf,
     process::ExitCode,
     thread,
@@ -109,7 +108,7 @@ fn status(args: &Status) -> Result<ExitCode, CliError> {
     } else {
         table(&view.exports)
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&text)?;
     let fails = view.exports.iter().any(|one| one.last_error.is_some());
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -180,11 +179,11 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
         let before = known.get_or_insert_with(|| counted.clone());
         let is_new = before.len() == counted.len() && before.iter().zip(&counted).all(|(old, new)| old < new);
         if waiting == 0 && is_new {
-            println!("nothing waits");
+            terminal::print("nothing waits\n")?;
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= until {
-            print!("{}", table(&chosen.into_iter().cloned().collect::<Vec<_>>()));
+            terminal::print(&table(&chosen.into_iter().cloned().collect::<Vec<_>>()))?;
             return Ok(ExitCode::FAILURE);
         }
         thread::sleep(Duration::from_millis(500));
@@ -199,7 +198,7 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
     }
     let range = (args.from, args.to);
     let sent = export_role::replay(&args.name, &export, &settings, range)?;
-    print!("{}", table(&sent));
+    terminal::print(&table(&sent))?;
     let whole = sent.iter().all(|one| one.rejected == 0 && one.expired == 0 && one.waiting == 0);
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -3,13 +3,7 @@
 mod describe;
 mod progress;
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
 use manager::budget::Budget;
 use serde_json::{Map, Value, json};
@@ -332,9 +326,9 @@ impl Written {
     fn say_if_all(&self) {
         let named = [&self.src, &self.dst, &self.sport, &self.dport, &self.proto, &self.edges, &self.between];
         if named.iter().all(|list| list.is_empty()) {
-            eprintln!(
-                "hopwise: no flows are named, so all are measured; name them by --src, --dst, --sport, --dport or --proto"
-            );
+            terminal::note(format_args!(
+                "no flows are named, so all are measured; name them by --src, --dst, --sport, --dport or --proto"
+            ));
         }
     }
 
@@ -387,7 +381,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             if json { pretty(&answer) } else { history(&read_as(&client, answer)?) }
         }
     };
-    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -410,7 +404,7 @@ fn halt(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliErr
     let path = if stop { "/domain/stop" } else { "/domain/start" };
     let mut state: DomainView = read_as(client, client.send("POST", path, &Value::Null)?)?;
     let is_done = progress::wait_for_devices(client, &mut state, limit, Terminal::stderr().interactive)?;
-    io::stdout().write_all(domain(&state, is_done).as_bytes()).map_err(CliError::output)?;
+    terminal::print(&domain(&state, is_done))?;
     Ok(if is_done || limit.is_zero() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -487,7 +481,7 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
         true => pretty(&json!({"intents": added})),
         false => added.iter().map(show).collect::<Vec<_>>().join("\n"),
     };
-    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&out)?;
     let installed = |intent: &IntentView| progress::works(intent) || intent.state == "installed";
     let good = args.wait == 0 || added.iter().all(installed);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -567,8 +561,8 @@ fn show(intent: &IntentView) -> String {
     describe::lines(intent).into_iter().for_each(|(what, text)| line(what, text));
     intent.rules.iter().for_each(|rule| line("in force", rule.clone()));
     line("devices", intent.devices.join(", "));
-    let end = intent.end.map_or_else(String::new, |end| format!(", ends {} UTC", units::date_time(end)));
-    line("added", format!("{} UTC by {}{end}", units::date_time(intent.added), intent.by));
+    let end = intent.end.map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
+    line("added", format!("{} by {}{end}", units::date_time(intent.added), intent.by));
     if let Some(parent) = &intent.parent {
         line("of", format!("{parent}, whose rule became true"));
     }
@@ -608,8 +602,7 @@ fn plan(plan: &PlanView) -> String {
 
 fn history(history: &ManagerHistoryView) -> String {
     use Align::Left;
-    let mut table =
-        Table::new([("TIME (UTC)", Left), ("WHO", Left), ("WHAT", Left), ("OF", Left), ("", Left)]);
+    let mut table = Table::new([("TIME", Left), ("WHO", Left), ("WHAT", Left), ("OF", Left), ("", Left)]);
     for entry in history.history.iter().rev() {
         let cells = [&entry.by, &entry.action, &entry.subject, &entry.text].map(String::clone);
         table.row([units::date_time(entry.time)].into_iter().chain(cells));

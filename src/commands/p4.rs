@@ -3,8 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    io::{Write, stdout},
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
     sync::Arc,
@@ -155,7 +154,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             (entries(&info, &map, &wanted)?, ExitCode::SUCCESS)
         }
     };
-    stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&text)?;
     Ok(code)
 }
 
@@ -509,13 +508,13 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
     #[test]
     fn addresses_are_written_as_such() {
         let bytes = |number: u128| Bytes::from(number);
-        let mac = Place::new("src_mac", 48).value(&bytes(0x0200_0000_0001));
+        let mac = Place::new("src_mac", 48).notation.value(&bytes(0x0200_0000_0001));
         let to = Place::new("ipv6_dst", 128);
         let v6 = to.field(&Field::Ternary(bytes(0xfd00 << 112), bytes(!0 << 64)));
         let odd = Place::new("ipv4_dst", 32).field(&Field::Ternary(bytes(0x0a00_0001), bytes(0xff00_00ff)));
         assert_eq!((mac.as_str(), v6.as_str()), ("02:00:00:00:00:01", "ipv6_dst fd00::/64"));
         assert_eq!(odd, "ipv4_dst 10.0.0.1 & 255.0.0.255");
-        assert_eq!(Place::new("threshold", 32).value(&bytes(5000)), "5000");
+        assert_eq!(Place::new("threshold", 32).notation.value(&bytes(5000)), "5000");
     }
 
     #[test]

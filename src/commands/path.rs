@@ -1,6 +1,5 @@
 //! `hopwise path`: the path of a flow and the latency of each hop.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,7 +49,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
     };
     if flows.is_empty() {
-        eprintln!("hopwise: no flow matches `{}`; `hopwise top` lists the latest flows", args.flow);
+        terminal::note(format_args!("no flow matches `{}`; `hopwise top` lists the latest flows", args.flow));
         return Ok(ExitCode::from(1));
     }
     let mut out = String::new();
@@ -64,7 +63,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     } else {
         out = list(&flows, &names);
     }
-    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -207,7 +206,7 @@ mod tests {
 
   10.0.1.1 ─ 101 ─ 102 ─ ? ─ 10.0.2.2
 
-  latency 14.0 ms (sum of the hops, without links) · 500 reports · last seen 1970-01-01 00:00:01.000
+  latency 14.0 ms (sum of the hops, without links) · 500 reports · last seen 1970-01-01 00:00:01.000Z
 
   NODE  IN  OUT  LATENCY                        QUEUE  OCCUPANCY    LINK  QUEUE NOW
    101   1    2  1.00 ms  █▌                        0          3       -  0 (2 s ago)

@@ -1,6 +1,6 @@
 //! `hopwise query`: SQL over the files of a store.
 
-use std::io::{self, IsTerminal as _, Read as _, Write};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -108,8 +108,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         None => read_query()?,
     };
     let printed = helper.printed(&question.about(sql), &names)?;
-    io::stdout().write_all(printed.text.as_bytes()).map_err(CliError::output)?;
-    printed.remarks.iter().for_each(|remark| eprintln!("hopwise: {remark}"));
+    terminal::print(&printed.text)?;
+    printed.remarks.iter().for_each(terminal::note);
     Ok(ExitCode::SUCCESS)
 }
 

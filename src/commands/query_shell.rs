@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -61,11 +61,11 @@ pub(super) fn run(
         // There is none before the first time.
         let _ = editor.load_history(file);
     }
-    println!(
-        "hopwise {}: SQL over {}. End a statement with `;`. `.help` lists commands.",
+    terminal::print(&format!(
+        "hopwise {}: SQL over {}. End a statement with `;`. `.help` lists commands.\n",
         env!("CARGO_PKG_VERSION"),
         question.dir.display()
-    );
+    ))?;
     let mut session = Session { statement: String::new(), question, schema };
     loop {
         let prompt = if session.statement.is_empty() { "hopwise> " } else { "    ...> " };
@@ -85,11 +85,11 @@ pub(super) fn run(
         }
         match step {
             Step::More | Step::Set => {}
-            Step::Print(text) => print!("{text}"),
+            Step::Print(text) => terminal::print(&text)?,
             Step::Quit => break,
             Step::Run(sql) => match ask(&Question { sql, ..session.question.clone() }) {
                 Ok(printed) => show(&printed)?,
-                Err(error) => eprintln!("hopwise: {error}"),
+                Err(error) => terminal::note(error),
             },
         }
     }
@@ -113,11 +113,12 @@ fn history_file() -> Option<PathBuf> {
 /// Prints an answer: one that is longer than the screen by the pager.
 fn show(printed: &Printed) -> Result<(), CliError> {
     let terminal = Terminal::stdout();
-    let fits = printed.text.lines().take(terminal.height).count() < terminal.height;
-    if !terminal.interactive || fits || !paged(&printed.text) {
-        io::stdout().write_all(printed.text.as_bytes()).map_err(CliError::output)?;
+    let text = terminal.clean(&printed.text);
+    let fits = text.lines().take(terminal.height).count() < terminal.height;
+    if !terminal.interactive || fits || !paged(&text) {
+        terminal::print(&text)?;
     }
-    printed.remarks.iter().for_each(|remark| eprintln!("hopwise: {remark}"));
+    printed.remarks.iter().for_each(terminal::note);
     Ok(())
 }
 

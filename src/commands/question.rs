@@ -48,14 +48,15 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
 
 fn time_at(text: &str, now: u64) -> Result<u64, String> {
     let wrong = || {
-        "neither UTC such as 2026-11-26T03:10Z, ns since 1970, nor an age such as 30s, 15m, 2h, 7d"
+        "expected a UTC time such as 2026-11-26T03:10Z or \"2026-11-26 03:10\", one with an offset such as 2026-11-26T04:10+01:00, ns since \
+         1970, or an age such as 30s, 15m, 2h, 7d"
             .to_string()
     };
     if let Ok(ns) = text.parse() {
         return Ok(ns);
     }
-    if text.contains('T') {
-        return terminal::units::parse_utc(text).ok_or_else(wrong);
+    if let Some(ts) = settings::time::nanoseconds(text) {
+        return Ok(ts);
     }
     let age = seconds(text).and_then(|age| age.checked_mul(1_000_000_000)).ok_or_else(wrong)?;
     Ok(now.saturating_sub(age))
@@ -77,6 +78,14 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_printed_time_is_read_again() {
+        for day in 0..106_000_u64 {
+            let ts = day * 86_400_000_000_000 + 86_399_999_000_000;
+            assert_eq!(time_at(&terminal::units::date_time(ts), 0), Ok(ts));
+        }
+    }
 
     #[test]
     fn a_time_is_absolute_or_an_age() {

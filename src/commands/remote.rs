@@ -77,7 +77,7 @@ impl From<client::Error> for CliError {
 
 /// The response at `path`, as a type.
 pub(crate) fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliError> {
-    serde_json::from_value(client.get(path)?).map_err(|error| {
+    serde_json::from_slice(&client.get_text(path)?).map_err(|error| {
         CliError::new(format!(
             "the response of {} does not fit the API of this version: {error}",
             client.url()

@@ -5,7 +5,6 @@ mod json;
 mod summary;
 mod text;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -127,7 +126,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         if let Err(error) = read
             && let Some(earlier) = failed.replace(error)
         {
-            eprintln!("hopwise: {earlier}");
+            terminal::note(earlier);
         }
     }
     let Replayed { collector, findings, stored } = replay.finish();
@@ -143,7 +142,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         names: build::names(&settings),
     };
     let text = if args.json { json::write(&result) } else { text::write(&result) };
-    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&text)?;
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 

@@ -2,7 +2,6 @@
 
 mod load;
 
-use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -376,7 +375,7 @@ impl Sending {
             "unsent": sockets.lost,
         });
         let text = if self.json { format!("{summary}\n") } else { self.sentence(&total) };
-        io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+        terminal::print(&text)?;
         let bad = total.refused + total.unavailable + sockets.lost + self.queue_full;
         Ok(if bad == 0 && stats.reports > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

@@ -1,10 +1,6 @@
 //! `hopwise schema`: what exports need in the systems that receive.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use crate::{
     config::{Settings, outlet::OutletSettings},
@@ -53,10 +49,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     let statements = export.schema().map_err(|(key, message)| CliError::new(format!("{key}: {message}")))?;
     if statements.is_empty() {
-        println!("it needs nothing: the system makes what is missing itself");
+        terminal::print("it needs nothing: the system makes what is missing itself\n")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     match args.command {
         Command::Show(_) => {
             for statement in &statements {

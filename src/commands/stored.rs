@@ -233,7 +233,7 @@ fn rows(dir: &Path, sql: &str, params: Vec<Value>, limit: u32) -> Result<Vec<Vec
     };
     let table = open(dir)?.query(sql, &options).map_err(|error| CliError::new(error.to_string()))?;
     for note in &table.notes {
-        eprintln!("hopwise: {note}");
+        terminal::note(note);
     }
     Ok(table.rows)
 }

@@ -5,7 +5,6 @@ mod place;
 mod screen;
 mod snapshot;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
@@ -191,7 +190,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn print(text: &str) -> Result<ExitCode, CliError> {
-    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    terminal::print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

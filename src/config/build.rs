@@ -35,13 +35,13 @@ fn thresholds_with(settings: &Settings, least: &[(Match, Override)]) -> Result<T
     let defaults = &settings.thresholds;
     let mut set = [0; Metric::COUNT];
     for (metric, amount) in [
-        (Metric::FlowLatency, defaults.flow_latency),
-        (Metric::HopLatency, defaults.hop_latency),
-        (Metric::QueueOccupancy, defaults.queue_occupancy),
-        (Metric::QueueCongestion, defaults.queue_congestion),
-        (Metric::LinkUtilization, defaults.link_utilization),
+        (Metric::FlowLatency, defaults.flow_latency.0),
+        (Metric::HopLatency, defaults.hop_latency.0),
+        (Metric::QueueOccupancy, defaults.queue_occupancy.0),
+        (Metric::QueueCongestion, defaults.queue_congestion.0),
+        (Metric::LinkUtilization, defaults.link_utilization.0),
     ] {
-        set[metric as usize] = amount.0;
+        set[metric as usize] = amount;
     }
     Thresholds::with_least(set, defaults.r#override.iter().map(one_override).collect(), least)
 }
@@ -49,13 +49,13 @@ fn thresholds_with(settings: &Settings, least: &[(Match, Override)]) -> Result<T
 fn one_override(written: &OverrideSettings) -> (Match, Override) {
     let mut values = [None; Metric::COUNT];
     for (metric, amount) in [
-        (Metric::FlowLatency, written.flow_latency),
-        (Metric::HopLatency, written.hop_latency),
-        (Metric::QueueOccupancy, written.queue_occupancy),
-        (Metric::QueueCongestion, written.queue_congestion),
-        (Metric::LinkUtilization, written.link_utilization),
+        (Metric::FlowLatency, written.flow_latency.map(|amount| amount.0)),
+        (Metric::HopLatency, written.hop_latency.map(|amount| amount.0)),
+        (Metric::QueueOccupancy, written.queue_occupancy.map(|amount| amount.0)),
+        (Metric::QueueCongestion, written.queue_congestion.map(|amount| amount.0)),
+        (Metric::LinkUtilization, written.link_utilization.map(|amount| amount.0)),
     ] {
-        values[metric as usize] = amount.map(|amount| amount.0);
+        values[metric as usize] = amount;
     }
     let matches = Match {
         src: written.src,

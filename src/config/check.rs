@@ -31,6 +31,9 @@ const MAX_TOKENS: usize = 1_000;
 /// Maximum number of rules.
 const MAX_RULES: usize = detect::rule::MAX_RULES;
 
+/// Longest name of a rule, characters.
+const MAX_RULE_NAME: usize = detect::rule::MAX_NAME;
+
 /// Reports every problem of settings that are valid individually.
 pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut checker = Checker { root, reader };
@@ -421,6 +424,13 @@ impl Checker<'_, '_> {
 
     fn source(&mut self, index: usize, source: &SourceSettings, settings: &Settings) {
         let position = index.to_string();
+        let earlier = &settings.sources[..index];
+        if let Some(prefix) = source.prefix.filter(|_| earlier.iter().any(|one| one.prefix == source.prefix))
+        {
+            let message =
+                format!("{prefix} is there twice, and has one profile; remove one of the two tables");
+            self.refuse(&["sources", &position, "prefix"], message);
+        }
         if !is_written(self.root, &["sources", &position, "prefix"]) {
             self.refuse(
                 &["sources", &position],
@@ -489,6 +499,9 @@ impl Checker<'_, '_> {
             let position = index.to_string();
             if rule.name.is_empty() {
                 self.refuse(&["rules", &position, "name"], "a rule needs a name; add name = \"...\"");
+            } else if rule.name.chars().count() > MAX_RULE_NAME {
+                let message = format!("a name has at most {MAX_RULE_NAME} characters; shorten it");
+                self.refuse(&["rules", &position, "name"], message);
             } else if settings.rules[..index].iter().any(|other| other.name == rule.name) {
                 let message = format!("there are two rules `{}`; rename one", rule.name);
                 self.refuse(&["rules", &position, "name"], message);
@@ -498,7 +511,7 @@ impl Checker<'_, '_> {
                     &["rules", &position, "when"],
                     "a rule needs a condition; add when = \"flow_latency > 5ms\" or the like",
                 );
-            } else if let Err(error) = RuleSet::compile(&[(rule.name.clone(), rule.when.clone())]) {
+            } else if let Err(error) = RuleSet::compile(&[(position.clone(), rule.when.clone())]) {
                 let span = span_of(self.root, &["rules", &position, "when"]);
                 self.reader.refuse(span_in(text, span, &error), error.message);
             } else {

@@ -106,7 +106,7 @@ impl ConsoleSettings {
                 Some(format!("{name:?} is no name of a collector; write letters, digits, -, _ and ."))
             }
             (true, false) => Some(format!(
-                "{url:?} is no address of pages; write one such as \"https://c1.example.org:8080\""
+                "the address of {name} is no address of pages; write one such as \"https://c1.example.org:8080\""
             )),
             (true, true) => None,
         })
@@ -173,17 +173,17 @@ mod tests {
             (
                 &|settings| settings.collectors = at("c1", "javascript:alert(1)"),
                 "collectors",
-                "\"javascript:alert(1)\" is no address of pages",
+                "the address of c1 is no address of pages",
             ),
             (
                 &|settings| settings.collectors = at("c1", "https://admin:secret@c1:8080"),
                 "collectors",
-                "\"https://admin:secret@c1:8080\" is no address of pages",
+                "the address of c1 is no address of pages",
             ),
             (
                 &|settings| settings.collectors = at("c1", "https://"),
                 "collectors",
-                "\"https://\" is no address",
+                "the address of c1 is no address",
             ),
             (
                 &|settings| settings.collectors = at("c 1", "https://c1"),

@@ -14,7 +14,8 @@ use detect::{
 use super::{sections::Clocks, values::Amount};
 use settings::{
     choice, section,
-    values::{Fraction, Protocol},
+    setting::Setting,
+    values::{Fraction, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold},
 };
 
 section! {
@@ -218,13 +219,16 @@ impl FilterSettings {
         let metric = self.metric.map(FilterMetric::metric).ok_or_else(|| {
             ("metric", format!("{word} compares a metric; add metric = \"queue_occupancy\" or the like"))
         })?;
-        let threshold = self.threshold.ok_or_else(|| {
+        let threshold = self.threshold.as_ref().ok_or_else(|| {
             (
                 "threshold",
                 format!("{word} needs a threshold; add threshold = \"100us\", or a number for queues"),
             )
         })?;
-        Ok(Some(Detector { algorithm: found, metric, threshold: threshold.0 }))
+        let threshold = threshold.value(metric).ok_or_else(|| {
+            ("threshold", format!("this is no value of {metric}; write {}", written_as(metric)))
+        })?;
+        Ok(Some(Detector { algorithm: found, metric, threshold }))
     }
 
     fn change(&self) -> Result<Change, Problem> {
@@ -270,6 +274,15 @@ impl FilterMetric {
             Self::QueueCongestion => Metric::QueueCongestion,
             Self::LinkUtilization => Metric::LinkUtilization,
         }
+    }
+}
+
+/// How a threshold of a metric is written.
+fn written_as(metric: Metric) -> &'static str {
+    match metric {
+        Metric::FlowLatency | Metric::HopLatency => LatencyThreshold::KIND,
+        Metric::LinkUtilization => UtilizationThreshold::KIND,
+        Metric::FlowPath | Metric::QueueOccupancy | Metric::QueueCongestion => QueueThreshold::KIND,
     }
 }
 

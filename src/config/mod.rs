@@ -32,7 +32,7 @@ use std::{
 pub(crate) use self::settings::Settings;
 use ::settings::{
     read::{self, ConfigError},
-    setting::Setting,
+    setting::{Setting, names},
     show,
 };
 use export::ExportSettings;
@@ -80,11 +80,12 @@ impl Settings {
     pub(crate) fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = read::Reader::new(text);
         let mut settings = Self::default();
-        if let Some(root) = reader.parse() {
+        if let Some(root) = reader.parse(names::<Self>) {
             renamed::refuse(&root, &mut reader);
             if let Some(read) = Self::read(&root, &mut reader) {
                 settings = read;
             }
+            reader.end_values(&root);
             // A file for another role alone runs no collector.
             let other = settings.switch.is_some()
                 || settings.translator.is_some()

@@ -21,7 +21,7 @@ use settings::{
     choice,
     read::{self, Reader},
     section,
-    setting::Setting,
+    setting::{Setting, names},
 };
 
 use super::sections::ProfileSettings;
@@ -269,7 +269,8 @@ pub(super) fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<Pro
     let lines = map.profile().iter().map(|(key, value)| format!("{key} = {value:?}\n"));
     let text = lines.collect::<String>();
     let mut reader = Reader::new(&text);
-    let read = reader.parse().and_then(|root| ProfileSettings::read(&root, &mut reader));
+    let read =
+        reader.parse(names::<ProfileSettings>).and_then(|root| ProfileSettings::read(&root, &mut reader));
     reader.finish("[profile] of the map").map_err(|error| error.to_string())?;
     let (mut profile, read) = (base.clone(), read.unwrap_or_default());
     for key in map.profile().keys() {

@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 
 use super::{
     memory::MemorySettings,
-    values::{Amount, FlowIdSetting, LinkSetting, Listen, Marker, NodeRange},
+    values::{FlowIdSetting, LinkSetting, Listen, Marker, NodeRange},
 };
 use crate::tls;
 use settings::{
@@ -15,7 +15,7 @@ use settings::{
     read::{DeValue, Node, Reader},
     section,
     setting::{Chapter, Setting, Shown},
-    values::{Protocol, Secret, Size, refuse},
+    values::{LatencyThreshold, Protocol, QueueThreshold, Secret, Size, UtilizationThreshold, refuse},
 };
 
 section! {
@@ -389,19 +389,19 @@ impl Setting for NodeEntry {
 
 section! {
     /// Thresholds of significant changes: a value is reported when it differs from the last reported value by more than the
-    /// threshold; 0 reports every change. Units: nanoseconds for latencies (or a duration), the device's unit for queues,
-    /// millionths for links (or a percentage).
+    /// threshold; 0 reports every change. Each is written as in a rule: a latency as a duration, a queue in the device's unit, a
+    /// link as a percentage.
     pub(crate) struct ThresholdSettings("[thresholds]") {
         /// Time from the first node's ingress to the last node's egress.
-        pub(crate) flow_latency: Amount = Amount(50_000),
+        pub(crate) flow_latency: LatencyThreshold = LatencyThreshold(50_000),
         /// Time inside a node.
-        pub(crate) hop_latency: Amount = Amount(50_000),
-        /// Occupancy of a queue, device units.
-        pub(crate) queue_occupancy: Amount = Amount(50),
-        /// Congestion status of a queue or occupancy of its buffer, device units.
-        pub(crate) queue_congestion: Amount = Amount(50),
+        pub(crate) hop_latency: LatencyThreshold = LatencyThreshold(50_000),
+        /// Occupancy of a queue.
+        pub(crate) queue_occupancy: QueueThreshold = QueueThreshold(50),
+        /// Congestion status of a queue or occupancy of its buffer.
+        pub(crate) queue_congestion: QueueThreshold = QueueThreshold(50),
         /// Utilization of an egress link.
-        pub(crate) link_utilization: Amount = Amount(50_000),
+        pub(crate) link_utilization: UtilizationThreshold = UtilizationThreshold(50_000),
         /// Thresholds for some flows.
         pub(crate) r#override: Vec<OverrideSettings> = Vec::new(),
     }
@@ -422,15 +422,15 @@ section! {
         /// IP protocol.
         pub(crate) proto: Option<Protocol> = None,
         /// See `[thresholds]`.
-        pub(crate) flow_latency: Option<Amount> = None,
+        pub(crate) flow_latency: Option<LatencyThreshold> = None,
         /// See `[thresholds]`.
-        pub(crate) hop_latency: Option<Amount> = None,
+        pub(crate) hop_latency: Option<LatencyThreshold> = None,
         /// See `[thresholds]`.
-        pub(crate) queue_occupancy: Option<Amount> = None,
+        pub(crate) queue_occupancy: Option<QueueThreshold> = None,
         /// See `[thresholds]`.
-        pub(crate) queue_congestion: Option<Amount> = None,
+        pub(crate) queue_congestion: Option<QueueThreshold> = None,
         /// See `[thresholds]`.
-        pub(crate) link_utilization: Option<Amount> = None,
+        pub(crate) link_utilization: Option<UtilizationThreshold> = None,
     }
 }
 

@@ -61,6 +61,165 @@ fn a_token_is_never_shown() {
     assert!(!shown.contains("0123456789abcdef") && shown.contains("(hidden)"), "{shown}");
 }
 
+/// A secret: as a number, a word, or a text, it is the same digits.
+const MARKER: &str = "7331733173317331";
+
+/// The tables and keys of all secrets, as `[api]` and `token`.
+fn secrets() -> Vec<(String, &'static str)> {
+    let mut chapters = Vec::new();
+    Settings::explain("", &mut chapters);
+    let tables: Vec<String> = chapters.iter().map(|chapter| chapter.heading.clone()).collect();
+    let mut secrets = Vec::new();
+    for chapter in &chapters {
+        for key in chapter.keys.iter().filter(|key| key.is_secret) {
+            let path = chapter.heading.trim_matches(['[', ']']);
+            let below = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };
+            // A table that holds a secret has a chapter of its own.
+            let is_table = tables.iter().any(|table| table.trim_matches(['[', ']']) == below);
+            secrets.extend((!is_table).then(|| (chapter.heading.clone(), key.name)));
+        }
+    }
+    secrets
+}
+
+/// Every kind of mistake in the line of a secret.
+fn mistakes(table: &str, key: &str) -> Vec<String> {
+    let m = MARKER;
+    let path = table.trim_matches(['[', ']']);
+    let is_list = table.starts_with("[[");
+    let other = if is_list { format!("[{path}]") } else { format!("[[{path}]]") };
+    let mut values = vec![
+        format!("\"{m} {m}\""),
+        format!("\"{}\"", &m[..14]),
+        m.to_owned(),
+        format!("{m}.5"),
+        format!("0x{m}"),
+        format!("[\"{m}\"]"),
+        format!("[[{m}], {{ a = \"{m}\" }}]"),
+        format!("{{ a = \"{m}\" }}"),
+        format!("{{ {m} = 1 }}"),
+        // Not TOML.
+        format!("{m}x"),
+        format!("x{m}"),
+        format!("\"{m}"),
+        format!("'{m}"),
+        format!("\"\"\"{m}"),
+        format!("\"\"\"\n{m}"),
+        format!("\"{m}\" {m}"),
+        format!("\"{m}\\q\""),
+        format!("\"{m}\u{7}\""),
+        format!("= \"{m}\""),
+        format!("[\"{m}\", {m}x]"),
+        format!("[\n  \"{m}\",\n  {m}x,\n]"),
+        format!("{{ a = \"{m}\""),
+        format!("2026-{m}"),
+    ];
+    values.push(format!("\"{m}\"\nlisten = {m}x"));
+    let mut files: Vec<String> = values.iter().map(|value| format!("{table}\n{key} = {value}\n")).collect();
+    files.extend([
+        format!("{table}\n{key} \"{m}\"\n"),
+        format!("{table}\n{key}: \"{m}\"\n"),
+        format!("{table}\n{key}.{m} = \"{m}\"\n"),
+        format!("{table}\n{key} = \"{m}\"\n{key} = \"{m}\"\n"),
+        format!("{table}\n{key}x = \"{m}\"\n"),
+        format!("{table}\n\"{key} \" = \"{m}\"\n"),
+        format!("{table}\n{key} = \"{m}\", {key}x = \"{m}\"\n"),
+        format!("{other}\n{key} = \"{m}\"\n"),
+        format!("[{path}x]\n{key} = \"{m}\"\n"),
+        format!("{path}x = {{ {key} = \"{m}\", a = 1 }}\n"),
+        format!("{path} = [[{{ {key} = \"{m}\" }}]]\n"),
+        format!("{path} = \"{m}\"\n"),
+        format!("{path} = [\"{m}\"]\n"),
+        format!("{path} = {m}\n"),
+        format!("[{path}.{key}.{m}]\n"),
+        format!("[{path}.{key}]\nx = \"{m}\"\n"),
+        format!("[collector]\n{key} = \"{m}\"\n"),
+        format!("[collector]\nlisten = {{ {key} = \"{m}\" }}\n"),
+    ]);
+    if is_list {
+        files.push(format!("{path} = [{{ {key} = \"{m}\", role = \"reed\" }}]\n"));
+        files.push(format!("{path} = [{{ {key} = \"{m}\", role = reed }}]\n"));
+        files.push(format!("{path} = [\n  {{ {key} = \"{m}\",\n  \"{m}\",\n"));
+    }
+    files
+}
+
+#[test]
+fn no_message_quotes_a_secret_whatever_is_wrong_with_its_line() {
+    let secrets = secrets();
+    let expected = [
+        ("[manager]", "peer_token"),
+        ("[manager]", "token"),
+        ("[api]", "token"),
+        ("[[api.tokens]]", "token"),
+    ];
+    assert!(expected.iter().all(|(table, key)| secrets.contains(&((*table).to_owned(), key))), "{secrets:?}");
+    for (table, key) in secrets {
+        for file in mistakes(&table, key) {
+            let error = Settings::parse(&file, "h.toml").err();
+            let error = error.unwrap_or_else(|| panic!("accepted:\n{file}"));
+            let shown = format!("{error} {error:?}");
+            // A part of it is too much, too.
+            assert!(!shown.contains(&MARKER[..8]), "of the file\n{file}\n{error}");
+        }
+    }
+}
+
+#[test]
+fn no_message_quotes_a_user_or_a_path_of_a_url() {
+    let m = MARKER;
+    let mut accepted = 0;
+    for url in [
+        format!("https://user:{m}@h:1/"),
+        format!("https://{m}@h"),
+        format!("https://h:1/services/{m}"),
+        format!("https://h:1/?key={m}"),
+        format!("https:/user:{m}@h"),
+        format!("user:{m}@h"),
+        format!("redis://:{m}@h/0"),
+    ] {
+        for rest in ["", "\nkindd = 1", "\nx = ", " x", "\nbatch = 0"] {
+            for table in [
+                format!("[exports.x]\nkind = \"redis\"\nurl = \"{url}\"{rest}\n"),
+                format!("[exports.x]\nkind = \"webhook\"\nurl = \"{url}\"{rest}\n"),
+                format!("exports.x = {{ kind = \"webhok\", url = \"{url}\" }}{rest}\n"),
+                format!("[console]\nurl = \"{url}\"{rest}\n"),
+                format!("[console]\nurl = \"http://h\"\ncollectors = {{ c1 = \"{url}\" }}{rest}\n"),
+                format!("[manager]\nstandby = true\npeer = \"{url}\"{rest}\n"),
+                format!(
+                    "[manager]\n[[inventory.devices]]\nname = \"a\"\nnode = 1\naddress = \"{url}\"{rest}\n"
+                ),
+            ] {
+                match Settings::parse(&table, "h.toml") {
+                    Ok(_) => accepted += 1,
+                    Err(error) => assert!(!format!("{error} {error:?}").contains(m), "{table}\n{error}"),
+                }
+            }
+        }
+    }
+    assert!(accepted < 40, "{accepted}");
+}
+
+#[test]
+fn a_key_that_was_refused_is_not_missing() {
+    for (file, expected) in [
+        ("[[collector.allow]]\nfrom = [\"127.0.0.1/8\"]\n", 1),
+        ("[exports.x]\nkind = \"slack\"\nurl = \"http://127.0.0.1:1\"\n", 1),
+        ("[exports.x]\nknd = \"webhook\"\nurl = \"http://127.0.0.1:1\"\n", 1),
+        ("[[rules]]\nname = \"\"\nwhen = \"hops > 1\"\n", 1),
+        ("[[rules]]\nnme = \"a\"\nwhen = \"hops > 1\"\n", 1),
+        ("[[rules]]\nname = \"a\"\nwhen = 5\n", 1),
+        ("[[sources]]\nprefix = \"10.0.0.1/33\"\n", 1),
+        ("[api]\nlisten = \"0.0.0.0:1\"\ntoken = \"short\"\n", 1),
+        // Other tables are still checked.
+        ("[api]\nlisten = \"0.0.0.0:1\"\ntokn = 1\n[store]\nmax_age = \"1s\"\n", 2),
+        ("[[rules]]\nname = \"a\"\nwhen = 5\n[[rules]]\nname = \"b\"\nwhen = \"hops >\"\n", 2),
+    ] {
+        let error = Settings::parse(file, "h.toml").unwrap_err().to_string();
+        assert_eq!(error.matches("h.toml:").count(), expected, "{error}");
+    }
+}
+
 #[test]
 fn a_reload_takes_what_is_live_and_names_the_rest() {
     let old = Settings::default();

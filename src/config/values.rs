@@ -2,10 +2,11 @@
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
+use detect::{Metric, observation::UTILIZATION_ONE};
 use settings::{
     read::{DeValue, Node, Reader},
     setting::{Setting, Shown},
-    values::{from_text, integer, nanoseconds, refuse},
+    values::{duration_text, from_text, integer, percent_text, refuse, threshold},
 };
 
 /// Eight bytes that are looked for in packets. As text, because the numbers of the file have 63 bits.
@@ -28,29 +29,46 @@ impl Setting for Marker {
     }
 }
 
-/// A threshold: a number in the metric's unit; a duration gives nanoseconds, a percentage millionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Amount(pub(crate) u64);
+/// A threshold of a metric that another key names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Amount(String);
+
+impl Amount {
+    /// A value in the smallest unit of its metric: ns, device units, millionths.
+    pub(crate) fn new(metric: Metric, value: u64) -> Self {
+        Self(match metric {
+            Metric::FlowLatency | Metric::HopLatency => duration_text(value),
+            // A greater difference cannot be.
+            Metric::LinkUtilization => percent_text(value.min(UTILIZATION_ONE)),
+            _ => value.to_string(),
+        })
+    }
+
+    /// The value in that unit; `None`: the written unit is not one of the metric's.
+    pub(crate) fn value(&self, metric: Metric) -> Option<u64> {
+        threshold(metric, &self.0)
+    }
+}
 
 impl Setting for Amount {
-    const KIND: &'static str = "a whole number, a duration such as \"500us\", or a percentage such as \"5%\"";
+    const KIND: &'static str =
+        "as in `[thresholds]`: a duration such as \"500us\", a whole number, or a percentage such as \"5%\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        match integer(node.get_ref()) {
-            Some(number) => u64::try_from(number).ok().map(Self).or_else(|| refuse::<Self>(node, reader)),
-            None => from_text(node, reader, |text| match text.strip_suffix('%') {
-                Some(percent) => {
-                    let percent =
-                        percent.trim_end().parse::<f64>().ok().filter(|p| (0.0..=100.0).contains(p))?;
-                    Some(Self((percent * 10_000.0).round() as u64))
-                }
-                None => nanoseconds(text).map(Self),
-            }),
-        }
+        let read = match node.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            DeValue::Float(number) => Some(number.as_str().to_owned()),
+            other => integer(other).map(|number| number.to_string()),
+        };
+        let is_amount = |text: &String| Metric::ALL.iter().any(|metric| threshold(*metric, text).is_some());
+        read.filter(is_amount).map(Self).or_else(|| refuse(node, reader))
     }
 
     fn show(&self) -> Shown {
-        Shown::Plain(self.0.into())
+        match self.0.parse::<u64>() {
+            Ok(number) => Shown::Plain(number.into()),
+            Err(_) => Shown::Plain(self.0.as_str().into()),
+        }
     }
 }
 

@@ -450,7 +450,7 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
         let metric = filter::FilterMetric::of(rule.metric);
         let message =
             || format!("a filter cannot compare {}; use another metric in `tell.thresholds`", rule.metric);
-        let threshold = Some(crate::config::values::Amount(rule.threshold));
+        let threshold = Some(crate::config::values::Amount::new(rule.metric, rule.threshold));
         Ok::<_, String>(FilterSettings {
             algorithm: Some(algorithm),
             metric: Some(metric.ok_or_else(message)?),

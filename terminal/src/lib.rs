@@ -15,14 +15,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod clean;
 mod error;
 pub mod json;
+mod output;
 pub mod plot;
 pub mod progress;
 mod screen;
 pub mod table;
 pub mod units;
 
+pub use clean::printable;
 pub use error::CliError;
+pub use output::{Output, note, print, stderr, stdout};
 pub use screen::{Terminal, Tone};
 pub use table::{Align, Table};

@@ -78,7 +78,7 @@ impl Progress {
         self.shown = Some(now);
         let line = line(self, now.duration_since(self.started), done, items);
         // Nothing to do if standard error is closed.
-        let _ = write!(std::io::stderr(), "{line}{REWRITE}");
+        let _ = write!(std::io::stderr(), "{}{REWRITE}", self.terminal.clean(&line));
     }
 
     /// Removes the progress line.
@@ -130,7 +130,8 @@ impl Waiting {
                     let terminal = terminal.get_or_insert_with(Terminal::stderr);
                     if terminal.interactive {
                         let line = waiting_line(&label, part, begun.elapsed());
-                        let _ = write!(std::io::stderr(), "{}{REWRITE}", cut(&line, terminal.width));
+                        let line = cut(&line, terminal.width);
+                        let _ = write!(std::io::stderr(), "{}{REWRITE}", terminal.clean(&line));
                     }
                 }
                 if terminal.is_some_and(|terminal: Terminal| terminal.interactive) {

@@ -1,8 +1,11 @@
 //! Capabilities of the output device: colour, size, overwriting of lines.
 
+use std::borrow::Cow;
 use std::env;
 use std::io::IsTerminal;
 use std::process::{Command, Stdio};
+
+use crate::clean::cleaned;
 
 /// Properties of standard output or standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,11 +52,13 @@ impl Terminal {
     }
 
     fn of(is_terminal: bool) -> Self {
-        let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
-        // https://no-color.org: set and not empty means no colour.
-        let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let (width, height) = if is_terminal { size() } else { (100, 40) };
-        Self { interactive: is_terminal && !dumb, colour: is_terminal && !dumb && !unwanted, width, height }
+        Self { interactive: is_terminal && !is_dumb(), colour: is_terminal && wants_colour(), width, height }
+    }
+
+    /// A text with `·` for each control character that is none of its own colours or line ends.
+    pub fn clean(self, text: &str) -> Cow<'_, str> {
+        cleaned(text, self.colour)
     }
 
     /// `text` in the colour of `tone`, or unchanged without colours.
@@ -70,6 +75,20 @@ impl Terminal {
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
+}
+
+/// Whether a stream is a terminal on which colours are shown.
+pub(crate) fn has_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && wants_colour()
+}
+
+fn is_dumb() -> bool {
+    env::var_os("TERM").is_none_or(|term| term == "dumb")
+}
+
+fn wants_colour() -> bool {
+    // https://no-color.org: set and not empty means no colour.
+    !is_dumb() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Columns and lines: `COLUMNS` and `LINES` if set, else the output of `stty`, else 100 by 40.

@@ -1,5 +1,7 @@
 //! Aligned tables as text, and the same rows as CSV.
 
+use crate::clean::printable;
+
 /// Alignment of the cells of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
@@ -42,7 +44,7 @@ impl Table {
 
     /// Adds a row; missing cells stay empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(printable).collect());
+        self.rows.push(cells.into_iter().map(|cell| printable(&cell).into_owned()).collect());
     }
 
     /// Whether there are no rows.
@@ -98,14 +100,6 @@ impl Table {
 /// Width of a text in columns. Wide characters do not occur in the output.
 fn columns(text: &str) -> usize {
     text.chars().count()
-}
-
-/// The text without control characters.
-fn printable(text: String) -> String {
-    if text.chars().any(char::is_control) {
-        return text.chars().map(|c| if c.is_control() { '·' } else { c }).collect();
-    }
-    text
 }
 
 /// One line of CSV (RFC 4180): quoted only where it must be.

@@ -156,7 +156,8 @@ impl Network {
 
 /// Thresholds around `threshold`, less for some flows, and rules.
 pub fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
-    let rules: Vec<_> = rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
+    let rules: Vec<_> =
+        rules.iter().map(|text| (text.chars().take(64).collect(), (*text).to_owned())).collect();
     let some = Match { src_port: "1000-1012".parse().unwrap(), ..Match::default() };
     let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];
     let set = [0, threshold, threshold, threshold / 10, threshold / 10, threshold];

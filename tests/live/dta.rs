@@ -186,7 +186,10 @@ fn commands(from: &[&str]) {
     };
     assert_eq!(ask(&["get", "paths", FLOW]), "[11,12,13,14,15]  (2 of 2 copies)\n");
     assert_eq!(ask(&["get", "postcards", FLOW]), "hop 1: 21, hop 2: 22, hop 3: 23\n");
-    assert!(ask(&["count", "bytes", "10.0.0.1"]).starts_with("1,500  (too large by at most "));
+    assert!(
+        ask(&["count", "bytes", "10.0.0.1"])
+            .starts_with("1,500  (of reports with 2 to 4 copies: too large by at most ")
+    );
     assert!(
         ask(&["sketch", "heavy", "10.0.0.1"]).starts_with("epoch 9, 8 columns of 1 reporter(s)\ncounted: ")
     );

@@ -130,7 +130,7 @@ fn text_output_has_a_block_with_a_table_per_report() {
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
     assert_eq!(
         run.stdout,
-        "2023-11-14 22:13:20.000  from 192.0.2.1  report 2.0  node 3  hw 1  seq 2748  flow
+        "2023-11-14 22:13:20.000Z  from 192.0.2.1  report 2.0  node 3  hw 1  seq 2748  flow
   flow 10.0.0.1:1234>10.0.0.2:80/6
   node  in  out  queue  occupancy
      3   7    8      1         64
@@ -386,20 +386,20 @@ fn aggregates_are_recognised_by_their_port() {
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
     assert_eq!(run.code, Some(0));
     let expected =
-        "2023-11-14 22:13:20.000  from 192.0.2.1  aggregate Agg_N(R)  aggregator 99  seq 6  sent by its timer
+        "2023-11-14 22:13:20.000Z  from 192.0.2.1  aggregate Agg_N(R)  aggregator 99  seq 6  sent by its timer
   node 21
   node     flow id  latency  queue  occupancy  ingress ts   egress ts
     21  0x0000f10a     1500      1         42  3504402432  3504403932
     21  0x0000f10b      700      0          7  3504411432  3504412132
 
-2023-11-14 22:13:20.000  from 192.0.2.1  aggregate Cor(R)  aggregator 99  seq 8
+2023-11-14 22:13:20.000Z  from 192.0.2.1  aggregate Cor(R)  aggregator 99  seq 8
   metric           min  mean   max  values
   hop latency      700  1000  1500       3
   queue occupancy    3    17    42       3
 
-2023-11-14 22:13:20.000  from 192.0.2.1  refused: bad_record_length
+2023-11-14 22:13:20.000Z  from 192.0.2.1  refused: bad_record_length
 
-2023-11-14 22:13:20.000  from 192.0.2.1  report 1.0  node 3";
+2023-11-14 22:13:20.000Z  from 192.0.2.1  report 1.0  node 3";
     assert_eq!(run.stdout.get(..expected.len()), Some(expected));
     let summary = "4 frames, 1 report (version 1.0: 1), 2 aggregates (agg_n: 1, cor: 1)\nrefused: 1 (bad_record_length: 1)\n";
     assert_eq!(run.stderr, summary);

@@ -155,7 +155,7 @@ fn each_gap_is_explained() {
     );
     let text_output = replay(&["--explain-loss", text(&file)]).stdout;
     assert!(
-        text_output.contains("2023-11-14 22:13:20.000  192.0.2.1     3   1  lost           8      2"),
+        text_output.contains("2023-11-14 22:13:20.000Z  192.0.2.1     3   1  lost           8      2"),
         "{text_output}"
     );
 }

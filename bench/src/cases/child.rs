@@ -242,7 +242,7 @@ flow_latency = 100000
 hop_latency = 10000
 queue_occupancy = 1000
 queue_congestion = 1000
-link_utilization = 100000
+link_utilization = \"10%\"
 ";
 
 /// No address is a secret on loopback.

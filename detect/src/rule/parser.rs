@@ -224,7 +224,12 @@ impl<'a> Parser<'a> {
             let hops = hops.map_err(|message| Self::fault_at(place, message))?;
             return Ok(Term { hops, hops_comparison: sign, ..term });
         }
-        let value = whole(number, Scale::of(&term)).map_err(|message| Self::fault_at(place, message))?;
+        let value = whole(number, Scale::of(&term)).and_then(|value| {
+            let is_share = term.subject == Subject::LinkUtilization
+                && !matches!(term.aggregate, Aggregate::Sum | Aggregate::Count);
+            if is_share { at_most_one(value) } else { Ok(value) }
+        });
+        let value = value.map_err(|message| Self::fault_at(place, message))?;
         if term.history != History::Now && value > MAX_VALUE {
             let message = format!("what is remembered is never greater than {MAX_VALUE}");
             return Err(Self::fault_at(place, message));
@@ -427,11 +432,75 @@ impl Scale {
     fn of(term: &Term) -> Self {
         match term.subject {
             _ if term.aggregate == Aggregate::Count => Self::Plain("a number of hops"),
-            Subject::FlowLatency | Subject::HopLatency => Self::Nanoseconds,
-            Subject::LinkUtilization => Self::Fraction,
-            Subject::Hops | Subject::Loop => Self::Plain("a number of hops"),
-            Subject::QueueOccupancy | Subject::QueueCongestion => Self::Plain("in the device's own units"),
+            Subject::FlowLatency => Self::of_metric(Metric::FlowLatency),
+            Subject::HopLatency => Self::of_metric(Metric::HopLatency),
+            Subject::LinkUtilization => Self::of_metric(Metric::LinkUtilization),
+            Subject::Hops | Subject::Loop => Self::of_metric(Metric::FlowPath),
+            Subject::QueueOccupancy => Self::of_metric(Metric::QueueOccupancy),
+            Subject::QueueCongestion => Self::of_metric(Metric::QueueCongestion),
         }
+    }
+
+    /// The units of a metric, in rules and thresholds.
+    fn of_metric(metric: Metric) -> Self {
+        match metric {
+            Metric::FlowPath => Self::Plain("a number of hops"),
+            Metric::FlowLatency | Metric::HopLatency => Self::Nanoseconds,
+            Metric::QueueOccupancy | Metric::QueueCongestion => Self::Plain("in the device's own units"),
+            Metric::LinkUtilization => Self::Fraction,
+        }
+    }
+}
+
+/// Reads a value of a metric, written as in a rule: `5ms`, `64k`, `80%`.
+///
+/// # Errors
+/// It is no number, or its unit is not one of the metric's.
+pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
+    let mut lexer = Lexer::new(text);
+    let first = lexer.next().map_err(|fault| fault.message)?;
+    let rest = lexer.next().map_err(|fault| fault.message)?;
+    match (first.token, rest.token) {
+        (Token::Number(number), Token::End) => {
+            let value = whole(number, Scale::of_metric(metric))?;
+            if metric == Metric::LinkUtilization { at_most_one(value) } else { Ok(value) }
+        }
+        _ => Err(format!("{text:?} is no number with a unit")),
+    }
+}
+
+/// The comparisons of a rule with a latency without a unit below a microsecond, such as `flow_latency > 5`: true of nearly every
+/// report.
+pub fn unlikely_latencies(text: &str) -> Vec<String> {
+    let (mut lexer, mut found) = (Lexer::new(text), Vec::new());
+    let (mut latency, mut sign) = (None, None);
+    while let Ok(SpannedToken { token, .. }) = lexer.next() {
+        match token {
+            Token::End => break,
+            Token::Name(name) => {
+                latency = Some(name).filter(|name| matches!(*name, "flow_latency" | "hop_latency"));
+            }
+            Token::Comparison(comparison) => sign = Some(comparison.symbol()),
+            Token::Number(number) => {
+                let Number { digits, decimals, unit } = number;
+                let is_small = (1..1_000).contains(&digits) && decimals == 0 && unit == Unit::None;
+                if let (Some(latency), Some(sign)) = (latency, sign.take())
+                    && is_small
+                {
+                    found.push(format!("{latency} {sign} {digits}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A utilization that can be: of one link, not a sum.
+fn at_most_one(value: u64) -> Result<u64, String> {
+    match value <= UTILIZATION_ONE {
+        true => Ok(value),
+        false => Err("a utilization is at most 100%: write 80% or 0.8".to_owned()),
     }
 }
 

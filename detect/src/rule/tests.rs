@@ -221,6 +221,56 @@ fn names_are_there_and_differ() {
 }
 
 #[test]
+fn a_metric_has_the_same_units_in_rules_and_thresholds() {
+    use Metric::{FlowLatency, HopLatency, LinkUtilization, QueueCongestion, QueueOccupancy};
+    for (metric, text, expected) in [
+        (HopLatency, "500us", Ok(500_000)),
+        (FlowLatency, " 1.5 ms ", Ok(1_500_000)),
+        (FlowLatency, "64k", Ok(64_000)),
+        (QueueOccupancy, "64k", Ok(64_000)),
+        (QueueCongestion, "0x10", Ok(16)),
+        (LinkUtilization, "80%", Ok(800_000)),
+        (LinkUtilization, "0.05", Ok(50_000)),
+        (LinkUtilization, "1", Ok(1_000_000)),
+        (HopLatency, "5%", Err("a latency is a time: use ns, us, ms or s")),
+        (
+            QueueOccupancy,
+            "500us",
+            Err("this value is in the device's own units: a unit of time has no meaning here"),
+        ),
+        (QueueCongestion, "5%", Err("this value is in the device's own units: `%` has no meaning here")),
+        (LinkUtilization, "5us", Err("a utilization is a fraction: write 80% or 0.8")),
+        (LinkUtilization, "50000", Err("a utilization is at most 100%: write 80% or 0.8")),
+        (HopLatency, "fast", Err("\"fast\" is no number with a unit")),
+        (HopLatency, "5us 6us", Err("\"5us 6us\" is no number with a unit")),
+        (HopLatency, "", Err("\"\" is no number with a unit")),
+    ] {
+        assert_eq!(super::amount(metric, text), expected.map_err(str::to_owned), "{metric} {text}");
+    }
+    assert!(compile("sum(link_utilization) > 1.5").is_ok(), "a sum of several links");
+}
+
+#[test]
+fn latencies_of_a_few_nanoseconds_are_unlikely() {
+    let found = unlikely_latencies("flow_latency > 5 or max(hop_latency) >= 999");
+    assert_eq!(found, ["flow_latency > 5", "hop_latency >= 999"]);
+    let likely = "flow_latency > 5us and hop_latency@7 > 0 and hop_latency > 1000 and hops > 5 and queue_occupancy > 5";
+    assert_eq!(unlikely_latencies(likely), Vec::<String>::new());
+    assert_eq!(unlikely_latencies("flow_latency > "), Vec::<String>::new());
+}
+
+#[test]
+fn a_name_has_at_most_64_characters() {
+    let named = |name: String| {
+        let compiled = RuleSet::compile(&[(name, "hops > 1".to_owned())]);
+        compiled.map(|_| ()).map_err(|error| error.message)
+    };
+    let refused = Err("a rule's name has at most 64 characters".to_owned());
+    assert_eq!(named("é".repeat(64)), Ok(()));
+    assert_eq!(named("é".repeat(65)), refused);
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn errors_point_at_the_place() {
     // Text, the part that is marked, the message.
@@ -265,6 +315,8 @@ fn errors_point_at_the_place() {
         ("hops > 1.5", "1.5", "this value is a number of hops, which are whole: write a whole number"),
         ("flow_latency > 0.5", "0.5", "finer than a nanosecond"),
         ("link_utilization > 0.00001%", "0.00001%", "finer than a millionth"),
+        ("link_utilization@7 > 80", "80", "a utilization is at most 100%: write 80% or 0.8"),
+        ("max(link_utilization) > 101%", "101%", "a utilization is at most 100%: write 80% or 0.8"),
         ("hops > 18446744073709551615", "18446744073709551615", "too great for 64 bits"),
         ("flow_latency > 18446744073709551614 s", "18446744073709551614 s", "too great for 64 bits"),
         (

@@ -1,6 +1,5 @@
 //! Output of `hopwise lab`.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -24,7 +23,7 @@ pub(super) fn line(text: &str) -> Result<(), CliError> {
 }
 
 fn print(text: &str) -> Result<(), CliError> {
-    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)
+    terminal::print(text)
 }
 
 fn print_json(value: &Value) -> Result<(), CliError> {

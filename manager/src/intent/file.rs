@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use detect::{Metric, PortRange, Prefix};
 use settings::read::{ConfigError, DeValue, Node, Reader, is_written, span_of};
-use settings::setting::{Chapter, Setting, Shown};
-use settings::values::{self, Protocol};
-use settings::{choice, section};
+use settings::setting::{Chapter, Setting, Shown, names};
+use settings::values::{self, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold};
+use settings::{choice, section, time};
 
-use super::{At, Intent, IntentError, MAX_INTENTS, Scope, Tell, Then, Until, time};
+use super::{At, Intent, IntentError, MAX_INTENTS, Scope, Tell, Then, Until};
 use crate::budget::Budget;
 use crate::device::{FilterAlgorithm, Mode};
 use crate::flows::Flows;
@@ -97,18 +97,18 @@ section! {
 }
 
 section! {
-    /// Thresholds, in the metric's unit: a duration, a number, or a percentage.
+    /// Thresholds, as in `[thresholds]`.
     struct ThresholdSettings("thresholds") {
         /// Of `flow_latency`.
-        pub(crate) flow_latency: Option<Amount> = None,
+        pub(crate) flow_latency: Option<LatencyThreshold> = None,
         /// Of `hop_latency`.
-        pub(crate) hop_latency: Option<Amount> = None,
+        pub(crate) hop_latency: Option<LatencyThreshold> = None,
         /// Of `queue_occupancy`.
-        pub(crate) queue_occupancy: Option<Amount> = None,
+        pub(crate) queue_occupancy: Option<QueueThreshold> = None,
         /// Of `queue_congestion`.
-        pub(crate) queue_congestion: Option<Amount> = None,
+        pub(crate) queue_congestion: Option<QueueThreshold> = None,
         /// Of `link_utilization`.
-        pub(crate) link_utilization: Option<Amount> = None,
+        pub(crate) link_utilization: Option<UtilizationThreshold> = None,
     }
 }
 
@@ -116,15 +116,15 @@ section! {
     /// The coarsest detail: thresholds as in `thresholds`, and the smallest share of packets.
     struct CoarsestSettings("coarsest") {
         /// Of `flow_latency`.
-        pub(crate) flow_latency: Option<Amount> = None,
+        pub(crate) flow_latency: Option<LatencyThreshold> = None,
         /// Of `hop_latency`.
-        pub(crate) hop_latency: Option<Amount> = None,
+        pub(crate) hop_latency: Option<LatencyThreshold> = None,
         /// Of `queue_occupancy`.
-        pub(crate) queue_occupancy: Option<Amount> = None,
+        pub(crate) queue_occupancy: Option<QueueThreshold> = None,
         /// Of `queue_congestion`.
-        pub(crate) queue_congestion: Option<Amount> = None,
+        pub(crate) queue_congestion: Option<QueueThreshold> = None,
         /// Of `link_utilization`.
-        pub(crate) link_utilization: Option<Amount> = None,
+        pub(crate) link_utilization: Option<UtilizationThreshold> = None,
         /// The share of packets, as `"1 in 100"`. When the threshold cannot be raised any more, fewer packets are measured.
         pub(crate) sample: Option<Sample> = None,
     }
@@ -308,17 +308,6 @@ written! {
         Until::At(time) => time::text(*time),
     }
 }
-written! {
-    /// A threshold.
-    Amount(u64): "a number, a duration such as \"20us\", or a percentage such as \"5%\"",
-    |text| {
-        let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
-        let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
-        let millionths = percent.map(|percent| (percent * 1e4).round() as u64);
-        text.parse().ok().or(millionths).or_else(|| values::nanoseconds(text))
-    },
-    u64::to_string
-}
 
 /// Reads a file of intents; `file` is its name in messages, `now` the time in ns since 1970.
 ///
@@ -327,7 +316,7 @@ written! {
 pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError> {
     let mut reader = Reader::new(text);
     let mut intents = Vec::new();
-    if let Some(root) = reader.parse()
+    if let Some(root) = reader.parse(names::<IntentFile>)
         && let Some(settings) = IntentFile::read(&root, &mut reader)
         && reader.has_no_problems()
     {
@@ -343,7 +332,7 @@ pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError
 pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSettings>, ConfigError> {
     let mut reader = Reader::new(text);
     let mut intents = Vec::new();
-    if let Some(root) = reader.parse()
+    if let Some(root) = reader.parse(names::<IntentFile>)
         && let Some(settings) = IntentFile::read(&root, &mut reader)
         && reader.has_no_problems()
     {
@@ -361,7 +350,7 @@ pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
     let text = format!("intents = [{table}]");
     let mut reader = Reader::new(&text);
     let mut intents = Vec::new();
-    let root = reader.parse();
+    let root = reader.parse(names::<IntentFile>);
     if let Some(root) = &root
         && let Some(settings) = IntentFile::read(root, &mut reader)
         && reader.has_no_problems()
@@ -470,18 +459,18 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
         at: At { edges: settings.at.edges.clone(), between },
         tell: Tell {
             thresholds: amounts([
-                &thresholds.flow_latency,
-                &thresholds.hop_latency,
-                &thresholds.queue_occupancy,
-                &thresholds.queue_congestion,
-                &thresholds.link_utilization,
+                thresholds.flow_latency.map(|amount| amount.0),
+                thresholds.hop_latency.map(|amount| amount.0),
+                thresholds.queue_occupancy.map(|amount| amount.0),
+                thresholds.queue_congestion.map(|amount| amount.0),
+                thresholds.link_utilization.map(|amount| amount.0),
             ]),
             coarsest: amounts([
-                &coarsest.flow_latency,
-                &coarsest.hop_latency,
-                &coarsest.queue_occupancy,
-                &coarsest.queue_congestion,
-                &coarsest.link_utilization,
+                coarsest.flow_latency.map(|amount| amount.0),
+                coarsest.hop_latency.map(|amount| amount.0),
+                coarsest.queue_occupancy.map(|amount| amount.0),
+                coarsest.queue_congestion.map(|amount| amount.0),
+                coarsest.link_utilization.map(|amount| amount.0),
             ]),
             coarsest_sample: coarsest.sample.as_ref().map(|sample| sample.0),
             rule: rule.clone(),
@@ -499,7 +488,7 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
 }
 
 /// The amounts that are given, in the order of the tables.
-fn amounts(all: [&Option<Amount>; 5]) -> BTreeMap<Metric, u64> {
+fn amounts(all: [Option<u64>; 5]) -> BTreeMap<Metric, u64> {
     let metrics = [
         Metric::FlowLatency,
         Metric::HopLatency,
@@ -508,5 +497,5 @@ fn amounts(all: [&Option<Amount>; 5]) -> BTreeMap<Metric, u64> {
         Metric::LinkUtilization,
     ];
     let given = metrics.into_iter().zip(all);
-    given.filter_map(|(metric, amount)| amount.as_ref().map(|amount| (metric, amount.0))).collect()
+    given.filter_map(|(metric, amount)| Some((metric, amount?))).collect()
 }

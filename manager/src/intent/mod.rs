@@ -3,7 +3,6 @@
 mod file;
 #[cfg(test)]
 mod tests;
-mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,8 +10,8 @@ use std::fmt;
 use detect::{Metric, RuleSet};
 
 pub use self::file::{BudgetSetting, IntentSettings, chapters, checked, read, read_one, read_settings};
-pub use self::time::text as time_text;
 pub use crate::instruction::amount_text;
+pub use settings::time::text as time_text;
 
 use crate::budget::{Bounds, Budget, Detail};
 use crate::device::{FilterAlgorithm, Mode};

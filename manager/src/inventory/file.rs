@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use settings::read::{ConfigError, Node, Reader, nearest, span_of};
-use settings::setting::Setting;
+use settings::setting::{Setting, names};
 use settings::{choice, section};
 
 use super::{Device, DeviceRole, DriverOptions, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
@@ -89,7 +89,7 @@ section! {
 pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     let mut reader = Reader::new(text);
     let mut inventory = Inventory::default();
-    if let Some(root) = reader.parse()
+    if let Some(root) = reader.parse(names::<InventorySettings>)
         && let Some(settings) = InventorySettings::read(&root, &mut reader)
     {
         inventory = checked(&settings, &root, &mut reader);
@@ -101,7 +101,9 @@ pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
 pub fn of(settings: &InventorySettings) -> Inventory {
     let mut reader = Reader::new("");
     // Every problem was reported where the settings were read.
-    reader.parse().map_or_else(Inventory::default, |root| checked(settings, &root, &mut reader))
+    reader
+        .parse(names::<InventorySettings>)
+        .map_or_else(Inventory::default, |root| checked(settings, &root, &mut reader))
 }
 
 /// The inventory of a table of a larger file. `node` is that table, in which `reader` locates what is wrong.

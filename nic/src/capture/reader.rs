@@ -78,7 +78,14 @@ impl Reader<File> {
     /// # Errors
     /// It cannot be opened or read, or is not a capture.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|error| Error::new(0, Fault::Open(error)))?;
+        Self::from_file(File::open(path).map_err(|error| Error::new(0, Fault::Open(error)))?)
+    }
+
+    /// Reads an open file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not a capture.
+    pub fn from_file(file: File) -> Result<Self, Error> {
         // A pipe has no length, nor has a directory, which cannot be read.
         let total = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
         let mut reader = Self::new(file)?;

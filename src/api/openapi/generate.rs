@@ -683,6 +683,8 @@ fn query(param: &Param) -> Value {
             }
             schema
         }
+        // Also a text such as 2026-11-26T03:10Z; programs have the number.
+        Form::Time => json!({"type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX}),
         Form::Share { default } => {
             json!({"type": "number", "format": "double", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": default})
         }

@@ -188,10 +188,10 @@ pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
     while Done::ask(client)?.translator["collectors"][0]["state"] != "up" {
         if begun.elapsed() > CONNECT_TIMEOUT {
             // Reports that the switches send meanwhile are counted.
-            eprintln!(
-                "hopwise: the translator has not found the memory yet; see {}/api/v1/translator",
+            terminal::note(format_args!(
+                "the translator has not found the memory yet; see {}/api/v1/translator",
                 client.url()
-            );
+            ));
             break;
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -155,9 +155,9 @@ impl Network {
             let late = begin.elapsed() - elapsed;
             if late > LAG && !warned {
                 warned = true;
-                eprintln!(
-                    "hopwise: this machine is too busy to simulate in real time; the network pauses now and then"
-                );
+                terminal::note(format_args!(
+                    "this machine is too busy to simulate in real time; the network pauses now and then"
+                ));
             }
             thread::sleep(STEP.saturating_sub(late));
         }
@@ -206,7 +206,7 @@ fn announce(line: &Line) -> Result<(), CliError> {
     let terminal = Terminal::stdout();
     let at = terminal.paint(Tone::Dim, &units::clock(Duration::from_nanos(line.at)));
     let text = format!("{at}  {}\n", line.text);
-    match io::stdout().write_all(text.as_bytes()) {
+    match terminal::stdout().write_all(text.as_bytes()) {
         // Standard output is closed; the pages still work.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(CliError::output),

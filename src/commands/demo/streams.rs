@@ -20,6 +20,13 @@ pub(super) struct Sent {
     pub(super) span: Duration,
 }
 
+impl Sent {
+    /// Datagrams that reached the socket, or its kernel.
+    pub(super) fn arrived(&self) -> u64 {
+        self.sent - self.lost + self.duplicated
+    }
+}
+
 /// The datagrams of all switches, by node and subsystem.
 #[derive(Default, Debug)]
 pub(super) struct Streams(BTreeMap<(u32, u8), Stream>);

@@ -11,7 +11,8 @@ use terminal::units;
 
 /// Get the count of a key from a key-increment store of collector memory
 ///
-/// The estimate is never too small; the command also prints the bound of its error.
+/// If each report added to at least --copies counters, the estimate is never too small; the command also prints the bound of its error.
+/// The memory does not show how many counters reports use: a larger number here gives too small a count.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise count bytes 10.0.0.1               the key is the address
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     /// The key
     key: Key,
 
-    /// Counters that each report adds to, 1 to 4; a number larger than reports use gives too small a count
+    /// Counters that each report adds to, 1 to 4
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: u8,
 
@@ -57,8 +58,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     print(&answer, args.json, |answer| {
         format!(
-            "{}  (too large by at most {} with a probability of {:.1} %)\n",
+            "{}  (of reports with {}: too large by at most {} with a probability of {:.1} %)\n",
             units::count(answer.estimate),
+            match args.copies {
+                4 => "4 copies".to_owned(),
+                copies => format!("{copies} to 4 copies"),
+            },
             units::count(answer.error.ceil() as u64),
             answer.confidence * 100.0
         )

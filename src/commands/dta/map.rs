@@ -1,10 +1,6 @@
 //! `hopwise map`: which of several collectors stores a key.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 
@@ -84,16 +80,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         MapCommand::Grow { file, collector, lists } => {
             let name = collector.name.clone();
             let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
-            eprintln!(
-                "hopwise: {moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again, queries also go to \
+            terminal::note(format_args!(
+                "{moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again, queries also go to \
                  their previous collector. Distribute the new map to users and reporters (to reporters without a map: the collectors in this order).",
                 moved as f64 / 2.56
-            );
+            ));
             map.to_text()
         }
         MapCommand::Show { file, key, json } => show(&load_map(&file)?, key.as_ref(), json),
     };
-    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)?;
+    terminal::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 

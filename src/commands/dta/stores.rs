@@ -115,7 +115,7 @@ fn of_each(
     for (client, name) in source.each()? {
         match (ask(&client, name.as_deref()), name) {
             (Err(error), Some(name)) => {
-                eprintln!("hopwise: {name}: {error}");
+                terminal::note(format_args!("{name}: {error}"));
                 code = ExitCode::from(1);
             }
             (outcome, _) => outcome?,

@@ -1,11 +1,6 @@
 //! `hopwise tail`: the newest entries of a list, and those that follow.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    thread,
-    time::Duration,
-};
+use std::{process::ExitCode, thread, time::Duration};
 
 use super::{Source, fields_text, query};
 use crate::commands::remote::fetch;
@@ -64,7 +59,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut answer = ask(&asked, args.list, args.from, args.limit)?;
     show(&answer, args.json)?;
     if answer.entries.is_empty() && !args.follow {
-        eprintln!("hopwise: {}; --follow waits for entries", nothing(&asked, args.list, args.from)?);
+        terminal::note(format_args!(
+            "{}; --follow waits for entries",
+            nothing(&asked, args.list, args.from)?
+        ));
         return Ok(ExitCode::from(1));
     }
     if args.follow {
@@ -105,7 +103,7 @@ fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
         [(answer.overwritten, "overwritten before they were read"), (answer.missing, "never arrived")]
     {
         if lost > 0 {
-            eprintln!("hopwise: {lost} batches {why}");
+            terminal::note(format_args!("{lost} batches {why}"));
         }
     }
     let mut out = String::new();
@@ -118,7 +116,7 @@ fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
         }
         out.push('\n');
     }
-    io::stdout().write_all(out.as_bytes()).map_err(CliError::output)
+    terminal::print(&out)
 }
 
 fn line(entry: &Entry) -> String {

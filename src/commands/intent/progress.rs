@@ -145,7 +145,7 @@ impl Lines {
         self.last.insert(name.to_owned(), state.to_owned());
         let state = Terminal::stderr().paint(tone(state), state);
         // Nothing to do if standard error is closed.
-        let _ = writeln!(std::io::stderr(), "  {name:<12} {state}  {text}");
+        let _ = writeln!(terminal::stderr(), "  {name:<12} {state}  {text}");
     }
 }
 

@@ -41,7 +41,7 @@ impl Detail {
     /// The screen.
     pub(super) fn picture(&self, range: Range, terminal: Terminal) -> String {
         let flow = &self.flow.flow;
-        let title = terminal.paint(Tone::Strong, &printable(&flow.text));
+        let title = terminal.paint(Tone::Strong, &terminal::printable(&flow.text));
         let latency = flow.flow_latency.map_or("no latency".to_owned(), |latency| {
             let is_now = range == Range::Now && self.flow.range.is_none();
             let word = if is_now { "latency" } else { "greatest latency" };
@@ -102,11 +102,6 @@ impl Detail {
         }
         table
     }
-}
-
-/// The text of a server is shown without control characters.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
 }
 
 const MOST_PATHS: usize = 50;

@@ -89,7 +89,7 @@ fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
 /// Overwrites the previous screen line by line, which avoids flicker.
 pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
     let mut out = String::from("\x1b[H");
-    for line in picture.lines().take(terminal.height.saturating_sub(1)) {
+    for line in terminal.clean(picture).lines().take(terminal.height.saturating_sub(1)) {
         out.push_str(cut(line, terminal.width));
         out.push_str("\x1b[0m\x1b[K\r\n");
     }

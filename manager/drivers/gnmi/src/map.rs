@@ -11,7 +11,7 @@ use manager::instruction;
 use manager::rule_limits::RuleLimits;
 use settings::read::{ConfigError, Reader, span_of};
 use settings::section;
-use settings::setting::Setting;
+use settings::setting::{Setting, names};
 
 use crate::message::Path;
 use crate::path;
@@ -182,7 +182,7 @@ impl PathMap {
     pub fn read(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = Reader::new(text);
         let mut map = None;
-        if let Some(root) = reader.parse()
+        if let Some(root) = reader.parse(names::<MapSettings>)
             && let Some(settings) = MapSettings::read(&root, &mut reader)
         {
             let mut objects = Vec::new();

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use settings::read::{ConfigError, Node, Reader, span_of};
-use settings::setting::Setting;
+use settings::setting::{Setting, names};
 use settings::{choice, section};
 
 use detect::Metric;
@@ -387,7 +387,7 @@ pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
 pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
     let mut reader = Reader::new(text);
     let mut map = None;
-    if let Some(root) = reader.parse()
+    if let Some(root) = reader.parse(names::<MapSettings>)
         && let Some(settings) = MapSettings::read(&root, &mut reader)
     {
         map = Some(checked(settings, &root, &mut reader));

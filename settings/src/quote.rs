@@ -1,0 +1,102 @@
+//! Text of a configuration file in messages, without secrets. Each hidden character becomes `*`, so that columns stay.
+
+use std::ops::Range;
+
+const HIDDEN: char = '*';
+
+/// A line that begins at byte `start` of the file, without the bytes `hidden`. The quotes around a text stay.
+pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> String {
+    let mut is_hidden = vec![false; line.len()];
+    for range in hidden {
+        let (first, end) = (range.start.saturating_sub(start), range.end.saturating_sub(start));
+        for (at, byte) in line.bytes().enumerate().take(end).skip(first) {
+            let is_end = start + at == range.start || at + 1 == end;
+            is_hidden[at] |= !(is_end && matches!(byte, b'"' | b'\''));
+        }
+    }
+    line.char_indices().map(|(at, char)| if is_hidden[at] { HIDDEN } else { char }).collect()
+}
+
+/// A line of a text that is not TOML: its punctuation and those of its words that `is_known` accepts.
+pub(crate) fn only(line: &str, is_known: impl Fn(&str) -> bool) -> String {
+    let is_punctuation = |char: char| char.is_whitespace() || "=[]{},\"'.#".contains(char);
+    let mut quoted = String::with_capacity(line.len());
+    for part in line.split_inclusive(is_punctuation) {
+        let word = part.trim_end_matches(is_punctuation);
+        match is_known(word) {
+            true => quoted.push_str(word),
+            false => quoted.extend(word.chars().map(|_| HIDDEN)),
+        }
+        quoted.push_str(&part[word.len()..]);
+    }
+    quoted
+}
+
+/// A text without what stands before `@` in addresses such as `https://user:password@host`.
+pub(crate) fn without_users(text: &str) -> String {
+    text.split_inclusive(char::is_whitespace).map(without_user).collect()
+}
+
+/// One word of it. An interface such as `xdp://lan@1` has no user.
+fn without_user(word: &str) -> String {
+    let Some(end) = word.rfind('@') else { return word.to_owned() };
+    let start = word[..end].find("://").map_or(0, |scheme| scheme + 3);
+    let is_user = match start {
+        0 => word[..end].contains(':'),
+        _ => !word[..start].ends_with("xdp://"),
+    };
+    if !is_user {
+        return word.to_owned();
+    }
+    let hidden: String = word[start..end].chars().map(|_| HIDDEN).collect();
+    format!("{}{hidden}{}", &word[..start], &word[end..])
+}
+
+/// A line without paths and queries of `http://` and `https://`: those of webhooks often hold a token.
+pub(crate) fn without_url_paths(line: &str) -> String {
+    let is_end = |char: char| char.is_whitespace() || char == '"' || char == '\'';
+    let mut quoted = String::with_capacity(line.len());
+    for part in line.split_inclusive(is_end) {
+        let scheme =
+            ["http://", "https://"].iter().find_map(|scheme| Some(part.find(scheme)? + scheme.len()));
+        let path = scheme.and_then(|host| Some(host + part[host..].find(['/', '?', '#'])? + 1));
+        let shown = path.unwrap_or(part.len());
+        quoted.push_str(&part[..shown]);
+        quoted.extend(part[shown..].chars().map(|char| if is_end(char) { char } else { HIDDEN }));
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_paths_of_addresses_are_hidden() {
+        let quoted = |line: &str| without_users(&without_url_paths(line));
+        for (line, expected) in [
+            ("url = \"https://u:p@h:1/a?b\" # x", "url = \"https://***@h:1/***\" # x"),
+            ("url = \"http://h/T0/B0\"", "url = \"http://h/*****\""),
+            ("[\"https://a\",\"https://u:p@b\"]", "[\"https://***************@b\"]"),
+            ("url = \"u:p@h\"", "url = ****@h\""),
+            ("listen = [\"xdp://lan@1:5\"]", "listen = [\"xdp://lan@1:5\"]"),
+            ("when = \"link_utilization@7 > 80\"", "when = \"link_utilization@7 > 80\""),
+            ("url = \"file:///srv/hopwise\"", "url = \"file:///srv/hopwise\""),
+        ] {
+            assert_eq!(quoted(line), expected);
+        }
+    }
+
+    #[test]
+    fn only_known_words_of_a_text_that_is_not_toml_are_quoted() {
+        let quoted =
+            only("tokens=[{name=\"v\", token = abc-def] # é", |word| word == "tokens" || word == "token");
+        assert_eq!(quoted, "tokens=[{****=\"*\", token = *******] # *");
+    }
+
+    #[test]
+    fn hidden_bytes_keep_their_quotes_and_columns() {
+        assert_eq!(without("é = \"secret\"", 10, &[15..23, 90..91]), "é = \"******\"");
+        assert_eq!(without("é = secret", 10, &[15..21, 90..91]), "é = ******");
+    }
+}

@@ -1,0 +1,67 @@
+//! Text without control characters: names come from files, devices, captures and DNS, and could contain terminal escape sequences.
+
+use std::borrow::Cow;
+
+/// A text of one line with `·` for each control character, and for each that changes the direction of writing.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    match text.contains(is_control) {
+        true => text.chars().map(|char| if is_control(char) { REPLACED } else { char }).collect(),
+        false => text.into(),
+    }
+}
+
+/// The same for a text of several lines, which may have tabs and, with `colour`, colours.
+pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return text.into();
+    }
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        let length = match char {
+            '\n' | '\t' => 1,
+            '\r' if rest[1..].starts_with('\n') => 2,
+            '\x1b' if colour => colour_len(rest),
+            _ if is_control(char) => 0,
+            _ => char.len_utf8(),
+        };
+        match length {
+            0 => clean.push(REPLACED),
+            _ => clean.push_str(&rest[..length]),
+        }
+        rest = &rest[length.max(char.len_utf8())..];
+    }
+    clean.into()
+}
+
+/// The length of the escape sequence that sets a colour or weight at the beginning of a text; 0: it begins with another one.
+fn colour_len(text: &str) -> usize {
+    let Some(codes) =
+        text.strip_prefix("\x1b[").and_then(|rest| rest.split_once('m')).map(|(codes, _)| codes)
+    else {
+        return 0;
+    };
+    let is_colour =
+        |code: &str| matches!(code, "0" | "1" | "2" | "3" | "4" | "31" | "32" | "33" | "34" | "35" | "36");
+    if is_colour(codes) { codes.len() + 3 } else { 0 }
+}
+
+fn is_control(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+const REPLACED: char = '·';
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_replaced_and_lines_stay() {
+        let hostile = "a\x1b]0;t\x07\u{9b}2J\x7f\u{202e}é\r\n\tb\rc\x1b[31md\x1b[8m\n";
+        assert_eq!(cleaned(hostile, false), "a·]0;t··2J··é\r\n\tb·c·[31md·[8m\n");
+        assert_eq!(cleaned(hostile, true), "a·]0;t··2J··é\r\n\tb·c\x1b[31md·[8m\n");
+        assert_eq!(cleaned("plain ─ é\n", false), "plain ─ é\n");
+        assert_eq!(printable("a\nb\tc\x1b[31m"), "a·b·c·[31m");
+    }
+}
