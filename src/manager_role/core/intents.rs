@@ -1,6 +1,10 @@
 //! Intents as the manager's thread keeps them: added, replaced, removed, counted, and held to their budgets.
 
-use std::{cmp::Reverse, collections::{BTreeMap, BTreeSet}, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use detect::Metric;
 use manager::{

@@ -282,7 +282,7 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
             Err(refusal) if refusal.is_undefined() => refused = refusal,
             Err(refusal) if refusal.is_of_framing() && refusal != Refusal::BadMetadataLength => {
                 return Err(refusal);
-            },
+            }
             Err(refusal) => return header.ok_or(refusal),
         }
     }
