@@ -118,9 +118,29 @@ fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
         }
         let Some((tag, rest)) = bytes.split_at_checked(TAG_LEN) else { return Layer::Cut };
         ethertype = u16::from_be_bytes([tag[2], tag[3]]);
-        bytes = rest;
+        bytes = without_lost_tpid(ethertype, rest);
     }
     if ethertype < 1536 { Layer::Unsupported } else { Layer::Network { ethertype, bytes } }
+}
+
+/// The bytes behind a tag. Of stacked tags, `tcpdump -i any` writes the outer one with the EtherType of the packet, and the inner one
+/// without its own: the control word and the EtherType again, then the packet.
+fn without_lost_tpid(ethertype: u16, bytes: &[u8]) -> &[u8] {
+    let version = match ethertype {
+        ETHERTYPE_IPV4 => 4,
+        ETHERTYPE_IPV6 => 6,
+        _ => return bytes,
+    };
+    match bytes {
+        [first, _, high, low, packet @ ..]
+            if first >> 4 != version
+                && u16::from_be_bytes([*high, *low]) == ethertype
+                && packet.first().is_some_and(|first| first >> 4 == version) =>
+        {
+            packet
+        }
+        _ => bytes,
+    }
 }
 
 /// After four bytes of address family. They are in the byte order of the capturing machine, but every family fits into one byte, so
@@ -206,6 +226,12 @@ mod tests {
             for cut in SLL_HEADER_LEN..SLL_HEADER_LEN + tags.len() {
                 assert_eq!(LinkType::LinuxSll.layer(&sll[..cut]), Layer::Cut, "{tpids:04x?} to {cut}");
             }
+        }
+        // As `tcpdump -i any` writes two tags.
+        for (tpid, next) in [([0x88, 0xa8], [8, 0]), ([0x81, 0], [8, 0])] {
+            let sll = [&[0; 14][..], &tpid, &[0, 100], &next, &[0, 200], &next, &[0x45, 1]].concat();
+            let expected = Layer::Network { ethertype: ETHERTYPE_IPV4, bytes: &[0x45, 1] };
+            assert_eq!(LinkType::LinuxSll.layer(&sll), expected);
         }
         let many = [&[0; 14][..], &[0x81, 0], &[0, 100, 0x81, 0].repeat(8), &[0x45, 1]].concat();
         let beyond =
