@@ -211,7 +211,7 @@ mod tests {
   NODE  IN  OUT  LATENCY                        QUEUE  OCCUPANCY    LINK  QUEUE NOW
    101   1    2  1.00 ms  █▌                        0          3       -  0 (2 s ago)
    102   -    -  13.0 ms  ████████████████████      0        200  50.0 %  -
-   104   -    -   3600 s  implausible               -          -       -  -
+   104   -    -  ~3600 s  implausible               -          -       -  -
      ?   -    -        -                            -          -       -  -
 "
         );

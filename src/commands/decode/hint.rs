@@ -58,6 +58,7 @@ mod tests {
         assert_eq!(hint.text(), "", "no profile reads it");
         let hostint = all.iter().find(|vector| {
             vector.profile == Profile::new(Dialect::HostInt)
+                && vector.kind == testkit::vectors::Kind::Payload
                 && vector.expect.len() == 1
                 && !vector.expect[0].contains("error")
                 && Decoder::new(strict).reports(&vector.bytes).all(|report| report.is_err())

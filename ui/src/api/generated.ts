@@ -1020,7 +1020,7 @@ export type Hop = {
   egress_if: number | null;
   /** Time inside the node, nanoseconds. */
   hop_latency: number | null;
-  /** Hop latency of the latest report, nanoseconds, if it is implausible; `hop_latency` is null then. It is longer than `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than the egress. It is in no other number. */
+  /** Hop latency of the latest report, nanoseconds, if it is implausible, rounded down to 18 significant bits; `hop_latency` is null then. It is longer than `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than the egress. It is in no other number. */
   implausible_latency?: number | null;
   /** Ingress interface. */
   ingress_if: number | null;
