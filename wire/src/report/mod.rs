@@ -60,7 +60,8 @@ pub struct Peek {
     pub hw_id: u8,
     /// Sequence number: 22 bits in 2.0, 32 bits before.
     pub seq: u32,
-    /// The flow of the first report, as the full decoder would give it.
+    /// The flow of the first report, as the full decoder would give it; where INT is refused and left out, the ports are those that its
+    /// shim announces.
     pub flow: Option<FlowKey>,
 }
 
