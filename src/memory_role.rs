@@ -455,7 +455,7 @@ fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
     let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
     let receiver =
         Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(failed)?;
-    receiver.never_fragment().and_then(|()| receiver.accept_without_checksum()).map_err(failed)?;
+    receiver.never_fragment().map_err(failed)?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!("{warning}");
     }

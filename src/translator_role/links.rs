@@ -209,9 +209,7 @@ impl Peers {
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options { recv_buffer, batch_wait: std::time::Duration::ZERO, ..Options::default() };
         let socket = udp::Receiver::bind(SocketAddr::new(address, settings.source_port), &options);
-        let whole =
-            |socket: &udp::Receiver| socket.never_fragment().and_then(|()| socket.accept_without_checksum());
-        let socket = socket.and_then(|socket| whole(&socket).map(|()| socket));
+        let socket = socket.and_then(|socket| socket.never_fragment().map(|()| socket));
         self.sockets.push(socket.map_err(|error| error.to_string())?);
         Ok(self.sockets.len() - 1)
     }

@@ -31,7 +31,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Listens on `address`: IPv4 or IPv6 (`[::]` receives IPv6 only, so that both can be listened on); port 0 lets the
-    /// kernel choose.
+    /// kernel choose. A datagram without a UDP checksum is received over either.
     ///
     /// # Errors
     /// The port is in use, the address is not ours, a permission is missing: the error says what to do.
@@ -67,6 +67,11 @@ impl Receiver {
         set(libc::SO_RXQ_OVFL, 1, "setsockopt SO_RXQ_OVFL")?;
         if options.reuse_port {
             set(libc::SO_REUSEPORT, 1, "setsockopt SO_REUSEPORT")?;
+        }
+        if address.is_ipv6() {
+            // The kernel drops datagrams over IPv6 without a checksum otherwise. Many switches and RoCEv2 devices send none (RFC 6936).
+            socket::set(socket, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, 1)
+                .map_err(|source| Error::new("setsockopt UDP_NO_CHECK6_RX", address, source))?;
         }
         Ok(())
     }

@@ -47,20 +47,6 @@ impl Receiver {
         socket::set(self.owned(), level, option, value).map_err(|source| Error::new(name, address, source))
     }
 
-    /// Accepts datagrams over IPv6 without a UDP checksum, too, which the kernel drops otherwise: RoCEv2 devices send none, since its
-    /// packets have a checksum of their own. IPv4 needs no setting.
-    ///
-    /// # Errors
-    /// The system refused.
-    pub fn accept_without_checksum(&self) -> Result<(), Error> {
-        let address = self.local_addr();
-        if address.is_ipv4() {
-            return Ok(());
-        }
-        socket::set(self.owned(), libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, 1)
-            .map_err(|source| Error::new("setsockopt UDP_NO_CHECK6_RX", address, source))
-    }
-
     /// Sends datagrams, 64 per system call, each to its address; waits while the send buffer is full. A datagram that the
     /// kernel refuses is skipped and counted.
     pub fn send<'d>(&mut self, datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>) -> SendOutcome {

@@ -1,7 +1,7 @@
 //! Real sockets on the loopback. Nothing waits for longer than a time-out that is never reached.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use super::*;
 use crate::netns::{Pair, send_frames, tests::skipped};
@@ -180,6 +180,32 @@ fn ipv6_leaves_ipv4_alone_and_ports_can_be_shared() {
     });
     let (v4, _v6) = v4.expect("one of twenty ports is free for IPv4 while IPv6 uses it");
     assert_eq!(Receiver::bind(v4.local_addr(), &shared).unwrap().local_addr(), v4.local_addr());
+}
+
+/// Many switches send reports over IPv6 without a checksum, as RFC 6936 permits.
+#[test]
+fn datagrams_over_ipv6_without_a_checksum_are_received() {
+    if !has_ipv6() {
+        return;
+    }
+    let from = socket::open(any("[::1]")).unwrap();
+    let sender = UdpSocket::from(from.try_clone().unwrap());
+    let merging = Options { merge: true, ..Options::default() };
+    for options in [Options::default(), merging] {
+        let one = Receiver::bind(any("[::1]"), &options).unwrap();
+        let all = Receiver::bind_any(0, None, &options).unwrap();
+        for mut receiver in [one, all] {
+            let to = SocketAddr::new("::1".parse().unwrap(), receiver.local_addr().port());
+            for (number, without_checksum) in [(1, 0), (2, 1), (3, 0)] {
+                socket::set(&from, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_TX, without_checksum).unwrap();
+                sender.send_to(&[number], to).unwrap();
+            }
+            let mut arrived = Vec::new();
+            drain(&mut receiver, &mut Burst::default(), 3, |packet| arrived.extend_from_slice(packet.data));
+            assert_eq!(arrived, [1, 2, 3]);
+            assert_eq!(receiver.drops(), Drops::default());
+        }
+    }
 }
 
 #[test]

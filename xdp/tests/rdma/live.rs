@@ -141,7 +141,6 @@ fn responses_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         let bind = || Receiver::bind((near, 0).into(), &nic::udp::Options::default()).unwrap();
         let mut socket = pair.near.run(bind).unwrap();
         socket.never_fragment().unwrap();
-        socket.accept_without_checksum().unwrap();
         let port = socket.local_addr().port();
         let number = 0x6001 + family as u32;
         let to = QueuePairConfig { path: Path::new(far, near, port), ..config(Transport::Rc) };
