@@ -73,7 +73,8 @@ section! {
         pub(crate) max_nodes: usize = 4_096,
         /// Reporters (address, node and subsystem) tracked for loss accounting.
         pub(crate) max_sources: usize = 4_096,
-        /// A flow, queue or link without reports for this long expires, with an event.
+        /// A flow, queue or link without reports for this long expires, with an event. While a table of queues, links or nodes is
+        /// more than half full, those in excess that had values in one second only expire after 5 s.
         pub(crate) flow_timeout: Duration = Duration::from_secs(60),
         /// Interval at which the latest state of each flow that sends reports is stored and exported, changed or not; `0s` turns it off. A flow that
         /// was silent for longer than one and a half intervals is shown with a gap.

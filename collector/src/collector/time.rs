@@ -173,6 +173,9 @@ impl Inner {
     pub(super) fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
         if self.sweep.started && now < self.sweep.now.saturating_sub(SET_BACK) {
             self.set_back(now, out);
+        } else if now > self.sweep.now.saturating_add(SET_BACK) {
+            // Only reports can be from before the clock was set back, not a tick.
+            self.sweep.before_until = 0;
         }
         self.advance(now, out);
         self.state.drain(KEYS_PER_TICK, out);

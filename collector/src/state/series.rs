@@ -42,7 +42,8 @@ const SAMPLES: u32 = 1000;
 /// Number of samples beyond [`SAMPLES`] in one second after which the stride doubles each time.
 const STEP: u32 = 128;
 
-/// Seconds after which a key that had values in one second only is removed, so that a flood of forged keys soon leaves the table.
+/// Seconds after which a key that had values in one second only may be removed from a table that is more than half full: a flood of
+/// forged keys soon leaves it, and honest keys have their whole timeout in a table of sufficient size.
 const ONCE: u32 = 5;
 
 /// A node, and its queue, buffer or interface (0 for the node itself).
@@ -392,16 +393,18 @@ impl Series {
     ) -> bool {
         self.drain(usize::MAX, sketches, out);
         let mut forgotten = false;
+        let mut excess = (self.hot.len() - self.free.len()).saturating_sub(self.capacity / 2);
         for slot in 0..self.hot.len() {
             if !self.cold[slot].used {
                 continue;
             }
             let cold = &mut self.cold[slot];
             close_one(&mut self.hot[slot], cold, closing);
-            let patience = if cold.alive <= 1 { closing.timeout.min(ONCE) } else { closing.timeout };
-            if cold.idle > patience {
+            let makes_room = excess > 0 && cold.alive <= 1 && cold.idle > ONCE;
+            if cold.idle > closing.timeout || makes_room {
                 self.forget(slot, closing, sketches, out, &mut expired);
                 forgotten = true;
+                excess = excess.saturating_sub(1);
             }
         }
         self.pending = 0;
@@ -409,7 +412,7 @@ impl Series {
         forgotten
     }
 
-    /// Removes a key; its current minute, if it has values, is reported now.
+    /// Removes a key; its last second and its current minute, if they have values, are reported now.
     fn forget(
         &mut self,
         slot: usize,
@@ -421,15 +424,11 @@ impl Series {
         let (key, latest) = (self.hot[slot].key, self.hot[slot].latest);
         let cold = &mut self.cold[slot];
         let (latest, born) = ((cold.values > 0).then_some(latest), cold.born);
-        cold.used = false;
-        let open = std::mem::replace(&mut cold.minute, Totals::NOTHING);
-        let closed = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
-        for minute in [closed, open] {
-            let summary = minute.finish(sketches);
-            if minute.count > 0 && closing.minutes {
-                out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
-            }
+        if cold.minute.count > 0 {
+            cold.closed_minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         }
+        self.report_closed(slot, closing, sketches, out);
+        self.cold[slot].used = false;
         expired(key, born, latest, out);
         self.hot[slot].deadband = Deadband::EMPTY;
         self.index.remove(self.hash(key), slot as u32);
@@ -442,29 +441,40 @@ impl Series {
         let end = self.pending.saturating_add(budget).min(self.cold.len());
         let looked = end - self.pending;
         for slot in self.pending..end {
-            let key = self.hot[slot].key;
-            let cold = &mut self.cold[slot];
-            if cold.closed_second.count > 0 {
-                let totals = std::mem::replace(&mut cold.closed_second, Totals::NOTHING);
-                cold.last = totals.finish(sketches);
-                if closing.seconds {
-                    out.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
-                }
-            }
-            let cold = &mut self.cold[slot];
-            if cold.closed_minute.count > 0 {
-                let totals = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
-                let summary = totals.finish(sketches);
-                if closing.minutes {
-                    out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
-                }
-            }
+            self.report_closed(slot, closing, sketches, out);
         }
         self.pending = end;
         if end == self.cold.len() {
             self.closing = None;
         }
         looked
+    }
+
+    /// Passes the finished intervals of a key to the output.
+    fn report_closed(
+        &mut self,
+        slot: usize,
+        closing: Closing,
+        sketches: &mut Sketches,
+        out: &mut dyn Output,
+    ) {
+        let key = self.hot[slot].key;
+        let cold = &mut self.cold[slot];
+        if cold.closed_second.count > 0 {
+            let totals = std::mem::replace(&mut cold.closed_second, Totals::NOTHING);
+            cold.last = totals.finish(sketches);
+            if closing.seconds {
+                out.rollup(&self.rollup(key, closing.second, 1, &self.cold[slot].last));
+            }
+        }
+        let cold = &mut self.cold[slot];
+        if cold.closed_minute.count > 0 {
+            let totals = std::mem::replace(&mut cold.closed_minute, Totals::NOTHING);
+            let summary = totals.finish(sketches);
+            if closing.minutes {
+                out.rollup(&self.rollup(key, closing.minute_start(), 60, &summary));
+            }
+        }
     }
 
     /// The metric of the values.

@@ -491,9 +491,9 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
     assert_eq!(
         removed,
         [
+            Removed::Flow(testkit::reports::flow(2, false)),
             gone(Metric::QueueOccupancy, 0),
-            gone(Metric::LinkUtilization, 2),
-            Removed::Flow(testkit::reports::flow(2, false))
+            gone(Metric::LinkUtilization, 2)
         ]
     );
     let collected = bench.collected();
@@ -501,9 +501,9 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
     assert_eq!(
         lines,
         [
+            "expired flow_path flow=2 1 path=1",
             "expired queue_occupancy node=1 queue=0 12",
-            "expired link_utilization node=1 if=2 500",
-            "expired flow_path flow=2 1 path=1"
+            "expired link_utilization node=1 if=2 500"
         ]
     );
     // More removals than fit: a user that keeps a copy must compare everything.

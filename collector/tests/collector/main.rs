@@ -14,5 +14,6 @@ mod paths;
 mod postcards;
 mod rules;
 mod sf_run;
+mod time;
 mod topology;
 mod views;

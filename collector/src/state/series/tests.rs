@@ -42,10 +42,15 @@ impl Table {
     }
 
     fn close(&mut self, second: u64) {
+        self.close_before(second, 1);
+    }
+
+    /// Ends a second; the next one with values begins `elapsed` seconds later.
+    fn close_before(&mut self, second: u64, elapsed: u32) {
         let closing = Closing {
             second: second * SECOND,
-            minute: second % 60 == 59,
-            elapsed: 1,
+            minute: second % 60 + u64::from(elapsed) >= 60,
+            elapsed,
             timeout: 10,
             seconds: true,
             minutes: true,
@@ -174,9 +179,38 @@ fn a_flood_of_keys_is_refused_and_soon_forgotten() {
     }
     let full = table.series.table();
     assert!(full.used <= 100 && full.used + full.refused >= 10_001, "{full:?}");
-    for second in 0..7 {
+    let mut used = Vec::new();
+    for second in 0..12 {
         table.value(1, 0);
         table.close(second);
+        used.push(table.series.table().used);
     }
-    assert_eq!(table.series.table().used, 1);
+    // Half of the table within seconds, and the rest after the timeout.
+    assert_eq!(used, [100, 100, 100, 100, 100, 50, 50, 50, 50, 50, 1, 1]);
+}
+
+#[test]
+fn a_key_that_had_values_in_one_second_expires_after_the_timeout_in_a_table_with_space() {
+    let mut table = Table::new(4);
+    table.value(4, 0);
+    for second in 0..10 {
+        table.close(second);
+        assert_eq!(table.expired, [], "{second}");
+    }
+    table.close(10);
+    table.close(11);
+    assert_eq!(table.expired, [(KEY, 4)]);
+}
+
+#[test]
+fn a_jump_of_time_beyond_the_timeout_reports_the_last_second_and_minute() {
+    let mut table = Table::new(4);
+    table.value(4, 0);
+    table.value(6, 0);
+    table.close_before(7, 3600);
+    assert_eq!(table.expired, [(KEY, 6)]);
+    let rollups: Vec<_> =
+        table.collected.0.iter().map(|r| (r.ts / SECOND, r.interval, r.count, r.min, r.max, r.sum)).collect();
+    assert_eq!(rollups, [(7, 1, 2, 4, 6, 10), (0, 60, 2, 4, 6, 10)]);
+    assert_eq!((table.series.table().used, table.sketches.table().used), (0, 0));
 }

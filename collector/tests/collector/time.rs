@@ -1,0 +1,174 @@
+//! Rollups over jumps of time, compared with a plain model that adds values up; and keys that report rarely.
+
+use std::collections::BTreeMap;
+
+use collector::{Config, Datagram, Kind, Rollup};
+use testkit::reports::{Bench, SECOND, START, Sent, config, flow, node};
+use wire::FlowKey;
+
+/// A simple seeded generator of random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// Metric, flow, node, interface, queue, interval and its start.
+type Key = (u8, Option<FlowKey>, Option<u32>, Option<u32>, Option<u8>, u32, u64);
+
+/// Values, their minimum, maximum and sum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Sum {
+    count: u64,
+    min: u64,
+    max: u64,
+    sum: u64,
+}
+
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Totals(BTreeMap<Key, Sum>);
+
+impl Totals {
+    fn add(&mut self, key: Key, more: Sum) {
+        let sum = self.0.entry(key).or_insert(Sum { count: 0, min: u64::MAX, max: 0, sum: 0 });
+        sum.count += more.count;
+        sum.min = sum.min.min(more.min);
+        sum.max = sum.max.max(more.max);
+        sum.sum += more.sum;
+    }
+
+    /// A value of a key at `now`, in each interval.
+    fn add_value(&mut self, key: &Key, intervals: &[u32], now: u64, value: u64) {
+        for interval in intervals {
+            let mut key = *key;
+            (key.5, key.6) = (*interval, now - now % (u64::from(*interval) * SECOND));
+            self.add(key, Sum { count: 1, min: value, max: value, sum: value });
+        }
+    }
+
+    /// The values of a report at `now`.
+    fn add_report(&mut self, sent: &Sent, now: u64) {
+        let mut total = 0;
+        for hop in &sent.hops {
+            let [latency, utilization] = [hop.latency, hop.utilization].map(|value| value.unwrap().into());
+            let (queue, occupancy) = hop.queue.unwrap();
+            let node = Some(hop.id);
+            total += latency;
+            self.add_value(&(2, None, node, None, None, 0, 0), &[1, 60], now, latency);
+            self.add_value(&(3, None, node, None, Some(queue), 0, 0), &[1, 60], now, occupancy.into());
+            self.add_value(
+                &(5, None, node, Some(hop.ports.1.into()), None, 0, 0),
+                &[1, 60],
+                now,
+                utilization,
+            );
+        }
+        let flow = Some(flow(sent.flow, false));
+        self.add_value(&(1, flow, None, None, None, 0, 0), &[60], now, total);
+    }
+
+    fn from_rollups(rollups: &[Rollup]) -> Self {
+        let mut totals = Self::default();
+        for r in rollups {
+            let key = (r.metric as u8, r.flow, r.node, r.interface, r.queue, r.interval, r.ts);
+            totals.add(key, Sum { count: r.count, min: r.min, max: r.max, sum: r.sum });
+        }
+        totals
+    }
+}
+
+fn random_report(random: &mut Random, seq: u32) -> Sent {
+    let mut sent = Sent { flow: random.below(4) as u16, seq, ..Sent::default() };
+    for hop in &mut sent.hops {
+        hop.latency = Some(random.below(5000) as u32);
+        hop.queue = Some((random.below(3) as u8, random.below(900) as u32));
+        hop.utilization = Some(random.below(900) as u32);
+    }
+    sent
+}
+
+/// A pause, in nanoseconds: within a second, over several, beyond the timeout of 30 s, over minutes or hours.
+fn pause(random: &mut Random) -> u64 {
+    match random.below(24) {
+        0 | 1 => random.below(4) * SECOND + random.below(SECOND),
+        2 => random.below(40) * SECOND,
+        3 => (20 + random.below(200)) * SECOND,
+        4 => 3600 * random.below(30) * SECOND + random.below(SECOND),
+        _ => random.below(SECOND / 5),
+    }
+}
+
+#[test]
+fn rollups_are_the_sums_of_the_plain_model_whatever_time_does() {
+    for run in 1..=400 {
+        let mut random = Random(run * 0x9e37_79b9);
+        let settings = Config { flow_timeout: 30 * SECOND, ..config() };
+        let mut bench = Bench::new(settings);
+        let mut model = Totals::default();
+        // A live collector ticks all the time, a replay with the datagrams.
+        let is_live = run % 2 == 0;
+        let mut now = START;
+        for seq in 0..120 {
+            let pause = pause(&mut random);
+            if is_live && pause < 300 * SECOND {
+                bench.now = now;
+                bench.pass(pause);
+            }
+            now += pause;
+            if now > START + 7200 * SECOND && random.below(10) == 0 {
+                // The clock is set back.
+                now -= 3 * SECOND + random.below(3600) * SECOND;
+                bench.collector.tick(now, &mut bench.log);
+            }
+            let sent = random_report(&mut random, seq);
+            // A report may also have waited behind a later one.
+            let received = now - if seq > 0 && random.below(8) == 0 { random.below(2 * SECOND) } else { 0 };
+            bench.collector.tick(now, &mut bench.log);
+            let payload = sent.v10();
+            let datagram =
+                Datagram { payload: &payload, source: [1; 16], src_port: 1, listener: 0, received };
+            bench.collector.handle(&[datagram], &mut bench.log);
+            model.add_report(&sent, now);
+        }
+        bench.collector.finish(now, &mut bench.log);
+        let rollups = Totals::from_rollups(&bench.log.rollups);
+        let differing: Vec<_> = rollups.0.iter().filter(|(key, sum)| model.0.get(key) != Some(sum)).collect();
+        let missing: Vec<_> = model.0.keys().filter(|key| !rollups.0.contains_key(key)).collect();
+        assert!(differing.is_empty() && missing.is_empty(), "run {run}: {differing:?} {missing:?}");
+    }
+}
+
+#[test]
+fn bursts_that_are_further_apart_than_the_timeout_are_counted_in_full() {
+    for apart in [3, 20, 120] {
+        let mut bench = Bench::new(Config { flow_timeout: 15 * SECOND, ..config() });
+        for burst in 0..10 {
+            bench.now = START + burst * apart * SECOND;
+            for _ in 0..100 {
+                bench.send(&Sent::default());
+            }
+        }
+        let now = bench.now;
+        bench.collector.finish(now, &mut bench.log);
+        let of_node =
+            bench.log.rollups.iter().filter(|r| (r.interval, r.metric as u8, r.node) == (1, 2, Some(2)));
+        let counts: Vec<_> = of_node.map(|r| r.count).collect();
+        assert_eq!(counts, [100; 10], "{apart} s apart");
+    }
+}
+
+#[test]
+fn a_queue_that_reports_in_one_second_of_twenty_is_new_once() {
+    let mut bench = Bench::new(Config { flow_timeout: 60 * SECOND, ..config() });
+    for _ in 0..10 {
+        bench.send(&Sent { hops: vec![node(1)], reporter: 1, ..Sent::default() });
+        bench.pass(20 * SECOND);
+    }
+    let of_queue: Vec<_> = bench.log.events.iter().filter(|e| e.queue.is_some()).map(|e| e.kind).collect();
+    assert_eq!(of_queue, [Kind::New]);
+}
