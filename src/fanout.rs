@@ -313,14 +313,14 @@ impl Spreader {
     }
 }
 
-/// The stream to which a datagram's sequence number belongs. Reports 0.5 have one per address, for all nodes.
+/// The stream to which a datagram's sequence number belongs.
 fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
-    let (version, node) = match peek.version {
-        Version::V05 => (5, None),
-        Version::V10 => (10, peek.node_id),
-        Version::V20 => (20, peek.node_id),
+    let version = match peek.version {
+        Version::V05 => 5,
+        Version::V10 => 10,
+        Version::V20 => 20,
     };
-    StreamId { version, hw_id: peek.hw_id, listener, node, source }
+    StreamId { version, hw_id: peek.hw_id, listener, node: peek.node_id, source }
 }
 
 /// The Flow ID of a postcard without a packet (wire-formats 4.1): the first of its datagram.

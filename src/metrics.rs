@@ -407,7 +407,7 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
     text.single(
         "sources_uncountable",
         "gauge",
-        "Reporters whose sequence number is constant: their losses are unknown.",
+        "Reporters whose sequence number is constant, or that of several nodes: their losses are unknown.",
         uncountable,
     );
 }

@@ -638,6 +638,7 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
         duplicated: stream.duplicated,
         restarts: stream.restarts,
         countable: stream.countable,
+        mixed: stream.mixed,
         last_seen: stream.last_seen,
         refused: if counted.insert(stream.id.source) {
             refused_by(&stream.id.source)

@@ -11,11 +11,14 @@ pub struct StreamId {
     pub hw_id: u8,
     /// Which listener received it.
     pub listener: u16,
-    /// The reporter's node id; `None` where the format carries none.
+    /// The reporter's node id; `None` where the report carries none.
     pub node: Option<u32>,
-    /// Source address, IPv4 mapped into IPv6. Part of the identity only where `node` is `None`.
+    /// Source address, IPv4 mapped into IPv6. Part of the identity of reports 0.5, and where `node` is `None`.
     pub source: [u8; 16],
 }
+
+/// The version 0.5, in which some reports carry a node id and others of the same node do not.
+pub(crate) const V05: u8 = 5;
 
 impl StreamId {
     /// Bits of a sequence number.
@@ -28,15 +31,22 @@ impl StreamId {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.node == other.node
             && (self.version, self.hw_id, self.listener) == (other.version, other.hw_id, other.listener)
-            && (self.node.is_some() || self.source == other.source)
+            && (self.global_node().is_some() || self.source == other.source)
+    }
+
+    /// The node id, if it identifies the reporter at any address.
+    #[inline]
+    pub(crate) fn global_node(&self) -> Option<u32> {
+        self.node.filter(|_| self.version != V05)
     }
 
     #[inline]
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let small = u64::from(self.version) << 24 | u64::from(self.hw_id) << 16 | u64::from(self.listener);
-        match self.node {
-            Some(node) => fold(seed ^ small, u64::from(node) | 1 << 32),
-            None => fold(seed ^ small, fold_octets(&self.source, seed)),
+        let node = self.node.map_or(0, |node| u64::from(node) | 1 << 32);
+        match self.global_node() {
+            Some(_) => fold(seed ^ small, node),
+            None => fold(seed ^ small, fold_octets(&self.source, seed) ^ node),
         }
     }
 }

@@ -236,8 +236,10 @@ pub(crate) struct SourceView {
     pub(crate) duplicated: u64,
     /// Restarts of the sequence.
     pub(crate) restarts: u64,
-    /// False when the sequence number never advances; then `lost` is meaningless.
+    /// False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless.
     pub(crate) countable: bool,
+    /// Several nodes send from this address, and their reports do not say which.
+    pub(crate) mixed: bool,
     /// Receive time of the latest report, nanoseconds since the Unix epoch.
     pub(crate) last_seen: u64,
     /// Refused datagrams and reports, by reason.

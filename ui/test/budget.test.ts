@@ -10,7 +10,7 @@ function budget(changes: Record<string, Partial<BudgetStage>> = {}): BudgetStage
   return STAGES.map((stage) => ({ stage, in: 100, out: 100, drops: {}, evidence: null, ...changes[stage] }));
 }
 
-function source(countable: boolean): Source {
+function source(countable: boolean, mixed = false): Source {
   const counts = { reports: 100, lost: 0, unconfirmed: 0, reordered: 0, duplicated: 0, restarts: 0 };
   return {
     source: '192.0.2.1',
@@ -20,6 +20,7 @@ function source(countable: boolean): Source {
     version: '2.0',
     ...counts,
     countable,
+    mixed,
     last_seen: 1,
     refused: {},
   };
@@ -41,6 +42,11 @@ test('a source that cannot be counted qualifies it', () => {
   const { tone, detail } = judge({}, undefined, [source(true), source(false)]);
   assert.equal(tone, 'ok');
   assert.equal(detail, 'Losses of 1 source are not countable: the sequence number never advances.');
+});
+
+test('a source of several nodes that cannot be counted qualifies it', () => {
+  const { detail } = judge({}, undefined, [source(true), source(false, true)]);
+  assert.equal(detail, 'Losses of 1 source are not countable: several nodes send from one address.');
 });
 
 test('a loss shows its number, stage, reason, and recent losses', () => {

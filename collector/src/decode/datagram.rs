@@ -46,13 +46,11 @@ pub(crate) struct StreamSeq {
 impl StreamSeq {
     #[inline]
     pub(crate) fn stream(&self, envelope: &DatagramContext<'_>) -> StreamId {
-        // A report 0.5 has a node id only with metadata of the reporter, so its streams are identified by address.
-        let node = if self.version == wire::Version::V05 { None } else { self.node };
         StreamId {
             version: version(self.version),
             hw_id: self.hw_id,
             listener: envelope.listener,
-            node,
+            node: self.node,
             source: *envelope.source,
         }
     }

@@ -3,7 +3,7 @@
 //! # The algorithm
 //!
 //! A **stream** is a sequence space: (version, node id, `hw_id`, listener) for reports 1.0 and 2.0, (version, source
-//! address, `hw_id`, listener) for 0.5, which carries no node id; the listener replaces the destination address in the
+//! address, `hw_id`, listener) for 0.5; the listener replaces the destination address in the
 //! specification. Sequence numbers count datagrams, modulo 2^22 in 2.0 and 2^32 in 1.0 and 0.5, and are compared by serial
 //! number arithmetic (RFC 1982).
 //!
@@ -18,8 +18,18 @@
 //! | in the window, missing | late | **reordered** |
 //! | further back than the window, or ahead by more than [`FAR`] | a stray, a restart or a long outage: the next number decides | see below |
 //!
+//! **Several nodes behind one address.** Of the reports 0.5 only those with a drop or switch-local header carry a node id, so
+//! the first node that an address names has the stream of the address, with all reports that name none, and each other node has a
+//! stream of its own. If an address sends reports of several nodes and reports that name none, their numbers cannot be told
+//! apart, and its streams are *not countable* ([`StreamView::mixed`]); so is one without node ids whose numbers jump between two
+//! sequences and back.
+//!
+//! **Pauses.** A network does not hold a datagram for [`PAUSE`]. In a stream that was silent for so long, a number that is not ahead
+//! is therefore not a duplicate: the reporter has restarted, and counting restarts there. So does a number among the first [`WINDOW`] of
+//! the sequence space that is ahead by more than [`FAR`]. Any other number ahead continues the sequence.
+//!
 //! **Far away.** One number far back may be of a very late packet, one far ahead of a malformed or forged one: a single one is
-//! not accepted. If the next number follows it (by at most a window), then a number far back means that the reporter has
+//! not accepted. If the next number is near it (by at most a window), then a number far back means that the reporter has
 //! restarted: missing numbers are lost, and counting restarts there; with a number far ahead, all numbers between are lost.
 //! Otherwise the first was a stray and counts as reordered (if it was counted as lost when it left the window, it remains
 //! so). A jump *forward* to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a
@@ -47,6 +57,8 @@
 //! This costs nothing on the fast path: datagrams in sequence follow from the growth of the datagram counter since the last
 //! anomaly.
 
+#[cfg(test)]
+mod channel;
 mod run;
 mod stream;
 #[cfg(test)]
@@ -59,7 +71,7 @@ use std::ops::AddAssign;
 
 use crate::event::{Loss, Nanos, Output};
 use crate::index::{BUSY, Index, InsertSlot, NO_SLOT};
-use crate::stream::StreamId;
+use crate::stream::{StreamId, V05};
 
 use stream::Stream;
 
@@ -75,6 +87,8 @@ pub const LOSSES_PER_DATAGRAM: i64 = 128;
 pub const MAX_PRIOR_LOSSES: i64 = 16 * LOSSES_PER_DATAGRAM;
 /// Silence after which missing numbers are lost.
 pub const SETTLE: Nanos = 2_000_000_000;
+/// Silence after which no number of before arrives any more.
+pub const PAUSE: Nanos = 10_000_000_000;
 
 /// Totals of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,8 +107,10 @@ pub struct StreamView {
     pub duplicated: u64,
     /// Restarts of the reporter.
     pub restarts: u64,
-    /// Whether its number advances. If not, the counters above are meaningless.
+    /// Whether its number advances, and is that of one node. If not, the counters above are meaningless.
     pub countable: bool,
+    /// Several nodes send from its address, and the reports do not say which: its losses are not countable.
+    pub mixed: bool,
     /// Missing, and not counted as lost yet.
     pub missing: u32,
     /// Receive time of the latest datagram.
@@ -189,6 +205,7 @@ impl Sequencer {
     pub fn observe(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(stream) = self.streams.get_mut(self.latest as usize)
             && stream.id.is(id)
+            && id.version != V05
         {
             stream.observe(seq, now, out);
             return;
@@ -198,30 +215,92 @@ impl Sequencer {
 
     #[inline(never)]
     fn observe_other(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
-        let hash = id.hash(self.seed);
-        let streams = &self.streams;
-        let slot = self.index.find(hash, |slot| streams[slot as usize].id.is(id));
-        if slot != NO_SLOT {
-            self.index.touch(hash, slot, 1, heat_period(now));
-            self.latest = slot;
+        let entered = if id.version == V05 {
+            self.enter_of_address(id, seq, now, out)
+        } else {
+            self.enter(id, seq, now, out)
+        };
+        if let Some(Entered::Found(slot)) = entered {
             self.streams[slot as usize].observe(seq, now, out);
-            return;
         }
+    }
+
+    /// Finds or adds the stream of a report 0.5.
+    fn enter_of_address(
+        &mut self,
+        id: &StreamId,
+        seq: u32,
+        now: Nanos,
+        out: &mut dyn Output,
+    ) -> Option<Entered> {
+        let address = StreamId { node: None, ..*id };
+        let entered = self.enter(&address, seq, now, out)?;
+        let nodes = &mut self.streams[entered.slot() as usize].nodes;
+        nodes.unnamed |= id.node.is_none();
+        nodes.first = nodes.first.or(id.node);
+        let is_other = id.node.is_some() && id.node != nodes.first;
+        nodes.others |= is_other;
+        if nodes.others && nodes.unnamed && !nodes.mixed {
+            self.mark_mixed(&address);
+        }
+        if !is_other {
+            return Some(entered);
+        }
+        let mixed = self.streams[entered.slot() as usize].nodes.mixed;
+        let entered = self.enter(id, seq, now, out)?;
+        if mixed {
+            self.streams[entered.slot() as usize].mark_mixed();
+        }
+        Some(entered)
+    }
+
+    /// Marks all streams of reports 0.5 from an address as not countable.
+    fn mark_mixed(&mut self, address: &StreamId) {
+        for stream in &mut self.streams {
+            if (StreamId { node: None, ..stream.id }).is(address) {
+                stream.mark_mixed();
+            }
+        }
+    }
+
+    /// Finds or adds a stream.
+    fn enter(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) -> Option<Entered> {
+        let slot = self.find(id);
+        if slot != NO_SLOT {
+            if slot != self.latest {
+                self.index.touch(id.hash(self.seed), slot, 1, heat_period(now));
+            }
+            self.latest = slot;
+            return Some(Entered::Found(slot));
+        }
+        let hash = id.hash(self.seed);
         self.touch_latest(now);
-        match self.index.find_way(hash, heat_period(now), self.streams.len() == self.capacity) {
+        let slot = match self.index.find_way(hash, heat_period(now), self.streams.len() == self.capacity) {
             InsertSlot::Free(place) => {
                 let slot = self.streams.len() as u32;
                 self.index.put(place, hash, slot, (1, heat_period(now)));
                 self.streams.push(Stream::new(*id, seq, now));
-                self.latest = slot;
+                slot
             }
             InsertSlot::Evict(place, slot) => {
                 self.evict(slot, now, out);
                 self.index.put(place, hash, slot, (1, heat_period(now)));
                 self.streams[slot as usize] = Stream::new(*id, seq, now);
-                self.latest = slot;
+                slot
             }
-            InsertSlot::Refused => self.refused += 1,
+            InsertSlot::Refused => {
+                self.refused += 1;
+                return None;
+            }
+        };
+        self.latest = slot;
+        Some(Entered::Added(slot))
+    }
+
+    fn find(&self, id: &StreamId) -> u32 {
+        match self.streams.get(self.latest as usize) {
+            Some(stream) if stream.id.is(id) => self.latest,
+            _ => self.index.find(id.hash(self.seed), |slot| self.streams[slot as usize].id.is(id)),
         }
     }
 
@@ -299,6 +378,22 @@ impl Sequencer {
             capacity: self.capacity as u64,
             evicted: self.evicted,
             refused: self.refused,
+        }
+    }
+}
+
+/// The slot of a stream.
+#[derive(Clone, Copy, Debug)]
+enum Entered {
+    Found(u32),
+    /// It begins with the number that was being observed.
+    Added(u32),
+}
+
+impl Entered {
+    fn slot(self) -> u32 {
+        match self {
+            Self::Found(slot) | Self::Added(slot) => slot,
         }
     }
 }

@@ -28,6 +28,10 @@ impl Sequencer {
             return;
         }
         let slot = self.find(id);
+        if self.streams.get(slot as usize).is_some_and(|stream| stream.nodes.others && !stream.nodes.mixed) {
+            // The filter does not distinguish the nodes of an address.
+            self.mark_mixed(id);
+        }
         match self.streams.get_mut(slot as usize) {
             Some(stream) => {
                 stream.receive_run(run, now, out);
@@ -44,19 +48,18 @@ impl Sequencer {
             }
         }
     }
-
-    fn find(&self, id: &StreamId) -> u32 {
-        match self.streams.get(self.latest as usize) {
-            Some(stream) if stream.id.is(id) => self.latest,
-            _ => self.index.find(id.hash(self.seed), |slot| self.streams[slot as usize].id.is(id)),
-        }
-    }
 }
 
 impl Stream {
     /// Processes numbers one by one until the rest of the run only changes counters: a run that is late, or follows a
     /// jump, reaches the highest number within a window.
     fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, out: &mut dyn Output) {
+        if self.nodes.mixed {
+            self.datagrams = self.datagrams.wrapping_add(count);
+            self.support(0, count);
+            self.last_seen = now;
+            return;
+        }
         let mut left = count;
         while left > 0 {
             if same && self.repeat_all(last, left, now) || !same && self.advance_all(last, left, now, out) {
@@ -84,6 +87,7 @@ impl Stream {
         }
         self.datagrams = self.datagrams.wrapping_add(count);
         self.support(0, count);
+        self.resumed = self.resumed.saturating_add(u32::from(self.is_pause(now)));
         self.last_seen = now;
         self.stalled = self.stalled.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         true
@@ -279,7 +283,7 @@ mod tests {
     #[test]
     fn a_number_that_is_repeated_elsewhere_counts_as_often() {
         for (number, counted) in
-            [(150, (0, 1 << 40)), (100, (1, (1 << 40) - 1)), (9, ((1 << 40) - 1, 0)), (5000, (0, 0))]
+            [(150, (0, 1 << 40)), (100, (1, (1 << 40) - 1)), (9, (0, (1 << 40) - 1)), (5000, (0, 0))]
         {
             let mut sequencer = Sequencer::new(4, 0);
             (10..200).filter(|&n| n != 100).for_each(|n| sequencer.observe(&id(10), n, 1, &mut Silent));

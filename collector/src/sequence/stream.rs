@@ -1,9 +1,22 @@
 //! One stream: the window up to its highest number, and its counters.
 
-use super::{FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, STALLED, WINDOW};
+use super::{FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, PAUSE, STALLED, WINDOW};
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
 use crate::sequence::StreamView;
 use crate::stream::{StreamId, pack};
+
+/// The nodes whose reports 0.5 come from the address of a stream: only some forms of these reports name their node.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Nodes {
+    /// The first one named. Its reports are in the stream of the address, those of others in streams of their own.
+    pub(super) first: Option<u32>,
+    /// Another node was named.
+    pub(super) others: bool,
+    /// A report named none.
+    pub(super) unnamed: bool,
+    /// Reports of several nodes are in one stream: it is not countable.
+    pub(super) mixed: bool,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
@@ -20,7 +33,13 @@ pub(super) struct Stream {
     pub(super) known: u32,
     pub(super) suspect: Option<u32>,
     pub(super) stalled: u32,
+    /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
+    pub(super) resumed: u32,
     pub(super) advancing: bool,
+    /// Which nodes share the stream.
+    pub(super) nodes: Nodes,
+    /// The highest number before the latest jump.
+    left: Option<u32>,
     pub(super) datagrams: u64,
     /// Numbers that did not arrive, confirmed or not.
     absent: u64,
@@ -44,7 +63,7 @@ impl Stream {
     pub(super) fn new(id: StreamId, seq: u32, now: Nanos) -> Self {
         Self {
             id,
-            packed: id.node.map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
+            packed: id.global_node().map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
             unused: (32 - id.bits()) as u8,
             steady: false,
             window: u128::MAX,
@@ -52,7 +71,10 @@ impl Stream {
             known: 1,
             suspect: None,
             stalled: 0,
+            resumed: 0,
             advancing: false,
+            nodes: Nodes::default(),
+            left: None,
             datagrams: 1,
             absent: 0,
             refuted: 0,
@@ -80,19 +102,23 @@ impl Stream {
         seq.wrapping_sub(by) & (u32::MAX >> (32 - self.id.bits()))
     }
 
+    fn after(&self, seq: u32, by: u32) -> u32 {
+        self.before(seq, by.wrapping_neg())
+    }
+
     #[inline(always)]
     pub(super) fn observe(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         self.datagrams = self.datagrams.wrapping_add(1);
-        self.last_seen = now;
         let ahead = self.distance(seq, self.highest);
         // The steady state: the next number, no missing number leaves the window, no suspect.
         if ahead == 1 && self.steady && self.window >> 127 == 1 {
+            self.last_seen = now;
             self.highest = seq;
             self.window = self.window << 1 | 1;
             self.known = self.known.wrapping_add(1).min(WINDOW);
         } else {
             self.observe_anomaly(seq, ahead, now, out);
-            self.steady = self.advancing && self.stalled == 0 && self.suspect.is_none();
+            self.steady = self.advancing && self.stalled == 0 && self.suspect.is_none() && !self.nodes.mixed;
         }
     }
 
@@ -100,15 +126,27 @@ impl Stream {
     #[inline(never)]
     fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
         self.support(0, 1);
-        if ahead == 0 {
-            self.repeat(seq, now, out);
+        let paused = self.is_pause(now);
+        self.last_seen = now;
+        if self.nodes.unnamed && self.is_of_another_sequence(seq, ahead) {
+            self.mark_mixed();
+        }
+        if self.nodes.mixed {
             return;
         }
-        if !self.begin_to_advance(seq) {
+        if ahead == 0 {
+            self.repeat(seq, paused, now, out);
+            return;
+        }
+        if !self.begin_to_advance(seq, now, out) {
             return;
         }
         let distance = ahead.unsigned_abs();
-        if distance > FAR || (ahead < 0 && distance >= WINDOW) {
+        let is_start = ahead < 0 || distance > FAR && seq < WINDOW;
+        if paused && is_start {
+            self.settle_suspect(now, out);
+            self.restart(seq, now, out);
+        } else if distance > FAR || (ahead < 0 && distance >= WINDOW) {
             self.observe_far(seq, now, out);
         } else if ahead > 0 {
             self.settle_suspect(now, out);
@@ -118,16 +156,39 @@ impl Stream {
         }
     }
 
+    /// Whether the stream was silent for so long that numbers of before cannot arrive any more.
+    pub(super) fn is_pause(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.last_seen) >= PAUSE
+    }
+
+    /// Whether a number continues the sequence that the latest jump has left: then two nodes send, by turns.
+    fn is_of_another_sequence(&self, seq: u32, ahead: i32) -> bool {
+        ahead.unsigned_abs() > WINDOW
+            && self.left.is_some_and(|left| (1..=WINDOW.cast_signed()).contains(&self.distance(seq, left)))
+    }
+
+    /// Ends counting: the numbers are those of several nodes.
+    pub(super) fn mark_mixed(&mut self) {
+        self.nodes.mixed = true;
+        self.steady = false;
+        self.begin(self.highest);
+    }
+
     /// The number advances. `false`: it was constant until now, and counting starts here.
-    fn begin_to_advance(&mut self, seq: u32) -> bool {
+    fn begin_to_advance(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         let stalled = std::mem::take(&mut self.stalled);
+        let resumed = std::mem::take(&mut self.resumed);
         if self.advancing {
             return true;
         }
         self.advancing = true;
         if stalled < STALLED {
-            // A few repetitions of the first number were duplicates.
-            self.duplicated += u64::from(stalled);
+            // A few repetitions of the first number were duplicates, or restarts after a pause.
+            self.duplicated += u64::from(stalled - resumed);
+            self.restarts += u64::from(resumed);
+            if resumed > 0 {
+                self.note(now, SequenceEventKind::Restart(self.highest), out);
+            }
             return true;
         }
         self.begin(seq);
@@ -141,20 +202,30 @@ impl Stream {
         self.suspect = None;
     }
 
-    fn repeat(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
+    fn repeat(&mut self, seq: u32, paused: bool, now: Nanos, out: &mut dyn Output) {
         // A constant number may repeat without limit.
         self.stalled = self.stalled.saturating_add(1);
-        if self.advancing {
+        if !self.advancing {
+            self.resumed = self.resumed.saturating_add(u32::from(paused));
+            return;
+        }
+        if paused {
+            self.settle_suspect(now, out);
+            self.restart(seq, now, out);
+        } else {
             self.duplicated += 1;
             self.note(now, SequenceEventKind::Duplicate(seq), out);
-            if self.stalled >= STALLED {
-                self.advancing = false;
-            }
+        }
+        if self.stalled >= STALLED {
+            self.advancing = false;
         }
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
         let returns = by > WINDOW && self.jump(seq);
+        if by > WINDOW {
+            self.left = Some(self.highest);
+        }
         self.give_up(by.min(WINDOW), now, out);
         if by > WINDOW {
             let first = self.before(seq, by - 1);
@@ -209,22 +280,39 @@ impl Stream {
     }
 
     fn observe_far(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
-        if let Some(suspect) = self.suspect
-            && let ahead = self.distance(seq, suspect)
-            && (1..=WINDOW.cast_signed()).contains(&ahead)
-        {
-            match self.distance(suspect, self.highest) {
-                gap if gap > 0 && suspect >= WINDOW => {
-                    self.suspect = None;
-                    self.advance(suspect, gap.unsigned_abs(), now, out);
-                }
-                _ => self.restart(suspect, now, out),
+        let apart = self.suspect.map(|suspect| (suspect, self.distance(seq, suspect)));
+        match apart {
+            Some((_, 0)) => {
+                self.duplicated += 1;
+                self.note(now, SequenceEventKind::Duplicate(seq), out);
             }
-            self.advance(seq, ahead.unsigned_abs(), now, out);
-            return;
+            Some((suspect, ahead @ 1..)) if ahead.unsigned_abs() <= WINDOW => {
+                self.accept_suspects(suspect, ahead.unsigned_abs(), now, out);
+            }
+            // The first two numbers arrived in reverse.
+            Some((_, behind)) if behind < 0 && behind.unsigned_abs() < WINDOW => {
+                self.accept_suspects(seq, behind.unsigned_abs(), now, out);
+                self.reordered += 1;
+                self.note(now, SequenceEventKind::Late(seq), out);
+            }
+            _ => {
+                self.settle_suspect(now, out);
+                self.suspect = Some(seq);
+            }
         }
-        self.settle_suspect(now, out);
-        self.suspect = Some(seq);
+    }
+
+    /// Accepts two numbers that are far from the highest one and confirm each other: the lower, and the one that is `apart` numbers
+    /// ahead of it.
+    fn accept_suspects(&mut self, lower: u32, apart: u32, now: Nanos, out: &mut dyn Output) {
+        match self.distance(lower, self.highest) {
+            gap if gap > 0 && lower >= WINDOW => {
+                self.suspect = None;
+                self.advance(lower, gap.unsigned_abs(), now, out);
+            }
+            _ => self.restart(lower, now, out),
+        }
+        self.advance(self.after(lower, apart), apart, now, out);
     }
 
     fn settle_suspect(&mut self, now: Nanos, out: &mut dyn Output) {
@@ -238,6 +326,7 @@ impl Stream {
         self.jump(seq);
         self.give_up(WINDOW, now, out);
         self.finalize_unconfirmed();
+        self.left = Some(self.highest);
         self.begin(seq);
         self.restarts += 1;
         self.note(now, SequenceEventKind::Restart(seq), out);
@@ -294,12 +383,12 @@ impl Stream {
     /// Reports the counts since the last report.
     pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> Option<Loss> {
         let counted = [self.losses().0, self.reordered, self.duplicated];
-        if counted == self.reported || !self.advancing {
+        if counted == self.reported || !self.is_countable() {
             return None;
         }
         let loss = Loss {
             ts: now,
-            node: self.id.node,
+            node: self.shown_id().node,
             source: self.id.source,
             hw_id: self.id.hw_id,
             lost: counted[0] - self.reported[0],
@@ -312,20 +401,31 @@ impl Stream {
     }
 
     fn note(&self, ts: Nanos, kind: SequenceEventKind, out: &mut dyn Output) {
-        out.sequence(&SequenceEvent { ts, stream: self.id, kind });
+        out.sequence(&SequenceEvent { ts, stream: self.shown_id(), kind });
+    }
+
+    fn is_countable(&self) -> bool {
+        self.advancing && !self.nodes.mixed
+    }
+
+    /// The identity, with the node that all reports of the stream named.
+    fn shown_id(&self) -> StreamId {
+        let named = self.nodes.first.filter(|_| !self.nodes.unnamed && !self.nodes.mixed);
+        StreamId { node: self.id.node.or(named), ..self.id }
     }
 
     pub(super) fn view(&self) -> StreamView {
         let (lost, unconfirmed) = self.losses();
         StreamView {
-            id: self.id,
+            id: self.shown_id(),
             datagrams: self.datagrams,
             lost,
             unconfirmed,
             reordered: self.reordered,
             duplicated: self.duplicated,
             restarts: self.restarts,
-            countable: self.advancing,
+            countable: self.is_countable(),
+            mixed: self.nodes.mixed,
             missing: self.window.count_zeros(),
             last_seen: self.last_seen,
         }

@@ -34,7 +34,7 @@ fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<Se
 #[test]
 fn the_table_of_the_module() {
     const M22: u32 = (1 << 22) - 1;
-    let cases: [(&str, StreamId, Vec<u32>, Counted); 20] = [
+    let cases: [(&str, StreamId, Vec<u32>, Counted); 22] = [
         ("in order", V10, (5..300).collect(), (0, 0, 0, 0, 0, 0, true)),
         ("a gap is missing, not lost", V10, vec![1, 2, 5], (0, 0, 0, 0, 0, 2, true)),
         (
@@ -65,6 +65,18 @@ fn the_table_of_the_module() {
             V20,
             vec![3_000_000, 3_000_001, 0, 1],
             (0, 0, 0, 0, 1, 0, true),
+        ),
+        (
+            "restart in reverse",
+            V10,
+            (5000..5010).chain([1, 0]).chain(2..10).collect(),
+            (0, 0, 1, 0, 1, 0, true),
+        ),
+        (
+            "restart, the first one twice",
+            V10,
+            (5000..5010).chain([0]).chain(0..10).collect(),
+            (0, 0, 0, 1, 1, 0, true),
         ),
         ("a stray is no restart", V10, vec![5000, 5001, 4000, 5002, 5003], (0, 0, 1, 0, 0, 0, true)),
         ("always 0", V10, vec![0; 1000], (0, 0, 0, 0, 0, 0, false)),
@@ -192,6 +204,144 @@ fn silence_settles_what_is_missing_once() {
         duplicated: 0,
     };
     assert_eq!(notes.1, [loss(2 + SETTLE, 2, 0), loss(5 * SETTLE, 0, 1)]);
+}
+
+/// Numbers that arrive in one second, and that second.
+type Batch = (u64, Vec<u32>);
+
+/// The first numbers of a reporter.
+fn first_ten() -> Batch {
+    (0, (0..10).collect())
+}
+
+/// One number again and again.
+fn every_20_s(number: u32) -> impl Iterator<Item = Batch> {
+    (1..100).map(move |n| (20 * n, vec![number]))
+}
+
+#[test]
+fn after_a_pause_a_number_that_is_not_ahead_is_of_a_restarted_reporter() {
+    const HOUR: u64 = 3600;
+    // Lost, reordered, duplicated, restarts, countable.
+    type Expected = (u64, u64, u64, u64, bool);
+    let cases: [(&str, StreamId, Vec<Batch>, Expected); 13] = [
+        ("the same numbers", V10, vec![first_ten(), (HOUR, (0..10).collect())], (0, 0, 0, 1, true)),
+        ("without the first", V10, vec![first_ten(), (HOUR, (3..10).collect())], (0, 0, 0, 1, true)),
+        ("from the highest on", V10, vec![first_ten(), (HOUR, (9..20).collect())], (0, 0, 0, 1, true)),
+        ("in reverse", V10, vec![first_ten(), (HOUR, vec![1, 0, 2, 3])], (0, 1, 0, 1, true)),
+        ("a loss is not hidden", V10, vec![first_ten(), (HOUR, vec![0, 1, 5, 6])], (3, 0, 0, 1, true)),
+        ("a gap before", V10, vec![(0, vec![0, 1, 4]), (HOUR, vec![0, 1])], (2, 0, 0, 1, true)),
+        ("it goes on", V10, vec![first_ten(), (HOUR, (10..20).collect())], (0, 0, 0, 0, true)),
+        ("no pause", V10, vec![first_ten(), (9, (0..10).collect())], (0, 0, 10, 0, true)),
+        ("the clock was set back", V10, vec![(HOUR, vec![0, 1]), (0, vec![1, 2])], (0, 0, 1, 0, true)),
+        (
+            "one report each time",
+            V10,
+            every_20_s(0).take(3).chain([(HOUR, vec![0, 1])]).collect(),
+            (0, 0, 0, 3, true),
+        ),
+        (
+            "one far back, 22 bits",
+            V20,
+            vec![(0, vec![3_000_000, 3_000_001]), (HOUR, vec![0])],
+            (0, 0, 0, 1, true),
+        ),
+        ("always 0", V10, every_20_s(0).collect(), (0, 0, 0, 0, false)),
+        (
+            "advances, then stands still",
+            V10,
+            [first_ten()].into_iter().chain(every_20_s(9)).collect(),
+            (0, 0, 0, 64, false),
+        ),
+    ];
+    for (name, id, batches, expected) in cases {
+        let mut sequencer = Sequencer::new(4, 0);
+        for (second, numbers) in batches {
+            for number in numbers {
+                sequencer.observe(&id, number, second * 1_000_000_000, &mut Notes::default());
+            }
+        }
+        sequencer.finish(u64::MAX, &mut Notes::default());
+        let v = sequencer.streams().next().unwrap();
+        assert_eq!((v.lost, v.reordered, v.duplicated, v.restarts, v.countable), expected, "{name}");
+    }
+}
+
+/// The numbers of two nodes that send by turns.
+fn in_turns(first: Option<u32>, second: Option<u32>) -> Vec<(Option<u32>, u32)> {
+    (0..20).flat_map(|n| [(first, 11_001 + n), (second, 12_001 + n)]).collect()
+}
+
+/// The stream of a report 0.5 that names this node.
+fn v05(node: Option<u32>) -> StreamId {
+    StreamId { version: V05, node, source: [9; 16], ..V10 }
+}
+
+#[test]
+fn nodes_behind_one_address_are_counted_apart_or_not_at_all() {
+    let a = Some(11);
+    let b = Some(12);
+    let bursts: Vec<_> = (0..40).map(|n| (None, if n / 4 % 2 == 0 { 5000 + n } else { n })).collect();
+    // Node, datagrams, lost if countable, mixed.
+    type Seen = (Option<u32>, u64, Option<u64>, bool);
+    let cases: [(&str, Vec<(Option<u32>, u32)>, Vec<Seen>); 7] = [
+        ("two nodes", in_turns(a, b), vec![(a, 20, Some(0), false), (b, 20, Some(0), false)]),
+        (
+            "one of them loses",
+            vec![(a, 1), (b, 1), (b, 2), (a, 4), (b, 3)],
+            vec![(a, 2, Some(2), false), (b, 3, Some(0), false)],
+        ),
+        (
+            "a node that does not always say its id",
+            vec![(None, 1), (a, 2), (None, 3), (None, 4), (a, 6)],
+            vec![(None, 5, Some(1), false)],
+        ),
+        (
+            "two nodes, and a report of either",
+            [in_turns(a, b), vec![(None, 7)]].concat(),
+            vec![(None, 21, None, true), (b, 20, None, true)],
+        ),
+        (
+            "a report of anyone, and two nodes",
+            [vec![(None, 7)], in_turns(a, b)].concat(),
+            vec![(None, 21, None, true), (b, 20, None, true)],
+        ),
+        ("two that never say", in_turns(None, None), vec![(None, 40, None, true)]),
+        ("two that never say, in bursts", bursts, vec![(None, 40, None, true)]),
+    ];
+    for (name, numbers, expected) in cases {
+        let mut sequencer = Sequencer::new(8, 0);
+        let mut notes = Notes::default();
+        for (node, number) in numbers {
+            sequencer.observe(&v05(node), number, 0, &mut notes);
+        }
+        sequencer.finish(1, &mut notes);
+        let seen: Vec<Seen> = sequencer
+            .streams()
+            .map(|v| (v.id.node, v.datagrams, v.countable.then_some(v.lost), v.mixed))
+            .collect();
+        assert_eq!(seen, expected, "{name}");
+        let lost: u64 = expected.iter().filter_map(|(_, _, lost, _)| *lost).sum();
+        assert_eq!(notes.1.iter().map(|loss| loss.lost).sum::<u64>(), lost, "{name}");
+    }
+}
+
+/// Datagrams of each stream, and whether its losses are countable.
+fn datagrams(sequencer: &Sequencer) -> Vec<(u64, bool)> {
+    sequencer.streams().map(|v| (v.datagrams, v.countable)).collect()
+}
+
+#[test]
+fn runs_of_a_filter_that_does_not_distinguish_nodes_are_not_countable() {
+    let mut sequencer = Sequencer::new(8, 0);
+    let mut notes = Notes::default();
+    sequencer.observe(&v05(Some(11)), 1, 0, &mut notes);
+    sequencer.receive_run(&v05(None), Run { last: 9, count: 8, same: false }, 0, &mut notes);
+    assert_eq!(datagrams(&sequencer), [(9, true)]);
+    sequencer.observe(&v05(Some(12)), 1000, 0, &mut notes);
+    sequencer.receive_run(&v05(None), Run { last: 1500, count: 500, same: false }, 0, &mut notes);
+    sequencer.finish(1, &mut notes);
+    assert_eq!((datagrams(&sequencer), notes.1), (vec![(509, false), (1, false)], vec![]));
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn write_source(o: &mut Object<'_>, stream: &StreamView) {
     o.field("lost", stream.lost).field("unconfirmed", stream.unconfirmed);
     o.field("reordered", stream.reordered);
     o.field("duplicated", stream.duplicated).field("restarts", stream.restarts);
-    o.field("countable", stream.countable);
+    o.field("countable", stream.countable).field("mixed", stream.mixed);
 }
 
 fn identity(o: &mut Object<'_>, id: &StreamId) {

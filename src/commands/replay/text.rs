@@ -251,6 +251,7 @@ fn sources(summary: &Summary<'_>) -> String {
     for stream in sorted(summary.collector.streams()) {
         let number = |count: u64| if stream.countable { units::count(count) } else { "-".into() };
         let note = match stream.unconfirmed {
+            _ if stream.mixed => "not countable: several nodes behind one address".to_owned(),
             _ if !stream.countable => "not countable: its sequence number never moves".to_owned(),
             0 => String::new(),
             more => format!("{} more missing, not confirmed by what follows", units::count(more)),

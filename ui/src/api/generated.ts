@@ -2283,7 +2283,7 @@ export type Snapshots = {
 
 /** A sequence-numbered stream of reports, or an address without a readable report. */
 export type Source = {
-  /** False when the sequence number never advances; then `lost` is meaningless. */
+  /** False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless. */
   countable: boolean;
   /** Duplicate reports. */
   duplicated: number;
@@ -2293,6 +2293,8 @@ export type Source = {
   last_seen: number;
   /** Reports lost before the collector. */
   lost: number;
+  /** Several nodes send from this address, and their reports do not say which. */
+  mixed: boolean;
   /** Name of the node, as configured. */
   name: string | null;
   /** Node id. */

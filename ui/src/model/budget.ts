@@ -186,11 +186,18 @@ function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Sources whose sequence number never advances: their losses in the network cannot be counted. */
-function uncountable(sources: readonly Source[]): string {
-  const silent = sources.filter((source) => !source.countable).length;
-  if (silent === 0) return '';
-  return `Losses of ${plural(silent, 'source')} are not countable: the sequence number never advances.`;
+/** Sources whose losses in the network cannot be counted. */
+function uncountable(sources: readonly Source[]): string[] {
+  const mixed = sources.filter((source) => source.mixed).length;
+  const constant = sources.filter((source) => !source.countable && !source.mixed).length;
+  return [
+    notCountable(constant, 'the sequence number never advances'),
+    notCountable(mixed, 'several nodes send from one address'),
+  ];
+}
+
+function notCountable(count: number, reason: string): string {
+  return count === 0 ? '' : `Losses of ${plural(count, 'source')} are not countable: ${reason}.`;
 }
 
 /** Missing datagrams that do not count as lost, and the evidence for those that do. */
@@ -214,7 +221,7 @@ export interface Recent extends Totals {
 
 /** The summary sentence above the stages. */
 export function verdict(stages: readonly StageView[], sources: readonly Source[], recent: Recent): Verdict {
-  const caveat = [evidence(stages), uncountable(sources)].filter((part) => part !== '').join(' ');
+  const caveat = [evidence(stages), ...uncountable(sources)].filter((part) => part !== '').join(' ');
   const wrong = stages.find((view) => view.unexplained !== 0);
   if (wrong) {
     const headline = `The counters of stage ${wrong.stage} are unbalanced by ${exact(Math.abs(wrong.unexplained))}`;

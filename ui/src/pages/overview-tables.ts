@@ -84,10 +84,12 @@ function seen(ts: number): CellView | string {
   return { text: dateTime(ts).slice(5, 16), title: bothTimes(ts) };
 }
 
-/** A count that is a failure when it is not zero; "not countable" for a source whose sequence number never advances. */
+/** A count that is a failure when it is not zero, or "not countable". */
 function failing(row: Source, value: number): CellView {
   if (!row.countable) {
-    const title = 'Its sequence number never advances, so losses cannot be counted';
+    const title = row.mixed
+      ? 'Several nodes send from this address, and their reports do not say which: losses cannot be counted'
+      : 'Its sequence number never advances, so losses cannot be counted';
     return { text: 'not countable', class: 'unknown', title };
   }
   return { text: exact(value), class: value > 0 ? 'bad' : 'zero' };

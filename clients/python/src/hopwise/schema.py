@@ -973,7 +973,7 @@ class SessionView(TypedDict):
 class Source(TypedDict):
     """A sequence-numbered stream of reports, or an address without a readable report."""
 
-    # False when the sequence number never advances; then `lost` is meaningless.
+    # False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless.
     countable: bool
     # Duplicate reports.
     duplicated: int
@@ -983,6 +983,8 @@ class Source(TypedDict):
     last_seen: int
     # Reports lost before the collector.
     lost: int
+    # Several nodes send from this address, and their reports do not say which.
+    mixed: bool
     # Name of the node, as configured.
     name: str | None
     # Node id.
