@@ -3,7 +3,7 @@
 use detect::Metric;
 use wire::FlowKey;
 
-use crate::hash::fold;
+use crate::hash::{fold, fold_octets};
 use crate::stream::StreamId;
 
 /// Nanoseconds since the Unix epoch (or since the start of simulated time).
@@ -130,7 +130,9 @@ impl Basis {
 pub struct Event {
     /// When it was observed (receive time).
     pub ts: Nanos,
-    /// Deterministic record id (hash of reporter, sequence, time, key): two collectors give the same event the same id.
+    /// Deterministic record id, a hash of what the event says and of the report that showed it: its reporter, number, timestamp and
+    /// flow. Two collectors give the same event the same id. That of a loss also depends on the time, since each collector
+    /// has its own losses.
     pub id: u64,
     /// The kind.
     pub kind: Kind,
@@ -307,7 +309,8 @@ impl Loss {
         }
         let mut event = Event::blank(self.ts, Kind::Loss);
         (event.node, event.value) = (self.node, Some(self.lost));
-        event.id = record_id(self.ts ^ u64::from(self.hw_id) << 56, &event);
+        let stream = fold_octets(&self.source, u64::from(self.hw_id));
+        event.id = record_id(fold(stream, self.ts), &event);
         Some(event)
     }
 }

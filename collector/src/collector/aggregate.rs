@@ -262,7 +262,7 @@ impl Inner {
         // The latency of a hop of a flow is reported with the flow.
         let emits = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
         let threshold = emitter.threshold(series.metric());
-        let cause = Cause { profile: head.about.profile, origin: head.about.origin.hash() };
+        let cause = Cause { profile: head.about.profile, origin: head.about.identity() };
         if let Some((value, previous)) = series.merge(key, cause, &merged, threshold)
             && emits
         {

@@ -46,6 +46,13 @@ impl EventContext {
     pub(crate) fn flow(&self) -> Option<FlowKey> {
         self.has_flow.then_some(self.key)
     }
+
+    /// A hash of the report's identity and its flow, for events that name no flow. Devices without a clock use the same identities again
+    /// after a restart, but rarely for the same flow. The Flow ID is the same whether or not the rest of the flow is known.
+    pub(crate) fn identity(&self) -> u64 {
+        let flow = if self.has_flow { u64::from(self.key.flow_id()) | 1 << 32 } else { 0 };
+        fold(self.origin.hash(), flow)
+    }
 }
 
 /// The fields of a report apart from its hops.

@@ -123,7 +123,7 @@ impl NodeMetrics {
         if state.node_slot == NO_SLOT && reading.node != ABSENT {
             let key = Key { node: reading.node, part: 0 };
             let profile = self.node_units.profile(reading.node, emitter.about().profile);
-            let cause = Cause { profile, origin: emitter.about().origin.hash() };
+            let cause = Cause { profile, origin: emitter.about().identity() };
             state.node_slot = self.nodes.slot(key, cause);
         }
         self.nodes.note_implausible(state.node_slot);
@@ -249,7 +249,7 @@ fn examine(
             return;
         }
         let profile = node_units.profile(key.node, emitter.about().profile);
-        *slot = series.slot(key, Cause { profile, origin: emitter.about().origin.hash() });
+        *slot = series.slot(key, Cause { profile, origin: emitter.about().identity() });
         if *slot == NO_SLOT || !series.add(*slot, value) {
             return;
         }
