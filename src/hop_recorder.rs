@@ -200,8 +200,9 @@ impl Tap {
         let stamp = report.ts.unwrap_or(0);
         let parts = [hash, u64::from(report.seq) | content, report.index.into(), stamp.into()];
         let id = report_id(parts, flow.as_ref());
-        let hops = u8::try_from(report.hop_count()).unwrap_or(u8::MAX);
-        for (number, hop) in (0..hops).zip(report.hops()) {
+        let count = u8::try_from(report.hop_count()).unwrap_or(u8::MAX);
+        let hops = if report.is_single_record() { 0 } else { count };
+        for (number, hop) in (0..count).zip(report.hops()) {
             let unit = unit(hop.node_id);
             let stamp = |ts: Option<u64>| ts.map(|ts| ts.saturating_mul(unit.stamp_ns));
             let record = Hop {

@@ -11,7 +11,7 @@ pub struct Hop {
     pub report: u64,
     /// Its place in the report, in forwarding order, from 0.
     pub hop: u8,
-    /// Hops of the report.
+    /// Hops of the report; 0 if they are not a path, as the records of SF-INT.
     pub hops: u8,
     /// The flow.
     pub flow: Option<FlowKey>,

@@ -29,6 +29,8 @@ pub struct ReportRow {
     pub flow: Option<FlowKey>,
     /// The hops in forwarding order.
     pub hops: Vec<Hop>,
+    /// Whether the hops are a path; not so the records of SF-INT, whose others are in other reports.
+    pub is_path: bool,
 }
 
 impl ReportRow {
@@ -46,12 +48,13 @@ impl ReportRow {
             drop_reason: report.drop_reason,
             flow: report.flow,
             hops: report.hops().collect(),
+            is_path: !report.is_single_record(),
         }
     }
 
-    /// The node of each hop; `u32::MAX` where it is not available. Empty when no hop has a node id.
+    /// The node of each hop; `u32::MAX` where it is not available. Empty when no hop has a node id, or they are not a path.
     pub(crate) fn path(&self) -> Vec<u32> {
-        let known = self.hops.iter().any(|hop| hop.node_id.is_some());
+        let known = self.is_path && self.hops.iter().any(|hop| hop.node_id.is_some());
         self.hops.iter().filter(|_| known).map(|hop| hop.node_id.unwrap_or(u32::MAX)).collect()
     }
 
@@ -59,5 +62,22 @@ impl ReportRow {
     pub(crate) fn flag_names(&self) -> String {
         let set = Flags::NAMES.iter().filter(|(flag, _)| self.flags.contains(*flag));
         set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_records_of_sf_int_are_no_path() {
+        let mut decoder = wire::Decoder::new(wire::Profile::default());
+        let paths = ["tr20_emb", "sfint_rep", "sfint_rep_medium"].map(|name| {
+            let bytes = testkit::vectors::bytes(name);
+            let report = decoder.reports(&bytes).next().unwrap().unwrap();
+            let row = ReportRow::new(&report, 1, [0; 16]);
+            (row.hops.len(), row.path())
+        });
+        assert_eq!(paths, [(3, vec![1, 2, 3]), (1, vec![]), (2, vec![])]);
     }
 }

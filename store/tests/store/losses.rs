@@ -28,6 +28,7 @@ fn postcard(ts: u64, number: u32, node: u32, flags: Flags) -> ReportRow {
         drop_reason: None,
         flow: Some(flow(number)),
         hops: vec![Hop { node_id: Some(node), ..Hop::default() }],
+        is_path: true,
     }
 }
 

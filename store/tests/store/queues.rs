@@ -152,6 +152,7 @@ fn report(ts: u64, hops: Vec<Hop>) -> ReportRow {
         drop_reason: None,
         flow: Some(flow(1)),
         hops,
+        is_path: true,
     }
 }
 

@@ -337,6 +337,7 @@ fn report() -> ReportRow {
         drop_reason: Some(71),
         flow: Some(flow(1)),
         hops: vec![first, wire::Hop::default()],
+        is_path: true,
     }
 }
 

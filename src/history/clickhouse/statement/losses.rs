@@ -49,6 +49,8 @@ impl Statement {
 
     /// The interfaces at both ends of links, from the latest hops of a span.
     pub(in super::super) fn ends(mut self, span: Span, (hops, links): (usize, usize)) -> Self {
+        // Records of SF-INT, with 0 hops, are not neighbours on a path.
+        self.terms.push("hops > 1".to_owned());
         self.range(Some(span.from()), Some(span.to()));
         let (table, terms, most) = (&self.table, self.joined(), links + 1);
         self.text = format!(

@@ -57,7 +57,7 @@ impl Statement {
         self.text = format!(
             "SELECT toUnixTimestamp64Nano(found.ts) AS time, found.flow AS flow, found.queue AS queue, found.egress_if AS egress_if, \
              found.hop_latency AS hop_latency, found.queue_occupancy AS queue_occupancy, found.egress_ts AS egress_ts, taken.path AS path \
-             FROM ({chosen}) AS found LEFT JOIN (SELECT report, arrayMap(pair -> pair.2, arraySort(groupUniqArray((hop, node)))) AS path \
+             FROM ({chosen}) AS found LEFT JOIN (SELECT report, if(max(hops) = 0, [], arrayMap(pair -> pair.2, arraySort(groupUniqArray((hop, node))))) AS path \
              FROM {table} WHERE {around} AND report IN (SELECT report FROM ({chosen})) GROUP BY report) AS taken \
              ON found.report = taken.report ORDER BY found.ts, found.id"
         );
