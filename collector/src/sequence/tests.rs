@@ -284,7 +284,8 @@ fn nodes_behind_one_address_are_counted_apart_or_not_at_all() {
     let bursts: Vec<_> = (0..40).map(|n| (None, if n / 4 % 2 == 0 { 5000 + n } else { n })).collect();
     // Node, datagrams, lost if countable, mixed.
     type Seen = (Option<u32>, u64, Option<u64>, bool);
-    let cases: [(&str, Vec<(Option<u32>, u32)>, Vec<Seen>); 7] = [
+    type Sent = (Option<u32>, u32);
+    let cases: [(&str, Vec<Sent>, Vec<Seen>); 7] = [
         ("two nodes", in_turns(a, b), vec![(a, 20, Some(0), false), (b, 20, Some(0), false)]),
         (
             "one of them loses",

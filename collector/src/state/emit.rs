@@ -91,6 +91,9 @@ mod tests {
         path: [u32; 2],
     }
 
+    /// A report that differs in one thing, with its name.
+    type Variant = (&'static str, Found);
+
     impl Found {
         fn id(&self) -> u64 {
             let thresholds = Thresholds::new([0; Metric::ALL.len()], Vec::new()).unwrap();
@@ -99,7 +102,7 @@ mod tests {
         }
 
         /// The same with one difference, by its name: those that must change the id, and then those that must not.
-        fn variants(&self) -> (Vec<(&'static str, Self)>, Vec<(&'static str, Self)>) {
+        fn variants(&self) -> (Vec<Variant>, Vec<Variant>) {
             let mut differing = Vec::new();
             let mut same = Vec::new();
             macro_rules! differ {

@@ -55,8 +55,9 @@ impl Totals {
     fn add_report(&mut self, sent: &Sent, now: u64) {
         let mut total = 0;
         for hop in &sent.hops {
-            let [latency, utilization] = [hop.latency, hop.utilization].map(|value| value.unwrap().into());
-            let (queue, occupancy) = hop.queue.unwrap();
+            let [latency, utilization] =
+                [hop.latency, hop.utilization].map(|value| value.expect("all hops have it").into());
+            let (queue, occupancy) = hop.queue.expect("all hops have one");
             let node = Some(hop.id);
             total += latency;
             self.add_value(&(2, None, node, None, None, 0, 0), &[1, 60], now, latency);
