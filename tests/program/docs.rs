@@ -85,3 +85,21 @@ fn every_page_of_the_documentation_is_three_steps_from_the_readme() {
         .collect();
     assert!(lost.is_empty(), "unreachable: {lost:#?}");
 }
+
+#[test]
+fn the_page_of_commands_names_every_command() {
+    let help =
+        std::process::Command::new(env!("CARGO_BIN_EXE_hopwise")).arg("--help").output().expect("help");
+    let help = String::from_utf8(help.stdout).expect("text");
+    let after = help.split_once("Commands:\n").expect("a list of commands").1;
+    let lines = after.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let names: BTreeSet<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains("run"), "{help}");
+    let page = fs::read_to_string(root().join("docs/reference/commands.md")).expect("the page");
+    let is_missing = |name: &&str| {
+        **name != *"help" && ![" ", "`"].iter().any(|end| page.contains(&format!("`hopwise {name}{end}")))
+    };
+    let missing: Vec<&str> = names.into_iter().filter(is_missing).collect();
+    assert_eq!(missing, [""; 0], "commands that docs/reference/commands.md lacks");
+}
