@@ -514,9 +514,9 @@ class Hop(TypedDict):
     egress_if: int | None
     # Time inside the node, nanoseconds.
     hop_latency: int | None
-    # Hop latency of the latest report, nanoseconds, if it is implausible; `hop_latency` is null then. It is
-    # longer than `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than
-    # the egress. It is in no other number.
+    # Hop latency of the latest report, nanoseconds, if it is implausible, rounded down to 18 significant bits;
+    # `hop_latency` is null then. It is longer than `max_hop_latency` of the profile, or its timestamps are
+    # wrong: the ingress is 0, or later than the egress. It is in no other number.
     implausible_latency: NotRequired[int | None]
     # Ingress interface.
     ingress_if: int | None
