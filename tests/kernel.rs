@@ -252,7 +252,8 @@ fn over_ethernet(sent: &Sent) -> Vec<u8> {
 }
 
 fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
-    let rules: Vec<_> = rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
+    let rules = rules.iter().enumerate();
+    let rules: Vec<_> = rules.map(|(number, text)| (format!("rule {number}"), (*text).to_owned())).collect();
     let some = Match { src_port: "1000-1012".parse().unwrap(), ..Match::default() };
     let v6 = Match { src: Some("2001:db8::/32".parse().unwrap()), ..Match::default() };
     let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];

@@ -1,10 +1,6 @@
 //! `hopwise store`: the files of a store.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use store::{FileCheck, FileState, Records};
 use terminal::{Align, CliError, Table, json, units};
@@ -54,7 +50,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         (false, true) => format!("there are no files of a store in {}\n", args.dir.display()),
         (false, false) => table(&files),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
+    terminal::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
     let is_bad = |file: &FileCheck| matches!(file.state, FileState::Damaged | FileState::Unreadable);
     Ok(ExitCode::from(u8::from(files.iter().any(is_bad))))
 }

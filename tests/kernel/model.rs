@@ -91,6 +91,12 @@ pub(crate) fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
     frame
 }
 
+/// Returns how many values and headers were left out of reports: the collector counts them, so the kernel passes such reports.
+fn left_out(collector: &Collector) -> u64 {
+    let stats = collector.stats();
+    stats.implausible_latencies + stats.int_refused.iter().sum::<u64>()
+}
+
 /// State of a flow that influences later events, in addition to values whose changes are always events.
 pub(crate) type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
 
@@ -171,11 +177,11 @@ impl Model {
         let continues = self.continues_after_postcards(payload, &profile);
         let state = hidden(&self.all, &flows);
         let before = self.collected.events.len();
-        let implausible = self.all.stats().implausible_latencies;
+        let left_out_before = left_out(&self.all);
         self.all.handle(&[datagram], &mut self.collected);
         let change = self.collected.events.len() > before
             || hidden(&self.all, &flows) != state
-            || self.all.stats().implausible_latencies > implausible
+            || left_out(&self.all) > left_out_before
             || continues;
         let odd = self.number(&datagram, &profile);
         // Postcards are always passed: the collector assembles them.
@@ -299,6 +305,7 @@ impl Model {
         assert_eq!(sum(|c| c.flow_reports, few.flow_reports), all.flow_reports);
         assert_eq!(sum(|c| c.node_reports, few.node_reports), all.node_reports);
         assert_eq!(few.implausible_latencies, all.implausible_latencies);
+        assert_eq!(few.int_refused, all.int_refused);
         assert_eq!(few.postcards, all.postcards);
         let paths = |collector: &Collector| {
             let path = |flow: FlowView<'_>| {

@@ -1,7 +1,9 @@
 //! The API over TLS: asked by curl and by the program's own clients, reloaded, and misused.
 
 use std::{
+    fs::Permissions,
     io::{Read, Write},
+    os::unix::fs::PermissionsExt as _,
     process::Command,
 };
 
@@ -231,6 +233,8 @@ fn a_token_without_tls_on_the_network_is_a_warning() {
             format!("store.enabled = false\ncollector.listen = [\"udp://127.0.0.1:1\"]\n{text}"),
         )
         .unwrap();
+        // Everybody could read the token.
+        std::fs::set_permissions(&config, Permissions::from_mode(0o640)).unwrap();
         hopwise(["check".as_ref(), "-c".as_ref(), config.as_os_str()])
     };
     let open = "api.listen = \"0.0.0.0:8080\"\napi.token = \"0123456789abcdef\"\n";

@@ -60,10 +60,18 @@ adoptTokenFromAddress();
 const frame = shell(Object.entries(PAGES).map(([name, { title }]) => ({ name, title })));
 document.body.append(frame.element);
 live.start();
+// A page of a time that has ended is drawn once, so names come first. Without an answer it is drawn with ids.
+const NAMES_MS = 2_000;
+let begun = false;
+const withoutNames = setTimeout(begin, NAMES_MS);
 poll<Names>({
   intervalMs: 15_000,
   request: (signal) => get<Names>('names', {}, signal),
-  show: (answer) => names.set(answer),
+  show: (answer) => {
+    names.set(answer);
+    begin();
+  },
+  failed: begin,
 });
 void session.load();
 let isConsole = false;
@@ -75,6 +83,13 @@ session.watch(() => {
   current = undefined;
   go();
 });
+
+function begin(): void {
+  clearTimeout(withoutNames);
+  if (begun) return;
+  begun = true;
+  go();
+}
 
 function go(): void {
   const route = parseRoute(location.hash);
@@ -99,4 +114,3 @@ window.addEventListener('hashchange', go);
 // A change of the time is written without an event; back and forward to it cause one.
 times.onChange(go);
 carryTimes();
-go();

@@ -22,12 +22,14 @@ fn term(rng: &mut Rng) -> String {
     let sign = SIGNS[rng.below(6)];
     let metric = ["hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"][rng.below(4)];
     let number = match metric {
-        // Beyond what is stored of a hop.
-        "link_utilization" if rng.below(3) == 0 => "2500".to_string(),
         "link_utilization" => format!("0.00000{}", rng.below(5)),
         _ => rng.below(5).to_string(),
     };
     let node = if rng.below(4) == 0 { format!("@{}", 1 + rng.below(4)) } else { String::new() };
+    // Beyond what is stored of a hop: only a sum can be.
+    if metric == "link_utilization" && rng.below(3) == 0 {
+        return format!("sum({metric}{node}) {sign} 2500");
+    }
     let aggregate = ["max", "min", "sum", "avg"][rng.below(4)];
     match rng.below(10) {
         0 | 1 => format!("flow_latency {sign} {}", rng.below(12)),
@@ -111,7 +113,9 @@ fn framed(sent: &Sent) -> Vec<u8> {
 
 /// Sends `reports` random reports of four flows; returns how many changes of rules were seen.
 fn follow(rng: &mut Rng, texts: &[String], reports: usize) -> usize {
-    let named: Vec<(&str, &str)> = texts.iter().map(|text| (text.as_str(), text.as_str())).collect();
+    let names: Vec<String> = (0..texts.len()).map(|number| format!("rule {number}")).collect();
+    let named: Vec<(&str, &str)> =
+        names.iter().zip(texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let detection = detection([u64::MAX; 6], &named);
     let rules = detection.rules.clone();
     let profile = Profile { utilization_scale: 1e-6, ..Profile::default() };

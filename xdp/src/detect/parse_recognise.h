@@ -18,7 +18,8 @@ static inline_always int flow_format(const struct scratch *s, u32 at, u32 end)
     case 5:
         return count && len == 24 + 48 * count ? REFUSE(NETFLOW_V5) : 0;
     case 9:
-        return count && len >= 24 && count <= (len - 20) / 4 && first >= 4 && first <= len - 20 ? REFUSE(NETFLOW_V9) : 0;
+        return count && len >= 24 && count <= (len - 20) / 4 && first >= 4 && first <= len - 20 ? REFUSE(NETFLOW_V9)
+                                                                                                : 0;
     case 10:
         return count == len ? REFUSE(IPFIX) : 0;
     default:

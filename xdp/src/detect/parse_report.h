@@ -658,8 +658,8 @@ static inline_always u32 is_length_zero(const struct scratch *s, const struct pr
     u32 version = payload[0] >> 4, inner = payload[8] & 0x0f;
 
     return (p->dialect == STRICT || p->dialect == P4INT) && s->at + 34 <= s->end && payload[8] >> 4 == 1 &&
-           (inner == 3 || inner == 4) && (version == 2 || (version == 1 && inner == 4)) && !payload[9] && !payload[10] &&
-           !be64(payload + 12);
+           (inner == 3 || inner == 4) && (version == 2 || (version == 1 && inner == 4)) && !payload[9] &&
+           !payload[10] && !be64(payload + 12);
 }
 
 /* The report of such a datagram, for user space to read, which also counts its number. */

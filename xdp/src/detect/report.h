@@ -46,15 +46,15 @@ enum report_flags {
 enum report_marks {
     REPORT_HAS_FLOW = 1,
     REPORT_HAS_NODE = 2,
-    REPORT_HAS_REASON = 4,    /* a drop reason */
-    REPORT_REPORTER_HOP = 8,  /* the reporter's own metadata is a hop */
-    REPORT_MERGED = 16,       /* and that hop is the same as the top of the stack */
-    REPORT_POSTCARD = 32,     /* declares itself as the postcard of one node */
-    REPORT_HOP_LIMIT = 64,    /* E */
-    REPORT_MTU = 128,         /* M */
-    REPORT_UNDECIDED = 256,   /* more than this form can hold: user space decides */
-    REPORT_IMPLAUSIBLE = 512, /* a hop has an implausible latency: user space counts it */
-    REPORT_MD = 1024,         /* the packet carries INT with a stack, which may be empty */
+    REPORT_HAS_REASON = 4,     /* a drop reason */
+    REPORT_REPORTER_HOP = 8,   /* the reporter's own metadata is a hop */
+    REPORT_MERGED = 16,        /* and that hop is the same as the top of the stack */
+    REPORT_POSTCARD = 32,      /* declares itself as the postcard of one node */
+    REPORT_HOP_LIMIT = 64,     /* E */
+    REPORT_MTU = 128,          /* M */
+    REPORT_UNDECIDED = 256,    /* more than this form can hold: user space decides */
+    REPORT_IMPLAUSIBLE = 512,  /* a hop has an implausible latency: user space counts it */
+    REPORT_MD = 1024,          /* the packet carries INT with a stack, which may be empty */
     REPORT_INT_REFUSED = 2048, /* bytes marked as INT were left out: user space counts them */
 };
 

@@ -5,8 +5,10 @@
 //! remembers which rules it was asked for: an entry is read as the remembered rule that it expresses, and otherwise as the plainest
 //! rule that it expresses. What the device has is never taken from memory: a rule is there only if all of its entries are.
 
+mod span;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use detect::table::Row as TermRow;
@@ -19,6 +21,7 @@ use crate::entry::{Bytes, Content, Entry, Field, Key, MARK};
 use crate::map::{FamilyWord, Kind, PriorityWord, Value, Variable};
 use crate::message::{MatchType, UpdateType};
 use crate::program::{Form, Place, Program, Route, Row};
+use span::{address, address_number, ones, port_span, prefix_span, span};
 
 /// Remaining hop count of an entry that has none.
 const DEFAULT_HOPS: u8 = 8;
@@ -722,62 +725,6 @@ fn fits(place: &Place, value: u128) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{value} does not fit into the {} bits of `{}` in the program", place.width, place.name))
-}
-
-/// `width` ones.
-fn ones(width: u32) -> u128 {
-    1_u128.checked_shl(width).map_or(u128::MAX, |one| one - 1)
-}
-
-fn address_number(address: IpAddr) -> u128 {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => u32::from(v4).into(),
-        IpAddr::V6(v6) => v6.into(),
-    }
-}
-
-fn address(number: u128, width: u32) -> Option<IpAddr> {
-    match width {
-        32 => u32::try_from(number).ok().map(|number| Ipv4Addr::from(number).into()),
-        128 => Some(IpAddr::from(Ipv6Addr::from(number))),
-        _ => None,
-    }
-}
-
-/// The addresses of a prefix.
-fn prefix_span(prefix: Option<Prefix>, place: &Place) -> Result<Option<Span>, String> {
-    let Some(prefix) = prefix else { return Ok(None) };
-    if prefix.is_v6() != (place.width == 128) {
-        let version = if prefix.is_v6() { "IPv6" } else { "IPv4" };
-        return Err(format!("the field `{}` of the program does not hold {version} addresses", place.name));
-    }
-    let low = address_number(prefix.network());
-    Ok(Some((low, low | ones(place.width - u32::from(prefix.len())))))
-}
-
-fn port_span(ports: Ports) -> Option<Span> {
-    (ports != ANY_PORT).then_some((ports.0.into(), ports.1.into()))
-}
-
-/// The values that a field matches; `None`: they are not a range.
-fn span(field: &Field, place: &Place) -> Option<Span> {
-    let all = ones(place.width);
-    if let (Value::Variable(Variable::Clauses), Field::Ternary(value, mask)) = (place.value, field) {
-        return value.number().filter(|_| value == mask).map(|clauses| (clauses, clauses));
-    }
-    match field {
-        Field::Exact(value) | Field::Optional(value) => value.number().map(|number| (number, number)),
-        Field::Range(low, high) => low.number().zip(high.number()).filter(|(low, high)| low <= high),
-        Field::Ternary(value, mask) => {
-            let (value, open) = (value.number()?, all & !mask.number()?);
-            (open & open.wrapping_add(1) == 0 && value & open == 0).then_some((value, value | open))
-        }
-        Field::Lpm(value, length) => {
-            let open = ones(place.width.checked_sub(u32::try_from(*length).ok()?)?);
-            let value = value.number()?;
-            (value & open == 0).then_some((value, value | open))
-        }
-    }
 }
 
 fn read_params(
