@@ -14,6 +14,7 @@ mod monitor_rate;
 mod p4_resources;
 mod page;
 mod postcards;
+mod rows;
 mod settings;
 mod sf;
 mod sf_delay;
@@ -30,6 +31,7 @@ use std::{
 
 use self::convert::Format;
 use self::page::Findings;
+use self::rows::{Observations, Results};
 pub(crate) use self::settings::Scale;
 use self::settings::{Given, Parameter, Settings};
 use crate::cases::{load, machine};
@@ -90,6 +92,8 @@ struct Experiment {
     /// The result depends on the machine and its load.
     is_measured: bool,
     run: fn(&Settings) -> Result<Findings, CliError>,
+    /// Computes comparisons and remarks from the rows; without it, the findings contain them.
+    observe: Option<fn(&Results) -> Observations>,
 }
 
 const EXPERIMENTS: &[Experiment] = &[
@@ -100,6 +104,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf::OVERHEAD,
         is_measured: false,
         run: sf::overhead,
+        observe: None,
     },
     Experiment {
         name: "sf-delay",
@@ -108,6 +113,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf_delay::PARAMETERS,
         is_measured: false,
         run: sf_delay::run,
+        observe: Some(sf_delay::observe),
     },
     Experiment {
         name: "sf-yield",
@@ -116,6 +122,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf::YIELD,
         is_measured: false,
         run: sf::yields,
+        observe: Some(sf::observe_yields),
     },
     Experiment {
         name: "sf-rate",
@@ -124,6 +131,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf_rate::PARAMETERS,
         is_measured: true,
         run: sf_rate::run,
+        observe: Some(sf_rate::observe),
     },
     Experiment {
         name: "monitor-rate",
@@ -132,6 +140,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: monitor_rate::PARAMETERS,
         is_measured: true,
         run: monitor_rate::run,
+        observe: Some(monitor_rate::observe),
     },
     Experiment {
         name: "event-filter",
@@ -140,6 +149,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: event_filter::PARAMETERS,
         is_measured: false,
         run: event_filter::run,
+        observe: None,
     },
     Experiment {
         name: "adaptive",
@@ -148,6 +158,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: adaptive::PARAMETERS,
         is_measured: false,
         run: adaptive::run,
+        observe: Some(adaptive::observe),
     },
     Experiment {
         name: "postcards",
@@ -156,6 +167,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: postcards::PARAMETERS,
         is_measured: true,
         run: postcards::run,
+        observe: None,
     },
     Experiment {
         name: "event-detection",
@@ -164,6 +176,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: event_detection::PARAMETERS,
         is_measured: false,
         run: event_detection::run,
+        observe: None,
     },
     Experiment {
         name: "collector-cpu",
@@ -172,6 +185,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: collector_cpu::PARAMETERS,
         is_measured: true,
         run: collector_cpu::run,
+        observe: Some(collector_cpu::observe),
     },
     Experiment {
         name: "switch-cost",
@@ -180,6 +194,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: switch_cost::PARAMETERS,
         is_measured: true,
         run: switch_cost::run,
+        observe: Some(switch_cost::observe),
     },
     Experiment {
         name: "int-latency",
@@ -188,6 +203,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: int_latency::PARAMETERS,
         is_measured: true,
         run: int_latency::run,
+        observe: None,
     },
     Experiment {
         name: "p4-resources",
@@ -196,6 +212,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: &[],
         is_measured: false,
         run: p4_resources::run,
+        observe: None,
     },
     Experiment {
         name: "dta-report-rate",
@@ -204,6 +221,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::REPORT_RATE,
         is_measured: false,
         run: dta::report_rate,
+        observe: None,
     },
     Experiment {
         name: "dta-breakdown",
@@ -212,6 +230,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::BREAKDOWN,
         is_measured: true,
         run: dta::breakdown,
+        observe: Some(dta::observe_breakdown),
     },
     Experiment {
         name: "dta-cpu",
@@ -220,6 +239,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::cpu,
+        observe: None,
     },
     Experiment {
         name: "dta-append",
@@ -228,6 +248,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::append,
+        observe: Some(dta::observe_append),
     },
     Experiment {
         name: "dta-polling",
@@ -236,6 +257,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::polling,
+        observe: None,
     },
     Experiment {
         name: "dta-key-write",
@@ -244,6 +266,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::key_write,
+        observe: Some(dta::observe_key_write),
     },
     Experiment {
         name: "dta-query",
@@ -252,6 +275,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::query,
+        observe: Some(dta::observe_query),
     },
     Experiment {
         name: "dta-answers",
@@ -260,6 +284,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::ANSWERS,
         is_measured: false,
         run: dta::answers,
+        observe: Some(dta::observe_answers),
     },
     Experiment {
         name: "dta-longevity",
@@ -268,6 +293,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: &[],
         is_measured: false,
         run: dta::longevity,
+        observe: None,
     },
     Experiment {
         name: "dta-reports",
@@ -276,6 +302,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::reports,
+        observe: None,
     },
 ];
 
@@ -354,6 +381,11 @@ fn write(
 ) -> Result<PathBuf, CliError> {
     let name = experiment.name;
     add_conditions(&mut findings, experiment, settings, load);
+    if let Some(observe) = experiment.observe {
+        let observations = observe(&Results::new(&findings.tables));
+        findings.remarks = observations.remarks;
+        findings.comparisons = observations.comparisons.unwrap_or(findings.comparisons);
+    }
     let is_busy = experiment.is_measured && load.is_some_and(|load| load > BUSY * cores());
     let failed = |error| {
         CliError::io(format!("cannot write to {}", out.display()), error, "name a directory you may write")
@@ -427,6 +459,35 @@ mod tests {
             assert!(texts[0] == texts[1], "{name:?} is of other reports; run `make docs`");
         }
         fs::remove_dir_all(made).unwrap();
+    }
+
+    #[test]
+    fn the_reference_pages_say_what_their_stored_rows_carry() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/experiments"));
+        for experiment in EXPERIMENTS {
+            let Some(observe) = experiment.observe else { continue };
+            let prefix = format!("{}-", experiment.name);
+            let mut tables = Vec::new();
+            for file in fs::read_dir(folder).unwrap() {
+                let path = file.unwrap().path();
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let table = name.strip_prefix(&prefix).and_then(|name| name.strip_suffix(".csv"));
+                if let Some(table) = table {
+                    tables.push((table.to_owned(), fs::read_to_string(&path).unwrap()));
+                }
+            }
+            assert!(!tables.is_empty(), "{}", experiment.name);
+            let tables = tables.iter().map(|(name, csv)| (name.as_str(), csv.as_str()));
+            let path = folder.join(format!("{}.md", experiment.name));
+            let page = fs::read_to_string(&path).unwrap();
+            let made = rows::replace(&page, &observe(&Results::parse(tables)));
+            if std::env::var_os("UPDATE_REFERENCE").is_some() {
+                fs::write(&path, &made).unwrap();
+            } else {
+                assert!(page == made, "{} contradicts its rows; run `make docs`", path.display());
+            }
+            assert!(!made.contains("NaN"), "{}", path.display());
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use wire::FlowKey;
 use super::{
     bursts::{MODELS, Model, PERIOD, Random},
     page::{Cell, Comparison, Findings, Table, line_series, linear, log},
+    rows::{Observations, Results, Row},
     settings::{Parameter, Settings},
 };
 use crate::svg::{Plot, Series, Style};
@@ -77,8 +78,8 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
                 none_or(adaptive.violations)
             ),
         )],
-        remarks: remarks(&runs, budget),
         tables: vec![outcome_table(&runs, budget), time_table(&runs), move_table(adaptive)],
+        ..Findings::default()
     })
 }
 
@@ -116,57 +117,6 @@ fn conditions(run: &Run, scene: Scene) -> Vec<String> {
 }
 
 /// Remarks that hold for these runs: each is worked out from the tables.
-fn remarks(runs: &[Run], budget: u64) -> Vec<String> {
-    let (adaptive, fixed) = (&runs[0], &runs[1..]);
-    let checked = |run: &Run| units::count(run.total(|phase| phase.values));
-    let over = |run: &Run| run.rates.iter().filter(|rate| **rate > budget).count();
-    let mut remarks = vec![format!(
-        "Adaptive: of {} values of packets and hops, {} differed from what the reader knows by more than the threshold in force.",
-        checked(adaptive),
-        none_or(adaptive.violations)
-    )];
-    remarks.push(format!(
-        "The adaptive threshold exceeds the budget in {} of {} seconds, with up to {} reports/s: the controller sees a rate only after a second of it. \
-         The collector needs room for {} reports and sheds {}.",
-        over(adaptive),
-        adaptive.rates.len(),
-        units::count(adaptive.rates.iter().copied().max().unwrap_or(0)),
-        units::count(adaptive.waiting.ceil() as u64),
-        none_or(adaptive.shed())
-    ));
-    remarks.extend(fixed.iter().filter(|run| over(run) > 0).map(|run| {
-        format!(
-            "Fixed at {}: the budget is exceeded in {} seconds, the collector sheds {} reports, and {} of {} values differ from what the reader knows \
-             by more than the threshold. {} of {} bursts are missed.",
-            run.control.bytes(),
-            over(run),
-            no_or(run.shed()),
-            none_or(run.violations),
-            checked(run),
-            run.missed(),
-            run.bursts()
-        )
-    }));
-    let keeps = fixed.iter().find(|run| over(run) == 0);
-    if let Some(keeps) = keeps {
-        remarks.push(format!(
-            "The smallest of these fixed thresholds that never exceeds the budget is {}. It misses {} of {} bursts, the adaptive one {}; its mean error \
-             is {:.0} bytes in all, that of the adaptive one {:.0}.",
-            keeps.control.bytes(),
-            keeps.missed(),
-            keeps.bursts(),
-            adaptive.missed(),
-            keeps.mean(),
-            adaptive.mean()
-        ));
-    }
-    remarks
-}
-
-fn no_or(count: u64) -> String {
-    if count == 0 { "no".to_owned() } else { units::count(count) }
-}
-
 fn none_or(count: u64) -> String {
     if count == 0 { "none".to_owned() } else { units::count(count) }
 }
@@ -243,6 +193,7 @@ impl Run {
         self.phases.iter().map(of).sum()
     }
 
+    #[cfg(test)]
     fn shed(&self) -> u64 {
         self.total(|phase| phase.shed)
     }
@@ -255,6 +206,7 @@ impl Run {
         self.total(|phase| phase.missed)
     }
 
+    #[cfg(test)]
     fn mean(&self) -> f64 {
         self.total(|phase| phase.error_sum) as f64 / self.total(|phase| phase.values).max(1) as f64
     }
@@ -671,6 +623,72 @@ fn move_table(adaptive: &Run) -> Table {
     }
 }
 
+/// Computes remarks from the rows: each fixed threshold beside the adaptive one, in every quantity of the table.
+pub(super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("outcome");
+    let outcome = |threshold: &&str| Outcome::new(threshold, &rows.with(&[("threshold_bytes", threshold)]));
+    let outcomes: Vec<Outcome> = rows.values("threshold_bytes").iter().map(outcome).collect();
+    let Some((adaptive, fixed)) = outcomes.split_first() else { return Observations::default() };
+    let mut remarks = vec![format!(
+        "Adaptive: {}. The controller sees a rate only after a second of it, so the budget can be exceeded until then.",
+        adaptive.text()
+    )];
+    remarks.extend(fixed.iter().map(|one| {
+        let (better, worse) = adaptive.compared(one);
+        format!("Fixed at {} bytes: {}. Compared with it, the adaptive threshold is better in {better}, and worse in {worse}.", one.threshold, one.text())
+    }));
+    Observations { comparisons: None, remarks }
+}
+
+/// Totals of one threshold over all kinds of racks.
+struct Outcome {
+    threshold: String,
+    over: f64,
+    shed: f64,
+    missed: f64,
+    bursts: f64,
+    /// Mean error over all packets, bytes.
+    error: f64,
+}
+
+impl Outcome {
+    fn new(threshold: &str, rows: &[Row<'_>]) -> Self {
+        let sum = |column: &str| rows.iter().map(|row| row.number(column)).sum::<f64>();
+        let errors: f64 = rows.iter().map(|row| row.number("packets") * row.number("error_mean_bytes")).sum();
+        Self {
+            threshold: threshold.to_owned(),
+            over: sum("seconds_over_budget"),
+            shed: sum("shed"),
+            missed: sum("bursts_missed"),
+            bursts: sum("bursts"),
+            error: errors / sum("packets"),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "mean error {:.0} bytes, {} of {} bursts missed, {} seconds over the budget, {} reports shed",
+            self.error, self.missed, self.bursts, self.over, self.shed
+        )
+    }
+
+    /// The quantities in which this one is better than the other, and those in which it is worse.
+    fn compared(&self, other: &Self) -> (String, String) {
+        let quantities = [
+            ("mean error", self.error, other.error),
+            ("missed bursts", self.missed, other.missed),
+            ("seconds over the budget", self.over, other.over),
+            ("shed reports", self.shed, other.shed),
+        ];
+        let names = |is: fn(f64, f64) -> bool| {
+            let names: Vec<&str> =
+                quantities.iter().filter(|one| is(one.1, one.2)).map(|one| one.0).collect();
+            if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+        };
+        (names(|a, b| a < b), names(|a, b| a > b))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -714,5 +732,17 @@ mod tests {
         assert_eq!((coarse.violations, coarse.shed(), over(&coarse.rates)), (0, 0, 0));
         assert!(coarse.missed() > fine.missed() && coarse.mean() > fine.mean());
         assert_eq!(coarse.bursts(), fine.bursts());
+    }
+
+    #[test]
+    fn a_fixed_threshold_that_is_better_is_said_to_be() {
+        let csv = "threshold_bytes,rack,packets,seconds_over_budget,shed,bursts,bursts_missed,error_mean_bytes\n\
+                   adaptive,web,10,13,0,20,4,600\n3200,web,10,32,0,20,0,450\n3200,cache,30,0,0,20,0,490\n";
+        let observed = observe(&Results::parse([("outcome", csv)]));
+        assert_eq!(
+            observed.remarks[1],
+            "Fixed at 3200 bytes: mean error 480 bytes, 0 of 40 bursts missed, 32 seconds over the budget, 0 reports shed. Compared with it, the adaptive \
+             threshold is better in seconds over the budget, and worse in mean error, missed bursts."
+        );
     }
 }

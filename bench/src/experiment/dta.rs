@@ -16,6 +16,11 @@ mod reports;
 mod speed;
 
 pub(super) use self::{
+    answers::observe as observe_answers, append::observe as observe_append,
+    breakdown::observe as observe_breakdown, key_write::observe as observe_key_write,
+    query::observe as observe_query,
+};
+pub(super) use self::{
     answers::run as answers, append::run as append, breakdown::PARAMETERS as BREAKDOWN,
     breakdown::run as breakdown, cpu::run as cpu, key_write::run as key_write, longevity::run as longevity,
     polling::run as polling, query::run as query, report_rate::PARAMETERS as REPORT_RATE,

@@ -21,7 +21,7 @@ pub(super) struct Findings {
 }
 
 /// One figure: the paper's value and the one of hopwise.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Comparison {
     pub(super) quantity: String,
     pub(super) paper: String,
@@ -35,6 +35,11 @@ impl Comparison {
         hopwise: impl Into<String>,
     ) -> Self {
         Self { quantity: quantity.into(), paper: paper.into(), hopwise: hopwise.into() }
+    }
+
+    /// The row of the page's table.
+    pub(super) fn line(&self) -> String {
+        format!("| {} | {} | {} |", self.quantity, self.paper, self.hopwise)
     }
 }
 
@@ -197,8 +202,8 @@ impl Findings {
         let _ = writeln!(out, "\n{}", self.method);
         if !self.comparisons.is_empty() {
             out += "\n| | the paper | hopwise |\n| --- | --- | --- |\n";
-            for Comparison { quantity, paper, hopwise } in &self.comparisons {
-                let _ = writeln!(out, "| {quantity} | {paper} | {hopwise} |");
+            for comparison in &self.comparisons {
+                let _ = writeln!(out, "{}", comparison.line());
             }
         }
         let title = if options.is_empty() {

@@ -4,11 +4,12 @@ use dataplane::{Pattern, watchlist::Mode};
 
 use super::{
     page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
+    rows::{Observations, Results, judgement},
     settings::{Parameter, Settings},
     sf::{Observer, PATHS, Run, nodes_of},
 };
 use crate::svg::{Plot, Point, Series, Style};
-use terminal::CliError;
+use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
@@ -100,7 +101,7 @@ impl Delays {
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let even = even_table(settings)?;
-    let (jitter, comparisons) = arrivals_table(settings)?;
+    let jitter = arrivals_table(settings)?;
     Ok(Findings {
         method: format!(
             "The time at the sink from the first report of a packet's path (state Medium) to the report that completes it: N - 1 reports, carried \
@@ -114,19 +115,8 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
              simulated: the same on every machine"
                 .into(),
         ],
-        comparisons,
-        remarks: vec![
-            "With evenly spaced packets, the delay is N - 2 gaps between packets of the flow, so it depends only on the flow's rate. All delays \
-             of a point are equal. The paper does not state the number of flows and the rate of its generator in this measurement; \
-             9.3 us are six gaps of a flow of 645,000 packets/s."
-                .into(),
-            "The paper says that 99 % of its delays are below the average. Neither even nor Poisson arrivals give that. Bursts do: most paths \
-             are complete within a burst, and the few that span a pause raise the mean. So bursty arrivals can explain that sentence. \
-             The length and rate of our bursts are our choice; the paper does not describe its arrivals."
-                .into(),
-            "The paper counts every round of reports; a path becomes complete for only one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into(),
-        ],
         tables: vec![even, jitter],
+        ..Findings::default()
     })
 }
 
@@ -164,10 +154,9 @@ fn even_table(settings: &Settings) -> Result<Table, CliError> {
     })
 }
 
-/// All arrivals at one rate, and the comparisons with the paper.
-#[expect(clippy::too_many_lines, reason = "text and columns of one table, in output order")]
-fn arrivals_table(settings: &Settings) -> Result<(Table, Vec<Comparison>), CliError> {
-    let (mut rows, mut series, mut means, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+/// All arrivals at one rate.
+fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
+    let (mut rows, mut series) = (Vec::new(), Vec::new());
     for arrivals in ARRIVALS {
         let mut points = Vec::new();
         for nodes in nodes_of(settings) {
@@ -191,19 +180,11 @@ fn arrivals_table(settings: &Settings) -> Result<(Table, Vec<Comparison>), CliEr
                 y: mean.mean,
                 spread: Some((mean.low.max(0.0), mean.high)),
             });
-            if nodes == PAPER.0 {
-                means.push(format!("{} {:.1} us", arrivals.name, mean.mean));
-                shares.push(format!("{} {below:.1} %", arrivals.name));
-            }
         }
         series.push(Series { name: arrivals.name.into(), style: Style::Line, points });
     }
     series.push(mark_series("the paper, N = 8", vec![(PAPER.0.into(), PAPER.1)]));
-    let comparisons = vec![
-        Comparison::new(format!("8 nodes, {MATCHED} packets/s: mean delay"), "9.3 us", means.join(", ")),
-        Comparison::new("8 nodes: delays below the mean", "99 %", shares.join(", ")),
-    ];
-    let table = Table {
+    Ok(Table {
         name: "arrivals",
         about: format!("Even, Poisson and bursty arrivals, {MATCHED} packets/s on average"),
         columns: vec![
@@ -226,8 +207,59 @@ fn arrivals_table(settings: &Settings) -> Result<(Table, Vec<Comparison>), CliEr
             y: linear("us"),
             series,
         }],
+    })
+}
+
+/// Computes comparisons and remarks from the rows.
+pub(super) fn observe(results: &Results) -> Observations {
+    let (even, arrivals) = (results.table("delay"), results.table("arrivals"));
+    let nodes = PAPER.0.to_string();
+    let each = |column: &str, unit: &str| {
+        let rows = arrivals.with(&[("nodes", &nodes)]);
+        let texts =
+            rows.iter().map(|row| format!("{} {:.1} {unit}", row.text("arrivals"), row.number(column)));
+        texts.collect::<Vec<_>>().join(", ")
     };
-    Ok((table, comparisons))
+    let matched = format!(
+        "{nodes} nodes, {MATCHED} packets/s (chosen to give this delay with even arrivals): mean delay"
+    );
+    let comparisons = vec![
+        Comparison::new(matched, format!("{} us", PAPER.1), each("delay_mean_us", "us")),
+        Comparison::new(
+            format!("{nodes} nodes: delays below the mean"),
+            "99 %",
+            each("below_mean_percent", "%"),
+        ),
+    ];
+    let mut remarks = vec![format!(
+        "With evenly spaced packets, the delay is N - 2 gaps between packets of the flow. The rate of {MATCHED} packets/s is chosen so that six gaps are \
+         {} us, so the equal mean confirms nothing. The paper does not state the number of flows and the rate of its generator in this measurement.",
+        PAPER.1
+    )];
+    remarks.extend(even.with(&[("nodes", &nodes)]).last().map(|row| {
+        let delay = row.number("delay_mean_us");
+        format!(
+            "At {} packets/s (the paper's abstract: 7.13 M), one flow has {delay} us at {nodes} nodes; the paper's {} us are {:.1} times that.",
+            units::count(row.number("packets_per_s") as u64),
+            PAPER.1,
+            PAPER.1 / delay
+        )
+    }));
+    remarks.extend(arrivals.with(&[("nodes", &nodes)]).iter().map(|row| {
+        let share = row.number("below_mean_percent");
+        let is_near =
+            if share >= 99.0 { "as many as in the paper or more" } else { "fewer than the paper's 99 %" };
+        format!(
+            "{}: {share:.1} % of the delays at {nodes} nodes are below the mean, {is_near}.",
+            row.text("arrivals")
+        )
+    }));
+    remarks.push(judgement(
+        "the length and rate of our bursts are our choice, and the paper does not describe its arrivals, so a share near 99 % shows only that bursty \
+         arrivals could explain its sentence.",
+    ));
+    remarks.push("The paper counts every round of reports; a path becomes complete for only one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into());
+    Observations { comparisons: Some(comparisons), remarks }
 }
 
 #[cfg(test)]
@@ -243,5 +275,20 @@ mod tests {
         let random = Delays::of(&settings, ARRIVALS[1], 1_000_000, 5).unwrap();
         let mean = random.mean().mean;
         assert!((2.4..3.6).contains(&mean) && random.quantile(1.0) > 2.0 * mean, "{mean}");
+    }
+
+    #[test]
+    fn the_delay_of_the_papers_rate_and_the_shares_are_those_of_the_rows() {
+        let observed = observe(&Results::parse([
+            ("delay", "packets_per_s,nodes,delay_mean_us\n7000000,8,18.600\n"),
+            ("arrivals", "arrivals,nodes,delay_mean_us,below_mean_percent\nbursts,8,9.53,40.0\n"),
+        ]));
+        assert_eq!(
+            observed.remarks[1..3],
+            [
+                "At 7,000,000 packets/s (the paper's abstract: 7.13 M), one flow has 18.6 us at 8 nodes; the paper's 9.3 us are 0.5 times that.",
+                "bursts: 40.0 % of the delays at 8 nodes are below the mean, fewer than the paper's 99 %."
+            ]
+        );
     }
 }

@@ -6,12 +6,13 @@ use dataplane::{FabricSink, Reporter, watchlist::Mode};
 use super::{
     loopback::{self, Served},
     page::{Cell, Comparison, Findings, Table, linear, log},
+    rows::{Observations, Results, Row, Rows, extremes, judgement},
     settings::{Parameter, Settings},
     sf::{HOPS, INSTRUCTIONS, PATHS, Run, nodes_of},
     timing::{self, Spread},
 };
 use crate::svg::{Plot, Series, Style};
-use terminal::CliError;
+use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
@@ -266,15 +267,6 @@ fn by_instructions<T>(
 }
 
 fn findings(capacities: &[Capacity], throughputs: &[Throughput]) -> Findings {
-    let of = |instructions| capacities.iter().filter(move |one| one.instructions == instructions);
-    let rates = |instructions| {
-        let rates = of(instructions).map(|one| 1e3 / one.ns.median);
-        (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max))
-    };
-    let range = |(low, high): (f64, f64)| format!("{low:.2} to {high:.2} M reports/s");
-    let lossless = throughputs.iter().filter(|one| one.runs.iter().all(|run| run.sent == run.received));
-    let most =
-        lossless.map(|one| one.gbps(one.spread(Served::received_per_second).median)).fold(0.0, f64::max);
     Findings {
         method: "A line of executable switches with SF-INT makes the reports of one flow. By nodes (Fig. 9): the collector processes their payloads in \
                  memory, again and again, and joins the records to paths; the rate is the inverse of the CPU time on one core. By sending rate (Fig. \
@@ -288,23 +280,98 @@ fn findings(capacities: &[Capacity], throughputs: &[Throughput]) -> Findings {
             "over loopback: sender and receiver share the machine; the kernel does part of the receive work in the sender's context".into(),
             timing::condition(),
         ],
-        comparisons: vec![
-            Comparison::new("processing rate, 2 instructions, all paths (Fig. 9)", "up to 7.13 Mpps (the abstract; 4.3 says Gbps)", range(rates(2))),
-            Comparison::new("processing rate, 5 instructions, all paths", "a plot", range(rates(5))),
-            Comparison::new("effect of the number of nodes", "none", {
-                let (low, high) = rates(2);
-                format!("2 instructions: the slowest path has {:.0} % of the fastest one's rate", 100.0 * low / high)
-            }),
-            Comparison::new("highest throughput without loss (Fig. 8a)", "9.13 Gb/s", format!("{most:.2} Gb/s over loopback")),
-            Comparison::new("output compared with input of the SmartNIC (Figs. 9a and 9b)", "near", "the table of throughput: sent and processed"),
-        ],
-        remarks: vec![
-            "The paper measures a NIC with 54 cores that runs on its own link. Ours is one core of a CPU that also runs the sender, so the rates are not \
-             comparable; whether the rate depends on nodes and instructions is."
-                .into(),
-        ],
         tables: vec![capacity_table(capacities), throughput_table(throughputs)],
+        ..Findings::default()
     }
+}
+
+/// Computes comparisons and remarks from the rows.
+pub(super) fn observe(results: &Results) -> Observations {
+    let (capacity, throughput) = (results.table("capacity"), results.table("throughput"));
+    let ends = |items: &str| extremes(&capacity.with(&[("instructions", items)]), "reports_mps");
+    let range = |items: &str| {
+        ends(items).map_or("not run".to_owned(), |(low, high)| {
+            format!("{} to {} M reports/s", low.text("reports_mps"), high.text("reports_mps"))
+        })
+    };
+    let by_nodes = |items: &str| {
+        ends(items).map(|(low, high)| {
+            format!(
+                "{items} instructions: {} M reports/s with {} nodes (lowest), {} with {} nodes (highest)",
+                low.text("reports_mps"),
+                low.text("nodes"),
+                high.text("reports_mps"),
+                high.text("nodes")
+            )
+        })
+    };
+    let mut remarks: Vec<String> = capacity.values("instructions").into_iter().filter_map(by_nodes).collect();
+    remarks.extend(by_items(&capacity));
+    remarks.push(judgement(
+        "the paper measures a NIC with 54 cores that runs on its own link. Ours is one core of a CPU that also runs the sender, so the rates are \
+         not comparable.",
+    ));
+    remarks.push(judgement(
+        "a path of two nodes is complete with every report, and a longer one with fewer reports, which would make short paths the slowest. \
+         This cause was not measured separately.",
+    ));
+    let comparisons = vec![
+        Comparison::new(
+            "processing rate, 2 instructions, all paths (Fig. 9)",
+            "up to 7.13 Mpps (the abstract; 4.3 says Gbps)",
+            range("2"),
+        ),
+        Comparison::new("processing rate, 5 instructions, all paths", "a plot", range("5")),
+        Comparison::new(
+            "effect of the number of nodes",
+            "none",
+            by_nodes("2").unwrap_or_else(|| "not run".into()),
+        ),
+        Comparison::new("throughput without loss (Fig. 8a)", "9.13 Gb/s", lossless(&throughput)),
+        Comparison::new(
+            "output compared with input of the SmartNIC (Figs. 9a and 9b)",
+            "near",
+            "the table of throughput: sent and processed",
+        ),
+    ];
+    Observations { comparisons: Some(comparisons), remarks }
+}
+
+/// The effect of the instructions at the longest path.
+fn by_items(capacity: &Rows) -> Option<String> {
+    let nodes = capacity.values("nodes").last().copied()?.to_owned();
+    let rows = capacity.with(&[("nodes", &nodes)]);
+    let (first, last) = rows.first().zip(rows.last())?;
+    Some(format!(
+        "{nodes} nodes: {} M reports/s with {} instructions, {} with {}",
+        first.text("reports_mps"),
+        first.text("instructions"),
+        last.text("reports_mps"),
+        last.text("instructions")
+    ))
+}
+
+/// The largest throughput at which everything was processed; a maximum only if a higher rate lost reports.
+fn lossless(throughput: &Rows) -> String {
+    let is_lossless = |row: &Row<'_>| row.number("processed_kps_min") >= 0.999 * row.number("sent_kps");
+    let rows: Vec<_> = throughput.iter().filter(is_lossless).collect();
+    let Some((_, most)) = extremes(&rows, "processed_gbps") else {
+        return "no rate without loss".into();
+    };
+    let rate = |row: &Row<'_>| row.number("wanted_per_s");
+    let losing =
+        throughput.iter().filter(|row| !is_lossless(row)).map(|row| rate(&row)).fold(f64::INFINITY, f64::min);
+    let limit = if losing.is_finite() {
+        format!("loss above 0.1 % begins at {} reports/s", units::count(losing as u64))
+    } else {
+        "the highest rate tried; no loss above 0.1 % seen, so not a maximum".into()
+    };
+    format!(
+        "{:.2} Gb/s over loopback ({} reports/s, {} instructions): {limit}",
+        most.number("processed_gbps"),
+        units::count(rate(&most) as u64),
+        most.text("instructions")
+    )
 }
 
 #[cfg(test)]
@@ -320,5 +387,33 @@ mod tests {
             assert_eq!(recording.0.len() as u64, settings.one("packets"));
         }
         assert_eq!(recordings[0].bytes(), recordings[1].bytes());
+    }
+
+    #[test]
+    fn a_rate_without_loss_is_a_maximum_only_if_a_higher_one_loses() {
+        let head =
+            "instructions,wanted_per_s,sent_kps,processed_kps_min,processed_gbps\n2,1000,1.0,1.0,0.001\n";
+        let hopwise = |rows: &str| {
+            let results = Results::parse([("throughput", &*format!("{head}{rows}"))]);
+            observe(&results).comparisons.unwrap()[3].hopwise.clone()
+        };
+        assert_eq!(
+            hopwise("2,800000,800.0,800.0,1.343\n"),
+            "1.34 Gb/s over loopback (800,000 reports/s, 2 instructions): the highest rate tried; no loss above 0.1 % seen, so not a maximum"
+        );
+        assert_eq!(
+            hopwise("2,800000,800.0,700.0,1.343\n"),
+            "0.00 Gb/s over loopback (1,000 reports/s, 2 instructions): loss above 0.1 % begins at 800,000 reports/s"
+        );
+    }
+
+    #[test]
+    fn the_effect_of_nodes_is_that_of_the_rows() {
+        let csv = "instructions,nodes,reports_mps\n2,2,12.00\n2,6,9.00\n2,8,10.00\n";
+        let observed = observe(&Results::parse([("capacity", csv)]));
+        assert_eq!(
+            observed.remarks[0],
+            "2 instructions: 9.00 M reports/s with 6 nodes (lowest), 12.00 with 2 nodes (highest)"
+        );
     }
 }

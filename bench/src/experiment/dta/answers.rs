@@ -6,6 +6,7 @@ use wire::dta::hash::{Family, slot};
 use super::percent;
 use crate::experiment::{
     page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
+    rows::{Observations, Results, Row, Rows},
     settings::{Scale, Settings},
 };
 use crate::figures::{
@@ -171,12 +172,6 @@ fn rate(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> 
 fn best_copies(points: &[Point], family: Family, kind: Kind, load: f64) -> u8 {
     let rate = |copies: &u8| rate(points, family, kind, *copies, load);
     COPIES.into_iter().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(1)
-}
-
-/// The largest difference between a measured rate and the formula, for random 5-tuples and the `v1` hashes.
-fn max_deviation(points: &[Point]) -> f64 {
-    let measured = points.iter().filter(|one| one.family == Family::V1 && one.kind == Kind::RandomTuples);
-    measured.map(|one| (one.answers.rate() - one.formula).abs()).fold(0.0, f64::max)
 }
 
 fn share(value: f64) -> Cell {
@@ -346,22 +341,54 @@ fn findings(
             Comparison::new("answers for keys never written, random 5-tuples", "\u{201c}incredibly rare\u{201d}", format!("{}; with the artifact's hash {}", wrong(Family::V1), wrong(Family::Artifact))),
             Comparison::new("Key-Increment's mean error, N = 1, 2, 4", "", format!("{}; with the artifact's hash {}", errors(Family::V1), errors(Family::Artifact))),
         ],
-        remarks: vec![
-            format!("hopwise and the formula differ, with random 5-tuples, over all loads and N, by at most {:.2} percentage points.", 100.0 * max_deviation(points)),
-            "The paper's claim that N = 2 helps holds with independent hashes. It does not hold with the artifact's hashes: a CRC is affine, so slot n \
-             of every key is slot 0 with the same bits inverted. Two keys that collide in one copy collide in all, and N copies only make the store N \
-             times smaller: its answers follow the formula of M / N groups (the marks in the second plot)."
-                .into(),
-            "Sequential keys hide this, and the artifact's generators send sequential keys: a CRC maps consecutive numbers to different slots, so nothing \
-             is lost up to load 1 / N. On structured keys, linear hashes do not behave like random functions. The hashes of hopwise are linear too, so \
-             sequential keys give better or worse rates than the formula. To size a store, use keys like your own."
-                .into(),
-            "The artifact takes the checksum from the same CRC as the slot, so two keys in one slot have fewer bits in which their checksums can \
-             differ. Keys of four bytes are not affected (a CRC-32 of 32 bits is a bijection)."
-                .into(),
-        ],
         tables: vec![load_table(points), keys_table(points), unwritten_table, counters_table],
+        ..Findings::default()
     }
+}
+
+/// Computes the remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    let (load, keys) = (results.table("load"), results.table("keys"));
+    let columns = [("n1", "formula_n1"), ("n2", "formula_n2"), ("n3", "formula_n3"), ("n4", "formula_n4")];
+    let deviation = |row: Row<'_>| {
+        columns.iter().map(|(n, formula)| (row.number(n) - row.number(formula)).abs()).fold(0.0, f64::max)
+    };
+    let mut remarks = vec![format!(
+        "hopwise and the formula differ, with random 5-tuples, over all loads and N, by at most {:.2} percentage points.",
+        100.0 * load.iter().map(deviation).fold(0.0, f64::max)
+    )];
+    let answered = |hashes: &str, kind: &str| {
+        let rows = keys.with(&[("hashes", hashes), ("keys", kind)]);
+        let texts =
+            rows.iter().map(|row| format!("{} at load {}", percent(row.number("n1")), row.text("load")));
+        texts.collect::<Vec<_>>().join(", ")
+    };
+    remarks.push(format!(
+        "Sequential keys, N = 1, with the artifact's hash: words {}; 5-tuples {}. With the hashes of hopwise: words {}; 5-tuples {}. On structured keys, \
+         linear hashes do not behave like random functions, so their rates are better or worse than the formula. To size a store, use keys like your own.",
+        answered("artifact", "sequential words"),
+        answered("artifact", "sequential 5-tuples"),
+        answered("v1", "sequential words"),
+        answered("v1", "sequential 5-tuples")
+    ));
+    remarks.extend([
+        load_gain(&load, "n1", "n2", "the four hashes"),
+        load_gain(&load, "artifact_n1", "artifact_n2", "the artifact's hash"),
+    ]);
+    remarks.push(
+        "The artifact's CRC is affine, so slot n of every key is slot 0 with the same bits inverted. Two keys that collide in one copy collide in all, and \
+         N copies only make the store N times smaller: its answers follow the formula of M / N groups (the marks in the second plot). It takes the \
+         checksum from the same CRC as the slot, so two keys in one slot have fewer bits in which their checksums can differ. Keys of four bytes are not \
+         affected (a CRC-32 of 32 bits is a bijection)."
+            .into(),
+    );
+    Observations { comparisons: None, remarks }
+}
+
+/// The number of loads at which a second copy raises the share of answered keys.
+fn load_gain(load: &Rows, one: &str, two: &str, hashes: &str) -> String {
+    let gains = load.iter().filter(|row| row.number(two) > row.number(one)).count();
+    format!("With {hashes}, N = 2 answers more keys than N = 1 at {gains} of {} loads.", load.iter().count())
 }
 
 #[cfg(test)]
@@ -420,5 +447,31 @@ mod tests {
         );
         assert!(of(Family::Artifact, 4) > of(Family::Artifact, 2), "{found:?}");
         assert!(of(Family::Artifact, 2) > of(Family::Artifact, 1), "{found:?}");
+    }
+
+    #[test]
+    fn answers_of_sequential_keys_and_gains_are_those_of_the_rows() {
+        let observed = observe(&Results::parse([
+            (
+                "load",
+                "load,n1,n2,formula_n1,formula_n2,artifact_n1,artifact_n2\n0.5,0.80,0.70,0.80,0.75,0.5,0.6\n",
+            ),
+            (
+                "keys",
+                "hashes,keys,load,n1\nartifact,sequential 5-tuples,0.5,0.5234\nartifact,sequential words,0.5,1.0\n",
+            ),
+        ]));
+        assert!(observed.remarks[0].ends_with("at most 5.00 percentage points."), "{observed:?}");
+        assert!(
+            observed.remarks[1].contains("words 100.0 % at load 0.5; 5-tuples 52.3 % at load 0.5."),
+            "{observed:?}"
+        );
+        assert_eq!(
+            observed.remarks[2..4],
+            [
+                "With the four hashes, N = 2 answers more keys than N = 1 at 0 of 1 loads.",
+                "With the artifact's hash, N = 2 answers more keys than N = 1 at 1 of 1 loads."
+            ]
+        );
     }
 }

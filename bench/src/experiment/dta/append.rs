@@ -8,6 +8,7 @@ use crate::svg::Plot;
 use crate::{
     experiment::{
         page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+        rows::{Observations, Results, Row, Rows, extremes},
         settings::Settings,
         timing::{self, Spread},
     },
@@ -129,23 +130,13 @@ const COLUMNS: [&str; 13] = [
     "nic_mps",
 ];
 
-#[expect(clippy::too_many_lines, reason = "text and columns of one page, in output order")]
 fn findings(points: &[Point], sizes: &[Point]) -> Findings {
-    let at = |batch: u16, lists: u32, count: usize, of: fn(&Point) -> f64| {
-        points
-            .iter()
-            .find(|one| (one.batch, one.lists, one.count) == (batch, lists, count))
-            .map_or(f64::NAN, of)
-    };
-    let million = |rate: f64| format!("{:.1} M/s", rate / 1e6);
     let line = |count: usize, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
         let selected = points.iter().filter(|one| one.count == count && one.lists == 1);
         selected.map(|one| (f64::from(one.batch), of(one) / 1e6)).collect()
     };
     let responder = |one: &Point| 1e9 / one.respond();
     let translator = |one: &Point| 1e9 / one.translate();
-    let slowest = sizes.iter().map(Point::rate).fold(f64::INFINITY, f64::min);
-    let fastest = sizes.iter().map(Point::rate).fold(0.0, f64::max);
     Findings {
         method: "The translator receives Append reports with entries of 4 bytes as UDP payloads, 64 at a time, for each list in turn. The responder \
                  receives its RoCEv2 frames, one per batch of B entries with a trailer. Both run in one process on one core and are timed separately. \
@@ -155,24 +146,6 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
             "tagged rings of 65,536 entries (other sizes in the last table); measured from UDP payload to bytes in memory; no NIC, no network".into(),
             timing::condition(),
             "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame".into(),
-        ],
-        comparisons: vec![
-            Comparison::new("entries/s, B = 16, one list", "over 1 G/s (the NIC\u{2019}s 100 M writes, 100 Gb/s)", format!("{} on one core, 16 entries per report; one per report: {}", million(at(16, 1, 16, Point::rate)), million(at(16, 1, 1, Point::rate)))),
-            Comparison::new("translator only, B = 16", "", format!("{}; one entry per report: {}", million(at(16, 1, 16, translator)), million(at(16, 1, 1, translator)))),
-            Comparison::new("B = 4 compared with B = 1 (NIC side)", "4, then line rate", format!("{:.1} (responder, one entry per report)", at(4, 1, 1, responder) / at(1, 1, 1, responder))),
-            Comparison::new("B = 16 compared with B = 1 (NIC side)", "line rate from B = 4 on", format!("{:.1} (responder)", at(16, 1, 1, responder) / at(1, 1, 1, responder))),
-            Comparison::new("255 lists compared with one, B = 16", "less than 1 % faster", format!("{:+.0} %", 100.0 * (at(16, 255, 16, Point::rate) / at(16, 1, 16, Point::rate) - 1.0))),
-            Comparison::new("size of the list", "no impact", format!("{} to {}", million(slowest), million(fastest))),
-        ],
-        remarks: vec![
-            "Batching speeds up the collector almost as much as in the paper, because its work is per frame. The translator gains less, because it \
-             reads every report. With several entries in a report, both gain."
-                .into(),
-            format!(
-                "Frames of B = 16 with a trailer fill 100 Gb/s with {} entries. The trailer costs 16 bytes per batch; with it, readers detect which \
-                 batches are new and complete.",
-                million(at(16, 1, 16, Point::nic))
-            ),
         ],
         tables: vec![
             Table {
@@ -202,7 +175,101 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
                 plots: Vec::new(),
             },
         ],
+        ..Findings::default()
     }
+}
+
+/// Computes comparisons and remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    let (rows, sizes) = (results.table("batch"), results.table("size"));
+    let at = |batch: &str, lists: &str, count: &str, column: &str| {
+        rows.number(&[("batch", batch), ("lists", lists), ("report_entries", count)], column)
+    };
+    let both = |column| {
+        format!(
+            "{:.1} M/s, 16 entries per report; one per report: {:.1} M/s",
+            at("16", "1", "16", column),
+            at("16", "1", "1", column)
+        )
+    };
+    let ends = extremes(&sizes.with(&[]), "one_core_mps");
+    let by_size = ends.map_or("not run".into(), |(low, high)| {
+        format!("{} M/s to {} M/s", low.text("one_core_mps"), high.text("one_core_mps"))
+    });
+    let lists = 100.0 * (at("16", "255", "16", "one_core_mps") / at("16", "1", "16", "one_core_mps") - 1.0);
+    let comparisons = vec![
+        Comparison::new(
+            "entries/s, B = 16, one list, one core",
+            "over 1 G/s (the NIC\u{2019}s 100 M writes, 100 Gb/s)",
+            both("one_core_mps"),
+        ),
+        Comparison::new("translator only, B = 16", "", both("translator_mps")),
+        Comparison::new(
+            "B = 4 compared with B = 1 (responder, one entry per report)",
+            "4, then line rate",
+            gains(&rows, "4", "responder_mps"),
+        ),
+        Comparison::new(
+            "B = 16 compared with B = 1 (responder, one entry per report)",
+            "line rate from B = 4 on",
+            gains(&rows, "16", "responder_mps"),
+        ),
+        Comparison::new(
+            "255 lists compared with one, B = 16",
+            "less than 1 % faster",
+            format!("{lists:+.0} %"),
+        ),
+        Comparison::new("size of the list", "no impact", by_size),
+    ];
+    let mut remarks: Vec<String> = ["4", "16"]
+        .map(|batch| {
+            format!(
+                "B = {batch} compared with B = 1, one entry per report: responder {}; translator {}.",
+                gains(&rows, batch, "responder_mps"),
+                gains(&rows, batch, "translator_mps")
+            )
+        })
+        .into();
+    remarks.extend(noisiest(&rows));
+    remarks.push(format!(
+        "Frames of B = 16 with a trailer fill 100 Gb/s with {} M/s entries. The trailer costs 16 bytes per batch; with it, readers detect which batches are \
+         new and complete.",
+        at("16", "1", "16", "nic_mps")
+    ));
+    Observations { comparisons: Some(comparisons), remarks }
+}
+
+/// Smallest and largest gain of a batch over B = 1, with their numbers of lists.
+fn gains(rows: &Rows, batch: &str, column: &str) -> String {
+    let rate = |batch: &str, lists: &str| {
+        rows.number(&[("batch", batch), ("lists", lists), ("report_entries", "1")], column)
+    };
+    let mut gains: Vec<(f64, &str)> = rows
+        .values("lists")
+        .into_iter()
+        .map(|lists| (rate(batch, lists) / rate("1", lists), lists))
+        .collect();
+    gains.sort_by(|a, b| a.0.total_cmp(&b.0));
+    match (gains.first(), gains.last()) {
+        (Some(low), Some(high)) => {
+            format!("{:.1} ({} lists) to {:.1} ({} lists)", low.0, low.1, high.0, high.1)
+        }
+        _ => "not run".into(),
+    }
+}
+
+/// The row whose runs differ most.
+fn noisiest(rows: &Rows) -> Option<String> {
+    let spread = |row: &Row<'_>| row.number("one_core_mps_max") / row.number("one_core_mps_min");
+    let most = rows.iter().max_by(|a, b| spread(a).total_cmp(&spread(b)))?;
+    Some(format!(
+        "The runs differ most at B = {}, {} lists, {} entries per report: {} to {} M/s on one core.",
+        most.text("batch"),
+        most.text("lists"),
+        most.text("report_entries"),
+        most.text("one_core_mps_min"),
+        most.text("one_core_mps_max")
+    ))
 }
 
 #[cfg(test)]
@@ -230,5 +297,20 @@ mod tests {
                 assert_eq!(heads, entries.written / 16, "batches are full");
             }
         }
+    }
+
+    #[test]
+    fn gains_are_those_of_all_lists() {
+        let csv = "batch,lists,report_entries,translator_mps,responder_mps,one_core_mps_min,one_core_mps_max\n\
+                   1,1,1,10.0,50.0,5.0,10.0\n1,4,1,20.0,100.0,9.0,9.0\n4,1,1,40.0,250.0,9.0,9.0\n4,4,1,40.0,300.0,9.0,9.0\n";
+        let observed = observe(&Results::parse([("batch", csv)]));
+        assert_eq!(
+            observed.remarks[0],
+            "B = 4 compared with B = 1, one entry per report: responder 3.0 (4 lists) to 5.0 (1 lists); translator 2.0 (4 lists) to 4.0 (1 lists)."
+        );
+        assert_eq!(
+            observed.remarks[2],
+            "The runs differ most at B = 1, 1 lists, 1 entries per report: 5.0 to 10.0 M/s on one core."
+        );
     }
 }

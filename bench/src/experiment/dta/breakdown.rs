@@ -7,6 +7,7 @@ use crate::experiment::{
     loopback::{self, Served},
     monitor_rate,
     page::{Cell, Comparison, Findings, Table, linear},
+    rows::{Observations, Results, extremes, judgement},
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
@@ -61,7 +62,6 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&steps))
 }
 
-#[expect(clippy::too_many_lines, reason = "text and columns of one page, in output order")]
 fn findings(steps: &Steps) -> Findings {
     let each = steps.each();
     let sum: f64 = each.iter().map(|one| one.1).sum();
@@ -79,7 +79,6 @@ fn findings(steps: &Steps) -> Findings {
         row.extend(spread.cells(1));
         row
     };
-    let later = each[2].1 + each[3].1;
     let bars = (0_u32..).zip(&each).map(|(at, one)| (f64::from(at), 100.0 * one.1 / sum));
     Findings {
         method: "INT reports of paths of five nodes (100,000 flows), each with one change that becomes an indexed row of the store. Receiving is measured \
@@ -92,15 +91,6 @@ fn findings(steps: &Steps) -> Findings {
             "decoding and state are measured with constant values; the cost of a change's event is in the last step".into(),
             "the paper: Confluo, 100,000 reports, Intel Xeon Silver 4114 (2.20 GHz), I/O by DPDK; Confluo was not run here".into(),
             timing::condition(),
-        ],
-        comparisons: vec![
-            Comparison::new("state, detection and storing: share of the CPU time", format!("{} % (wrangling and storing)", PAPER.0), format!("{:.0} %", 100.0 * later / sum)),
-            Comparison::new("the same compared with I/O", format!("almost {} times", PAPER.1), format!("{:.1} times", later / each[0].1)),
-        ],
-        remarks: vec![
-            "The paper's I/O is DPDK, ours a socket, so the ratio to I/O is not comparable. The share of the last two steps \
-             is."
-                .into(),
         ],
         tables: vec![
             Table {
@@ -124,5 +114,55 @@ fn findings(steps: &Steps) -> Findings {
                 plots: Vec::new(),
             },
         ],
+        ..Findings::default()
+    }
+}
+
+/// Computes comparisons and remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("steps");
+    let ns: Vec<f64> = rows.iter().map(|row| row.number("ns_per_report")).collect();
+    let sum: f64 = ns.iter().sum();
+    let receiving = ns.first().copied().unwrap_or(f64::NAN);
+    let later: f64 = ns.iter().skip(2).sum();
+    let (share, without) = (100.0 * later / sum, 100.0 * later / (sum - receiving));
+    let comparisons = vec![
+        Comparison::new(
+            "state, detection and storing: share of the CPU time",
+            format!("{} % (wrangling and storing)", PAPER.0),
+            format!("{share:.0} % with the socket's time, {without:.0} % without it"),
+        ),
+        Comparison::new(
+            "the same compared with I/O",
+            format!("almost {} times", PAPER.1),
+            format!("{:.1} times", later / receiving),
+        ),
+    ];
+    let mut remarks = Vec::new();
+    if let Some((_, most)) = extremes(&rows.with(&[]), "ns_per_report") {
+        remarks.push(format!(
+            "The largest step is \"{}\": {} of {sum:.0} ns ({} %).",
+            most.text("step"),
+            most.text("ns_per_report"),
+            most.text("percent")
+        ));
+    }
+    remarks.push(judgement(
+        "the paper's I/O is DPDK, ours a socket, so neither the ratio to I/O nor a share of the time with I/O is comparable. The share without I/O is \
+         closer to a comparison, but of another collector and another store.",
+    ));
+    Observations { comparisons: Some(comparisons), remarks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn shares_are_given_with_and_without_the_socket() {
+        let csv = "step,ns_per_report,percent\nreceive,100.0,50.0\ndecode,60.0,30.0\nstate,30.0,15.0\nstore,10.0,5.0\n";
+        let observed = observe(&Results::parse([("steps", csv)]));
+        assert_eq!(observed.remarks[0], "The largest step is \"receive\": 100.0 of 200 ns (50.0 %).");
+        let hopwise: Vec<_> = observed.comparisons.unwrap().into_iter().map(|one| one.hopwise).collect();
+        assert_eq!(hopwise, ["20 % with the socket's time, 40 % without it", "0.4 times"]);
     }
 }

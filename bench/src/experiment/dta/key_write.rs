@@ -10,13 +10,13 @@ use crate::svg::Plot;
 use crate::{
     experiment::{
         page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+        rows::{Observations, Results, Row, Rows},
         settings::Settings,
         timing,
     },
     figures::pipeline::Pipeline,
 };
 use terminal::CliError;
-use terminal::units;
 
 const COPIES: [u8; 4] = [1, 2, 3, 4];
 /// Bytes of data: a postcard (4), a path of five nodes (20), and sizes that fill slots of 16 to 128 bytes.
@@ -62,12 +62,7 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&points, bytes, &pages))
 }
 
-#[expect(clippy::too_many_lines, reason = "text and columns of one page, in output order")]
 fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
-    let at = |copies: u8, data: u16, of: fn(&Point) -> f64| {
-        points.iter().find(|one| (one.copies, one.data) == (copies, data)).map_or(f64::NAN, of)
-    };
-    let rate = |of: f64| format!("{:.1} M/s", of / 1e6);
     let per_second = |one: &Point| 1e9 / one.speed.both().median;
     let row = |one: &Point| {
         let [median, min, max] = one.speed.both().map(|ns| 1e3 / ns).cells(2);
@@ -104,21 +99,6 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
             timing::condition(),
             "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame".into(),
         ],
-        comparisons: vec![
-            Comparison::new("reports/s, 4 B, N = 1", "about the NIC\u{2019}s message rate (100 M/s)", format!("{} (translator only {}, responder only {})", rate(at(1, 4, per_second)), rate(at(1, 4, |one| 1e9 / one.speed.translate.median)), rate(at(1, 4, |one| 1e9 / one.speed.respond.median)))),
-            Comparison::new("N = 2 compared with N = 1, 20 B", "half", format!("{:.2}", at(2, 20, per_second) / at(1, 20, per_second))),
-            Comparison::new("N = 4 compared with N = 1, 20 B", "a quarter", format!("{:.2}", at(4, 20, per_second) / at(1, 20, per_second))),
-            Comparison::new("20 B compared with 4 B, N = 1", "the same (until 100 Gb/s)", format!("{:.2}", at(1, 20, per_second) / at(1, 4, per_second))),
-            Comparison::new("frame in, two frames out, 20 B", "", format!("{:.0} ns", at(2, 20, |one| one.speed.translate.median))),
-        ],
-        remarks: vec![
-            "A second copy costs a frame and a slot, but no second parse, hash and lookup. So the rate at N = 2 is more than half of the rate at N = \
-             1.".into(),
-            "With an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains."
-                .into(),
-            format!("One core translates {} reports of a path with N = 2; the paper\u{2019}s NIC accepts {} of them.", rate(at(2, 20, |one| 1e9 / one.speed.translate.median)), rate(at(2, 20, Point::nic))),
-            format!("{} slots of 32 bytes are written in random order, so most are not in the processor's cache.", units::count(bytes / 32)),
-        ],
         tables: vec![Table {
             name: "rate",
             about: "Key-Writes by copies and size of the data".into(),
@@ -135,7 +115,95 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
                 series,
             }],
         }],
+        ..Findings::default()
     }
+}
+
+/// Computes comparisons and remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("rate");
+    let at =
+        |copies: &str, data: &str, column: &str| rows.number(&[("n", copies), ("data_bytes", data)], column);
+    let one_core = |copies, data| at(copies, data, "one_core_mps");
+    let comparisons = vec![
+        Comparison::new(
+            "reports/s, 4 B, N = 1",
+            "about the NIC\u{2019}s message rate (100 M/s)",
+            format!(
+                "{:.1} M/s ({:.1} to {:.1}; translator only {:.1} M/s, responder only {:.1} M/s)",
+                one_core("1", "4"),
+                at("1", "4", "one_core_mps_min"),
+                at("1", "4", "one_core_mps_max"),
+                at("1", "4", "translator_mps"),
+                at("1", "4", "responder_mps")
+            ),
+        ),
+        Comparison::new(
+            "N = 2 compared with N = 1, 20 B",
+            "half",
+            format!("{:.2}", one_core("2", "20") / one_core("1", "20")),
+        ),
+        Comparison::new(
+            "N = 4 compared with N = 1, 20 B",
+            "a quarter",
+            format!("{:.2}", one_core("4", "20") / one_core("1", "20")),
+        ),
+        Comparison::new(
+            "20 B compared with 4 B, N = 1",
+            "the same (until 100 Gb/s)",
+            format!("{:.2}", one_core("1", "20") / one_core("1", "4")),
+        ),
+        Comparison::new(
+            "frame in, two frames out, 20 B",
+            "",
+            format!("{:.0} ns", at("2", "20", "translator_ns")),
+        ),
+    ];
+    let ratios = rows
+        .values("data_bytes")
+        .into_iter()
+        .map(|data| format!("{data} B {:.2}", one_core("2", data) / one_core("1", data)));
+    let mut remarks = vec![format!(
+        "Rate at N = 2 compared with N = 1: {}. A second copy costs a frame and a slot, but no second parse, hash and lookup.",
+        ratios.collect::<Vec<_>>().join(", ")
+    )];
+    remarks.extend(inversions(&rows));
+    remarks.push(format!(
+        "One core translates {:.1} M/s reports of a path (20 B) with N = 2; the paper\u{2019}s NIC accepts {:.1} M/s of them.",
+        at("2", "20", "translator_mps"),
+        at("2", "20", "nic_mps")
+    ));
+    remarks.push("With an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains.".into());
+    Observations { comparisons: Some(comparisons), remarks }
+}
+
+/// Names the places where more data or more copies are faster: there, one of the two rows is disturbed.
+fn inversions(rows: &Rows) -> Option<String> {
+    let mut places = Vec::new();
+    for (fixed, varied) in [("n", "data_bytes"), ("data_bytes", "n")] {
+        for value in rows.values(fixed) {
+            for pair in rows.with(&[(fixed, value)]).windows(2) {
+                let [less, more] = [pair[0], pair[1]];
+                if more.number("one_core_mps_min") > less.number("one_core_mps_max") {
+                    let place = |row: Row<'_>| {
+                        format!(
+                            "N = {}, {} B: {} M/s",
+                            row.text("n"),
+                            row.text("data_bytes"),
+                            row.text("one_core_mps")
+                        )
+                    };
+                    places.push(format!("{}, but {} ({varied} larger)", place(less), place(more)));
+                }
+            }
+        }
+    }
+    (!places.is_empty()).then(|| {
+        format!(
+            "Rows that contradict each other (more work is faster, outside the spread of the runs): {}. Do not quote these, nor ratios with them.",
+            places.join("; ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -157,5 +225,19 @@ mod tests {
         }
         let (written, sampled) = pipeline.stores()[0].occupancy(1 << 12).unwrap();
         assert!(written > 0, "{written} of {sampled}");
+    }
+    #[test]
+    fn rows_in_which_more_work_is_faster_are_named() {
+        let head = "n,data_bytes,one_core_mps,one_core_mps_min,one_core_mps_max\n";
+        let remarks = |rows: &str| observe(&Results::parse([("rate", &*format!("{head}{rows}"))])).remarks;
+        let plausible = remarks("1,4,8.00,7.00,9.00\n2,4,5.00,4.00,6.00\n");
+        assert_eq!(plausible.len(), 3, "{plausible:?}");
+        assert!(plausible[0].starts_with("Rate at N = 2 compared with N = 1: 4 B 0.62."), "{plausible:?}");
+        let disturbed = remarks("1,4,3.30,2.00,3.70\n1,12,7.85,7.70,7.90\n");
+        assert_eq!(
+            disturbed[1],
+            "Rows that contradict each other (more work is faster, outside the spread of the runs): N = 1, 4 B: 3.30 M/s, but N = 1, 12 B: 7.85 M/s \
+             (data_bytes larger). Do not quote these, nor ratios with them."
+        );
     }
 }

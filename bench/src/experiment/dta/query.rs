@@ -17,6 +17,7 @@ use crate::{
     cases::core_time,
     experiment::{
         page::{Cell, Comparison, Findings, Table, line_series, linear},
+        rows::{Observations, Results, Row, Rows},
         settings::Settings,
         timing::{self, Spread},
     },
@@ -191,9 +192,6 @@ fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: 
 
 #[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
-    let at = |copies: u8, of: fn(&Point) -> f64| {
-        points.iter().find(|one| one.copies == copies).map_or(f64::NAN, of)
-    };
     let line = |of: fn(&Point) -> f64| points.iter().map(|one| (f64::from(one.copies), of(one))).collect();
     let row = |one: &Point| {
         let mut row = vec![u64::from(one.copies).into()];
@@ -214,7 +212,6 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
         row.extend(one.rates.map(|rate| Cell::Figure(rate / 1e6, 2)));
         row
     };
-    let share = |copies| format!("{:.0} %", 100.0 * at(copies, |one| one.hash / one.batch));
     Findings {
         method: "A store of postcards (4 bytes of data, 4 of checksum) holds random 5-tuples, one for every eight slots. The reader of `hopwise get` \
                  queries random keys, half of which are in the store. It reads and compares all N slots (policy `majority`, the paper's worst case). \
@@ -227,19 +224,6 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
             "single: one key at a time, and each answer determines the next key; two threads share the two hardware threads of one core if the machine \
              has no more"
                 .into(),
-        ],
-        comparisons: vec![
-            Comparison::new("queries/s, one core, N = 1, 2, 4", "a plot; the artifact\u{2019}s loop, compiled here for 4-byte keys: 8.1 M (first copy answers), 5.8 M (both read)", format!("{:.1} M, {:.1} M, {:.1} M", 1e3 / at(1, |one| one.batch), 1e3 / at(2, |one| one.batch), 1e3 / at(4, |one| one.batch))),
-            Comparison::new("largest part of the time", "CRC hashes", format!("N = 2: hashing {}, the rest is memory latency and comparison", share(2))),
-            Comparison::new("two threads compared with one, N = 2", "near-linear", format!("{:.2} (two threads of one core)", at(2, |one| one.rates[1] / one.rates[0]))),
-            Comparison::new("N = 2, in batches / a single cold key", "", format!("{:.0} ns / {:.0} ns", at(2, |one| one.batch), at(2, |one| one.single))),
-            Comparison::new("wrong answers", "none seen", "none (see dta-answers)"),
-        ],
-        remarks: vec![
-            "One pass over a key computes all five CRCs, so hashing no longer takes most of the time, as it did with a general CRC library. Memory \
-             latency does; prefetching a batch's slots before the first read hides most of it."
-                .into(),
-            "The policy `first` reads a second slot only if the first has no answer.".into(),
         ],
         tables: vec![Table {
             name: "rate",
@@ -272,5 +256,119 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
                 },
             ],
         }],
+        ..Findings::default()
+    }
+}
+
+/// Computes comparisons and remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("rate");
+    let at = |copies: &str, column: &str| rows.number(&[("n", copies)], column);
+    let million = |copies| format!("{:.1} M", 1e3 / at(copies, "batch_ns"));
+    let comparisons = vec![
+        Comparison::new(
+            "queries/s, one core, N = 1, 2, 4",
+            "a plot; the artifact\u{2019}s loop, compiled here for 4-byte keys: 8.1 M (first copy answers), 5.8 M (both read)",
+            ["1", "2", "4"].map(million).join(", "),
+        ),
+        Comparison::new(
+            "largest part of the time",
+            "CRC hashes",
+            rows.find(&[("n", "2")]).map_or("not run".into(), largest_part),
+        ),
+        Comparison::new(
+            "two threads compared with one, N = 2",
+            "near-linear",
+            format!("{:.2}", at("2", "two_threads_mps") / at("2", "one_thread_mps")),
+        ),
+        Comparison::new(
+            "N = 2, in batches / a single cold key",
+            "",
+            format!("{:.0} ns / {:.0} ns", at("2", "batch_ns"), at("2", "single_ns")),
+        ),
+        Comparison::new("wrong answers", "none seen", "none (see dta-answers)"),
+    ];
+    let mut remarks: Vec<String> =
+        rows.iter().map(|row| format!("Largest part at {}.", largest_part(row))).collect();
+    remarks.push(batches(&rows));
+    remarks.extend(threads(&rows));
+    remarks.push("The policy `first` reads a second slot only if the first has no answer.".into());
+    Observations { comparisons: Some(comparisons), remarks }
+}
+
+/// The part that takes most of a query in a batch.
+fn largest_part(row: Row<'_>) -> String {
+    let parts = [
+        ("hash_ns", "hashing"),
+        ("memory_ns", "reading known slots"),
+        ("other_ns", "the rest (neither of the two)"),
+    ];
+    let part =
+        parts.into_iter().max_by(|a, b| row.number(a.0).total_cmp(&row.number(b.0))).unwrap_or(parts[0]);
+    let share = 100.0 * row.number(part.0) / row.number("batch_ns");
+    format!(
+        "N = {}: {}, {} of {} ns ({share:.0} %)",
+        row.text("n"),
+        part.1,
+        row.text(part.0),
+        row.text("batch_ns")
+    )
+}
+
+/// Compares queries in batches, with prefetch, with single ones.
+fn batches(rows: &Rows) -> String {
+    let is_faster = |row: &Row<'_>| row.number("batch_ns") < row.number("single_ns");
+    let texts = rows.iter().map(|row| {
+        let than = if is_faster(&row) { "faster" } else { "not faster" };
+        format!("N = {}: {} and {} ns ({than})", row.text("n"), row.text("batch_ns"), row.text("single_ns"))
+    });
+    let verdict = if rows.iter().all(|row| is_faster(&row)) {
+        "Batches are faster at every N"
+    } else {
+        "These rows do not show that prefetching a batch hides memory latency"
+    };
+    format!(
+        "Batches with prefetch and single cold keys: {}. {verdict}.",
+        texts.collect::<Vec<_>>().join("; ")
+    )
+}
+
+/// Names ratios of two threads to one above 2, which two threads cannot have.
+fn threads(rows: &Rows) -> Option<String> {
+    let ratio = |row: &Row<'_>| row.number("two_threads_mps") / row.number("one_thread_mps");
+    let above: Vec<String> = rows
+        .iter()
+        .filter(|row| ratio(row) > 2.0)
+        .map(|row| format!("N = {}: {:.2}", row.text("n"), ratio(&row)))
+        .collect();
+    (!above.is_empty()).then(|| {
+        format!("Two threads have more than twice the rate of one ({}). That is not plausible: do not quote the rates by threads.", above.join("; "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn parts_batches_and_threads_are_those_of_the_rows() {
+        let head = "n,batch_ns,hash_ns,memory_ns,other_ns,single_ns,one_thread_mps,two_threads_mps\n";
+        let remarks = |row: &str| observe(&Results::parse([("rate", &*format!("{head}{row}"))])).remarks;
+        assert_eq!(
+            remarks("2,100.0,70.0,20.0,10.0,200.0,10.00,18.00\n"),
+            [
+                "Largest part at N = 2: hashing, 70.0 of 100.0 ns (70 %).",
+                "Batches with prefetch and single cold keys: N = 2: 100.0 and 200.0 ns (faster). Batches are faster at every N.",
+                "The policy `first` reads a second slot only if the first has no answer."
+            ]
+        );
+        assert_eq!(
+            remarks("2,98.2,7.9,33.8,56.4,90.0,10.00,21.00\n")[..3],
+            [
+                "Largest part at N = 2: the rest (neither of the two), 56.4 of 98.2 ns (57 %).",
+                "Batches with prefetch and single cold keys: N = 2: 98.2 and 90.0 ns (not faster). These rows do not show that prefetching a batch hides \
+                 memory latency.",
+                "Two threads have more than twice the rate of one (N = 2: 2.10). That is not plausible: do not quote the rates by threads."
+            ]
+        );
     }
 }

@@ -1,0 +1,170 @@
+//! Tables as they are stored (CSV), and the comparisons and remarks that an experiment computes from them.
+//!
+//! A remark that is computed from the rows cannot contradict them, and the text of a page can be made again from the stored rows
+//! without measuring. Numbers are those of the file, with its decimals.
+
+use super::page::{Comparison, Table};
+
+/// Text under a page's method: comparisons with the paper, and remarks.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Observations {
+    /// Replaces the page's comparisons, if present.
+    pub(super) comparisons: Option<Vec<Comparison>>,
+    pub(super) remarks: Vec<String>,
+}
+
+/// Marks a remark that does not follow from the rows.
+pub(super) fn judgement(text: &str) -> String {
+    format!("Judgement: {text}")
+}
+
+/// The tables of an experiment, by name.
+pub(super) struct Results(Vec<(String, Rows)>);
+
+impl Results {
+    pub(super) fn new(tables: &[Table]) -> Self {
+        Self(tables.iter().map(|table| (table.name.to_owned(), Rows::parse(&table.csv()))).collect())
+    }
+
+    /// Tables from CSV text, by name.
+    #[cfg(test)]
+    pub(super) fn parse<'a>(tables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(tables.into_iter().map(|(name, csv)| (name.to_owned(), Rows::parse(csv))).collect())
+    }
+
+    /// Returns the table of this name, or one without rows.
+    pub(super) fn table(&self, name: &str) -> Rows {
+        self.0.iter().find(|table| table.0 == name).map_or_else(Rows::default, |table| table.1.clone())
+    }
+}
+
+/// Rows of a table, with the names of its columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    columns: &'a [String],
+    cells: &'a [String],
+}
+
+impl Rows {
+    fn parse(csv: &str) -> Self {
+        let cells = |line: &str| line.split(',').map(str::to_owned).collect();
+        let mut lines = csv.lines();
+        let columns = lines.next().map(cells).unwrap_or_default();
+        Self { columns, rows: lines.map(cells).collect() }
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Row<'_>> + Clone {
+        self.rows.iter().map(|cells| Row { columns: &self.columns, cells })
+    }
+
+    /// Returns the rows whose cells have these texts.
+    pub(super) fn with(&self, wanted: &[(&str, &str)]) -> Vec<Row<'_>> {
+        self.iter().filter(|row| wanted.iter().all(|(column, text)| row.text(column) == *text)).collect()
+    }
+
+    /// Returns the first row whose cells have these texts.
+    pub(super) fn find(&self, wanted: &[(&str, &str)]) -> Option<Row<'_>> {
+        self.with(wanted).into_iter().next()
+    }
+
+    /// Returns the number in a column of the first row whose cells have these texts, or NaN.
+    pub(super) fn number(&self, wanted: &[(&str, &str)], column: &str) -> f64 {
+        self.find(wanted).map_or(f64::NAN, |row| row.number(column))
+    }
+
+    /// Returns the different texts of a column, in order.
+    pub(super) fn values(&self, column: &str) -> Vec<&str> {
+        let mut values = Vec::new();
+        for (at, name) in self.columns.iter().enumerate() {
+            if name == column {
+                values.extend(self.rows.iter().filter_map(|row| row.get(at)).map(String::as_str));
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        values.retain(|value| seen.insert(*value));
+        values
+    }
+}
+
+impl<'a> Row<'a> {
+    /// Returns the text of a cell, or an empty one if there is no such column.
+    pub(super) fn text(&self, column: &str) -> &'a str {
+        let at = self.columns.iter().position(|name| name == column);
+        at.and_then(|at| self.cells.get(at)).map_or("", String::as_str)
+    }
+
+    /// Returns the number in a cell, or NaN.
+    pub(super) fn number(&self, column: &str) -> f64 {
+        self.text(column).parse().unwrap_or(f64::NAN)
+    }
+}
+
+/// Returns the rows with the smallest and the largest number in a column.
+pub(super) fn extremes<'a>(rows: &[Row<'a>], column: &str) -> Option<(Row<'a>, Row<'a>)> {
+    let by = |a: &&Row<'_>, b: &&Row<'_>| a.number(column).total_cmp(&b.number(column));
+    Some((*rows.iter().min_by(by)?, *rows.iter().max_by(by)?))
+}
+
+/// Replaces comparisons and remarks of a page by those computed from its rows.
+#[cfg(test)]
+pub(super) fn replace(page: &str, observations: &Observations) -> String {
+    const HEAD: &str = "| | the paper | hopwise |";
+    let mut out = Vec::new();
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line == HEAD
+            && let Some(comparisons) = &observations.comparisons
+        {
+            while lines.next_if(|line| line.starts_with('|')).is_some() {}
+            out.extend([HEAD.to_owned(), "| --- | --- | --- |".to_owned()]);
+            out.extend(comparisons.iter().map(Comparison::line));
+        } else if line.starts_with("## Differences and observations") {
+            out.extend([line.to_owned(), String::new()]);
+            while lines.next_if(|line| !line.starts_with("## ")).is_some() {}
+            out.extend(observations.remarks.iter().map(|remark| format!("- {remark}")));
+            out.push(String::new());
+        } else {
+            out.push(line.to_owned());
+        }
+    }
+    out.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_keeps_everything_but_its_comparisons_and_remarks() {
+        let page = "# T\n\nSo.\n\n| | the paper | hopwise |\n| --- | --- | --- |\n| a | 1 | 2 |\n\n\
+                    ## Differences and observations\n\n- old\n\n## Conditions\n\n- c\n";
+        let observations = Observations {
+            comparisons: Some(vec![Comparison::new("a", "1", "3")]),
+            remarks: vec!["new".into(), judgement("so.")],
+        };
+        assert_eq!(
+            replace(page, &observations),
+            "# T\n\nSo.\n\n| | the paper | hopwise |\n| --- | --- | --- |\n| a | 1 | 3 |\n\n\
+             ## Differences and observations\n\n- new\n- Judgement: so.\n\n## Conditions\n\n- c\n"
+        );
+    }
+
+    #[test]
+    fn rows_are_found_by_their_cells() {
+        let results = Results::parse([("t", "n,ns\n1,2.5\n2,1.5\n2,\n")]);
+        let rows = results.table("t");
+        assert_eq!(rows.number(&[("n", "2")], "ns"), 1.5);
+        assert_eq!(rows.values("n"), ["1", "2"]);
+        assert!(rows.number(&[("n", "3")], "ns").is_nan() && rows.number(&[("n", "1")], "us").is_nan());
+        let (low, high) = extremes(&rows.with(&[])[..2], "ns").unwrap();
+        assert_eq!((low.text("n"), high.text("n")), ("2", "1"));
+        assert_eq!(results.table("other").iter().count(), 0);
+    }
+}
