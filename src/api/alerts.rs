@@ -323,7 +323,6 @@ async fn change<T: Send + 'static>(
 #[serde(deny_unknown_fields)]
 pub(crate) struct TryRule {
     /// The condition, as in `[[rules]]`.
-    #[cfg_attr(test, schemars(extend("format" = "rule")))]
     when: String,
     /// Start of the span, nanoseconds since the Unix epoch; default: 15 minutes before its end.
     #[serde(default, deserialize_with = "whole")]
