@@ -4,19 +4,8 @@ use std::collections::BTreeMap;
 
 use collector::{Config, Datagram, Kind, Rollup};
 use testkit::reports::{Bench, SECOND, START, Sent, config, flow, node};
+use testkit::rng::Rng;
 use wire::FlowKey;
-
-/// A simple seeded generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 /// Metric, flow, node, interface, queue, interval and its start.
 type Key = (u8, Option<FlowKey>, Option<u32>, Option<u32>, Option<u8>, u32, u64);
@@ -83,31 +72,31 @@ impl Totals {
     }
 }
 
-fn random_report(random: &mut Random, seq: u32) -> Sent {
-    let mut sent = Sent { flow: random.below(4) as u16, seq, ..Sent::default() };
+fn random_report(rng: &mut Rng, seq: u32) -> Sent {
+    let mut sent = Sent { flow: (rng.roll() % 4) as u16, seq, ..Sent::default() };
     for hop in &mut sent.hops {
-        hop.latency = Some(random.below(5000) as u32);
-        hop.queue = Some((random.below(3) as u8, random.below(900) as u32));
-        hop.utilization = Some(random.below(900) as u32);
+        hop.latency = Some((rng.roll() % 5000) as u32);
+        hop.queue = Some(((rng.roll() % 3) as u8, (rng.roll() % 900) as u32));
+        hop.utilization = Some((rng.roll() % 900) as u32);
     }
     sent
 }
 
 /// A pause, in nanoseconds: within a second, over several, beyond the timeout of 30 s, over minutes or hours.
-fn pause(random: &mut Random) -> u64 {
-    match random.below(24) {
-        0 | 1 => random.below(4) * SECOND + random.below(SECOND),
-        2 => random.below(40) * SECOND,
-        3 => (20 + random.below(200)) * SECOND,
-        4 => 3600 * random.below(30) * SECOND + random.below(SECOND),
-        _ => random.below(SECOND / 5),
+fn pause(rng: &mut Rng) -> u64 {
+    match rng.roll() % 24 {
+        0 | 1 => (rng.roll() % 4) * SECOND + (rng.roll() % SECOND),
+        2 => (rng.roll() % 40) * SECOND,
+        3 => (20 + (rng.roll() % 200)) * SECOND,
+        4 => 3600 * (rng.roll() % 30) * SECOND + (rng.roll() % SECOND),
+        _ => rng.roll() % (SECOND / 5),
     }
 }
 
 #[test]
 fn rollups_are_the_sums_of_the_plain_model_whatever_time_does() {
     for run in 1..=400 {
-        let mut random = Random(run * 0x9e37_79b9);
+        let mut rng = Rng(run);
         let settings = Config { flow_timeout: 30 * SECOND, ..config() };
         let mut bench = Bench::new(settings);
         let mut model = Totals::default();
@@ -115,20 +104,20 @@ fn rollups_are_the_sums_of_the_plain_model_whatever_time_does() {
         let is_live = run % 2 == 0;
         let mut now = START;
         for seq in 0..120 {
-            let pause = pause(&mut random);
+            let pause = pause(&mut rng);
             if is_live && pause < 300 * SECOND {
                 bench.now = now;
                 bench.pass(pause);
             }
             now += pause;
-            if now > START + 7200 * SECOND && random.below(10) == 0 {
+            if now > START + 7200 * SECOND && rng.below(10) == 0 {
                 // The clock is set back.
-                now -= 3 * SECOND + random.below(3600) * SECOND;
+                now -= 3 * SECOND + (rng.roll() % 3600) * SECOND;
                 bench.collector.tick(now, &mut bench.log);
             }
-            let sent = random_report(&mut random, seq);
+            let sent = random_report(&mut rng, seq);
             // A report may also have waited behind a later one.
-            let received = now - if seq > 0 && random.below(8) == 0 { random.below(2 * SECOND) } else { 0 };
+            let received = now - if seq > 0 && rng.below(8) == 0 { rng.roll() % (2 * SECOND) } else { 0 };
             bench.collector.tick(now, &mut bench.log);
             let payload = sent.v10();
             let datagram =
