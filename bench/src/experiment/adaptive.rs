@@ -116,7 +116,6 @@ fn conditions(run: &Run, scene: Scene) -> Vec<String> {
     ]
 }
 
-/// Remarks that hold for these runs: each is worked out from the tables.
 fn none_or(count: u64) -> String {
     if count == 0 { "none".to_owned() } else { units::count(count) }
 }
@@ -193,22 +192,12 @@ impl Run {
         self.phases.iter().map(of).sum()
     }
 
-    #[cfg(test)]
-    fn shed(&self) -> u64 {
-        self.total(|phase| phase.shed)
-    }
-
     fn bursts(&self) -> u64 {
         self.total(|phase| phase.bursts)
     }
 
     fn missed(&self) -> u64 {
         self.total(|phase| phase.missed)
-    }
-
-    #[cfg(test)]
-    fn mean(&self) -> f64 {
-        self.total(|phase| phase.error_sum) as f64 / self.total(|phase| phase.values).max(1) as f64
     }
 }
 
@@ -695,6 +684,16 @@ mod tests {
 
     /// A network two and a half times as slow as that of the page, with as much less of a budget.
     const SMALL: Scene = Scene { slower: 100, span: 8_000_000_000, budget: 400, seed: 1 };
+
+    impl Run {
+        fn shed(&self) -> u64 {
+            self.total(|phase| phase.shed)
+        }
+
+        fn mean(&self) -> f64 {
+            self.total(|phase| phase.error_sum) as f64 / self.total(|phase| phase.values).max(1) as f64
+        }
+    }
 
     fn over(rates: &[u64]) -> usize {
         rates.iter().filter(|rate| **rate > SMALL.budget).count()

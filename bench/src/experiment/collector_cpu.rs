@@ -430,7 +430,7 @@ fn direction(by: &str, rows: &[Row<'_>]) -> Option<String> {
     ))
 }
 
-/// What event detection saves, at the highest rate of both series.
+/// Compares a stored with a detected report at the highest rate of both series.
 fn ratio(by_rate: &Rows) -> Option<String> {
     let last = |kind| by_rate.with(&[("hopwise", kind)]).last().copied();
     let (detection, storing) = last(DETECTION).zip(last(STORING))?;
