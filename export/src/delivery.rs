@@ -214,7 +214,7 @@ impl<R: Keyed> Delivery<R> {
         self.last_success
     }
 
-    /// Why the last request failed, or its records were rejected, while none has succeeded since.
+    /// Returns the error of the last request that failed or whose records were rejected, or `None` if one has succeeded since.
     pub fn last_error(&self) -> Option<&str> {
         self.notices.last_error()
     }

@@ -1,5 +1,5 @@
 //! Until when a stored value of a flow holds. Only significant changes are stored, so a flow that goes on unchanged and a flow that is
-//! silent leave the same records. Two things tell them apart: the latest value, which is stored at intervals while reports come; and the
+//! silent leave the same records. Two things show the difference: the latest value, which is stored at intervals while reports come; and the
 //! rollups of nodes, which have the greatest hop latency of all flows for each second. A flow whose packets take longer than any packet of
 //! that second sent none.
 

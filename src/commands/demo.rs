@@ -324,7 +324,7 @@ fn budget(status: &StatusView, sent: &Sent) -> String {
     let verdict = match verdict {
         Verdict::Accounted => format!("{numbers}: {FOR_ALL}"),
         Verdict::Hidden => format!(
-            "{numbers}. The kernel dropped {} more, and no sequence number tells which of both a missing datagram at the end of a stream was.",
+            "{numbers}. The kernel dropped {} more; of a datagram missing at the end of a stream, its sequence number does not show whether the network or the kernel dropped it.",
             units::count(kernel)
         ),
         Verdict::Unexplained => format!(

@@ -1,6 +1,6 @@
 //! `hopwise store`: the files of a store.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use store::{FileCheck, FileState, Records};
 use terminal::{Align, CliError, Table, json, units};
@@ -50,9 +50,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         (false, true) => format!("there are no files of a store in {}\n", args.dir.display()),
         (false, false) => table(&files),
     };
-    terminal::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
-    let is_bad = |file: &FileCheck| matches!(file.state, FileState::Damaged | FileState::Unreadable);
-    Ok(ExitCode::from(u8::from(files.iter().any(is_bad))))
+    terminal::print(&text)?;
+    let fails = files.iter().any(|file| matches!(file.state, FileState::Damaged | FileState::Unreadable));
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn table(files: &[FileCheck]) -> String {

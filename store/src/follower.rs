@@ -74,7 +74,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Goes on at `to`. What was before it is gone. Only numbers of one count tell how many records that is.
+    /// Skips to `to`, and counts the records before it as expired. Positions can be subtracted only within one count.
     fn pass(&mut self, to: Place) {
         if to.base == self.end.base {
             self.expired += to.row.saturating_sub(self.end.row);

@@ -35,7 +35,7 @@ pub fn print(text: &str) -> Result<(), CliError> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::output)
 }
 
-/// Writes a line of `hopwise: ` and a text to standard error. Nobody is told that it cannot be written.
+/// Writes a line of `hopwise: ` and a text to standard error. Errors are ignored.
 pub fn note(text: impl fmt::Display) {
     let _ = stderr().write_all(format!("hopwise: {text}\n").as_bytes());
 }

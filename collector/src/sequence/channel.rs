@@ -56,7 +56,7 @@ fn arrivals(random: &mut Jitter, id: StreamId, all: &mut Vec<Arrival>) {
     }
 }
 
-/// What one reporter's numbers say, if all of them are remembered.
+/// A plain model of one reporter's sequence that remembers every number.
 #[derive(Default)]
 struct Model {
     /// The numbers since the last restart, the first of which is 0.

@@ -20,8 +20,8 @@
 //!
 //! **Several nodes behind one address.** Of the reports 0.5 only those with a drop or switch-local header carry a node id, so
 //! the first node that an address names has the stream of the address, with all reports that name none, and each other node has a
-//! stream of its own. If an address sends reports of several nodes and reports that name none, their numbers cannot be told
-//! apart, and its streams are *not countable* ([`StreamView::mixed`]); so is one without node ids whose numbers jump between two
+//! stream of its own. If an address sends reports of several nodes and reports that name none, nothing says whose
+//! numbers the latter have, and its streams are *not countable* ([`StreamView::mixed`]); so is one without node ids whose numbers jump between two
 //! sequences and back.
 //!
 //! **Pauses.** A network does not hold a datagram for [`PAUSE`]. In a stream that was silent for so long, a number that is not ahead

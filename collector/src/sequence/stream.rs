@@ -36,7 +36,7 @@ pub(super) struct Stream {
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
     pub(super) advancing: bool,
-    /// Which nodes share the stream.
+    /// The nodes that share the stream.
     pub(super) nodes: Nodes,
     /// The highest number before the latest jump.
     left: Option<u32>,

@@ -93,7 +93,7 @@ impl From<Status> for Failure {
 pub struct Client {
     grpc: Grpc<Channel>,
     user: Option<User>,
-    /// How long a call may take, ms.
+    /// Time limit of a call, ms.
     limit: Arc<AtomicU64>,
 }
 

@@ -60,7 +60,7 @@ impl Load {
         P4Info::decode(self.p4info.as_slice()).as_ref() == Ok(info)
     }
 
-    /// Tells versions of a program apart.
+    /// Returns a digest of P4Info and configuration: different programs have different cookies.
     fn cookie(&self) -> Cookie {
         let digest = Sha256::new().chain_update(&self.p4info).chain_update(&self.config).finalize();
         Cookie { cookie: digest.iter().take(8).fold(0, |cookie, byte| cookie << 8 | u64::from(*byte)) }
@@ -173,7 +173,7 @@ struct Work {
     frames: FrameClock,
     /// The time limit of the last command.
     limit: Duration,
-    /// Its counters are not read before this time: a slow device rests between.
+    /// Counters are not read before this time, to give a slow device a pause.
     count_again: time::Instant,
     /// The cookie of a program that is not the one to load, if that was reported.
     another: Option<Cookie>,
@@ -659,7 +659,8 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
     })
 }
 
-/// Which update the device refused, and why. `full`: tables without room for all entries of the request, with a sentence about each.
+/// Returns a sentence about the first update that the device refused, with the reason. `full` has the tables without room for all
+/// entries of the request, with a sentence about each.
 fn refused(
     (program, full): (&Program, &BTreeMap<u32, String>),
     entries: &[&Entry],

@@ -548,7 +548,7 @@ pub struct ForwardingPipelineConfig {
     /// In the form of the device.
     #[prost(bytes = "vec", tag = "2")]
     pub p4_device_config: Vec<u8>,
-    /// Which configuration it is, as the client that loaded it says.
+    /// Identifies the configuration; chosen by the client that loaded it.
     #[prost(message, optional, tag = "3")]
     pub cookie: Option<Cookie>,
 }
