@@ -122,8 +122,23 @@ impl Lab {
     }
 }
 
+impl Lab {
+    /// Prints the logs of its programs, which are deleted with the lab.
+    fn print_logs(&self) {
+        let entries = fs::read_dir(format!("/run/hopwise/lab-{}", self.name)).into_iter().flatten().flatten();
+        for path in
+            entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == "log"))
+        {
+            println!("{}:\n{}", path.display(), fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+}
+
 impl Drop for Lab {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.print_logs();
+        }
         let _ = command(["lab", "down", &self.name]).output();
     }
 }
