@@ -1419,8 +1419,19 @@ end
 
 -- The flow formats whose datagrams begin with bits of a report 0.5 without flags.
 local function flow_format(w, at)
+-- Whether a datagram that begins with the version of sFlow is one: the type of the agent's address, and samples that fit in.
+local function is_sflow(w, at)
+  local header = ({ 28, 40 })[u32(w, at + 4)]
+  local samples = header and u32(w, at + header - 4)
+  if not samples then return false end
+  local rest = w.fin - at - header
+  if samples == 0 then return rest == 0 end
+  local first = u32(w, at + header + 4)
+  return first ~= nil and samples * 8 <= rest and first <= rest - 8
+end
+
   local version, count, len = u16(w, at), u16(w, at + 2), w.fin - at
-  if version == 0 and count == 5 and (u32(w, at + 4) == 1 or u32(w, at + 4) == 2) then return "sflow" end
+  if version == 0 and count == 5 and is_sflow(w, at) then return "sflow" end
   if version == 5 and count > 0 and len == 24 + 48 * count then return "netflow_v5" end
   if version == 9 and count > 0 and len >= 24 and count <= floor((len - 20) / 4) then
     local first = u16(w, at + 22)
@@ -1513,8 +1524,9 @@ end
 
 -- EtherTypes in use in networks that have telemetry.
 local ETHERTYPES = {}
-for _, ethertype in ipairs({ 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x8847, 0x8848, 0x6558, 0x0806, 0x8035, 0x22f3,
-  0x8863, 0x8864, 0x8809, 0x888e, 0x88cc, 0x88e5, 0x88f7, 0x8902, 0x8906, 0x8915, 0x894f }) do
+for _, ethertype in ipairs({ 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x8847, 0x8848, 0x6558, 0x0806, 0x8035, 0x22f0,
+  0x22f3, 0x8863, 0x8864, 0x8809, 0x888e, 0x88b5, 0x88b6, 0x88ca, 0x88cc, 0x88e5, 0x88e7, 0x88f5, 0x88f6, 0x88f7, 0x88fb, 0x8902,
+  0x8906, 0x8914, 0x8915, 0x892f, 0x894f }) do
   ETHERTYPES[ethertype] = true
 end
 
@@ -1523,6 +1535,13 @@ local function is_known(w, packet)
   if not packet then return false end
   if packet.first == "ethernet" then
     return packet.from + 14 <= packet.fin and ETHERTYPES[u16(w, packet.from + 12)] or false
+-- Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU or IS-IS behind it.
+local function is_llc(w, packet)
+  if packet.first ~= "ethernet" or packet.from + 16 > packet.fin then return false end
+  local sap = u16(w, packet.from + 14)
+  return u16(w, packet.from + 12) <= 1500 and (sap == 0xaaaa or sap == 0x4242 or sap == 0xfefe)
+end
+
   end
   return packet.from < packet.fin and bits(u8(w, packet.from), 4, 4) == (packet.first == "ipv4" and 4 or 6)
 end
@@ -1534,9 +1553,16 @@ local function is_cut(w, packet)
   return len < ({ ethernet = 14, ipv4 = 20, ipv6 = 40 })[packet.first] and is_header
 end
 
--- Whether this is a DNS message with one question.
+-- Whether the packet may be one: it ends inside its first header, or begins with addresses of a frame, or the version of IP.
+local function is_plausible(w, packet)
+  if is_cut(w, packet) then return true end
+  if packet.first ~= "ethernet" then return is_known(w, packet) end
+  return u8(w, packet.from + 6) % 2 == 0 and not (u16(w, packet.from + 6) == 0 and u32(w, packet.from + 8) == 0)
+end
+
+-- Whether this is a DNS message with one question, not for the root.
 local function is_dns(w, at)
-  if u16(w, at + 4) ~= 1 then return false end
+  if u16(w, at + 4) ~= 1 or u8(w, at + 12) == 0 then return false end
   local name = at + 12
   while name < at + 12 + 255 do
     local label = u8(w, name)
@@ -1556,14 +1582,28 @@ local function flagged(report)
   return flags.drop or flags.queue or flags.flow or flags.intermediate
 end
 
+-- Whether this is a message of RADIUS: its length is that of the datagram, and its attributes end there.
+local function is_radius(w, at)
+  local attribute = at + 20
+  if w.fin - at < 20 or u16(w, at + 2) ~= w.fin - at then return false end
+  while attribute < w.fin do
+    local len = u8(w, attribute + 1)
+    if not len or len < 2 then return false end
+    attribute = attribute + len
+  end
+  return attribute == w.fin
+end
+
 -- Refuses a report without a flow that has neither a packet that can be recognised nor a measurement.
 local function refuse_other(report, w, reserved)
   local walk = report.walk
   if report.problem or (walk and (walk.flow or walk.int)) or report.gap then return end
   local packet = report.packet
   local is_one = packet.first == "ethernet" and is_known(w, packet)
-  is_one = is_one or (reserved == 0 and (report.metadata or is_cut(w, packet)))
-  if not (flagged(report) and is_one) or is_dns(w, report.at) then report.problem = { refused = "not_a_report", at = report.at } end
+  local is_other = reserved ~= 0 or is_dns(w, report.at) or is_radius(w, report.at)
+  is_one = is_one or not is_other and
+    (is_cut(w, packet) or is_llc(w, packet) or (report.metadata and is_plausible(w, packet)))
+  if not (flagged(report) and is_one) then report.problem = { refused = "not_a_report", at = report.at } end
 end
 
 -- The same for an individual report 2.0.
@@ -1571,14 +1611,16 @@ local function refuse_other_20(report, w)
   local walk = report.walk
   if report.problem or (walk and (walk.flow or walk.int)) then return end
   local has_main = report.type == 1 and (flagged(report) or u8(w, report.at + 2) ~= 0)
-  local has_contents = report.inner[2] > report.inner[1] and not report.partial
+  -- Without main contents a flag, and no reserved bits.
+  local has_contents = report.inner[2] > report.inner[1] and not report.partial and flagged(report) and
+    u8(w, report.at + 3) % 16 == 0
   local is_one
   if report.inner_type == 0 then
     is_one = has_main
   elseif not report.packet then
     is_one = has_main or has_contents
   elseif report.packet.first == "ethernet" then
-    is_one = report.metadata or (flagged(report) and is_known(w, report.packet))
+    is_one = report.metadata or (flagged(report) and (is_known(w, report.packet) or is_llc(w, report.packet)))
   else
     is_one = (report.metadata or flagged(report)) and is_known(w, report.packet)
   end
@@ -1659,7 +1701,8 @@ local function read_05(w, s, at)
     report.gap = extra
   end
   read_inside(report, s, extra + head.extra, w.fin, head.kind >= 3 and "ipv4" or "ethernet", true)
-  refuse_other(report, w, bits(head.word, 6, 15))
+  -- The padding of a drop header is reserved, too.
+  refuse_other(report, w, bits(head.word, 6, 15) + (head.kind == 1 and u16(w, extra + 10) or 0))
   finish(report, w)
   return report
 end

@@ -20,6 +20,8 @@ pub mod ethertype {
     pub const QINQ: u16 = 0x88a8;
     /// Service tag of QinQ before 802.1ad.
     pub const QINQ_OLD: u16 = 0x9100;
+    /// Service tag of QinQ, another one before 802.1ad.
+    pub const QINQ_OTHER: u16 = 0x9200;
     /// MPLS.
     pub const MPLS: u16 = 0x8847;
     /// MPLS with an upstream-assigned label.

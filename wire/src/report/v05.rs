@@ -24,6 +24,8 @@ mod field {
     pub(super) const WORD: usize = 0;
     pub(super) const SEQ: usize = 4;
     pub(super) const INGRESS_TS: usize = 8;
+    // Of the drop header.
+    pub(super) const DROP_PADDING: usize = 10;
     // Of host-int's gap header.
     pub(super) const GAP_SOURCE: usize = 0;
     pub(super) const GAP_SINK: usize = 4;
@@ -273,7 +275,8 @@ pub(crate) fn read<'a>(
     if report.flow.is_none() && report.gap.is_none() {
         let flagged = report.flags != Flags::default();
         let measured = report.metadata.is_some();
-        let reserved_clear = head.word >> 6 & 0x7fff == 0;
+        let padding = if head.kind == 1 { u16_at(head.extra, field::DROP_PADDING) } else { 0 };
+        let reserved_clear = head.word >> 6 & 0x7fff == 0 && padding == 0;
         recognise::Single { payload, packet: head.inside(), flagged, measured, reserved_clear }.check()?;
     }
     report.finish();

@@ -218,6 +218,7 @@ pub(crate) fn read<'a>(
 fn recognise(report: &Report<'_>, packet: InnerPacket<'_>, bytes: &[u8]) -> Result<(), Refusal> {
     let measured = report.metadata.is_some();
     let flagged = report.flags != Flags::default();
+        reserved_clear: bytes[field::FLAGS] & 0x0f == 0,
     recognise::Grouped {
         inner_type: bytes[field::TYPES] & 0x0f,
         packet,

@@ -230,6 +230,7 @@ struct scratch {
     u32 inner_type;
     u32 md_length;
     u32 has_contents; /* the inner contents are not empty */
+    u32 reserved;     /* the bits behind the flags of a report 2.0 */
     u32 is_partial;   /* a TLV extends beyond the report */
     struct peeked peeked;
     struct head head;

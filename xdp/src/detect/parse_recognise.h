@@ -5,16 +5,29 @@
 
 #include "parse.h"
 
+/* Whether a datagram that begins with the version of sFlow is one: the type of the agent's address, and samples that fit in. */
+static inline_always u32 is_sflow(const u8 *payload, u32 len)
+{
+    u32 address = be32(payload + 4), header = address == 1 ? 28 : 40, samples, first;
+
+    if ((address != 1 && address != 2) || len < header)
+        return 0;
+    samples = be32(payload + header - 4);
+    first = be32(payload + header + 4);
+    if (!samples)
+        return len == header;
+    return len - header >= 8 && samples <= (len - header) / 8 && first <= len - header - 8;
+}
+
 /* The flow formats whose datagrams begin with bits of a report 0.5 without flags. */
 static inline_always int flow_format(const struct scratch *s, u32 at, u32 end)
 {
     const u8 *payload = bytes(s, at);
     u32 len = end - at, version = be16(payload), count = be16(payload + 2), first = be16(payload + 22);
-    u32 address = be32(payload + 4);
 
     switch (version) {
     case 0:
-        return count == 5 && (address == 1 || address == 2) ? REFUSE(SFLOW) : 0;
+        return count == 5 && is_sflow(payload, len) ? REFUSE(SFLOW) : 0;
     case 5:
         return count && len == 24 + 48 * count ? REFUSE(NETFLOW_V5) : 0;
     case 9:
@@ -42,22 +55,41 @@ static inline_always u32 is_ethertype(u32 ethertype)
     case ETH_ETHERNET:
     case 0x0806: /* ARP */
     case 0x8035: /* RARP */
+    case 0x22f0: /* AVTP */
     case 0x22f3: /* TRILL */
     case 0x8863: /* PPPoE */
     case 0x8864:
     case 0x8809: /* slow protocols */
     case 0x888e: /* EAPOL */
+    case 0x88b5: /* local experiments */
+    case 0x88b6:
+    case 0x88ca: /* TIPC */
     case 0x88cc: /* LLDP */
     case 0x88e5: /* MACsec */
+    case 0x88e7: /* PBB */
+    case 0x88f5: /* MVRP */
+    case 0x88f6: /* MMRP */
     case 0x88f7: /* PTP */
+    case 0x88fb: /* PRP */
     case 0x8902: /* CFM */
     case 0x8906: /* FCoE */
+    case 0x8914: /* FIP */
     case 0x8915: /* RoCE */
+    case 0x892f: /* HSR */
     case 0x894f: /* NSH */
         return 1;
     default:
         return 0;
     }
+}
+
+/* Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU or IS-IS behind it. */
+static inline_always u32 is_llc(const u8 *packet, u32 len)
+{
+    u32 access_points = be16(packet + 14);
+
+    return len >= 16 && be16(packet + 12) <= 1500 &&
+           (access_points == 0xaaaa || access_points == 0x4242 || access_points == 0xfefe);
 }
 
 /* Whether the packet begins with a header that can be recognised, although no IP header of it could be read. */
@@ -78,15 +110,27 @@ static inline_always u32 is_cut(const struct scratch *s, u32 first, u32 at, u32 
     return at + (first == FIRST_IPV4 ? 20 : 40) > end && (at == end || is_known(s, first, at, end));
 }
 
+/* Whether the packet may be one: it ends inside its first header, or begins with addresses of a frame, or the version of IP. */
+static inline_always u32 is_plausible(const struct scratch *s, u32 first, u32 at, u32 end)
+{
+    const u8 *source = bytes(s, at) + 6;
+
+    if (is_cut(s, first, at, end))
+        return 1;
+    if (first != FIRST_ETHERNET)
+        return is_known(s, first, at, end);
+    return !(source[0] & 1) && (be16(source) || be32(source + 2));
+}
+
 /* The longest name of DNS has 255 bytes, each label at least two. */
 #define MAX_LABELS 128
 
-/* Whether this is a DNS message with one question: recognise.rs. */
+/* Whether this is a DNS message with one question, not for the root: recognise.rs. */
 int is_dns(struct scratch *s, u32 at, u32 end)
 {
     u32 name = at + 12, class;
 
-    if (!s || be16(bytes(s, at) + 4) != 1)
+    if (!s || be16(bytes(s, at) + 4) != 1 || !bytes(s, name)[0])
         return 0;
     for (int i = 0; i < MAX_LABELS && name < at + 12 + 255 && name < end; i++) {
         const u8 *label = bytes(s, name);
@@ -102,6 +146,26 @@ int is_dns(struct scratch *s, u32 at, u32 end)
     return 0;
 }
 
+/* With reserved bits of 0 a message of RADIUS has at most 63 bytes, and each attribute at least two. */
+#define MAX_ATTRIBUTES 22
+
+/* Whether this is a message of RADIUS, as far as it has the reserved bits of a report: recognise.rs. */
+int is_radius(struct scratch *s, u32 at, u32 end)
+{
+    u32 attribute = at + 20;
+
+    if (!s || at + 20 > end || be16(bytes(s, at) + 2) != end - at)
+        return 0;
+    for (int i = 0; i < MAX_ATTRIBUTES && attribute < end; i++) {
+        u32 len = bytes(s, attribute)[1];
+
+        if (attribute + 2 > end || len < 2)
+            return 0;
+        attribute += len;
+    }
+    return attribute == end;
+}
+
 /* Whether a report without a flow is one: recognise.rs. Its packet is at `at` .. `end`. */
 static inline_always u32 is_report(struct scratch *s, const struct profile *p, u32 first, u32 at, u32 end)
 {
@@ -110,7 +174,7 @@ static inline_always u32 is_report(struct scratch *s, const struct profile *p, u
     if (s->report.version != 20) {
         if (s->report.version == 5 && s->head.kind == 3)
             return 1;
-        if (!flagged || is_dns(s, s->at, s->end))
+        if (!flagged)
             return 0;
         if (first == FIRST_ETHERNET && is_known(s, first, at, end))
             return 1;
@@ -118,15 +182,23 @@ static inline_always u32 is_report(struct scratch *s, const struct profile *p, u
             reserved = word >> 6 & 0x7fff;
         else
             reserved = word >> (p->dialect == ONOS ? 6 : 9) & 0x3f;
-        return !reserved && (measured || is_cut(s, first, at, end));
+        /* The padding of a drop header is reserved, too. */
+        if (s->report.version == 5 && s->head.kind == 1)
+            reserved |= be16(bytes(s, s->head.extra) + 10);
+        if (reserved || is_dns(s, s->at, s->end) || is_radius(s, s->at, s->end))
+            return 0;
+        if (first == FIRST_ETHERNET && is_llc(bytes(s, at), end - at))
+            return 1;
+        return measured ? is_plausible(s, first, at, end) : is_cut(s, first, at, end);
     }
     has_main = s->type == 1 && (flagged || s->md_length);
     if (!s->inner_type)
         return has_main;
     if (first == FIRST_NOTHING)
-        return has_main || s->has_contents;
+        /* Without main contents a flag, and no reserved bits. */
+        return has_main || (s->has_contents && flagged && !s->reserved);
     if (first == FIRST_ETHERNET)
-        return measured || (flagged && is_known(s, first, at, end));
+        return measured || (flagged && (is_known(s, first, at, end) || is_llc(bytes(s, at), end - at)));
     return (measured || flagged) && is_known(s, first, at, end);
 }
 

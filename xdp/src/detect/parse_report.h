@@ -531,6 +531,7 @@ static inline_always int read_report_20(struct scratch *s, u32 at)
     case 2:
         first = s->ds_id == SF_DOMAIN && s->report.flags & REPORT_FLOW ? FIRST_COMPACT : FIRST_NOTHING;
         break;
+    s->reserved = header[3] & 0x0f;
     case 3:
         first = FIRST_ETHERNET;
         break;
