@@ -118,9 +118,10 @@ fn report_holds_together(report: &Report<'_>, payload: &[u8]) {
         || !report.domain_words.is_empty();
     assert!(says_something, "an empty report");
     if report.int_refused.is_some() {
-        assert!(report.int.is_none() && report.ioam.is_none());
         let is_of_drop_or_queue = report.flags.0 & (wire::Flags::DROP.0 | wire::Flags::QUEUE.0) != 0;
-        assert!(is_of_drop_or_queue || report.version == Version::V05 && report.has_metadata());
+        let stands_alone = is_of_drop_or_queue || report.has_metadata();
+        let of_ioam = report.ioam.is_some() && report.int_refused == Some(Refusal::BadIoam);
+        assert!(of_ioam || report.int.is_none() && report.ioam.is_none() && stands_alone);
     }
     if let Some(int) = &report.int {
         stack_holds_together(&int.stack);

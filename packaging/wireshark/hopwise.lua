@@ -737,7 +737,11 @@ function W.ioam_options(w, at, fin, ip)
       local size = at + 1 < fin and u8(w, at + 1)
       if not size or at + 2 + size > fin then return end
       if (kind == 0x31 or kind == 0x11) and (not w.ioam_ip or w.ioam_ip == ip.at) then
-        local found = W.ioam_option(w, at + 2, size)
+        local found
+        local problem = guarded(function() found = W.ioam_option(w, at + 2, size) end)
+        -- Once an option was read, one that contradicts itself is left out.
+        if problem and not w.ioam then error(problem, 0) end
+        w.ioam_refused = w.ioam_refused or problem ~= nil
         if found then
           w.ioam_ip = ip.at
           if not w.ioam or W.ioam_rank(found) > W.ioam_rank(w.ioam) then w.ioam = found end
@@ -815,8 +819,6 @@ local function check_udp_length(w, at, ip)
   if not (claimed >= 8 and at + claimed <= ip.at + total) and total ~= header then refuse("bad_udp_length", at) end
 end
 
-local looks_like_report
-
 function W.udp(w, at, ip)
   local sport, dport = ports_at(w, at)
   local body = at + 8
@@ -852,7 +854,7 @@ function W.udp(w, at, ip)
   end
   w.flow = flow
   if not found then w.unmarked = unmarked(w, { ip = ip, at = at, encapsulation = "udp" }, body) end
-  if w.aim == "report" and C.is_report_port(dport) and looks_like_report(w, body) then refuse("nested", at) end
+  if w.aim == "report" and proto == 17 and C.is_report_port(dport) then w.nested = { at = at, from = body, fin = w.fin } end
 end
 
 function W.tcp(w, at, ip)
@@ -1417,8 +1419,6 @@ local function sink_word(w, at)
   return 4
 end
 
--- The flow formats whose datagrams begin with bits of a report 0.5 without flags.
-local function flow_format(w, at)
 -- Whether a datagram that begins with the version of sFlow is one: the type of the agent's address, and samples that fit in.
 local function is_sflow(w, at)
   local header = ({ 28, 40 })[u32(w, at + 4)]
@@ -1430,6 +1430,8 @@ local function is_sflow(w, at)
   return first ~= nil and samples * 8 <= rest and first <= rest - 8
 end
 
+-- The flow formats whose datagrams begin with bits of a report 0.5 without flags.
+local function flow_format(w, at)
   local version, count, len = u16(w, at), u16(w, at + 2), w.fin - at
   if version == 0 and count == 5 and is_sflow(w, at) then return "sflow" end
   if version == 5 and count > 0 and len == 24 + 48 * count then return "netflow_v5" end
@@ -1452,16 +1454,6 @@ local function head_05(w, at)
   if not extra then return nil, "bad_next_protocol" end
   if at + 12 + extra > w.fin then return nil, "truncated" end
   return { word = word, kind = kind, extra = extra }
-end
-
--- Whether the start of a UDP payload, which may be truncated, parses as a report.
-looks_like_report = function(w, at)
-  local version = version_of(w, at)
-  if version == "1.0" then return head_10(w, at) ~= nil end
-  if version == "0.5" then return head_05(w, at) ~= nil end
-  if version ~= "2.0" then return false end
-  local first = u8(w, at + 8)
-  return at + 12 <= w.fin and floor(first / 16) <= 2 and first % 16 <= 5
 end
 
 -- Whether the report is not about a drop or a queue and contains nothing that a node has measured.
@@ -1494,6 +1486,17 @@ local function split_own(report)
   int.stack, int.count = int.stack + int.layout.bytes, 1
 end
 
+local is_report
+
+-- Refuses a report about a report, unless it is about a drop or a queue.
+local function refuse_nested(report)
+  local nested = report.walk.nested
+  if report.problem or not nested or report.flags.drop or report.flags.queue then return end
+  if is_report(report.walk.s:sub(nested.from + 1, nested.fin)) then
+    report.problem = { refused = "nested", at = nested.at }
+  end
+end
+
 -- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
 local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
@@ -1507,12 +1510,14 @@ local function read_inside(report, s, from, fin, first, seek)
   refuse_unmarked(report, w)
   split_own(report)
   problem = report.problem
-  if not problem or not seek or problem.refused == "nested" or problem.refused == "int_not_marked" then return end
   -- A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter.
-  if report.flags.drop or report.flags.queue or (report.version == "0.5" and report.metadata) then
+  local stands_alone = report.flags.drop or report.flags.queue or report.metadata
+  if problem and seek and problem.refused ~= "int_not_marked" and stands_alone then
     report.problem, report.int_refused = nil, problem.refused
-    read_inside(report, s, from, fin, first, false)
+    return read_inside(report, s, from, fin, first, false)
   end
+  if w.ioam_refused then report.int_refused = "bad_ioam" end
+  refuse_nested(report)
 end
 
 local function drop_reason(w, layout, at)
@@ -1530,11 +1535,6 @@ for _, ethertype in ipairs({ 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x8
   ETHERTYPES[ethertype] = true
 end
 
--- Whether the packet begins with a header that can be recognised, although no IP header of it could be read.
-local function is_known(w, packet)
-  if not packet then return false end
-  if packet.first == "ethernet" then
-    return packet.from + 14 <= packet.fin and ETHERTYPES[u16(w, packet.from + 12)] or false
 -- Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU or IS-IS behind it.
 local function is_llc(w, packet)
   if packet.first ~= "ethernet" or packet.from + 16 > packet.fin then return false end
@@ -1542,6 +1542,11 @@ local function is_llc(w, packet)
   return u16(w, packet.from + 12) <= 1500 and (sap == 0xaaaa or sap == 0x4242 or sap == 0xfefe)
 end
 
+-- Whether the packet begins with a header that can be recognised, although no IP header of it could be read.
+local function is_known(w, packet)
+  if not packet then return false end
+  if packet.first == "ethernet" then
+    return packet.from + 14 <= packet.fin and ETHERTYPES[u16(w, packet.from + 12)] or false
   end
   return packet.from < packet.fin and bits(u8(w, packet.from), 4, 4) == (packet.first == "ipv4" and 4 or 6)
 end
@@ -1577,11 +1582,6 @@ local function is_dns(w, at)
   return false
 end
 
-local function flagged(report)
-  local flags = report.flags
-  return flags.drop or flags.queue or flags.flow or flags.intermediate
-end
-
 -- Whether this is a message of RADIUS: its length is that of the datagram, and its attributes end there.
 local function is_radius(w, at)
   local attribute = at + 20
@@ -1592,6 +1592,11 @@ local function is_radius(w, at)
     attribute = attribute + len
   end
   return attribute == w.fin
+end
+
+local function flagged(report)
+  local flags = report.flags
+  return flags.drop or flags.queue or flags.flow or flags.intermediate
 end
 
 -- Refuses a report without a flow that has neither a packet that can be recognised nor a measurement.
@@ -1914,6 +1919,38 @@ local function read_datagram(s)
     if report.partial and at < w.fin then return refused("bad_report_length", at) end
   end
   return datagram
+end
+
+-- Refusals of bytes that are not known to be a report at all.
+local OF_FRAMING = { truncated = true, unknown_version = true, empty_group = true, bad_length = true, bad_next_protocol = true,
+  leftover_words = true, bad_report_length = true, not_a_report = true, sflow = true, netflow_v5 = true, netflow_v9 = true,
+  ipfix = true }
+
+-- Whether a report 2.0 that was cut has a readable flow.
+local function is_cut_report(s)
+  if #s < 12 then return false end
+  local report
+  guarded(function() report = read_20(new_walk(s, #s, "report", false), s, 8, #s, {}) end)
+  return report ~= nil and report.walk ~= nil and report.walk.flow ~= nil
+end
+
+-- Whether a UDP payload inside a report, which may be cut, is one of reports, by its first report of a defined type.
+is_report = function(s)
+  local is_port = C.is_report_port
+  -- A report inside it does not count: its packets are read as any others.
+  C.is_report_port = function() return false end
+  local datagram = read_datagram(s)
+  local is_one = false
+  for _, report in ipairs(datagram.reports) do
+    local refused = report.problem and report.problem.refused
+    if refused ~= "undefined_report_type" and refused ~= "undefined_inner_type" then
+      local is_cut = refused == "truncated" and report.at == 8 and datagram.version == "2.0"
+      is_one = not OF_FRAMING[refused or ""] or (is_cut and is_cut_report(s))
+      break
+    end
+  end
+  C.is_report_port = is_port
+  return is_one
 end
 
 ---------------------------------------------------------------------------------------------------------------------

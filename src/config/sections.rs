@@ -285,7 +285,7 @@ section! {
         pub(crate) gre_protocol: u16 = 0x88b6,
         /// Position of the INT shim in TCP.
         pub(crate) tcp_shim: TcpShim = TcpShim::AfterFixed,
-        /// UDP ports of telemetry reports, at most eight with those of `listen`; a report about a packet to one of them is refused as nested.
+        /// UDP ports of telemetry reports, at most eight with those of `listen`; a report of INT about a report to one of them is refused as nested.
         pub(crate) telemetry_ports: Vec<u16> = vec![32766],
         /// Names of the device's drop reasons, by code.
         pub(crate) drop_reasons: BTreeMap<u8, String> = BTreeMap::new(),

@@ -70,6 +70,8 @@ pub struct TelemetryPorts {
 impl TelemetryPorts {
     /// How many ports fit.
     pub const MAX: usize = 8;
+    /// No port.
+    pub const NONE: Self = Self { ports: [0; Self::MAX], len: 0 };
 
     /// The given ports; `None` if there are more than [`Self::MAX`].
     pub fn new(list: &[u16]) -> Option<Self> {

@@ -96,6 +96,8 @@ pub struct Contents<'a> {
     pub ioam: Option<Ioam<'a>>,
     /// All its IOAM options, if there are several.
     pub ioam_options: Option<ioam::Options<'a>>,
+    /// An IOAM option that contradicts itself was left out, after one that was read.
+    pub ioam_left_out: bool,
     /// INT for the destination was skipped.
     pub destination: bool,
 }
@@ -113,6 +115,7 @@ impl Contents<'_> {
         location: None,
         ioam: None,
         ioam_options: None,
+        ioam_left_out: false,
         destination: false,
     };
 }
@@ -212,8 +215,8 @@ impl<'a> Walk<'a, '_> {
             _ => self.out.flow = Some(flow),
         }
         self.unmarked = unmarked;
-        let nested = self.purpose == Purpose::Report && self.profile.telemetry_ports.contains(dst_port);
-        if nested {
+        let is_port = proto == UDP && self.profile.telemetry_ports.contains(dst_port);
+        if is_port && self.purpose == Purpose::Report {
             self.nested = bytes.get(body..);
         }
         Ok(())

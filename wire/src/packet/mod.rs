@@ -248,13 +248,19 @@ impl<'a, 'p> Walk<'a, 'p> {
             let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
             // Of IPv6 in IPv6 only the outermost header with IOAM is read.
             let here = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
-            if wanted
-                && here
-                && self.purpose != Purpose::Flow
-                && let Some(found) = Ioam::parse(data)?
-            {
-                self.ioam_at = Some(ip.at);
-                self.add_ioam(found, ioam::Options::new(first, &bytes[start..]));
+            if wanted && here && self.purpose != Purpose::Flow {
+                match Ioam::parse(data) {
+                    Ok(Some(found)) => {
+                        self.ioam_at = Some(ip.at);
+                        self.add_ioam(found, ioam::Options::new(first, &bytes[start..]));
+                    }
+                    Ok(None) => {}
+                    // Once an option was read, one that contradicts itself is left out.
+                    Err(_) if self.out.ioam.is_some() && self.purpose == Purpose::Report => {
+                        self.out.ioam_left_out = true;
+                    }
+                    Err(refusal) => return Err(refusal),
+                }
             }
             rest = tail;
         }

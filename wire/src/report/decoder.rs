@@ -4,12 +4,12 @@ use super::{
     Annotations, Brief, InnerPacket, Peek, Peeked, Report, Single, Version, brief, brief_any, fast_path,
     p4int, single, start, v05, v10, v20,
 };
-use crate::bytes::{try_u16, try_u32};
+use crate::bytes::try_u16;
 use crate::flow::FlowKey;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
 use crate::packet::{IPV4, IPV6, Purpose, VLAN, Walk};
-use crate::profile::{Dialect, Profile};
+use crate::profile::{Dialect, Profile, TelemetryPorts};
 use crate::refusal::Refusal;
 
 /// Reads datagrams of one source. Caches the most recently used layouts.
@@ -289,12 +289,17 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
     Err(refused)
 }
 
-/// Whether the start of a UDP payload, which may be truncated, looks like a report.
-pub(super) fn looks_like_one(payload: &[u8], profile: &Profile) -> bool {
-    let Ok(version) = version(payload, profile) else { return false };
-    match version {
-        Version::V05 => v05::peek(payload, profile).is_ok(),
-        Version::V10 => v10::peek(payload, profile).is_ok(),
-        Version::V20 => v20::peek(payload).is_ok() && try_u32(payload, 8).is_some_and(v20::is_defined),
+/// Whether a UDP payload inside a report, which may be cut, is one of reports.
+#[cold]
+#[inline(never)]
+pub(super) fn is_one(payload: &[u8], profile: &Profile) -> bool {
+    // A report inside it does not count: its packets are read as any others.
+    let profile = Profile { telemetry_ports: TelemetryPorts::NONE, ..*profile };
+    match peek(payload, &profile) {
+        Ok(_) => true,
+        Err(Refusal::Truncated) if version(payload, &profile) == Ok(Version::V20) => {
+            v20::cut_packet(payload).is_some_and(|packet| walk_flow(packet, &profile).is_some())
+        }
+        Err(_) => false,
     }
 }

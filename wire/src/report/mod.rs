@@ -343,10 +343,14 @@ impl<'a> Report<'a> {
         empty && plain && self.int.is_none() && self.ioam.is_none()
     }
 
-    /// Whether it is worth reading without the packet's INT: the reporter states a drop or congestion, or is a postcard.
-    fn stands_alone(&self) -> bool {
+    /// Whether it is about a drop or a queue.
+    fn is_of_loss_or_queue(&self) -> bool {
         self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0
-            || self.version == Version::V05 && self.metadata.is_some()
+    }
+
+    /// Whether it is worth reading without the packet's INT: the reporter states a drop or congestion, or adds a measurement.
+    fn stands_alone(&self) -> bool {
+        self.is_of_loss_or_queue() || self.metadata.is_some()
     }
 
     /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
@@ -612,38 +616,43 @@ fn walk_inside<'a>(
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
-    let result = walk_packet(report, inside, profile, layouts);
-    let Err(refusal) = result else { return result };
-    if !inside.find_int
-        || refusal == Refusal::Nested
-        || refusal == Refusal::IntNotMarked
-        || !report.stands_alone()
+    let mut result = walk_packet(report, inside, profile, layouts);
+    if let Err(refusal) = result
+        && inside.find_int
+        && refusal != Refusal::IntNotMarked
+        && report.stands_alone()
     {
-        return result;
+        // A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g).
+        report.int = None;
+        report.int_refused = Some(refusal);
+        result = walk_packet(report, InnerPacket { find_int: false, ..inside }, profile, layouts);
     }
-    // A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g).
-    report.int = None;
-    report.int_refused = Some(refusal);
-    walk_packet(report, InnerPacket { find_int: false, ..inside }, profile, layouts)
+    // Ruling j: INT of reports would be reported without an end. A drop or a queue is one event.
+    match result?.filter(|_| !report.is_of_loss_or_queue()) {
+        Some(payload) if decoder::is_one(payload, profile) => Err(Refusal::Nested),
+        _ => Ok(()),
+    }
 }
 
+/// Reads the packet, and returns the payload of a datagram to a telemetry port.
 fn walk_packet<'a>(
     report: &mut Report<'a>,
     inside: InnerPacket<'a>,
     profile: &Profile,
     layouts: &mut Layouts,
-) -> Result<(), Refusal> {
+) -> Result<Option<&'a [u8]>, Refusal> {
     let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.find_int);
     start(&mut walk, inside)?;
-    if walk.nested.is_some_and(|payload| decoder::looks_like_one(payload, profile)) {
-        return Err(Refusal::Nested);
-    }
     walk.finish();
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;
+    if walk.out.ioam_left_out {
+        report.int_refused = Some(Refusal::BadIoam);
+    }
+    let nested = walk.nested;
     report.annotations = report
         .annotations
         .with(Annotations::DESTINATION, walk.out.destination)
@@ -651,7 +660,8 @@ fn walk_packet<'a>(
     if report.is_empty() && walk.has_unmarked_int() {
         return Err(Refusal::IntNotMarked);
     }
-    report.split_metadata()
+    report.split_metadata()?;
+    Ok(nested)
 }
 
 fn start<'a>(walk: &mut Walk<'a, '_>, inside: InnerPacket<'a>) -> Result<(), Refusal> {

@@ -115,11 +115,6 @@ pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     rest.split_at_checked(LEN + usize::from(length) * 4).ok_or(Refusal::Truncated)
 }
 
-/// Whether report type and inner type of this first word are defined.
-pub(crate) fn is_defined(word: u32) -> bool {
-    word >> 28 <= 2 && word >> 24 & 0x0f <= 5
-}
-
 /// The main contents of a report.
 struct Main<'a> {
     bits: u16,
@@ -218,12 +213,12 @@ pub(crate) fn read<'a>(
 fn recognise(report: &Report<'_>, packet: InnerPacket<'_>, bytes: &[u8]) -> Result<(), Refusal> {
     let measured = report.metadata.is_some();
     let flagged = report.flags != Flags::default();
-        reserved_clear: bytes[field::FLAGS] & 0x0f == 0,
     recognise::Grouped {
         inner_type: bytes[field::TYPES] & 0x0f,
         packet,
         has_contents: !report.inner.is_empty() && !report.annotations.contains(Annotations::PARTIAL),
         flagged,
+        reserved_clear: bytes[field::FLAGS] & 0x0f == 0,
         measured,
         has_main: report.report_type == Some(1) && (flagged || bytes[field::MD_LENGTH] != 0),
     }
@@ -331,6 +326,13 @@ pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let first = split(rest).ok().and_then(|(bytes, _)| first_packet(bytes));
     let (packet, is_certain) = first.unwrap_or((InnerPacket::NOTHING, false));
     Ok(Peeked { peek, packet, is_certain })
+}
+
+/// The packet in the first report of a group, which may be cut.
+pub(crate) fn cut_packet(payload: &[u8]) -> Option<InnerPacket<'_>> {
+    let (_, bytes) = Group::split(payload).ok()?;
+    let is_whole = try_u32(bytes, 0)? >> 28 != 1 || main_contents(bytes).is_ok();
+    first_packet(bytes).filter(|_| is_whole).map(|(packet, _)| packet)
 }
 
 /// The packet in a report, and whether the report is certainly one without it: a postcard.

@@ -185,22 +185,6 @@ int report_head(struct scratch *s, const struct profile *p, u32 at, u32 end)
     }
 }
 
-/* Whether a UDP payload inside a report, which may be cut, looks like a report. */
-int looks_like_report(struct scratch *s, const struct profile *p, u32 at)
-{
-    const u8 *first;
-    int version;
-
-    if (!s || !p)
-        return 0;
-    version = report_head(s, p, at, s->walk.end);
-    if (version != 20)
-        return version > 0;
-    first = bytes(s, at + GROUP_LEN);
-    /* Report type and inner type are defined. */
-    return at + GROUP_LEN + 4 <= s->walk.end && first[0] >> 4 <= 2 && (first[0] & 0x0f) <= 5;
-}
-
 /* D, Q and F of reports 0.5 and 1.0. */
 static inline_always u32 dqf(u32 bits) { return (bits >> 2 & 1) | (bits & 2) | (bits & 1) << 2; }
 
@@ -317,10 +301,37 @@ static inline_always u32 has_unmarked_int(struct scratch *s, const struct profil
     return found;
 }
 
-/* Whether the report is worth reading without the packet's INT: the reporter states a drop or congestion, or is a postcard. */
+/* Whether the report is worth reading without the packet's INT: the reporter states a drop or congestion, or adds a measurement. */
 static inline_always u32 stands_alone(const struct scratch *s)
 {
-    return s->report.flags & (REPORT_DROP | REPORT_QUEUE) || (s->report.version == 5 && s->has_reporter);
+    return s->report.flags & (REPORT_DROP | REPORT_QUEUE) || s->has_reporter;
+}
+
+/* Whether the packet may be a report, and the report one about INT (ruling j). */
+static inline_always u32 may_be_nested(const struct scratch *s, const struct profile *p)
+{
+    const struct walk *w = &s->walk;
+
+    return !(s->report.flags & (REPORT_DROP | REPORT_QUEUE)) && w->has_flow && w->flow_ports &&
+           w->flow_proto == IPPROTO_UDP && is_report_port(p, w->dst_port);
+}
+
+/* A report that user space reads: it also counts the number of the datagram. */
+static inline_always int undecided(struct scratch *s)
+{
+    struct report *r = &s->report;
+    u32 index = r->index, is_partial = s->is_partial;
+
+    clear_report(s);
+    s->is_partial = is_partial;
+    s->walk.has_flow = 0;
+    write_flow(s);
+    r->index = index;
+    r->marks = REPORT_UNDECIDED;
+    r->hop_count = 0;
+    r->first_ingress = r->last_egress = NO_VALUE;
+    r->wide_ends = 0;
+    return REPORT;
 }
 
 /* Parses the packet at s->walk.at, beginning with a header of the kind `first`, and completes the report. */
@@ -340,8 +351,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
             result = REFUSE(INT_NOT_MARKED);
         if (result >= 0 && s->found.sf == SF_WITH_REPORTER && s->has_reporter)
             result = REFUSE(BAD_SF_STACK);
-        if (result >= 0 || !seek || first == FIRST_COMPACT || !stands_alone(s) || result == REFUSE(NESTED) ||
-            result == REFUSE(INT_NOT_MARKED))
+        if (result >= 0 || !seek || first == FIRST_COMPACT || !stands_alone(s) || result == REFUSE(INT_NOT_MARKED))
             break;
         /* A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g). */
         s->walk.at = at;
@@ -355,6 +365,9 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     }
     if (result < 0)
         return result;
+    /* User space reads the report inside, if it is one. */
+    if (may_be_nested(s, p))
+        return undecided(s);
     if (!s->walk.has_flow && !s->found.int_version && !is_report(s, p, first, at, end))
         return REFUSE(NOT_A_REPORT);
     if (r->node_id != ABSENT)
@@ -518,6 +531,7 @@ static inline_always int read_report_20(struct scratch *s, u32 at)
     s->type = type;
     s->md_length = header[2];
     s->inner_type = inner;
+    s->reserved = header[3] & 0x0f;
     s->has_contents = s->walk.at != s->walk.end;
     if (inner == 0 && s->has_contents)
         return REFUSE(LEFTOVER_WORDS);
@@ -531,7 +545,6 @@ static inline_always int read_report_20(struct scratch *s, u32 at)
     case 2:
         first = s->ds_id == SF_DOMAIN && s->report.flags & REPORT_FLOW ? FIRST_COMPACT : FIRST_NOTHING;
         break;
-    s->reserved = header[3] & 0x0f;
     case 3:
         first = FIRST_ETHERNET;
         break;
@@ -663,22 +676,6 @@ static inline_always u32 is_length_zero(const struct scratch *s, const struct pr
            !payload[10] && !be64(payload + 12);
 }
 
-/* The report of such a datagram, for user space to read, which also counts its number. */
-static inline_always int undecided(struct scratch *s)
-{
-    struct report *r = &s->report;
-
-    s->state = DATAGRAM_END;
-    clear_report(s);
-    s->walk.has_flow = 0;
-    write_flow(s);
-    r->marks = REPORT_UNDECIDED;
-    r->hop_count = 0;
-    r->first_ingress = r->last_egress = NO_VALUE;
-    r->wide_ends = 0;
-    return REPORT;
-}
-
 /* The next report of the datagram, into s->report: REPORT, or NO_REPORT at its end, or a refusal; after one that leaves no
  * length the next result is NO_REPORT.
  */
@@ -702,8 +699,11 @@ int next_report(struct scratch *s, const struct profile *p)
         if (version < 0)
             return version;
         peek(s, version);
-        if (version == 20 && is_length_zero(s, p))
+        if (version == 20 && is_length_zero(s, p)) {
+            s->state = DATAGRAM_END;
+            s->report.index = s->is_partial = 0;
             return undecided(s);
+        }
         s->rest = s->at + GROUP_LEN;
         first = version == 5 ? read_report_05(s) : version == 10 ? read_report_10(s, p) : read_in_group(s);
     } else if (s->state == DATAGRAM_CONTRADICTED) {

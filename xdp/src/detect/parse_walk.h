@@ -31,8 +31,6 @@ enum step {
  */
 #define MAX_STEPS 64
 
-int looks_like_report(struct scratch *s, const struct profile *p, u32 at);
-
 /* The flow is that of the innermost IP header so far. */
 static inline_always void set_flow(struct walk *w, u32 has_ports, u32 src_port, u32 dst_port, u32 proto)
 {
@@ -216,8 +214,14 @@ static long next_option(u32 i, struct options *o)
     if ((kind == IOAM_MUTABLE || kind == IOAM_IMMUTABLE) &&
         (!o->s->found.ioam_count || o->s->found.ioam_ip == o->s->walk.ip)) {
         o->result = ioam(o->s, o->at + 2, len);
-        if (o->result < 0)
+        if (o->result < 0 && !o->s->found.ioam_count)
             return 1;
+        /* Once an option was read, one that contradicts itself is left out. It counts, so that user space decides. */
+        if (o->result < 0) {
+            o->s->report.marks |= REPORT_INT_REFUSED;
+            o->s->found.ioam_count++;
+        }
+        o->result = 0;
         o->s->found.ioam_ip = o->s->walk.ip;
     }
     o->at += 2 + len;
@@ -399,8 +403,6 @@ int walk_udp(struct scratch *s, const struct profile *p)
         return dst_port == VXLAN_PORT ? STEP_VXLAN : dst_port == GPE_PORT ? STEP_GPE : STEP_GENEVE;
     }
     set_flow(w, 1, src_port, dst_port, proto);
-    if (is_report_port(p, dst_port) && looks_like_report(s, p, body))
-        return REFUSE(NESTED);
     return STEP_DONE;
 }
 

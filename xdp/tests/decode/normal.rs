@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use wire::frame::PartialHeaders;
 use wire::int::Mode;
 use wire::ioam::Ioam;
-use wire::report::v20::POSTCARD_DOMAIN;
+use wire::report::v20::{Group, POSTCARD_DOMAIN};
 use wire::{Annotations, Decoder, Dialect, Flags, FlowKey, Items, Layout, Profile, Refusal, Version};
 use xdp::Units;
 
@@ -118,18 +118,21 @@ pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usiz
     if has_length_zero(datagram.payload, profile) {
         return handed_over(&datagram);
     }
+    let peek = wire::peek(datagram.payload, profile);
     let mut decoder = Decoder::new(*profile);
     let (mut parsed, mut count) = (Vec::new(), 0);
-    for result in decoder.reports(datagram.payload) {
+    for (index, result) in decoder.reports(datagram.payload).enumerate() {
         count += 1;
         if parsed.len() < kept {
             parsed.push(match result {
+                Ok(report) if may_be_nested(&report, profile) => undecided(&peek.unwrap(), report.index),
+                Err(Refusal::Nested) => undecided(&peek.unwrap(), index as u16),
                 Ok(report) => Parsed::Report(Box::new(normal(&report, units))),
                 Err(refusal) => Parsed::Refused(refusal as u32),
             });
         }
     }
-    let peeked = wire::peek(datagram.payload, profile).map_or([0; 4], |peek| {
+    let peeked = peek.map_or([0; 4], |peek| {
         [number(peek.version), peek.node_id.unwrap_or(ABSENT), u32::from(peek.hw_id), peek.seq]
     });
     let source = octets(datagram.src);
@@ -153,24 +156,38 @@ fn has_length_zero(payload: &[u8], profile: &Profile) -> bool {
         && (version == 2 || wire::report::v10::Repr::parse(payload, profile) == Err(Refusal::BadLength))
 }
 
+/// Whether the packet may be a report, and the report one about INT. The kernel leaves these reports to user space.
+fn may_be_nested(report: &wire::Report<'_>, profile: &Profile) -> bool {
+    const UDP: u8 = 17;
+    let is_event = report.flags.contains(Flags::DROP) || report.flags.contains(Flags::QUEUE);
+    let ports = report.flow.filter(|flow| flow.proto() == UDP).and_then(|flow| flow.ports());
+    !is_event && ports.is_some_and(|(_, dst_port)| profile.telemetry_ports.contains(dst_port))
+}
+
 /// The report that stands for such a datagram.
 fn handed_over(datagram: &wire::Datagram<'_>) -> Outcome {
-    let (group, _) = wire::report::v20::Group::split(datagram.payload).unwrap();
+    let (group, _) = Group::split(datagram.payload).unwrap();
     let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source: octets(datagram.src) };
-    let report = Report {
-        version: 20,
-        node_id: group.node_id,
-        hw_id: group.hw_id,
-        seq: group.seq,
-        index: 0,
+    let Group { node_id, hw_id, seq } = group;
+    let peek = wire::Peek { version: Version::V20, node_id: Some(node_id), hw_id, seq, flow: None };
+    Outcome { frame, peeked: [0; 4], count: 1, parsed: vec![undecided(&peek, 0)] }
+}
+
+/// A report that the kernel leaves to user space before it has read it whole.
+fn undecided(peek: &wire::Peek, index: u16) -> Parsed {
+    Parsed::Report(Box::new(Report {
+        version: number(peek.version),
+        node_id: peek.node_id.unwrap_or(ABSENT),
+        hw_id: peek.hw_id,
+        seq: peek.seq,
+        index,
         flags: 0,
         marks: UNDECIDED,
         reason: 0,
         flow: None,
         ends: (NO_VALUE, NO_VALUE, false),
         hops: Vec::new(),
-    };
-    Outcome { frame, peeked: [0; 4], count: 1, parsed: vec![Parsed::Report(Box::new(report))] }
+    }))
 }
 
 fn octets(address: IpAddr) -> [u8; 16] {
@@ -196,7 +213,8 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         Some(Ioam::Trace(trace)) => report.int.is_none() && (trace.is_incomplete() || !trace.has_node_ids()),
         _ => false,
     };
-    let several = report.int.is_none() && report.ioam_options.is_some();
+    let left_out = report.int_refused.is_some() && report.ioam.is_some();
+    let several = report.int.is_none() && (report.ioam_options.is_some() || left_out);
     let undecided = sf || several || trace_undecided || report.hop_count() > MAX_HOPS;
     let marks = mark(report.flow.is_some(), HAS_FLOW)
         | mark(report.node_id.is_some(), HAS_NODE)
