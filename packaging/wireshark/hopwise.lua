@@ -779,7 +779,7 @@ local function is_tunnel(w, dport, at)
 end
 
 -- Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel.
-local function is_other(w, dport, at)
+local function is_not_tunnel(w, dport, at)
   local first = u8(w, at)
   if not first then return false end
   if dport == 4789 then return bits(first, 3, 1) == 0 end
@@ -842,7 +842,7 @@ function W.udp(w, at, ip)
     proto = original.proto or proto
   end
   local flow = flow_of(ip, at, sport, dport, proto)
-  if is_other(w, dport, body) then
+  if is_not_tunnel(w, dport, body) then
     w.flow = flow
   elseif dport == 4789 then
     enter(w, flow)

@@ -5,7 +5,7 @@ use crate::vectors::{Kind, Vector};
 use crate::{dta, lldp};
 use wire::aggregate::{Aggregate, PacketFields, Postcard, Summary, SummaryMetric};
 use wire::int::{Flags as IntFlags, Int, Mode, Sf};
-use wire::ioam::{Node, Options, Trace};
+use wire::ioam::{Node, OptionList, Trace};
 use wire::packet::{Contents, Encapsulation, Mark, Original};
 use wire::report::{Annotations, Flags};
 use wire::{Decoder, Hop, Ioam, Items, Profile, Report, ethernet, ipv4, udp};
@@ -294,7 +294,7 @@ impl Object {
     }
 
     /// The IOAM option that gives the path, and all options if there are several.
-    fn ioam(&mut self, ioam: Option<Ioam<'_>>, all: Option<Options<'_>>) {
+    fn ioam(&mut self, ioam: Option<Ioam<'_>>, all: Option<OptionList<'_>>) {
         let Some(ioam) = ioam else { return };
         self.raw("ioam", &ioam_option(&ioam));
         if let Some(all) = all {

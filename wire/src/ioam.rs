@@ -4,7 +4,7 @@
 
 use crate::bytes::{put_u16, put_u24, put_u32, put_u64, try_u32, try_u64, u16_at, u24_at, u32_at};
 use crate::hop::{Hop, Items};
-use crate::ipv6;
+use crate::ipv6::{self, Extensions};
 use crate::refusal::Refusal;
 
 /// IPv6 option type whose data may change on the path.
@@ -95,37 +95,21 @@ impl<'a> Ioam<'a> {
 
 /// All IOAM options of an IPv6 packet, in the order of its extension headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options<'a> {
-    /// The number of the first extension header.
-    next: u8,
-    /// The extension headers.
-    headers: &'a [u8],
+pub struct OptionList<'a> {
+    headers: Extensions<'a>,
 }
 
-impl<'a> Options<'a> {
-    pub(crate) fn new(next: u8, headers: &'a [u8]) -> Self {
-        Self { next, headers }
+impl<'a> OptionList<'a> {
+    pub(crate) fn new(headers: Extensions<'a>) -> Self {
+        Self { headers }
     }
 
     /// The options that [`Ioam::parse`] reads.
     pub fn iter(&self) -> impl Iterator<Item = Ioam<'a>> + use<'a> {
-        let (mut next, mut rest) = (self.next, self.headers);
-        let headers = core::iter::from_fn(move || {
-            let [following, units, ..] = *rest else { return None };
-            let len = match next {
-                0 | 43 | 60 | 135 | 139 | 140 => 8 + usize::from(units) * 8,
-                51 => 8 + usize::from(units) * 4,
-                44 => 8,
-                _ => return None,
-            };
-            let (header, tail) = rest.split_at_checked(len)?;
-            let kind = core::mem::replace(&mut next, following);
-            rest = tail;
-            Some((kind, header))
-        });
+        let headers = self.headers;
         let options = headers
-            .filter(|(kind, _)| matches!(kind, 0 | 60))
-            .filter_map(|(_, header)| ipv6::OptionsHeader::new_checked(header).ok())
+            .filter(|header| matches!(header.kind, ipv6::HOP_BY_HOP | ipv6::DESTINATION_OPTIONS))
+            .filter_map(move |header| ipv6::OptionsHeader::new_checked(headers.bytes_of(header)).ok())
             .flat_map(|header| header.options());
         options
             .filter(|option| matches!(option.kind, OPTION_MUTABLE | OPTION_IMMUTABLE))

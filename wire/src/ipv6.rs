@@ -9,6 +9,12 @@ pub const HEADER_LEN: usize = 40;
 pub const HOP_BY_HOP: u8 = 0;
 /// Next header: destination options.
 pub const DESTINATION_OPTIONS: u8 = 60;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const MOBILITY: u8 = 135;
+const HOST_IDENTITY: u8 = 139;
+const SHIM_6: u8 = 140;
 
 mod field {
     pub(super) const WORD: usize = 0;
@@ -158,6 +164,76 @@ impl Repr {
         out[field::HOP_LIMIT] = self.hop_limit;
         out[field::SRC..field::DST].copy_from_slice(&self.src);
         out[field::DST..field::PAYLOAD].copy_from_slice(&self.dst);
+    }
+}
+
+/// Extension headers that are read of a packet; those behind them are not.
+const MAX_EXTENSIONS: usize = 8;
+
+/// The extension headers of a packet, which may be cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extensions<'a> {
+    bytes: &'a [u8],
+    /// Offset of the header that comes next.
+    pub(crate) at: usize,
+    /// Number of that header.
+    pub(crate) next: u8,
+    remaining: usize,
+}
+
+/// An extension header. Its first eight bytes are there.
+#[derive(Clone, Copy)]
+pub(crate) struct Extension {
+    pub(crate) kind: u8,
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+}
+
+impl<'a> Extensions<'a> {
+    /// The headers from `at` on, the first of which has the number `next`.
+    pub(crate) fn new(bytes: &'a [u8], at: usize, next: u8) -> Self {
+        Self { bytes, at, next, remaining: MAX_EXTENSIONS }
+    }
+
+    /// The bytes of a header, up to the end of the packet.
+    pub(crate) fn bytes_of(&self, header: Extension) -> &'a [u8] {
+        let rest = self.bytes.get(header.at..).unwrap_or(&[]);
+        rest.get(..header.len).unwrap_or(rest)
+    }
+
+    /// Whether the header of a transport protocol comes next.
+    pub(crate) fn is_at_transport(&self) -> bool {
+        self.remaining > 0 && unit_of(self.next).is_none()
+    }
+}
+
+/// The unit of an extension header's length field; `None` of other headers.
+fn unit_of(kind: u8) -> Option<usize> {
+    match kind {
+        HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HOST_IDENTITY | SHIM_6 => Some(8),
+        AUTHENTICATION => Some(4),
+        FRAGMENT => Some(0),
+        _ => None,
+    }
+}
+
+impl Iterator for Extensions<'_> {
+    type Item = Extension;
+
+    fn next(&mut self) -> Option<Extension> {
+        let kind = self.next;
+        let unit = unit_of(kind)?;
+        let head = self.bytes.get(self.at..self.at + 8).filter(|_| self.remaining > 0)?;
+        self.next = head[0];
+        if kind == FRAGMENT && u16_at(head, 2) & 0xfff8 != 0 {
+            // A later fragment has no header of a transport protocol.
+            self.remaining = 0;
+            return None;
+        }
+        let header = Extension { kind, at: self.at, len: 8 + usize::from(head[1]) * unit };
+        self.at += header.len;
+        self.remaining -= 1;
+        Some(header)
     }
 }
 

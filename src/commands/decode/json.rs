@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use wire::int::Sf;
-use wire::ioam::{Ioam, Node, Options, Trace};
+use wire::ioam::{Ioam, Node, OptionList, Trace};
 use wire::packet::Contents;
 use wire::report::{Annotations, Flags, Report};
 use wire::{FlowKey, Hop, Items};
@@ -114,7 +114,7 @@ fn sf(object: &mut Object<'_>, sf: Option<Sf>) {
 }
 
 /// The IOAM option that gives the path, and all options if there are several.
-fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>, all: Option<Options<'_>>) {
+fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>, all: Option<OptionList<'_>>) {
     let Some(ioam) = ioam else { return };
     object.object("ioam", |o| ioam_option(o, &ioam));
     if let Some(all) = all {

@@ -95,7 +95,7 @@ pub struct Contents<'a> {
     /// Its IOAM data; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
     /// All its IOAM options, if there are several.
-    pub ioam_options: Option<ioam::Options<'a>>,
+    pub ioam_options: Option<ioam::OptionList<'a>>,
     /// An IOAM option that contradicts itself was left out, after one that was read.
     pub ioam_left_out: bool,
     /// INT for the destination was skipped.
@@ -208,7 +208,7 @@ impl<'a> Walk<'a, '_> {
         }
         let flow = walk::flow(bytes, ip, Some((src_port, dst_port)), proto);
         match dst_port {
-            port if is_other(port, bytes.get(body..).unwrap_or(&[])) => self.out.flow = Some(flow),
+            port if is_not_tunnel(port, bytes.get(body..).unwrap_or(&[])) => self.out.flow = Some(flow),
             walk::VXLAN_PORT => return self.vxlan(bytes, body, flow),
             walk::GPE_PORT => return self.gpe(bytes, body, ip, flow),
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
@@ -708,7 +708,7 @@ fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
 
 /// Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel.
 #[inline]
-fn is_other(dst_port: u16, body: &[u8]) -> bool {
+fn is_not_tunnel(dst_port: u16, body: &[u8]) -> bool {
     let Some(first) = body.first() else { return false };
     match dst_port {
         // A VNI is mandatory; VXLAN-GPE may name a protocol instead.

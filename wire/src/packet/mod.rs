@@ -9,7 +9,8 @@ use crate::bytes::{try_u16, u16_at};
 use crate::flow::FlowKey;
 use crate::int::layout::Layouts;
 use crate::int::sf;
-use crate::ioam::{self, Ioam};
+use crate::ioam::{self, Ioam, OptionList};
+use crate::ipv6::{DESTINATION_OPTIONS, Extension, Extensions, HOP_BY_HOP};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
@@ -28,9 +29,8 @@ const IPV6_IN_IP: u8 = 41;
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
 pub(crate) use crate::vxlan::{GPE_PORT, PORT as VXLAN_PORT};
 
-/// Limits of consecutive tags and labels, extension headers, and tunnels: the walk ends after them.
+/// Limits of consecutive tags and labels, and of tunnels: the walk ends after them.
 const MAX_TAGS: usize = 8;
-const MAX_EXTENSIONS: usize = 8;
 const MAX_TUNNELS: u8 = 4;
 
 /// What the walker reads, and what it refuses.
@@ -170,37 +170,24 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// IPv6 extension headers, from `at` on.
     fn extensions(&mut self, bytes: &'a [u8], at: usize, ip: Ip, first: u8) -> Result<(), Refusal> {
-        let start = at;
-        let (mut at, mut next) = (at, first);
-        for _ in 0..MAX_EXTENSIONS {
-            let units = match next {
-                0 | 43 | 60 | 135 | 139 | 140 => 8,
-                44 => 0,
-                51 => 4,
-                _ => return self.transport(bytes, at, ip, next),
-            };
-            let Some(head) = bytes.get(at..at + 8) else { break };
-            let len = match units {
-                8 => 8 + usize::from(head[1]) * 8,
-                4 => 8 + usize::from(head[1]) * 4,
-                _ => 8,
-            };
-            if next == 44 && u16_at(head, 2) & 0xfff8 != 0 {
-                next = head[0];
-                break;
+        let all = Extensions::new(bytes, at, first);
+        let mut headers = all;
+        for header in headers.by_ref() {
+            if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !self.find_int {
+                continue;
             }
-            if matches!(next, 0 | 60) && self.find_int {
-                if next == 0 {
-                    let found = self.int_options(bytes, ip, at, len);
-                    if self.purpose != Purpose::Flow {
-                        found?;
-                    }
+            if header.kind == HOP_BY_HOP {
+                let found = self.int_options(bytes, ip, header.at, header.len);
+                if self.purpose != Purpose::Flow {
+                    found?;
                 }
-                self.options(bytes, ip, (first, start, at), len)?;
             }
-            (at, next) = (at + len, head[0]);
+            self.options(bytes, ip, header, all)?;
         }
-        self.out.flow = Some(flow(bytes, ip, None, next));
+        if headers.is_at_transport() {
+            return self.transport(bytes, headers.at, ip, headers.next);
+        }
+        self.out.flow = Some(flow(bytes, ip, None, headers.next));
         Ok(())
     }
 
@@ -228,16 +215,15 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Options of the hop-by-hop or destination header at `at`, of `len` bytes: IOAM is read, the rest is skipped. The extension headers
-    /// begin at `start` with number `first`.
+    /// Options of a hop-by-hop or destination header, one of `all` extension headers: IOAM is read, the rest is skipped.
     fn options(
         &mut self,
         bytes: &'a [u8],
         ip: Ip,
-        (first, start, at): (u8, usize, usize),
-        len: usize,
+        header: Extension,
+        all: Extensions<'a>,
     ) -> Result<(), Refusal> {
-        let mut rest = bytes.get(at + 2..at + len).unwrap_or(&[]);
+        let mut rest = bytes.get(header.at + 2..header.at + header.len).unwrap_or(&[]);
         while let [kind, tail @ ..] = rest {
             if *kind == 0 {
                 rest = tail;
@@ -252,7 +238,8 @@ impl<'a, 'p> Walk<'a, 'p> {
                 match Ioam::parse(data) {
                     Ok(Some(found)) => {
                         self.ioam_at = Some(ip.at);
-                        self.add_ioam(found, ioam::Options::new(first, &bytes[start..]));
+                        let headers = Extensions::new(&bytes[all.at..], 0, all.next);
+                        self.add_ioam(found, OptionList::new(headers));
                     }
                     Ok(None) => {}
                     // Once an option was read, one that contradicts itself is left out.
@@ -268,7 +255,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 
     /// Of several options the one with the most nodes gives the path, the first of equals.
-    fn add_ioam(&mut self, found: Ioam<'a>, all: ioam::Options<'a>) {
+    fn add_ioam(&mut self, found: Ioam<'a>, all: OptionList<'a>) {
         match self.out.ioam {
             None => self.out.ioam = Some(found),
             Some(best) => {

@@ -223,7 +223,7 @@ pub struct Report<'a> {
     /// IOAM data inside the packet reported; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
     /// All IOAM options inside the packet reported, if there are several.
-    pub ioam_options: Option<ioam::Options<'a>>,
+    pub ioam_options: Option<ioam::OptionList<'a>>,
     /// Packets that did not arrive, as host-int reports.
     pub gap: Option<Gap>,
     /// Domain words of the main contents (2.0).

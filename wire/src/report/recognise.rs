@@ -63,10 +63,10 @@ pub(super) struct Single<'a> {
 }
 
 impl Single<'_> {
-    /// Whether it is a report.
+    /// Accepts a report.
     ///
     /// # Errors
-    /// [`Refusal::NotAReport`].
+    /// [`Refusal::NotAReport`] if nothing in it shows that it is one.
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let is_report = match self.packet.first {
@@ -103,10 +103,10 @@ pub(super) struct Grouped<'a> {
 }
 
 impl Grouped<'_> {
-    /// Whether it is a report.
+    /// Accepts a report.
     ///
     /// # Errors
-    /// [`Refusal::NotAReport`].
+    /// [`Refusal::NotAReport`] if nothing in it shows that it is one.
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let is_report = match (self.inner_type, self.packet.first) {

@@ -339,7 +339,7 @@ static inline_always u32 is_tunnel_port(u32 dst_port)
 }
 
 /* Whether the bytes after UDP to the port of a tunnel cannot be the header of that tunnel. */
-static inline_always u32 is_other(const u8 *body, u32 is_there, u32 dst_port)
+static inline_always u32 is_not_tunnel(const u8 *body, u32 is_there, u32 dst_port)
 {
     if (!is_there)
         return 0;
@@ -397,7 +397,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
             proto = w->original_proto;
     }
     w->at = body;
-    if (is_tunnel_port(dst_port) && !is_other(bytes(s, body), body < w->end, dst_port)) {
+    if (is_tunnel_port(dst_port) && !is_not_tunnel(bytes(s, body), body < w->end, dst_port)) {
         w->unmarked = 0;
         enter(w, 1, src_port, dst_port, proto);
         return dst_port == VXLAN_PORT ? STEP_VXLAN : dst_port == GPE_PORT ? STEP_GPE : STEP_GENEVE;
