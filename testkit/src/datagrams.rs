@@ -83,7 +83,14 @@ pub fn datagram(rng: &mut Rng) -> Vec<u8> {
 fn other_protocol(rng: &mut Rng) -> Vec<u8> {
     let count = 1 + rng.below(3);
     let (head, len) = match rng.below(5) {
-        0 => (vec![0, 0, 0, 5, 0, 0, 0, pick(rng, &[1, 2, 3])], 64),
+        0 => {
+            let address = pick(rng, &[1, 2, 3]);
+            let mut sflow = vec![0, 0, 0, 5, 0, 0, 0, address];
+            // Agent, subagent, number and uptime; then the number of samples, and type and length of the first.
+            sflow.resize(if address == 2 { 36 } else { 24 }, 7);
+            sflow.extend([0, 0, 0, count as u8, 0, 0, 0, 1, 0, 0, 0, pick(rng, &[0, 16, 64, 200])]);
+            (sflow, 112)
+        }
         1 => (vec![0, 5, 0, count as u8], 24 + 48 * count),
         2 => (vec![0, 9, 0, count as u8], 20 + 16 * count),
         3 => (vec![0, 10, 0, (16 + 8 * count) as u8], 16 + 8 * count),
