@@ -212,7 +212,7 @@ impl Reached {
 
 #[test]
 fn random_reports_decode_as_in_wire() {
-    const ROUNDS: usize = 200_000;
+    const ROUNDS: usize = 300_000;
     let Some(mut all) = Differences::new("random_reports_decode_as_in_wire") else { return };
     let mut rng = Rng(0x4ead);
     let mut reached = Reached::new();
