@@ -17,7 +17,7 @@ use nic::{pace::Pace, source::Packet};
 use wire::{
     FlowKey, Version,
     aggregate::Header,
-    report::{Peek, peek},
+    report::{Peek, peek, peek_header},
 };
 
 use crate::{
@@ -124,7 +124,13 @@ struct Accounts {
 }
 
 /// A sequence number read during the fan-out.
-type Noted = (StreamId, u32, Nanos);
+struct Noted {
+    stream: StreamId,
+    seq: u32,
+    received: Nanos,
+    /// The datagram may not be a report: its number counts only if the stream expects it.
+    refused: bool,
+}
 
 impl Ledger {
     /// For one input. `max_sources`: reporters to account for; `seed` keeps senders from targeting one slot of the table.
@@ -142,8 +148,12 @@ impl Ledger {
 
     fn observe(&self, noted: &[Noted]) {
         let Accounts { sequencer, batch, .. } = &mut *lock(&self.accounts);
-        for (id, seq, received) in noted {
-            sequencer.observe(id, *seq, *received, &mut LossOutput(batch));
+        for &Noted { stream, seq, received, refused } in noted {
+            if refused {
+                sequencer.observe_refused(&stream, seq, received, &mut LossOutput(batch));
+            } else {
+                sequencer.observe(&stream, seq, received, &mut LossOutput(batch));
+            }
         }
     }
 
@@ -289,9 +299,20 @@ impl Spreader {
 
     /// Accounts the sequence number of a report; returns its flow.
     fn note_report(&mut self, packet: &Packet<'_>, sender: &Sender) -> Option<FlowKey> {
-        let peek = peek(packet.data, self.plan.profiles.at(sender.profile)).ok()?;
+        let profile = self.plan.profiles.at(sender.profile);
+        let peeked = peek(packet.data, profile);
+        let refused = peeked.is_err();
+        let peek = peeked.or_else(|_| peek_header(packet.data, profile)).ok()?;
         self.plan.access.check(self.plan.listener, &sender.octets, || Ok(peek.node_id)).ok()?;
-        self.noted.push((stream(&peek, self.plan.listener, sender.octets), peek.seq, packet.received));
+        self.noted.push(Noted {
+            stream: stream(&peek, self.plan.listener, sender.octets),
+            seq: peek.seq,
+            received: packet.received,
+            refused,
+        });
+        if refused {
+            return None;
+        }
         peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
     }
 
@@ -303,7 +324,12 @@ impl Spreader {
         let listener = self.plan.listener;
         self.plan.access.check(listener, &source, || Ok(node)).ok()?;
         let id = StreamId { version: collector::AGGREGATE_VERSION, hw_id: 0, listener, node, source };
-        self.noted.push((id, header.sequence, packet.received));
+        self.noted.push(Noted {
+            stream: id,
+            seq: header.sequence,
+            received: packet.received,
+            refused: false,
+        });
         Some(FlowKey::of_id(header.aggregator))
     }
 

@@ -59,4 +59,4 @@ pub use int::{Int, Layout, Stack};
 pub use ioam::Ioam;
 pub use profile::{Dialect, Profile, TelemetryPorts};
 pub use refusal::{EmitError, Refusal};
-pub use report::{Annotations, Decoder, Flags, Peek, Report, Reports, Single, Version, peek};
+pub use report::{Annotations, Decoder, Flags, Peek, Report, Reports, Single, Version, peek, peek_header};

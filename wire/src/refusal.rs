@@ -244,6 +244,12 @@ impl Refusal {
         )
     }
 
+    /// Whether the sequence number of a datagram counts like that of a report, although its first report of a defined type is refused
+    /// for this cause. If not, the datagram may not be a report: its number counts only if the stream expects it.
+    pub const fn counts_number(self) -> bool {
+        matches!(self, Self::BadMetadataLength) || !(self.is_of_framing() || self.is_undefined())
+    }
+
     /// Whether the contents of a report are not defined, though its length is known.
     pub(crate) const fn is_undefined(self) -> bool {
         matches!(self, Self::UndefinedReportType | Self::UndefinedInnerType)

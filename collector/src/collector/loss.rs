@@ -35,6 +35,13 @@ impl LossAccounting {
         }
     }
 
+    /// As [`Sequencer::observe_refused`].
+    pub(super) fn observe_refused(&mut self, stream: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
+        if let Some(sequencer) = &mut self.sequencer {
+            sequencer.observe_refused(stream, seq, now, out);
+        }
+    }
+
     /// A run of datagrams arrived that a filter suppressed.
     pub(super) fn receive_run(&mut self, stream: &StreamId, run: Run, now: Nanos, out: &mut dyn Output) {
         if let Some(sequencer) = &mut self.sequencer {

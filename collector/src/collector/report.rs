@@ -26,7 +26,9 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         let mut report = Report::EMPTY;
-        let (mut good, mut first) = (0_u64, None);
+        let mut good = 0_u64;
+        let mut first = None;
+        let mut counts_number = false;
         let mut reports = reader.reports(payload);
         while let Some(read) = reports.read(&mut report) {
             match read {
@@ -41,6 +43,7 @@ impl Inner {
                     self.stats.refused[refusal.index()] += 1;
                     self.sources.refuse(envelope.sender, refusal);
                     first = first.or(Some(refusal));
+                    counts_number |= refusal.counts_number();
                 }
             }
         }
@@ -48,9 +51,13 @@ impl Inner {
         match first {
             Some(refusal) if good == 0 => {
                 self.stats.refused_datagrams[refusal.index()] += 1;
-                // Its sequence number counts as received even if the rest is refused.
-                if let Ok(peek) = wire::peek(payload, reader.profile()) {
-                    self.count_sequence(envelope, &StreamSeq::from(&peek), out);
+                if let Ok(peek) = wire::peek_header(payload, reader.profile()) {
+                    let seq = StreamSeq::from(&peek);
+                    if counts_number {
+                        self.count_sequence(envelope, &seq, out);
+                    } else {
+                        self.losses.observe_refused(&seq.stream(envelope), seq.seq, envelope.received, out);
+                    }
                 }
             }
             _ => self.stats.accepted += 1,

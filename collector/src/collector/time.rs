@@ -12,6 +12,9 @@ const SECOND: Nanos = 1_000_000_000;
 /// socket may also be behind, but not a tick.
 const SET_BACK: Nanos = 2 * SECOND;
 
+/// How long after a step of the clock, or a late tick after it, reports may wait in a queue, ns.
+const QUEUED: Nanos = 5 * SECOND;
+
 /// Maximum number of flows visited per tick. With a tick every 10 ms a million flows take 0.6 s.
 const FLOWS_PER_TICK: u32 = 16_384;
 
@@ -143,8 +146,10 @@ impl Inner {
         let before = self.sweep.now;
         self.end_open(false, self.closing(true, 1), out);
         self.sf.set_back(now);
-        (self.sweep.now, self.sweep.pushed) = (now, now);
-        (self.sweep.before, self.sweep.before_until) = (before, now.saturating_add(5 * SECOND));
+        self.sweep.now = now;
+        self.sweep.pushed = now;
+        self.sweep.before = before;
+        self.sweep.before_until = now.saturating_add(QUEUED);
         self.sweep.begin_round();
         self.begin_second(now);
     }
@@ -173,9 +178,13 @@ impl Inner {
     pub(super) fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
         if self.sweep.started && now < self.sweep.now.saturating_sub(SET_BACK) {
             self.set_back(now, out);
-        } else if now > self.sweep.now.saturating_add(SET_BACK) {
-            // Only reports can be from before the clock was set back, not a tick.
-            self.sweep.before_until = 0;
+        }
+        // A tick has the time of now, however late it is. Queued reports may still carry times from before the step.
+        if self.sweep.is_before(now) {
+            self.end_second(now, out);
+            self.begin_second(now);
+            self.sweep.now = now;
+            self.sweep.before_until = now.saturating_add(QUEUED);
         }
         self.advance(now, out);
         self.state.drain(KEYS_PER_TICK, out);

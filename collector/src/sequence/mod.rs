@@ -16,25 +16,28 @@
 //! | > 1 | a gap opens: `d - 1` are missing, none is lost yet | a missing number that leaves the window: **lost** |
 //! | 0 or in the window, received before | | **duplicated** |
 //! | in the window, missing | late | **reordered** |
-//! | further back than the window, or ahead by more than [`FAR`] | a stray, a restart or a long outage: the next number decides | see below |
+//! | anything else | a stray, a restart or an outage: the number is **held** | see below |
+//!
+//! **Held numbers.** One datagram never moves a stream: a number that is more than a window away is held, and the next one decides.
+//! If it continues the current sequence, the held one was a *stray* and counts as reordered. If it is within a window of the held one (or both
+//! are gaps ahead, one after the other), the stream moves: forward over an outage, whose numbers are lost, or back to a **restart**. A jump *forward*
+//! by more than [`FAR`] to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a reporter that restarts at 0 is
+//! "ahead" of every number in the upper half.
+//!
+//! **Pauses.** A network does not hold a datagram for [`PAUSE`]. After such a silence, a number that is not ahead is held even if it lies in the
+//! window. If the next one is ahead of the highest number, the held one was late or a duplicate; otherwise the reporter has restarted.
+//!
+//! **Return.** The sequence before a jump is kept for a window of datagrams. If two numbers continue it, the stream returns to it, and
+//! nothing between is lost: what looked like a restart were a few very late datagrams. Its missing numbers are lost when it ends.
 //!
 //! **Several nodes behind one address.** Of the reports 0.5 only those with a drop or switch-local header carry a node id, so
 //! the first node that an address names has the stream of the address, with all reports that name none, and each other node has a
-//! stream of its own. If an address sends reports of several nodes and reports that name none, nothing says whose
-//! numbers the latter have, and its streams are *not countable* ([`StreamView::mixed`]); so is one without node ids whose numbers jump between two
-//! sequences and back.
+//! stream of its own. An address is *not countable* ([`StreamView::mixed`]) for [`MIXED`] after the latest evidence that reports of several
+//! nodes are in one stream: [`TURNS`] reports of another node, and one that names none, within that time; or, in a stream with reports that
+//! name none, [`TURNS`] turns of two sequences, each with exactly its next number, be they far apart or equal.
 //!
-//! **Pauses.** A network does not hold a datagram for [`PAUSE`]. In a stream that was silent for so long, a number that is not ahead
-//! is therefore not a duplicate: the reporter has restarted, and counting restarts there. So does a number among the first [`WINDOW`] of
-//! the sequence space that is ahead by more than [`FAR`]. Any other number ahead continues the sequence.
-//!
-//! **Far away.** One number far back may be of a very late packet, one far ahead of a malformed or forged one: a single one is
-//! not accepted. If the next number is near it (by at most a window), then a number far back means that the reporter has
-//! restarted: missing numbers are lost, and counting restarts there; with a number far ahead, all numbers between are lost.
-//! Otherwise the first was a stray and counts as reordered (if it was counted as lost when it left the window, it remains
-//! so). A jump *forward* to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a
-//! reporter that restarts at 0 is "ahead" of every number in the upper half, and a loss of exactly all numbers up to the wrap
-//! is far less likely.
+//! **Refused datagrams.** The number of one that may not be a report counts only if its stream exists and the number is at most a window
+//! ahead, or missing ([`Sequencer::observe_refused`]).
 //!
 //! **Start.** Numbers before the first one are not expected. If one arrives, it counts as reordered.
 //!
@@ -59,6 +62,8 @@
 
 #[cfg(test)]
 mod channel;
+#[cfg(test)]
+mod rule_tests;
 mod run;
 mod stream;
 #[cfg(test)]
@@ -73,7 +78,7 @@ use crate::event::{Loss, Nanos, Output};
 use crate::index::{BUSY, Index, InsertSlot, NO_SLOT};
 use crate::stream::{StreamId, V05};
 
-use stream::Stream;
+use stream::{Nodes, Stream};
 
 /// Numbers up to the highest within which an earlier one is late, not a restart.
 pub const WINDOW: u32 = u128::BITS;
@@ -87,8 +92,12 @@ pub const LOSSES_PER_DATAGRAM: i64 = 128;
 pub const MAX_PRIOR_LOSSES: i64 = 16 * LOSSES_PER_DATAGRAM;
 /// Silence after which missing numbers are lost.
 pub const SETTLE: Nanos = 2_000_000_000;
-/// Silence after which no number of before arrives any more.
+/// Silence after which older numbers can no longer arrive.
 pub const PAUSE: Nanos = 10_000_000_000;
+/// Turns of two nodes, or reports of another node, after which a stream is that of several nodes.
+pub const TURNS: u32 = 4;
+/// Time without evidence after which a stream is countable again.
+pub const MIXED: Nanos = 60_000_000_000;
 
 /// Totals of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -235,31 +244,52 @@ impl Sequencer {
     ) -> Option<Entered> {
         let address = StreamId { node: None, ..*id };
         let entered = self.enter(&address, seq, now, out)?;
-        let nodes = &mut self.streams[entered.slot() as usize].nodes;
-        nodes.unnamed |= id.node.is_none();
-        nodes.first = nodes.first.or(id.node);
-        let is_other = id.node.is_some() && id.node != nodes.first;
-        nodes.others |= is_other;
-        if nodes.others && nodes.unnamed && !nodes.mixed {
-            self.mark_mixed(&address);
+        let stream = &mut self.streams[entered.slot() as usize];
+        if matches!(entered, Entered::Added(_)) {
+            stream.nodes = Nodes::of(id.node);
+        }
+        let is_other = stream.nodes.observe(id.node, now);
+        if stream.nodes.are_mixed(now) {
+            stream.mark_mixed(now);
         }
         if !is_other {
             return Some(entered);
         }
-        let mixed = self.streams[entered.slot() as usize].nodes.mixed;
+        let mixed_until = stream.mixed_until;
         let entered = self.enter(id, seq, now, out)?;
-        if mixed {
-            self.streams[entered.slot() as usize].mark_mixed();
+        if now < mixed_until {
+            self.streams[entered.slot() as usize].mark_mixed_until(mixed_until);
         }
         Some(entered)
     }
 
-    /// Marks all streams of reports 0.5 from an address as not countable.
-    fn mark_mixed(&mut self, address: &StreamId) {
-        for stream in &mut self.streams {
-            if (StreamId { node: None, ..stream.id }).is(address) {
-                stream.mark_mixed();
+    /// Until when the address of a stream of one of its nodes is mixed; 0 if it is not.
+    fn mixed_until(&self, id: &StreamId) -> Nanos {
+        if id.version != V05 || id.node.is_none() {
+            return 0;
+        }
+        let slot = self.find(&StreamId { node: None, ..*id });
+        self.streams.get(slot as usize).map_or(0, |stream| stream.mixed_until)
+    }
+
+    /// Accounts for the number of a datagram that was refused, so it may not be a report at all: the number counts only if its stream
+    /// is known and expects it.
+    pub fn observe_refused(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
+        let mut slot = self.find(id);
+        if id.version == V05 {
+            let address = self.find(&StreamId { node: None, ..*id });
+            if self
+                .streams
+                .get(address as usize)
+                .is_some_and(|stream| id.node.is_none() || stream.nodes.first == id.node)
+            {
+                slot = address;
             }
+        }
+        if let Some(stream) = self.streams.get_mut(slot as usize)
+            && stream.expects(seq, now)
+        {
+            stream.observe(seq, now, out);
         }
     }
 
@@ -316,7 +346,7 @@ impl Sequencer {
 
     fn evict(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         let stream = &mut self.streams[slot as usize];
-        stream.settle(now, out);
+        stream.finish(now, out);
         stream.report(now, out);
         self.gone += stream.view().losses();
         self.evicted += 1;
@@ -334,10 +364,13 @@ impl Sequencer {
         out: &mut dyn Output,
         mut reported: impl FnMut(&Loss, &mut dyn Output),
     ) {
-        for stream in &mut self.streams {
-            if now.saturating_sub(stream.last_seen) >= SETTLE {
-                stream.settle(now, out);
+        for slot in 0..self.streams.len() {
+            let mixed_until = self.mixed_until(&self.streams[slot].id);
+            let stream = &mut self.streams[slot];
+            if now < mixed_until {
+                stream.mark_mixed_until(mixed_until);
             }
+            stream.account(now, out);
             if let Some(loss) = stream.report(now, out) {
                 reported(&loss, out);
             }
@@ -355,8 +388,13 @@ impl Sequencer {
         out: &mut dyn Output,
         reported: impl FnMut(&Loss, &mut dyn Output),
     ) {
-        for stream in &mut self.streams {
-            stream.settle(now, out);
+        for slot in 0..self.streams.len() {
+            let mixed_until = self.mixed_until(&self.streams[slot].id);
+            let stream = &mut self.streams[slot];
+            if stream.last_seen < mixed_until {
+                stream.mark_mixed_until(mixed_until);
+            }
+            stream.finish(now, out);
         }
         self.account_with(now, out, reported);
     }

@@ -7,7 +7,7 @@
 //! out of the window.
 
 use super::stream::{Stream, mask};
-use super::{Nanos, Output, Sequencer, StreamId, WINDOW, heat_period};
+use super::{Nanos, Output, STALLED, Sequencer, StreamId, WINDOW, heat_period};
 
 /// Consecutive datagrams of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +28,12 @@ impl Sequencer {
             return;
         }
         let slot = self.find(id);
-        if self.streams.get(slot as usize).is_some_and(|stream| stream.nodes.others && !stream.nodes.mixed) {
-            // The filter does not distinguish the nodes of an address.
-            self.mark_mixed(id);
-        }
         match self.streams.get_mut(slot as usize) {
             Some(stream) => {
+                if stream.nodes.are_several(now) {
+                    // The filter does not distinguish the nodes of an address.
+                    stream.mark_mixed(now);
+                }
                 stream.receive_run(run, now, out);
                 self.index.touch(id.hash(self.seed), slot, count, heat_period(now));
             }
@@ -54,12 +54,6 @@ impl Stream {
     /// Processes numbers one by one until the rest of the run only changes counters: a run that is late, or follows a
     /// jump, reaches the highest number within a window.
     fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, out: &mut dyn Output) {
-        if self.nodes.mixed {
-            self.datagrams = self.datagrams.wrapping_add(count);
-            self.support(0, count);
-            self.last_seen = now;
-            return;
-        }
         let mut left = count;
         while left > 0 {
             if same && self.repeat_all(last, left, now) || !same && self.advance_all(last, left, now, out) {
@@ -69,6 +63,13 @@ impl Stream {
             left -= 1;
             let seq = if same { last } else { self.before(last, left as u32) };
             self.observe(seq, now, out);
+            if self.is_mixed() {
+                // The others continue it.
+                self.highest = last;
+                self.datagrams = self.datagrams.wrapping_add(left);
+                self.support(0, left);
+                return;
+            }
             if same && seq != self.highest && count - left > SINGLY {
                 // Late, or a stray: the others have the same outcome.
                 self.reordered += (self.reordered - before.0) * left;
@@ -82,7 +83,7 @@ impl Stream {
 
     /// The highest number again, `count` times. `false`: this is not just a repetition.
     fn repeat_all(&mut self, seq: u32, count: u64, now: Nanos) -> bool {
-        if self.advancing || seq != self.highest {
+        if self.advancing || self.is_mixed() || seq != self.highest {
             return false;
         }
         self.datagrams = self.datagrams.wrapping_add(count);
@@ -95,7 +96,7 @@ impl Stream {
 
     /// `count` numbers that follow the highest, up to `last`. `false`: they do not follow it, or earlier numbers must be settled first.
     fn advance_all(&mut self, last: u32, count: u64, now: Nanos, out: &mut dyn Output) -> bool {
-        let anomaly = !self.advancing || self.stalled != 0 || self.suspect.is_some();
+        let anomaly = !self.advancing || self.stalled != 0 || self.held.is_some() || self.is_mixed();
         if anomaly || self.highest != self.before(last, count as u32) {
             return false;
         }
@@ -113,8 +114,8 @@ impl Stream {
 }
 
 /// Repetitions of a number other than the highest that are processed singly; all further ones have the same outcome. The
-/// first may be missing, or settle a suspect.
-const SINGLY: u64 = 3;
+/// first may be missing, or refute a held one.
+const SINGLY: u64 = STALLED as u64 + 3;
 
 #[cfg(test)]
 mod tests {
@@ -291,7 +292,7 @@ mod tests {
             sequencer.receive_run(&id(10), run, 2, &mut Silent);
             let view = sequencer.streams().next().unwrap();
             assert_eq!(view.datagrams, (1 << 40) + 189, "{number}");
-            if number < 200 {
+            if (100..200).contains(&number) {
                 assert_eq!((view.reordered, view.duplicated), counted, "{number}");
             } else {
                 // The stream has advanced, and its number is now constant.

@@ -1,6 +1,6 @@
 //! One stream: the window up to its highest number, and its counters.
 
-use super::{FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, PAUSE, STALLED, WINDOW};
+use super::{FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, MIXED, PAUSE, SETTLE, STALLED, TURNS, WINDOW};
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
 use crate::sequence::StreamView;
 use crate::stream::{StreamId, pack};
@@ -8,14 +8,92 @@ use crate::stream::{StreamId, pack};
 /// The nodes whose reports 0.5 come from the address of a stream: only some forms of these reports name their node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Nodes {
-    /// The first one named. Its reports are in the stream of the address, those of others in streams of their own.
+    /// The node whose reports are in the stream of the address. Those of other nodes are in streams of their own.
     pub(super) first: Option<u32>,
-    /// Another node was named.
-    pub(super) others: bool,
-    /// A report named none.
-    pub(super) unnamed: bool,
-    /// Reports of several nodes are in one stream: it is not countable.
-    pub(super) mixed: bool,
+    first_seen: Nanos,
+    /// The first datagram of the stream named its node, so the stream is shown with a node. Later datagrams do not change that.
+    named: bool,
+    /// Consecutive reports that named another node, each within [`MIXED`] of the one before.
+    others: u32,
+    other_seen: Nanos,
+    /// The time of the latest report that named no node.
+    unnamed: Option<Nanos>,
+}
+
+impl Nodes {
+    /// The nodes of a stream that begins with this report.
+    pub(super) fn of(node: Option<u32>) -> Self {
+        Self { named: node.is_some(), ..Self::default() }
+    }
+
+    /// Accounts for a report that names `node`. `true`: it belongs to the stream of another node.
+    pub(super) fn observe(&mut self, node: Option<u32>, now: Nanos) -> bool {
+        if node.is_none() {
+            self.unnamed = Some(now);
+            return false;
+        }
+        if self.first.is_none() || self.are_mixed(now) && now.saturating_sub(self.first_seen) >= MIXED {
+            // Not named for long: the node has another id now, as after its configuration.
+            self.first = node;
+        }
+        if self.first == node {
+            self.first_seen = now;
+            return false;
+        }
+        let is_recent = now.saturating_sub(self.other_seen) < MIXED;
+        self.others = if is_recent { self.others.saturating_add(1) } else { 1 };
+        self.other_seen = now;
+        true
+    }
+
+    /// Whether another node was named within the last minute.
+    pub(super) fn are_several(&self, now: Nanos) -> bool {
+        self.others > 0 && now.saturating_sub(self.other_seen) < MIXED
+    }
+
+    /// Whether reports of several nodes, and reports that name none, arrived within the last minute.
+    pub(super) fn are_mixed(&self, now: Nanos) -> bool {
+        self.others >= TURNS
+            && self.are_several(now)
+            && self.unnamed.is_some_and(|seen| now.saturating_sub(seen) < MIXED)
+    }
+}
+
+/// Evidence that two nodes send by turns in one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Turns {
+    /// The latest number that is not of the current sequence, or was received twice.
+    last: u32,
+    /// The datagram that had it, by its place in the stream, and its receive time.
+    at: u64,
+    seen: Nanos,
+    /// Times in a row that this other sequence went on with exactly its next number.
+    count: u32,
+}
+
+/// A number that is not counted yet: the next one shows whether it is a stray, or begins another sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Held {
+    seq: u32,
+    /// How often it was repeated.
+    repeated: u32,
+    /// It arrived after a pause.
+    paused: bool,
+}
+
+/// Datagrams after a jump back within which it may turn out to be one of a few very late numbers.
+const FEW: u64 = 8;
+
+/// The sequence before the latest jump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Former {
+    window: u128,
+    highest: u32,
+    known: u32,
+    /// The datagram after which it was left, by its place in the stream.
+    at: u64,
+    /// Its missing numbers are lost when it ends.
+    counts: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -25,21 +103,29 @@ pub(super) struct Stream {
     pub(super) packed: u64,
     /// Number of bits, of 32, that the sequence space does not use.
     unused: u8,
-    /// Its number advances, the last datagram was in sequence, and there is no suspect.
+    /// Its number advances, the last datagram was in sequence, and no number is held.
     pub(super) steady: bool,
     pub(super) window: u128,
     pub(super) highest: u32,
     /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
     pub(super) known: u32,
-    pub(super) suspect: Option<u32>,
+    pub(super) held: Option<Held>,
+    /// The latest stray. If the sequence jumps to its neighbourhood later, it is not missing there.
+    stray: Option<u32>,
+    former: Option<Former>,
+    /// The stream has only had its first number.
+    alone: bool,
+    /// The current sequence goes on, or has come back: it is not a few strays.
+    counts: bool,
     pub(super) stalled: u32,
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
     pub(super) advancing: bool,
     /// The nodes that share the stream.
     pub(super) nodes: Nodes,
-    /// The highest number before the latest jump.
-    left: Option<u32>,
+    turns: Turns,
+    /// The numbers are those of several nodes until this time, 0: they are not.
+    pub(super) mixed_until: Nanos,
     pub(super) datagrams: u64,
     /// Numbers that did not arrive, confirmed or not.
     absent: u64,
@@ -69,12 +155,17 @@ impl Stream {
             window: u128::MAX,
             highest: seq,
             known: 1,
-            suspect: None,
+            held: None,
+            stray: None,
+            former: None,
+            alone: true,
+            counts: true,
             stalled: 0,
             resumed: 0,
             advancing: false,
             nodes: Nodes::default(),
-            left: None,
+            turns: Turns::default(),
+            mixed_until: 0,
             datagrams: 1,
             absent: 0,
             refuted: 0,
@@ -110,7 +201,7 @@ impl Stream {
     pub(super) fn observe(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         self.datagrams = self.datagrams.wrapping_add(1);
         let ahead = self.distance(seq, self.highest);
-        // The steady state: the next number, no missing number leaves the window, no suspect.
+        // The steady state: the next number, no missing number leaves the window, none is held.
         if ahead == 1 && self.steady && self.window >> 127 == 1 {
             self.last_seen = now;
             self.highest = seq;
@@ -118,7 +209,7 @@ impl Stream {
             self.known = self.known.wrapping_add(1).min(WINDOW);
         } else {
             self.observe_anomaly(seq, ahead, now, out);
-            self.steady = self.advancing && self.stalled == 0 && self.suspect.is_none() && !self.nodes.mixed;
+            self.steady = self.advancing && self.stalled == 0 && self.held.is_none() && !self.is_mixed();
         }
     }
 
@@ -128,50 +219,137 @@ impl Stream {
         self.support(0, 1);
         let paused = self.is_pause(now);
         self.last_seen = now;
-        if self.nodes.unnamed && self.is_of_another_sequence(seq, ahead) {
-            self.mark_mixed();
+        if self.is_mixed() {
+            self.observe_mixed(seq, now);
+            return;
         }
-        if self.nodes.mixed {
+        if self.nodes.unnamed.is_some() && self.takes_turns(seq, ahead, now) {
+            self.mark_mixed(now);
             return;
         }
         if ahead == 0 {
-            self.repeat(seq, paused, now, out);
+            // A constant number may repeat without limit.
+            self.stalled = self.stalled.saturating_add(1);
+            if !self.advancing {
+                self.resumed = self.resumed.saturating_add(u32::from(paused));
+                return;
+            }
+        } else if !self.begin_to_advance(seq, now, out) {
             return;
         }
-        if !self.begin_to_advance(seq, now, out) {
-            return;
-        }
-        let distance = ahead.unsigned_abs();
-        let is_start = ahead < 0 || distance > FAR && seq < WINDOW;
-        if paused && is_start {
-            self.settle_suspect(now, out);
-            self.restart(seq, now, out);
-        } else if distance > FAR || (ahead < 0 && distance >= WINDOW) {
-            self.observe_far(seq, now, out);
-        } else if ahead > 0 {
-            self.settle_suspect(now, out);
-            self.advance(seq, distance, now, out);
+        if self.is_next(seq, ahead) {
+            self.refute(now, out);
+            self.advance(seq, ahead.unsigned_abs(), now, out);
+        } else if self.is_late(ahead) && !paused && !self.is_held_late() {
+            self.observe_late(seq, ahead.unsigned_abs(), now, out);
         } else {
-            self.observe_late(seq, distance, now, out);
+            self.observe_elsewhere(Held { seq, paused, repeated: 0 }, now, out);
+        }
+        if self.stalled >= STALLED {
+            self.advancing = false;
         }
     }
 
-    /// Whether the stream was silent for so long that numbers of before cannot arrive any more.
+    /// Whether the stream was silent for so long that older numbers can no longer arrive.
     pub(super) fn is_pause(&self, now: Nanos) -> bool {
         now.saturating_sub(self.last_seen) >= PAUSE
     }
 
-    /// Whether a number continues the sequence that the latest jump has left: then two nodes send, by turns.
-    fn is_of_another_sequence(&self, seq: u32, ahead: i32) -> bool {
-        ahead.unsigned_abs() > WINDOW
-            && self.left.is_some_and(|left| (1..=WINDOW.cast_signed()).contains(&self.distance(seq, left)))
+    /// Whether a number continues the current sequence, and not rather the one before the latest jump.
+    fn is_next(&self, seq: u32, ahead: i32) -> bool {
+        (1..=WINDOW.cast_signed()).contains(&ahead)
+            && !self.former.as_ref().is_some_and(|former| {
+                self.continues(former, seq) && self.distance(seq, former.highest) < ahead
+            })
     }
 
-    /// Ends counting: the numbers are those of several nodes.
-    pub(super) fn mark_mixed(&mut self) {
-        self.nodes.mixed = true;
-        self.steady = false;
-        self.begin(self.highest);
+    /// Whether a number continues a sequence that was left only a window of datagrams ago.
+    fn continues(&self, former: &Former, seq: u32) -> bool {
+        (1..=WINDOW.cast_signed()).contains(&self.distance(seq, former.highest)) && !self.is_old(former)
+    }
+
+    /// Whether the current sequence began with a jump back, and may still turn out to be a few very late numbers.
+    fn is_tentative(&self) -> bool {
+        !self.counts
+            && self.former.as_ref().is_some_and(|former| self.datagrams.wrapping_sub(former.at) <= FEW)
+    }
+
+    fn is_old(&self, former: &Former) -> bool {
+        self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW)
+    }
+
+    /// Whether a number lies in the window.
+    fn is_late(&self, ahead: i32) -> bool {
+        (1 - WINDOW.cast_signed()..=0).contains(&ahead)
+    }
+
+    /// Whether the held number lies in the window: it arrived after a pause.
+    fn is_held_late(&self) -> bool {
+        self.held.is_some_and(|held| held.paused && self.is_late(self.distance(held.seq, self.highest)))
+    }
+
+    /// Whether the number of a refused datagram is plausible: it is near the highest one, and has not arrived yet.
+    pub(super) fn expects(&self, seq: u32, now: Nanos) -> bool {
+        let ahead = self.distance(seq, self.highest);
+        let is_missing = self.is_late(ahead) && self.window >> ahead.unsigned_abs() & 1 == 0;
+        self.advancing
+            && !self.is_mixed()
+            && (self.is_next(seq, ahead) || is_missing && !self.is_pause(now) && !self.is_held_late())
+    }
+
+    pub(super) fn is_mixed(&self) -> bool {
+        self.mixed_until != 0
+    }
+
+    /// Ends counting for a minute: the numbers are those of several nodes.
+    pub(super) fn mark_mixed(&mut self, now: Nanos) {
+        self.mark_mixed_until(now.saturating_add(MIXED));
+    }
+
+    pub(super) fn mark_mixed_until(&mut self, until: Nanos) {
+        if !self.is_mixed() {
+            self.begin(self.highest);
+            self.held = None;
+            self.stray = None;
+            self.former = None;
+            self.steady = false;
+        }
+        self.mixed_until = until;
+    }
+
+    /// Follows the two latest sequences without counting. As long as they continue by turns, the stream remains mixed.
+    pub(super) fn observe_mixed(&mut self, seq: u32, now: Nanos) {
+        let is_over = now >= self.mixed_until || now.saturating_add(2 * MIXED) < self.mixed_until;
+        if is_over {
+            self.mixed_until = 0;
+            self.turns = Turns::default();
+            self.stalled = 0;
+            self.begin(seq);
+            return;
+        }
+        if self.distance(seq, self.highest) != 1 {
+            if self.distance(seq, self.turns.last) == 1 {
+                self.mixed_until = now.saturating_add(MIXED);
+            }
+            self.turns.last = self.highest;
+        }
+        self.highest = seq;
+    }
+
+    /// Whether several turns of two nodes have been seen: a number that does not continue the current sequence is exactly the next of
+    /// another one, again and again.
+    fn takes_turns(&mut self, seq: u32, ahead: i32, now: Nanos) -> bool {
+        let is_missing = self.is_late(ahead) && self.window >> ahead.unsigned_abs() & 1 == 0;
+        if is_missing || self.is_next(seq, ahead) {
+            return false;
+        }
+        let continues = self.distance(seq, self.turns.last) == 1
+            && now.saturating_sub(self.turns.seen) < PAUSE
+            && self.turns.at > 0;
+        let is_turn = self.datagrams.wrapping_sub(self.turns.at) > 1;
+        let count = if continues { self.turns.count + u32::from(is_turn) } else { 0 };
+        self.turns = Turns { last: seq, at: self.datagrams, seen: now, count };
+        count >= TURNS
     }
 
     /// The number advances. `false`: it was constant until now, and counting starts here.
@@ -191,6 +369,7 @@ impl Stream {
             }
             return true;
         }
+        self.held = None;
         self.begin(seq);
         false
     }
@@ -199,33 +378,10 @@ impl Stream {
         self.window = u128::MAX;
         self.highest = seq;
         self.known = 1;
-        self.suspect = None;
-    }
-
-    fn repeat(&mut self, seq: u32, paused: bool, now: Nanos, out: &mut dyn Output) {
-        // A constant number may repeat without limit.
-        self.stalled = self.stalled.saturating_add(1);
-        if !self.advancing {
-            self.resumed = self.resumed.saturating_add(u32::from(paused));
-            return;
-        }
-        if paused {
-            self.settle_suspect(now, out);
-            self.restart(seq, now, out);
-        } else {
-            self.duplicated += 1;
-            self.note(now, SequenceEventKind::Duplicate(seq), out);
-        }
-        if self.stalled >= STALLED {
-            self.advancing = false;
-        }
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
         let returns = by > WINDOW && self.jump(seq);
-        if by > WINDOW {
-            self.left = Some(self.highest);
-        }
         self.give_up(by.min(WINDOW), now, out);
         if by > WINDOW {
             let first = self.before(seq, by - 1);
@@ -237,6 +393,7 @@ impl Stream {
         self.window = if by >= WINDOW { 1 } else { self.window << by | 1 };
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = seq;
+        self.alone = false;
         self.support(1, 0);
         if by > 1 {
             self.note(now, SequenceEventKind::Gap { first: self.before(seq, by - 1), count: by - 1 }, out);
@@ -245,16 +402,34 @@ impl Stream {
 
     /// Counts the missing ones of the oldest `count` numbers of the window as lost.
     pub(super) fn give_up(&mut self, count: u32, now: Nanos, out: &mut dyn Output) {
+        if self.is_tentative() {
+            return;
+        }
         let mut missing = !self.window;
         if count < WINDOW {
             missing &= !(u128::MAX >> count);
         }
+        self.lose_all(missing, self.highest, now, out);
+    }
+
+    /// Counts numbers as lost: one bit each, up to `highest`.
+    fn lose_all(&mut self, mut missing: u128, highest: u32, now: Nanos, out: &mut dyn Output) {
         // Runs of missing numbers, the oldest first.
         while missing != 0 {
             let oldest = WINDOW - 1 - missing.leading_zeros();
             let run = (missing << missing.leading_zeros()).leading_ones();
-            self.lose(self.before(self.highest, oldest), run, now, out);
+            self.lose(self.before(highest, oldest), run, now, out);
             missing &= !(mask(run) << (oldest + 1 - run));
+        }
+    }
+
+    /// Ends the sequence before the latest jump: what is missing there is lost. The current one goes on.
+    fn end_former(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.counts = true;
+        if let Some(former) = self.former.take()
+            && former.counts
+        {
+            self.lose_all(!former.window, former.highest, now, out);
         }
     }
 
@@ -279,68 +454,153 @@ impl Stream {
         }
     }
 
-    fn observe_far(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
-        let apart = self.suspect.map(|suspect| (suspect, self.distance(seq, suspect)));
-        match apart {
-            Some((_, 0)) => {
-                self.duplicated += 1;
-                self.note(now, SequenceEventKind::Duplicate(seq), out);
-            }
-            Some((suspect, ahead @ 1..)) if ahead.unsigned_abs() <= WINDOW => {
-                self.accept_suspects(suspect, ahead.unsigned_abs(), now, out);
-            }
-            // The first two numbers arrived in reverse.
-            Some((_, behind)) if behind < 0 && behind.unsigned_abs() < WINDOW => {
-                self.accept_suspects(seq, behind.unsigned_abs(), now, out);
+    /// Processes a number that does not continue the current sequence: it is held until a second one confirms it.
+    fn observe_elsewhere(&mut self, number: Held, now: Nanos, out: &mut dyn Output) {
+        let Some(held) = &mut self.held else {
+            self.held = Some(number);
+            return;
+        };
+        held.repeated += u32::from(held.seq == number.seq);
+        let held = *held;
+        let apart = self.distance(number.seq, held.seq);
+        if held.repeated >= STALLED {
+            self.end_former(now, out);
+            self.give_up(WINDOW, now, out);
+            self.held = None;
+            self.begin(number.seq);
+            self.stalled = STALLED;
+        } else if apart == 0 {
+            self.duplicated += 1;
+            self.note(now, SequenceEventKind::Duplicate(number.seq), out);
+        } else if self.confirms(number.seq, held.seq) {
+            self.held = None;
+            let lower = if apart > 0 { held.seq } else { number.seq };
+            self.jump_to(lower, held.paused || number.paused, now, out);
+            self.advance(self.after(lower, apart.unsigned_abs()), apart.unsigned_abs(), now, out);
+            self.fill_stray();
+            if apart < 0 {
                 self.reordered += 1;
-                self.note(now, SequenceEventKind::Late(seq), out);
+                self.note(now, SequenceEventKind::Late(lower), out);
             }
-            _ => {
-                self.settle_suspect(now, out);
-                self.suspect = Some(seq);
-            }
+        } else {
+            self.refute(now, out);
+            self.held = Some(number);
         }
     }
 
-    /// Accepts two numbers that are far from the highest one and confirm each other: the lower, and the one that is `apart` numbers
-    /// ahead of it.
-    fn accept_suspects(&mut self, lower: u32, apart: u32, now: Nanos, out: &mut dyn Output) {
-        match self.distance(lower, self.highest) {
-            gap if gap > 0 && lower >= WINDOW => {
-                self.suspect = None;
-                self.advance(lower, gap.unsigned_abs(), now, out);
-            }
-            _ => self.restart(lower, now, out),
-        }
-        self.advance(self.after(lower, apart), apart, now, out);
+    /// Whether two numbers outside of the current sequence are of one: at most a window apart, or one gap after the other.
+    fn confirms(&self, seq: u32, held: u32) -> bool {
+        let gaps = 1..=FAR.cast_signed();
+        let apart = self.distance(seq, held);
+        (1 - WINDOW.cast_signed()..=WINDOW.cast_signed()).contains(&apart)
+            || gaps.contains(&apart) && gaps.contains(&self.distance(held, self.highest))
     }
 
-    fn settle_suspect(&mut self, now: Nanos, out: &mut dyn Output) {
-        if let Some(stray) = self.suspect.take() {
+    /// Moves the stream to another sequence: back to the one before the latest jump, forward over an outage, or to a restart.
+    fn jump_to(&mut self, seq: u32, paused: bool, now: Nanos, out: &mut dyn Output) {
+        let left = Former {
+            window: self.window,
+            highest: self.highest,
+            known: self.known,
+            at: self.datagrams,
+            counts: !self.is_tentative(),
+        };
+        self.turns = Turns { last: left.highest, at: left.at, seen: now, ..self.turns };
+        let furthest = if self.is_tentative() { FAR } else { WINDOW };
+        if let Some(former) = self.former
+            && !self.is_old(&former)
+            && (1..=furthest.cast_signed()).contains(&self.distance(seq, former.highest))
+        {
+            self.jump(seq);
+            self.finalize_unconfirmed();
+            self.window = former.window;
+            self.highest = former.highest;
+            self.known = former.known;
+            self.former = Some(Former { counts: self.counts, ..left });
+            self.counts = true;
+            self.advance(seq, self.distance(seq, former.highest).unsigned_abs(), now, out);
+            return;
+        }
+        self.end_former(now, out);
+        let gap = self.distance(seq, self.highest);
+        if self.alone && gap > FAR.cast_signed() {
+            // One number was not a sequence.
+            self.begin(seq);
             self.reordered += 1;
-            self.note(now, SequenceEventKind::Stray(stray), out);
+            self.note(now, SequenceEventKind::Stray(left.highest), out);
+        } else if gap > 0 && (seq >= WINDOW || gap.unsigned_abs() <= FAR) {
+            self.advance(seq, gap.unsigned_abs(), now, out);
+            self.former = Some(Former { window: u128::MAX, ..left });
+        } else {
+            self.jump(seq);
+            self.finalize_unconfirmed();
+            self.begin(seq);
+            self.former = Some(left);
+            self.counts = false;
+            self.restarts += 1;
+            self.note(now, SequenceEventKind::Restart(seq), out);
+        }
+        if paused {
+            // Nothing of the old sequence can arrive any more.
+            self.end_former(now, out);
         }
     }
 
-    fn restart(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
-        self.jump(seq);
-        self.give_up(WINDOW, now, out);
-        self.finalize_unconfirmed();
-        self.left = Some(self.highest);
-        self.begin(seq);
-        self.restarts += 1;
-        self.note(now, SequenceEventKind::Restart(seq), out);
+    /// The held number was a stray, or, after a pause, late.
+    fn refute(&mut self, now: Nanos, out: &mut dyn Output) {
+        let is_late = self.is_held_late();
+        let Some(Held { seq, .. }) = self.held.take() else { return };
+        if is_late {
+            self.observe_late(seq, self.distance(seq, self.highest).unsigned_abs(), now, out);
+            return;
+        }
+        self.stray = Some(seq);
+        self.reordered += 1;
+        self.note(now, SequenceEventKind::Stray(seq), out);
+    }
+
+    /// A stray is not missing in the sequence that turned out to be its own.
+    fn fill_stray(&mut self) {
+        if let Some(stray) = self.stray.take() {
+            let back = self.distance(stray, self.highest);
+            if self.is_late(back) {
+                self.window |= 1 << back.unsigned_abs();
+            }
+        }
+    }
+
+    /// Ends an accounting interval: nothing more is expected of a sequence that was left.
+    pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
+        if now.saturating_sub(self.last_seen) >= SETTLE {
+            self.settle(now, out);
+        } else if self.former.as_ref().is_some_and(|former| self.is_old(former)) {
+            self.support(0, 0);
+            self.end_former(now, out);
+        }
     }
 
     /// Counts all missing numbers as lost.
     pub(super) fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
-        self.settle_suspect(now, out);
-        if self.window != u128::MAX {
-            self.support(0, 0);
+        self.support(0, 0);
+        self.stray = None;
+        if let Some(former) = &mut self.former {
+            let missing = if former.counts { !former.window } else { 0 };
+            let highest = former.highest;
+            former.window = u128::MAX;
+            self.lose_all(missing, highest, now, out);
+        }
+        if self.window != u128::MAX && !self.is_tentative() {
             self.give_up(WINDOW, now, out);
             self.window = u128::MAX;
             self.known = 1;
         }
+    }
+
+    /// Ends the input: no number follows that would confirm a held one.
+    pub(super) fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.support(0, 0);
+        self.refute(now, out);
+        self.settle(now, out);
     }
 
     /// The field `balance` after this many datagrams, including those that the fast path has received since.
@@ -405,12 +665,12 @@ impl Stream {
     }
 
     fn is_countable(&self) -> bool {
-        self.advancing && !self.nodes.mixed
+        self.advancing && !self.is_mixed()
     }
 
-    /// The identity, with the node that all reports of the stream named.
+    /// The identity, with the node of a stream that began with a report which names it.
     fn shown_id(&self) -> StreamId {
-        let named = self.nodes.first.filter(|_| !self.nodes.unnamed && !self.nodes.mixed);
+        let named = self.nodes.first.filter(|_| self.nodes.named);
         StreamId { node: self.id.node.or(named), ..self.id }
     }
 
@@ -425,7 +685,7 @@ impl Stream {
             duplicated: self.duplicated,
             restarts: self.restarts,
             countable: self.is_countable(),
-            mixed: self.nodes.mixed,
+            mixed: self.is_mixed(),
             missing: self.window.count_zeros(),
             last_seen: self.last_seen,
         }

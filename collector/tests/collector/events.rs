@@ -566,6 +566,13 @@ fn a_first_latency_of_seconds_is_reported_like_any_other() {
 #[test]
 fn a_clock_that_is_set_back_stops_nothing() {
     const BACK: u64 = 3600 * SECOND;
+    for stall in [0, 3 * SECOND, 8 * SECOND] {
+        set_back(BACK, stall);
+    }
+}
+
+/// The clock is set back after five seconds. The receiving thread then stalls before it reads a report that waited.
+fn set_back(back: u64, stall: u64) {
     let config = Config { flow_timeout: 20 * SECOND, ..config() };
     let mut bench = Bench::new(config);
     let mut sent = 0;
@@ -576,13 +583,15 @@ fn a_clock_that_is_set_back_stops_nothing() {
         }
         if second == 4 {
             let before = bench.now;
-            bench.now -= BACK;
+            bench.now -= back;
             bench.pass(SECOND / 5);
+            bench.now += stall;
+            bench.collector.tick(bench.now, &mut bench.log);
             // A report that waited in a socket in the meantime.
             bench.now = before;
             bench.send(&Sent::default());
             sent += 1;
-            bench.now -= BACK;
+            bench.now = before - back + SECOND / 5 + stall;
         }
     }
     assert!(!bench.collected().contains("expired"), "nothing was silent");

@@ -142,14 +142,21 @@ impl Model {
 
     /// The filter's step for the datagram's sequence number. `true`: it is the expected one.
     fn number(&mut self, datagram: &Datagram<'_>, change: bool) -> bool {
-        let Some((id, number)) = stream(datagram) else { return true };
+        let Some((id, number, refused)) = stream(datagram) else { return true };
+        let mask = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
+        let is_near = self.streams.get(&id).is_some_and(|run| {
+            let ahead = number.wrapping_sub(run.last) & mask;
+            ahead <= collector::sequence::WINDOW || ahead > mask - collector::sequence::WINDOW
+        });
+        if refused && !is_near {
+            return true;
+        }
         let Some(run) = self.streams.get_mut(&id) else {
             self.streams.insert(id, Run { last: number, count: 0, same: false });
             return false;
         };
-        let mask = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
         let expected = if run.same { run.last } else { run.last.wrapping_add(1) & mask } == number;
-        if expected && !change {
+        if expected && !change && !refused {
             (run.last, run.count) = (number, run.count + 1);
             return true;
         }
@@ -157,7 +164,7 @@ impl Model {
         self.few.receive_run(&id, *run, datagram.received, &mut self.reported);
         let same = if expected { run.same } else { run.last == number };
         *run = Run { last: number, count: 0, same };
-        expected
+        expected && !refused
     }
 
     /// Applies suppressed runs and values.
@@ -201,9 +208,12 @@ impl Model {
     }
 }
 
-/// The stream of a datagram, and its sequence number.
-fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32)> {
-    let peek = wire::peek(datagram.payload, &wire::Profile::default()).ok()?;
+/// The stream of a datagram, its sequence number, and whether it may not be a report.
+fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32, bool)> {
+    let profile = wire::Profile::default();
+    let peeked = wire::peek(datagram.payload, &profile);
+    let refused = peeked.is_err();
+    let peek = peeked.or_else(|_| wire::peek_header(datagram.payload, &profile)).ok()?;
     let version = match peek.version {
         wire::Version::V05 => 5,
         wire::Version::V10 => 10,
@@ -211,7 +221,11 @@ fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32)> {
     };
     let node = peek.node_id.filter(|_| version != 5);
     let source = if node.is_some() { [0; 16] } else { datagram.source };
-    Some((StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source }, peek.seq))
+    Some((
+        StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source },
+        peek.seq,
+        refused,
+    ))
 }
 
 fn is(ours: &StreamId, theirs: &StreamId) -> bool {

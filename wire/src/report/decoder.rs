@@ -254,6 +254,19 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
     if is_certain || peek.flow.is_some() { Ok(peek) } else { peek_by_reading(payload, profile, Some(peek)) }
 }
 
+/// Reads the sequence number and its source only, without the flow. The datagram may not be a report at all.
+///
+/// # Errors
+/// If the header itself is refused.
+pub fn peek_header(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
+    let peeked = match version(payload, profile)? {
+        Version::V05 => v05::peek(payload, profile)?,
+        Version::V10 => v10::peek(payload, profile)?,
+        Version::V20 => v20::peek(payload)?,
+    };
+    Ok(peeked.peek)
+}
+
 #[inline(never)]
 fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
     let mut layouts = Layouts::new();
@@ -280,7 +293,7 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
                 return Ok(Peek { version, node_id, hw_id, seq, flow });
             }
             Err(refusal) if refusal.is_undefined() => refused = refusal,
-            Err(refusal) if refusal.is_of_framing() && refusal != Refusal::BadMetadataLength => {
+            Err(refusal) if !refusal.counts_number() => {
                 return Err(refusal);
             }
             Err(refusal) => return header.ok_or(refusal),

@@ -15,7 +15,7 @@ pub mod v05;
 pub mod v10;
 pub mod v20;
 
-pub use decoder::{Decoder, Reports, peek};
+pub use decoder::{Decoder, Reports, peek, peek_header};
 pub use digest::PacketDigest;
 
 use crate::flow::FlowKey;
