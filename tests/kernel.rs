@@ -41,9 +41,11 @@ fn same_events(ours: &[Event], theirs: &[Event]) {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// The stream that a datagram counts in, and its number.
-fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32)> {
-    let peek = wire::peek(datagram.payload, profile).ok()?;
+/// The stream that a datagram counts in, its number, and whether it may not be a report.
+fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32, bool)> {
+    let peeked = wire::peek(datagram.payload, profile);
+    let refused = peeked.is_err();
+    let peek = peeked.or_else(|_| wire::peek_header(datagram.payload, profile)).ok()?;
     let version = match peek.version {
         wire::Version::V05 => 5,
         wire::Version::V10 => 10,
@@ -51,7 +53,11 @@ fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId,
     };
     let node = peek.node_id.filter(|_| version != 5);
     let source = if node.is_some() { [0; 16] } else { datagram.source };
-    Some((StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source }, peek.seq))
+    Some((
+        StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source },
+        peek.seq,
+        refused,
+    ))
 }
 
 /// The flows of a datagram's valid reports, the number of hops in each, and whether it is one record of SF-INT.

@@ -266,7 +266,7 @@ impl Model {
         profile: &wire::Profile,
         (why, count, latest): (Reason, u32, u32),
     ) {
-        let Some((id, _)) = stream(datagram, profile) else { return };
+        let Some((id, ..)) = stream(datagram, profile) else { return };
         let applied = self.applied.entry(id).or_default();
         let suppressed = count.wrapping_sub(*applied) & 0x7fff_ffff;
         *applied = count;
@@ -278,16 +278,23 @@ impl Model {
 
     /// Whether the datagram's number is not the next of its stream.
     pub(crate) fn number(&mut self, datagram: &Datagram<'_>, profile: &wire::Profile) -> bool {
-        let Some((id, number)) = stream(datagram, profile) else { return false };
+        let Some((id, number, refused)) = stream(datagram, profile) else { return false };
+        let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
+        let is_near = self.streams.get(&id).is_some_and(|run| {
+            let ahead = number.wrapping_sub(run.last) & circle;
+            ahead <= collector::sequence::WINDOW || ahead > circle - collector::sequence::WINDOW
+        });
+        if refused && !is_near {
+            return false;
+        }
         let Some(run) = self.streams.get_mut(&id) else {
             self.streams.insert(id, Run { last: number, count: 0, same: false });
             return true;
         };
-        let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
         let next = if run.same { run.last } else { run.last.wrapping_add(1) & circle } == number;
         let same = if next { run.same } else { run.last == number };
         *run = Run { last: number, count: 0, same };
-        !next
+        !next || refused
     }
 
     /// Checks that every datagram is counted once, in the kernel or in the collector that received it, and that both report the same.

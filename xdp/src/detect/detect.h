@@ -313,7 +313,7 @@ static inline_always void number_of(struct sequence_number *number, const struct
     const struct peeked *peeked = &s->peeked;
     u32 nodeless = peeked->version == 5 || peeked->node_id == ABSENT;
 
-    if (!peeked->version || !s->settled)
+    if (!peeked->version)
         return;
     number->key = stream_key(peeked->version, peeked->hw_id, listener, nodeless ? 0 : peeked->node_id) |
                   (nodeless ? NODELESS : 0);
@@ -357,6 +357,13 @@ static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct 
     ctx.dg = dg;
     bpf_loop(MAX_REPORTS, examine_next, &ctx, 0);
     number_of(&dg->number, s, dg->listener);
+    /* Refused: it may not be a report. User space decides whether its number counts. */
+    if (!s->settled && dg->number.key) {
+        if (c->sequence && stream_is_near(&dg->number))
+            dg->flags |= TO_USER_SEQUENCE;
+        else
+            dg->number.key = 0;
+    }
     if (!dg->flags && dg->number.key && c->sequence && !stream_suppress(&dg->number))
         dg->flags = TO_USER_SEQUENCE;
     if (!dg->flags) {
