@@ -124,6 +124,7 @@ struct Accounts {
 }
 
 /// A sequence number read during the fan-out.
+#[derive(Debug)]
 struct Noted {
     stream: StreamId,
     seq: u32,
