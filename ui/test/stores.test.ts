@@ -95,7 +95,9 @@ test('counts and sketches state their error', () => {
     error: 23.7,
     confidence: 0.865,
   };
-  assert.match(countText(count), /^4\s?242 \(too large by at most 24, with 86\.5 % certainty; 9 M in all\)$/);
+  const bound = 'too large by at most 24 with a probability of 86\\.5 %; 9 M in all';
+  assert.match(countText(count), new RegExp(`^4\\s?242 \\(of reports with 2 to 4 copies: ${bound}\\)$`));
+  assert.match(countText({ ...count, copies: 4 }), / \(of reports with 4 copies: too large/);
   const epoch = { epoch: 17, columns: 8, reporters: 1 };
   const sketch = {
     store: 's',
