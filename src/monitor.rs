@@ -128,7 +128,7 @@ impl Monitor {
         }
     }
 
-    /// Rates over the last few seconds.
+    /// Mean rates of the last five seconds.
     pub(crate) fn rates(&self) -> Rates {
         let samples = lock(&self.samples);
         let first = samples.len().saturating_sub(RATE_SECONDS + 1);

@@ -18,7 +18,7 @@ pub(crate) struct StatusView {
     pub(crate) uptime_s: f64,
     /// Time of the response, nanoseconds since the Unix epoch.
     pub(crate) now: u64,
-    /// Rates over the last few seconds.
+    /// Mean rates of the last five seconds.
     pub(crate) rates: Rates,
     /// Losses, stage by stage.
     pub(crate) loss_budget: Vec<Stage>,
@@ -95,7 +95,7 @@ impl From<&collector::Stats> for PostcardsView {
     }
 }
 
-/// Rates over the last few seconds.
+/// Mean rates of the last five seconds.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

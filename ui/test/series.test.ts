@@ -52,11 +52,22 @@ test('past rates: reports by the minute, events by the second, nothing before th
   const rates = pastRates(new Map([[120, 600]]), new Map([[179, 4]]), 0, 182);
   assert.equal(rates.length, 62);
   assert.deepEqual(rates[0], [120, [10, 0]]);
-  assert.deepEqual(rates.slice(-3), [
-    [179, [10, 4]],
-    [180, [null, 0]],
-    [181, [null, 0]],
+  // The mean of five seconds, as in the program.
+  assert.deepEqual(rates.slice(-4), [
+    [178, [10, 0]],
+    [179, [10, 0.8]],
+    [180, [null, 0.8]],
+    [181, [null, 0.8]],
   ]);
+  // Of the first seconds, the mean of those that have passed.
+  const burst = new Map([
+    [178, 30],
+    [179, 0],
+  ]);
+  assert.deepEqual(
+    pastRates(new Map(), burst, 178, 184).map(([, [, events]]) => events),
+    [30, 15, 10, 7.5, 6, 0],
+  );
   assert.deepEqual(pastRates(new Map(), new Map(), 0, 182), []);
   assert.equal(pastRates(new Map([[0, 1]]), new Map(), 0, 5000).length, 900);
 });
@@ -109,7 +120,7 @@ test('losses of the last minute, over a restart too', () => {
 test('the minute in which the program was started is shorter', () => {
   const rates = pastRates(new Map([[120, 600]]), new Map([[175, 4]]), 174, 180);
   assert.deepEqual(rates[0], [174, [100, 0]]);
-  assert.deepEqual(rates[1], [175, [100, 4]]);
+  assert.deepEqual(rates[1], [175, [100, 2]]);
   assert.equal(rates.length, 6);
 });
 

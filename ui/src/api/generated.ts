@@ -1888,7 +1888,7 @@ export type RateHistory = {
   rates: Array<RatesThen>;
 };
 
-/** Rates over the last few seconds. */
+/** Mean rates of the last five seconds. */
 export type Rates = {
   /** Datagrams per second. */
   datagrams: number;
@@ -2373,7 +2373,7 @@ export type Status = {
   now: number;
   /** Outcome of postcards. */
   postcards: Postcards;
-  /** Rates over the last few seconds. */
+  /** Mean rates of the last five seconds. */
   rates: Rates;
   /** Refused reports by reason, those inside accepted datagrams included. */
   refused: NamedCounts;

@@ -1,12 +1,15 @@
 import type { RatesThen, Rollup } from '../api/types';
 
+/** The rates of the program are means of so many seconds. */
+export const RATE_SECONDS = 5;
+
 /** 15 minutes of seconds. */
 export const WINDOW_SECONDS = 900;
 
 /**
  * Reports/s and events/s of the seconds before `until`, from the store: reports are counted per minute, events per
- * second. A second without events is 0; there are no points before the first count. The minute in which the program
- * was started counts only from its start.
+ * second, and their rate is the mean of RATE_SECONDS, as the program's. A second without events is 0; there are no points
+ * before the first count. The minute in which the program was started counts only from its start.
  */
 export function pastRates(
   reportsByMinute: ReadonlyMap<number, number>,
@@ -23,7 +26,10 @@ export function pastRates(
     const minute = time - (time % 60);
     const perMinute = reportsByMinute.get(minute);
     const seconds = 60 - Math.max(0, begun - minute);
-    return [time, [perMinute === undefined ? null : perMinute / seconds, eventsBySecond.get(time) ?? 0]];
+    const passed = Math.min(RATE_SECONDS, time + 1 - begun);
+    let events = 0;
+    for (let back = 0; back < passed; back += 1) events += eventsBySecond.get(time - back) ?? 0;
+    return [time, [perMinute === undefined ? null : perMinute / seconds, events / passed]];
   });
 }
 

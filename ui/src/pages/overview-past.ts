@@ -53,6 +53,7 @@ export function overviewPastPage(): Page {
   });
   const legend = h('span', { class: 'legend' });
   const [reportsSum, eventsSum] = [h('strong', { class: 'figure' }), h('strong', { class: 'figure' })];
+  const means = [h('span', {}), h('span', {})] as const;
   const lost = h('p', {});
   const part = h('p', { class: 'table-note' });
   const flows = flowTable();
@@ -88,6 +89,7 @@ export function overviewPastPage(): Page {
       events.update([columns.times, columns.events]);
       setText(reportsSum, `${count(columns.totals.reports)} reports`);
       setText(eventsSum, `${count(columns.totals.events)} events`);
+      for (const mean of means) setText(mean, ` rate: mean of ${span(activity.column / 1e9)}`);
       setText(lost, lostText(columns.totals.lost));
       lost.classList.toggle('bad', columns.totals.lost > 0);
       kinds.update(Object.entries(activity.kinds).sort(([, a], [, b]) => b - a));
@@ -111,8 +113,16 @@ export function overviewPastPage(): Page {
       'div',
       { class: 'page overview' },
       message,
-      panel('Reports per second', { aside: reportsSum, hands: copied.reports(reports) }, reports.element),
-      panel('Events per second', { aside: eventsSum, hands: copied.events(events) }, events.element),
+      panel(
+        'Reports per second',
+        { aside: h('span', {}, reportsSum, means[0]), hands: copied.reports(reports) },
+        reports.element,
+      ),
+      panel(
+        'Events per second',
+        { aside: h('span', {}, eventsSum, means[1]), hands: copied.events(events) },
+        events.element,
+      ),
       panel('Greatest hop latency', { aside: legend, hands: copied.latency(latency) }, latency.element),
       panel('Slowest flows', { class: 'two', hands: copied.slowest(flows) }, flows.element, part),
       panel('Events by kind', { hands: copied.kinds(kinds) }, kinds.element, lost, note),

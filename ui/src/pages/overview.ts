@@ -11,7 +11,7 @@ import { apiOption, hands } from '../hands';
 import { hopwise, queryCommand, rollupsSql, type Asked } from '../model/copies';
 import { inOrder } from '../model/flows';
 import { listenText } from '../model/inputs';
-import { WINDOW_SECONDS, worstByNode } from '../model/rates';
+import { RATE_SECONDS, WINDOW_SECONDS, worstByNode } from '../model/rates';
 import type { Page } from '../router';
 import { times } from '../times';
 import { budgetView } from './overview-budget';
@@ -48,12 +48,20 @@ function livePage(): Page {
     ),
     panel(
       'Reports per second',
-      { aside: rates.reportsNow, hands: activity('Reports per second', rates.reports) },
+      {
+        aside: h(
+          'span',
+          { title: 'From before the start of the program: of a minute' },
+          rates.reportsNow,
+          MEAN,
+        ),
+        hands: activity('Reports per second', rates.reports),
+      },
       rates.reports.element,
     ),
     panel(
       'Events per second',
-      { aside: rates.eventsNow, hands: activity('Events per second', rates.events) },
+      { aside: h('span', {}, rates.eventsNow, MEAN), hands: activity('Events per second', rates.events) },
       rates.events.element,
     ),
     panel('Hop latency p99', { aside: waits.legend, hands: waits.hands }, waits.chart.element),
@@ -113,6 +121,9 @@ const FIRST_FLOWS = `The ${MOST_FLOWS} slowest flows; there may be others.`;
 function status(title: string, sheet: () => Sheet | null): HTMLElement {
   return hands({ title, now: () => true, asked: () => [{ path: 'status' }], sheet });
 }
+
+/** What a rate is, beside its chart. */
+const MEAN = ` mean of ${RATE_SECONDS} s`;
 
 /** The server counts over time what the page has counted since it was opened. */
 function activity(title: string, chart: LineChart): HTMLElement {

@@ -873,7 +873,7 @@ class RateHistory(TypedDict):
 
 
 class Rates(TypedDict):
-    """Rates over the last few seconds."""
+    """Mean rates of the last five seconds."""
 
     # Datagrams per second.
     datagrams: float
@@ -1050,7 +1050,7 @@ class Status(TypedDict):
     now: int
     # Outcome of postcards.
     postcards: Postcards
-    # Rates over the last few seconds.
+    # Mean rates of the last five seconds.
     rates: Rates
     # Refused reports by reason, those inside accepted datagrams included.
     refused: NamedCounts
