@@ -51,6 +51,36 @@ export async function overview(page, base) {
   await until(page, '.panel[aria-label="Tables"] tbody tr', (text) => /of/.test(text), 'tables');
   for (const name of ['Reports per second', 'Hop latency p99'])
     await drawn(page, `.panel[aria-label="${name}"]`);
+  await until(
+    page,
+    '.panel[aria-label="Events per second"] header',
+    (text) => /mean of 5 s/.test(text),
+    'a mean',
+  );
+  await damagedFile(page);
+}
+
+/** A file of the store that cannot be used is shown as long as it is there. */
+async function damagedFile(page) {
+  const files = page.locator('.panel[aria-label="Files of the store"]');
+  await files.waitFor({ ...WAIT, state: 'hidden' });
+  const problem = {
+    file: 'events-2026-01-02.db',
+    kind: 'damaged',
+    found: 1_767_312_000_000_000_000,
+    records: 1234,
+    message: 'database disk image is malformed; `hopwise store check` says what can be read',
+  };
+  await page.route('**/api/v1/status', async (route) => {
+    const answer = await route.fetch();
+    const status = await answer.json();
+    await route.fulfill({ json: { ...status, store: { ...status.store, problems: [problem] } } });
+  });
+  const row =
+    /events-2026-01-02\.db\s*damaged\s*1.23 k.*malformed; `hopwise store check` says what can be read/s;
+  await until(page, '.panel[aria-label="Files of the store"] tbody tr', (text) => row.test(text), 'the file');
+  await page.unroute('**/api/v1/status');
+  await files.waitFor({ ...WAIT, state: 'hidden' });
 }
 
 export async function topology(page, base) {

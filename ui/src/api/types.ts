@@ -22,6 +22,7 @@ export type {
   Link,
   LinkLoss,
   LossMap,
+  FileProblem,
   NamedCounts as Drops,
   Names,
   Node,

@@ -1,4 +1,4 @@
-import type { Drops, Flow, Input, Source, Status, TableFill } from '../api/types';
+import type { Drops, FileProblem, Flow, Input, Source, Status, TableFill } from '../api/types';
 import { h, setText } from '../lib/dom';
 import {
   ago,
@@ -278,6 +278,32 @@ export function fillPanel() {
         file: { value: (row) => row.refused },
         cell: (row) => mild(row.refused),
       },
+    ],
+  });
+}
+
+/** Files of the store that cannot be used, or that something else removed or replaced. */
+export function problemTable() {
+  return new LiveTable<FileProblem>({
+    label: 'Files of the store',
+    empty: 'All files of the store can be used.',
+    columns: [
+      { title: 'File', class: 'mono', cell: (row) => row.file },
+      { title: 'Problem', cell: (row) => ({ text: row.kind, class: 'bad' }) },
+      {
+        title: 'Records',
+        hint: 'Records that this program had stored in the file and that are not in the store any more',
+        numeric: true,
+        file: { value: (row) => row.records },
+        cell: (row) => count(row.records),
+      },
+      {
+        title: 'Found',
+        numeric: true,
+        file: { value: (row) => row.found, time: true },
+        cell: (row) => seen(row.found),
+      },
+      { title: 'Reason, and what to do', class: 'grow', cell: (row) => row.message },
     ],
   });
 }

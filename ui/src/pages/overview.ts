@@ -16,7 +16,7 @@ import type { Page } from '../router';
 import { times } from '../times';
 import { budgetView } from './overview-budget';
 import { overviewPastPage } from './overview-past';
-import { fillPanel, flowTable, inputTable, sourceTable, storePanel } from './overview-tables';
+import { fillPanel, flowTable, inputTable, problemTable, sourceTable, storePanel } from './overview-tables';
 
 const SYNC = 'overview';
 const WORST_NODES = 6;
@@ -37,6 +37,12 @@ function livePage(): Page {
   const store = storePanel();
   const hint = emptyHint();
   const uptime = h('span', { class: 'muted' });
+  const problems = problemTable();
+  const problemPanel = panel(
+    'Files of the store',
+    { class: 'wide', hands: status('Files of the store', () => problems.sheet()) },
+    problems.element,
+  );
   const element = h(
     'div',
     { class: 'page overview' },
@@ -46,6 +52,7 @@ function livePage(): Page {
       { class: 'wide', aside: uptime, hands: status('Loss budget', budget.sheet) },
       budget.element,
     ),
+    problemPanel,
     panel(
       'Reports per second',
       {
@@ -96,6 +103,8 @@ function livePage(): Page {
     sources.update(status.sources);
     tables.update(status.tables);
     store.update(status);
+    problems.update(status.store?.problems ?? []);
+    show(problemPanel, (status.store?.problems.length ?? 0) > 0);
   });
   const flowPoll = poll<{ flows: Flow[] }>({
     intervalMs: 2000,
@@ -113,6 +122,9 @@ function livePage(): Page {
   };
 }
 
+/** What a rate is, beside its chart. */
+const MEAN = ` mean of ${RATE_SECONDS} s`;
+
 const MOST_FLOWS = 10;
 const SLOWEST = { path: 'flows', params: { sort: 'latency', limit: MOST_FLOWS } };
 const FIRST_FLOWS = `The ${MOST_FLOWS} slowest flows; there may be others.`;
@@ -121,9 +133,6 @@ const FIRST_FLOWS = `The ${MOST_FLOWS} slowest flows; there may be others.`;
 function status(title: string, sheet: () => Sheet | null): HTMLElement {
   return hands({ title, now: () => true, asked: () => [{ path: 'status' }], sheet });
 }
-
-/** What a rate is, beside its chart. */
-const MEAN = ` mean of ${RATE_SECONDS} s`;
 
 /** The server counts over time what the page has counted since it was opened. */
 function activity(title: string, chart: LineChart): HTMLElement {
