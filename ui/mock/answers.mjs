@@ -74,6 +74,7 @@ export function status(fabric, empty) {
       shed: 0,
       last_commit: ns(fabric.now),
       bytes: t.records * 140,
+      problems: [],
     },
     workers: [],
   };
@@ -90,7 +91,7 @@ function emptyStatus() {
     inputs: [input({ listen: 'udp://0.0.0.0:32766' })],
     sources: [],
     tables: [{ name: 'flows', used: 0, capacity: 100000, evicted: 0, refused: 0 }],
-    store: { state: 'Ok', written: 0, queue: 0, shed: 0, last_commit: null, bytes: 0 },
+    store: { state: 'Ok', written: 0, queue: 0, shed: 0, last_commit: null, bytes: 0, problems: [] },
     workers: [],
   };
 }
