@@ -32,8 +32,13 @@ pub(crate) fn only(line: &str, is_known: impl Fn(&str) -> bool) -> String {
     quoted
 }
 
+/// A text without the secrets that addresses in it may have: users, passwords, paths and queries.
+pub(crate) fn without_url_secrets(text: &str) -> String {
+    without_users(&without_url_paths(text))
+}
+
 /// A text without what stands before `@` in addresses such as `https://user:password@host`.
-pub(crate) fn without_users(text: &str) -> String {
+fn without_users(text: &str) -> String {
     text.split_inclusive(char::is_whitespace).map(without_user).collect()
 }
 
@@ -43,7 +48,7 @@ fn without_user(word: &str) -> String {
     let start = word[..end].find("://").map_or(0, |scheme| scheme + 3);
     let is_user = match start {
         0 => word[..end].contains(':'),
-        _ => !word[..start].ends_with("xdp://"),
+        _ => !word[..start].to_ascii_lowercase().ends_with("xdp://"),
     };
     if !is_user {
         return word.to_owned();
@@ -53,12 +58,13 @@ fn without_user(word: &str) -> String {
 }
 
 /// A line without paths and queries of `http://` and `https://`: those of webhooks often hold a token.
-pub(crate) fn without_url_paths(line: &str) -> String {
-    let is_end = |char: char| char.is_whitespace() || char == '"' || char == '\'';
+fn without_url_paths(line: &str) -> String {
+    let is_end = |char: char| char.is_whitespace() || matches!(char, '"' | '\'' | '`');
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_end) {
+        let lower = part.to_ascii_lowercase();
         let scheme =
-            ["http://", "https://"].iter().find_map(|scheme| Some(part.find(scheme)? + scheme.len()));
+            ["http://", "https://"].iter().find_map(|scheme| Some(lower.find(scheme)? + scheme.len()));
         let path = scheme.and_then(|host| Some(host + part[host..].find(['/', '?', '#'])? + 1));
         let shown = path.unwrap_or(part.len());
         quoted.push_str(&part[..shown]);
@@ -73,9 +79,11 @@ mod tests {
 
     #[test]
     fn users_and_paths_of_addresses_are_hidden() {
-        let quoted = |line: &str| without_users(&without_url_paths(line));
         for (line, expected) in [
             ("url = \"https://u:p@h:1/a?b\" # x", "url = \"https://***@h:1/***\" # x"),
+            ("url = \"HTTPS://u:p@h/a\"", "url = \"HTTPS://***@h/*\""),
+            ("found the text `https://h/T0/B0`", "found the text `https://h/*****`"),
+            ("listen = [\"XDP://lan@1:5\"]", "listen = [\"XDP://lan@1:5\"]"),
             ("url = \"http://h/T0/B0\"", "url = \"http://h/*****\""),
             ("[\"https://a\",\"https://u:p@b\"]", "[\"https://***************@b\"]"),
             ("url = \"u:p@h\"", "url = ****@h\""),
@@ -83,7 +91,7 @@ mod tests {
             ("when = \"link_utilization@7 > 80\"", "when = \"link_utilization@7 > 80\""),
             ("url = \"file:///srv/hopwise\"", "url = \"file:///srv/hopwise\""),
         ] {
-            assert_eq!(quoted(line), expected);
+            assert_eq!(without_url_secrets(line), expected);
         }
     }
 

@@ -186,13 +186,14 @@ impl<'i> Reader<'i> {
 
     /// The messages of the problems so far.
     pub fn messages(&self) -> Vec<String> {
-        self.problems.iter().map(|(_, message)| quote::without_users(message)).collect()
+        self.problems.iter().map(|(_, message)| quote::without_url_secrets(message)).collect()
     }
 
     /// As [`Reader::messages`], each with the keys that lead from `root` to the value it is about.
     pub fn messages_by_key(&self, root: &Node<'_>) -> Vec<(Vec<String>, String)> {
-        let keyed =
-            |(span, message): &(Range<usize>, String)| (keys_of(root, span), quote::without_users(message));
+        let keyed = |(span, message): &(Range<usize>, String)| {
+            (keys_of(root, span), quote::without_url_secrets(message))
+        };
         self.problems.iter().map(keyed).collect()
     }
 
@@ -254,8 +255,8 @@ impl Reader<'_> {
             line: before.matches('\n').count() + 1,
             column: text[line_start..start].chars().count() + 1,
             width: text[start..end].chars().count().max(1),
-            source: quote::without_users(&quote::without_url_paths(&quoted)),
-            message: quote::without_users(message),
+            source: quote::without_url_secrets(&quoted),
+            message: quote::without_url_secrets(message),
         }
     }
 }

@@ -276,7 +276,8 @@ impl ExportSettings {
 /// The path of a bucket, and of what the names in it begin with: escaped, unless it is already.
 fn bucket(path: &str) -> Result<String, Wrong> {
     if path.len() < 2 {
-        let words = "which bucket? Write its name behind the host, and what names in it begin with: https://HOST/BUCKET/lake";
+        let words =
+            "which bucket? Write its name behind the host, and what names in it begin with: HOST/BUCKET/lake";
         return Err(("url", words.to_owned()));
     }
     let parts = path.split('/').map(|part| Some(escape(&text::unescaped(part)?)));
