@@ -225,12 +225,12 @@ async fn fallback(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    if !matches!(method, Method::GET | Method::HEAD) {
-        return ([(header::ALLOW, "GET, HEAD")], wrong_method(uri).await).into_response();
-    }
     if uri.path().starts_with("/api") {
         let message = format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path());
         return Refusal::not_found(message).into_response();
+    }
+    if !matches!(method, Method::GET | Method::HEAD) {
+        return ([(header::ALLOW, "GET, HEAD")], wrong_method(uri).await).into_response();
     }
     let settings = context.active_config.settings();
     if settings.has_pages() {

@@ -140,6 +140,8 @@ fn methods_and_hosts_that_browsers_never_send_are_refused() {
         ("OPTIONS", "*", 405),
         ("CONNECT", "example.org:80", 405),
         ("TRACE", "/api/v1/status", 405),
+        ("POST", "/api/v1/nothing", 404),
+        ("DELETE", "/api/v1/status/nothing", 404),
         ("GET", "/metrics/", 404),
         ("GET", "//api/v1/status", 404),
     ] {
