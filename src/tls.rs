@@ -74,13 +74,6 @@ const MAX_FILE: u64 = 1 << 20;
 pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<Arc<ServerConfig>, Problem> {
     let provider = provider();
     let (chain, key) = identity.read()?;
-    if chain.first().is_some_and(is_of_authority) {
-        let message = format!(
-            "{} is the certificate of an authority, which clients refuse as that of a server; make one for this server that the authority signs",
-            identity.certificate.display()
-        );
-        return Err(Problem { file: Part::Certificate, message });
-    }
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| identity.wrong(&error))?;
@@ -98,7 +91,7 @@ pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<
     Ok(Arc::new(config))
 }
 
-/// Whether clients refuse a certificate because it is that of an authority.
+/// True if clients that use rustls refuse a certificate of a server because it is that of an authority. curl and browsers accept it.
 fn is_of_authority(certificate: &CertificateDer<'_>) -> bool {
     let mut roots = RootCertStore::empty();
     let (Ok(()), Ok(parsed)) =
@@ -279,6 +272,17 @@ impl Identity {
             Problem { file: Part::Key, message }
         })?;
         Ok((chain, key))
+    }
+
+    /// A warning if the certificate is that of an authority. `None` if it is not, or cannot be read.
+    pub(crate) fn authority_warning(&self) -> Option<String> {
+        let chain = certificates(Part::Certificate, &self.certificate).ok()?;
+        chain.first().is_some_and(is_of_authority).then(|| {
+            format!(
+                "{} is the certificate of an authority, which hopwise's own commands refuse as that of a server, and curl and browsers accept; make one for this server that the authority signs",
+                self.certificate.display()
+            )
+        })
     }
 
     /// Why rustls does not take them.

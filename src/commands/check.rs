@@ -13,7 +13,12 @@ use settings::setting::Setting;
 use store::Store;
 
 use crate::{
-    config::{Settings, build, manager::ManagerSettings, sections::XdpMode, values::Listen},
+    config::{
+        Settings, build,
+        manager::ManagerSettings,
+        sections::{TlsSettings, XdpMode},
+        values::Listen,
+    },
     export_role, kernel,
 };
 use terminal::CliError;
@@ -127,6 +132,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
     warnings.extend(settings.manager.as_ref().and_then(ManagerSettings::idle_collectors));
     let api = &settings.api;
     if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
+    warnings.extend(api.tls.as_ref().and_then(TlsSettings::warning));
         warnings.push(format!(
             "the token of the API crosses the network in the clear; set [api] tls, or listen on 127.0.0.1 behind a TLS proxy (now {})",
             api.listen

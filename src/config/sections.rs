@@ -544,6 +544,12 @@ impl TlsSettings {
         };
         tls::server(&identity.ok_or_else(missing)?, self.client_ca.as_deref())
     }
+
+    /// A warning if the certificate is one that some clients refuse.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref());
+        identity.ok().flatten()?.authority_warning()
+    }
 }
 
 impl ApiSettings {

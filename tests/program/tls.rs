@@ -244,6 +244,17 @@ fn a_token_without_tls_on_the_network_is_a_warning() {
     let secure = check(format!("{open}{}", section("server")));
     assert_eq!((secure.code, secure.stderr.as_str()), (Some(0), ""));
     assert!(secure.stdout.ends_with("API on https://0.0.0.0:8080\n"), "{}", secure.stdout);
+    // curl and browsers accept it, and `openssl req -x509` makes such a certificate.
+    let authority = check(format!("{open}{}", section("authority")));
+    let certificate = path("authority.pem");
+    let warned = format!(
+        "hopwise: warning: {certificate} is the certificate of an authority, which hopwise's own commands refuse as that of a server, and curl and browsers accept; make one for this server that the authority signs\n"
+    );
+    assert_eq!((authority.code, authority.stderr), (Some(0), warned));
+    let server = Server::start(&section("authority"));
+    let refused = "is that of an authority; make one for the server that this authority signs\n";
+    let (code, message) = ask(&server, &["--ca", &certificate]);
+    assert!(code == Some(2) && message.ends_with(refused), "{message}");
     let mixed = section("server").replace("server.key", "client.key");
     let refused = check(mixed);
     assert_eq!(refused.code, Some(2));
