@@ -7,5 +7,5 @@ mod trial;
 pub(crate) use self::{
     notes::{Full, Notes},
     past::{Alert, Hearer, Past, RuleEvent},
-    trial::{Trial, TrialRange},
+    trial::{Holding, Trial, TrialRange},
 };

@@ -1,8 +1,10 @@
 //! What a rule would have done: it is evaluated over the values of flows and queues that stored events say, in order of time.
 //!
 //! The collector evaluates a rule for each report; of most reports nothing is stored. A value of an event holds until the next one, which
-//! comes when it has changed by more than its threshold. Events of queues have no flow, and flows do not say which queue they took: a flow
-//! sees the fullest queue, and the busiest link, of each node on its path.
+//! comes when it has changed by more than its threshold, or until what is stored shows that no report came any more ([`Holding`]). A flow
+//! that sends none is not judged; as in the collector, a rule that is true for it stays so until its next report, or until it expires.
+//! Events of queues have no flow, and flows do not say which queue they took: a flow sees the fullest queue, and the busiest link, of each
+//! node on its path.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -44,9 +46,65 @@ pub(crate) struct TrialRange {
     pub(crate) column: u64,
 }
 
+/// What shows that no report came after a stored value.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Holding {
+    /// While a flow sends reports, its latest value is stored at least this often, ns; 0: it is not.
+    pub(crate) longest: u64,
+    /// Flows, queues and links expire when there was no report of them for this long, ns.
+    pub(crate) timeout: u64,
+}
+
+impl Holding {
+    /// Returns until when the value of each row holds, at most until `to`. `rows` are the newest first.
+    pub(crate) fn ends(self, rows: &[EventRow], to: u64) -> Vec<u64> {
+        let mut nexts = HashMap::new();
+        let ends = rows.iter().map(|EventRow { event, .. }| {
+            let source = Source::of(event);
+            let next = source.and_then(|source| nexts.insert(source, (event.ts, event.kind)));
+            match next {
+                Some((ts, Kind::Expired)) => ts.saturating_sub(self.timeout).max(event.ts),
+                next => {
+                    let next = next.map_or(to, |(ts, _)| ts);
+                    let is_pushed = self.longest > 0 && matches!(source, Some(Source::Flow(_)));
+                    let is_silent = is_pushed && next.saturating_sub(event.ts) > self.longest;
+                    if is_silent { event.ts } else { next }
+                }
+            }
+        });
+        ends.collect()
+    }
+}
+
+/// A flow, or a queue or link of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Source {
+    Flow(FlowKey),
+    Level(u32, Metric, Option<u8>, Option<u32>),
+}
+
+impl Source {
+    /// What a value or its end is of; `None` if the event says neither.
+    fn of(event: &Event) -> Option<Self> {
+        match (event.flow, event.node) {
+            (Some(flow), _) => (says(event) || event.kind == Kind::Expired).then_some(Self::Flow(flow)),
+            (None, Some(node)) => Some(Self::Level(node, event.metric?, event.queue, event.interface)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// True if an event has a value that a report of a flow had.
+fn says(event: &Event) -> bool {
+    use Kind::{Change, Latest, New, PathChange, PathLoop};
+    matches!(event.kind, New | Change | PathChange | PathLoop | Latest) && event.metric.is_some()
+}
+
 /// What is known of a flow.
 #[derive(Debug, Default)]
 struct Seen {
+    /// The flow may send reports until this time, ns.
+    until: u64,
     path: Vec<u32>,
     /// The path visits a node twice. Nodes that are not known are not the same one.
     looped: bool,
@@ -60,9 +118,16 @@ struct Seen {
 /// What is known of a node: the latest values of its queues and links.
 #[derive(Debug, Default)]
 struct Levels {
-    occupancy: BTreeMap<Option<u8>, u64>,
-    congestion: BTreeMap<Option<u8>, u64>,
-    utilization: BTreeMap<Option<u32>, u64>,
+    occupancy: BTreeMap<Option<u8>, Level>,
+    congestion: BTreeMap<Option<u8>, Level>,
+    utilization: BTreeMap<Option<u32>, Level>,
+}
+
+/// A value of a queue or link, and until when it holds.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    value: u64,
+    until: u64,
 }
 
 impl Levels {
@@ -92,29 +157,28 @@ impl Trial {
         }
     }
 
-    /// Takes in an event; `false`: there was too much to evaluate, and nothing from this time on is judged.
-    pub(crate) fn read(&mut self, row: &EventRow) -> bool {
+    /// Takes in an event, whose value holds until `end`; `false`: there was too much to evaluate, and nothing from this time on is judged.
+    pub(crate) fn read(&mut self, row: &EventRow, end: u64) -> bool {
         let event = &row.event;
         match (event.flow, event.node) {
-            (Some(flow), _) => self.read_flow(flow, row),
-            (None, Some(node)) => self.read_node(node, event),
+            (Some(flow), _) => self.read_flow(flow, row, end),
+            (None, Some(node)) => self.read_node(node, event, end),
             (None, None) => {}
         }
         self.left > 0
     }
 
-    fn read_flow(&mut self, flow: FlowKey, row: &EventRow) {
+    fn read_flow(&mut self, flow: FlowKey, row: &EventRow, end: u64) {
         let EventRow { event, path, first, .. } = row;
         if event.kind == Kind::Expired {
             return self.forget(flow, event.ts);
         }
-        let says =
-            matches!(event.kind, Kind::New | Kind::Change | Kind::PathChange | Kind::PathLoop | Kind::Latest);
-        let Some(metric) = event.metric.filter(|_| says) else { return };
+        let Some(metric) = event.metric.filter(|_| says(event)) else { return };
         if !path.is_empty() && self.flows.get(&flow).is_none_or(|seen| seen.path != *path) {
             self.take_path(flow, path);
         }
         let seen = self.flows.entry(flow).or_default();
+        seen.until = end;
         if let Some(first) = first {
             seen.flow_latency = first.flow_latency.or(seen.flow_latency);
             let latencies =
@@ -143,17 +207,18 @@ impl Trial {
         }
     }
 
-    fn read_node(&mut self, node: u32, event: &Event) {
+    fn read_node(&mut self, node: u32, event: &Event, end: u64) {
         let Some(metric) = event.metric else { return };
         let levels = self.nodes.entry(node).or_default();
         let value = event.value.filter(|_| matches!(event.kind, Kind::New | Kind::Change));
+        let level = value.map(|value| Level { value, until: end });
         if value.is_none() && event.kind != Kind::Expired {
             return;
         }
         match metric {
-            Metric::QueueOccupancy => put(&mut levels.occupancy, event.queue, value),
-            Metric::QueueCongestion => put(&mut levels.congestion, event.queue, value),
-            Metric::LinkUtilization => put(&mut levels.utilization, event.interface, value),
+            Metric::QueueOccupancy => put(&mut levels.occupancy, event.queue, level),
+            Metric::QueueCongestion => put(&mut levels.congestion, event.queue, level),
+            Metric::LinkUtilization => put(&mut levels.utilization, event.interface, level),
             Metric::FlowPath | Metric::FlowLatency | Metric::HopLatency => return,
         }
         if self.rules.uses(metric) {
@@ -170,12 +235,14 @@ impl Trial {
     }
 
     fn evaluate(&mut self, flow: FlowKey, ts: u64) {
-        let Some(seen) = self.flows.get_mut(&flow).filter(|_| self.left > 0) else { return };
+        let Some(seen) = self.flows.get_mut(&flow).filter(|seen| self.left > 0 && ts <= seen.until) else {
+            return;
+        };
         // As much as it reads.
         let levels = seen.path.iter().filter_map(|node| self.nodes.get(node)).map(Levels::len).sum::<usize>();
         self.left = self.left.saturating_sub((1 + seen.path.len() + levels) as u64);
         self.scratch.clear();
-        self.scratch.extend(seen.path.iter().map(|node| hop(*node, seen, self.nodes.get(node))));
+        self.scratch.extend(seen.path.iter().map(|node| hop(*node, seen, self.nodes.get(node), ts)));
         let Seen { flow_latency, looped, .. } = *seen;
         let observation = Observation { flow_latency, looped, hops: &self.scratch };
         let is_true = self.rules.evaluate(&observation) & 1 == 1;
@@ -241,23 +308,28 @@ impl Trial {
     }
 }
 
-fn put<K: Ord>(levels: &mut BTreeMap<K, u64>, key: K, value: Option<u64>) {
-    match value {
-        Some(value) => _ = levels.insert(key, value),
+fn put<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
+    match level {
+        Some(level) => _ = levels.insert(key, level),
         None => _ = levels.remove(&key),
     }
 }
 
-fn hop(node: u32, seen: &Seen, levels: Option<&Levels>) -> HopValues {
+/// The values of a node at a time, as a flow sees them.
+fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
     let mut hop = HopValues { node, ..HopValues::NOTHING };
     hop.hop_latency = seen.latencies.get(&node).copied().unwrap_or(hop.hop_latency);
     if let Some(levels) = levels {
-        let greatest = |values: &mut dyn Iterator<Item = &u64>, none| values.max().copied().unwrap_or(none);
-        hop.queue_occupancy = greatest(&mut levels.occupancy.values(), hop.queue_occupancy);
-        hop.queue_congestion = greatest(&mut levels.congestion.values(), hop.queue_congestion);
-        hop.link_utilization = greatest(&mut levels.utilization.values(), hop.link_utilization);
+        hop.queue_occupancy = greatest(levels.occupancy.values(), ts).unwrap_or(hop.queue_occupancy);
+        hop.queue_congestion = greatest(levels.congestion.values(), ts).unwrap_or(hop.queue_congestion);
+        hop.link_utilization = greatest(levels.utilization.values(), ts).unwrap_or(hop.link_utilization);
     }
     hop
+}
+
+/// The greatest value that holds at a time.
+fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64> {
+    levels.filter(|level| ts <= level.until).map(|level| level.value).max()
 }
 
 /// Firings in an answer; more are counted.
@@ -312,14 +384,20 @@ mod tests {
     }
 
     fn tried(when: &str, rows: &[EventRow]) -> TrialView {
+        tried_with(Holding::default(), when, rows)
+    }
+
+    fn tried_with(holding: Holding, when: &str, rows: &[EventRow]) -> TrialView {
         let rules = RuleSet::compile(&[("r".to_owned(), when.to_owned())]).unwrap();
         let mut trial = Trial::new(rules, TrialRange { from: 100, to: 200, column: 10 });
         let mut already = None;
-        for row in rows {
+        let newest_first: Vec<_> = rows.iter().rev().cloned().collect();
+        let ends = holding.ends(&newest_first, u64::MAX);
+        for (row, end) in rows.iter().zip(ends.into_iter().rev()) {
             if row.event.ts >= 100 && already.is_none() {
                 already = Some(trial.firing());
             }
-            assert!(trial.read(row));
+            assert!(trial.read(row, end));
         }
         let already = already.unwrap_or_else(|| trial.firing());
         trial.finish(already)
@@ -374,6 +452,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_silent_is_not_judged() {
+        let holding = Holding { longest: 90, timeout: 60 };
+        let found = |rows: &[EventRow]| {
+            [Holding::default(), holding].map(|holding| {
+                let found = tried_with(holding, "queue_occupancy > 50", rows);
+                found.firings.iter().map(|firing| (firing.ts, firing.until)).collect::<Vec<_>>()
+            })
+        };
+        let expired = |event: Event| row(Event { kind: Kind::Expired, ..event });
+        // The flow's latest value is not stored again: it sent nothing before 115.
+        let late = [path(10, 1, &[7]), queue(110, 7, 0, 80), latency(115, 1, 1_000)];
+        assert_eq!(found(&late), [vec![(110, None)], vec![(115, None)]]);
+        assert_eq!(found(&late[..2]), [vec![(110, None)], vec![]]);
+        // It expires: it sent nothing for 60 before that.
+        let gone = expired(path(150, 1, &[]).event);
+        let rows = [path(95, 1, &[7]), queue(110, 7, 0, 80), gone];
+        assert_eq!(found(&rows), [vec![(110, Some(150))], vec![]]);
+        // The queue expires: the flow takes another one.
+        let reports = |ts| latency(ts, 1, 1_000);
+        let rows = [path(10, 1, &[7]), reports(60), reports(105), queue(110, 7, 0, 80), reports(140)];
+        let rows = [&rows[..], &[expired(queue(180, 7, 0, 80).event)]].concat();
+        assert_eq!(found(&rows), [vec![(110, Some(180))], vec![(110, Some(140))]]);
+    }
+
+    #[test]
     fn firings_are_bounded_and_counted() {
         let pulse = |n: u64| [queue(100 + n, 7, 0, 80), queue(100 + n, 7, 0, 10)];
         let rows: Vec<_> = [path(10, 1, &[7])].into_iter().chain((0..500).flat_map(pulse)).collect();
@@ -395,15 +498,15 @@ mod tests {
         let mut trial = Trial::new(rules, TrialRange { from: 100, to: 200, column: 10 });
         let mut read = |row| {
             let before = trial.left;
-            let goes_on = trial.read(&row);
+            let goes_on = trial.read(&row, u64::MAX);
             (before - trial.left, goes_on)
         };
         assert_eq!(read(path(110, 1, &[7, 8, 9])), (4, true));
         assert_eq!(read(queue(111, 8, 0, 5)), (5, true));
         assert_eq!(read(queue(112, 8, 1, 5)), (6, true));
         trial.left = 6;
-        assert!(!trial.read(&queue(113, 8, 1, 90)), "it is used up");
-        assert!(!trial.read(&queue(114, 8, 1, 5)), "nothing is judged any more");
+        assert!(!trial.read(&queue(113, 8, 1, 90), u64::MAX), "it is used up");
+        assert!(!trial.read(&queue(114, 8, 1, 5), u64::MAX), "nothing is judged any more");
         assert_eq!((trial.left, trial.times, trial.firing()), (0, 1, 1));
     }
 }

@@ -16,6 +16,7 @@ use wire::FlowKey;
 use super::{
     Context,
     filters::fault_view,
+    holds::nanos,
     names,
     page::{self, Prepared},
     params::{Form, Param, Params, SINCE, Segment, UNTIL},
@@ -26,7 +27,7 @@ use super::{
     switch::json,
 };
 use crate::{
-    alerts::{Alert, Full, Notes, Past, RuleEvent, Trial, TrialRange},
+    alerts::{Alert, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
     history::{EventQuestion, Place, RecordingQuestion},
     view::{
         self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,
@@ -366,11 +367,19 @@ pub(crate) async fn try_rule(
     };
     let question = EventQuestion { filter, condition: None };
     let rows = history_of(&context)?.events(question, Arc::clone(&place)).await?.rows;
-    respond(place, move || judge((rules, counts), rows, (from, to))).await
+    let collector = &context.active_config.settings().collector;
+    let (push, timeout) = (collector.push_interval, collector.flow_timeout);
+    let holding = Holding { longest: nanos(push + push / 2), timeout: nanos(timeout) };
+    respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
 }
 
 /// Evaluates a rule over events, newest first. `counts`: it has `for`, which is not in `rules`.
-fn judge((rules, counts): (RuleSet, bool), rows: Vec<EventRow>, (from, to): (u64, u64)) -> TrialView {
+fn judge(
+    (rules, counts): (RuleSet, bool),
+    rows: Vec<EventRow>,
+    (from, to): (u64, u64),
+    holding: Holding,
+) -> TrialView {
     let mut notes = vec![NOTE.to_owned()];
     let of_places = [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
     let of_places = of_places.into_iter().any(|metric| rules.uses(metric));
@@ -392,11 +401,12 @@ fn judge((rules, counts): (RuleSet, bool), rows: Vec<EventRow>, (from, to): (u64
     let column = to.saturating_sub(begin).div_ceil(PARTS).max(SECOND);
     let mut trial = Trial::new(rules, TrialRange { from: begin, to, column });
     let (mut already, mut judged_to) = (None, to);
-    for row in rows.iter().rev() {
+    let ends = holding.ends(&rows, to);
+    for (row, end) in rows.iter().zip(ends).rev() {
         if row.event.ts >= begin && already.is_none() {
             already = Some(trial.firing());
         }
-        if !trial.read(row) {
+        if !trial.read(row, end) {
             judged_to = row.event.ts;
             notes.push("There was too much to evaluate: only the beginning of the span is judged. Choose a shorter one.".to_owned());
             break;
@@ -462,4 +472,4 @@ const OF_PLACES: &str = "The rule is about queues or links: flows that took othe
 /// What is true of a rule with `for`.
 const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and of most reports nothing is stored: the condition is taken to last from its first report on. By what is stored, the rule would have fired at most so often, for at most these flows, and not before these times.";
 /// What is true of every trial.
-const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path.";
+const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";

@@ -152,7 +152,8 @@ fn with_next(series: &[FlowPoint], end: u64) -> impl Iterator<Item = (&FlowPoint
     series.iter().zip(nexts)
 }
 
-fn nanos(time: Duration) -> u64 {
+/// A duration in ns.
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -1,6 +1,6 @@
 //! How flows used their paths in a span of time: changes, shares, the opposite direction, and what each hop took.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::extract::State;
 use store::{FlowsOf, PathChange};
@@ -8,7 +8,7 @@ use wire::FlowKey;
 
 use super::{
     Context,
-    holds::Silences,
+    holds::{Silences, nanos},
     hops::{self, Columns},
     names,
     page::{self, Prepared},
@@ -164,10 +164,6 @@ pub(crate) async fn latencies(
     let history = stored.flow(question, Arc::clone(&place)).await?;
     let silences = Silences::read(stored, &place, &history, push, columns.to).await?;
     respond(place, move || hops::latencies(&history, &silences, columns)).await
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const NOT_MEASURED: &str = "the opposite direction is not measured: there were no reports of it in this time. Its packets need INT, too, \
