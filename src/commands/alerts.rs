@@ -40,7 +40,7 @@ enum Command {
 
 #[derive(clap::Args, Debug)]
 struct List {
-    /// Beginning of the time: ns since 1970, or an age such as 2h
+    /// Beginning of the time: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 2h
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::question::time)]
     from: u64,
 

@@ -77,7 +77,7 @@ struct Replay {
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
 
-    /// Records of this time and later: ns since 1970, or an age such as 2h
+    /// Records of this time and later: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 2h
     #[arg(long, value_name = "TIME", value_parser = super::question::time)]
     from: u64,
 

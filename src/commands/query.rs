@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Skip files that end before this time: ns since the Unix epoch, or an age (30s, 15m, 2h, 7d)
+    /// Skip files that end before this time: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 15m, 2h, 7d
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) from: Option<u64>,
 
