@@ -18,10 +18,13 @@ impl Log {
     pub(crate) fn start(level: Level, format: LogFormat) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let colour = terminal::Terminal::stderr().colour;
-        let lines = fmt::layer().with_writer(terminal::stderr).with_target(false);
+        let lines = fmt::layer().with_target(false);
         let lines = match format {
-            LogFormat::Text => lines.with_ansi(colour).boxed(),
-            LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+            LogFormat::Text => lines.with_writer(terminal::stderr).with_ansi(colour).boxed(),
+            LogFormat::Json => {
+                let lines = lines.with_writer(terminal::stderr_json).json();
+                lines.flatten_event(true).with_current_span(false).boxed()
+            }
         };
         let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
         Self { handle: started.is_ok().then_some(handle) }

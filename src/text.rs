@@ -1,4 +1,7 @@
-//! Texts of others, before they are shown or kept.
+//! Texts of others, before they are shown or kept, and values as JSON.
+
+use serde::Serialize;
+use terminal::{CliError, json::escaped};
 
 /// The first `most` characters, control characters replaced.
 pub(crate) fn bounded(text: &str, most: usize) -> String {
@@ -25,6 +28,16 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
         });
     }
     String::from_utf8(plain).ok()
+}
+
+/// A value as a line of JSON, for a program or a terminal.
+///
+/// # Errors
+/// It has no JSON form.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
+    let mut line = serde_json::to_string(value).map_err(|error| CliError::new(error.to_string()))?;
+    line.push('\n');
+    Ok(escaped(&line).into_owned())
 }
 
 #[cfg(test)]

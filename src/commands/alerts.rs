@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::remote::{Api, fetch};
+use crate::text::json_line;
 use crate::view::{AlertView, Alerts, Silences};
 use terminal::{Align, CliError, Table, units};
 
@@ -129,7 +130,7 @@ fn list(args: &List) -> Result<ExitCode, CliError> {
     let path = format!("/alerts?from={}{state}", args.from);
     let alerts: Alerts = fetch(&args.show.api.client()?, &path)?;
     if args.show.json {
-        print(&(serde_json::to_string(&alerts).unwrap_or_default() + "\n"))?;
+        print(&json_line(&alerts)?)?;
     } else if alerts.alerts.is_empty() {
         print("nothing is wrong\n")?;
     } else {
@@ -199,7 +200,7 @@ fn silences(show: &Show) -> Result<ExitCode, CliError> {
     let Silences { mut silences } = fetch(&show.api.client()?, "/alerts/silences")?;
     silences.retain(|one| one.active);
     if show.json {
-        return print(&(serde_json::to_string(&Silences { silences }).unwrap_or_default() + "\n"));
+        return print(&json_line(&Silences { silences })?);
     }
     if silences.is_empty() {
         return print("no silence lasts\n");

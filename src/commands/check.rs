@@ -63,7 +63,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         terminal::note(format_args!("warning: {warning}"));
     }
     let out = match args.dump {
-        true => settings.to_toml(),
+        // Texts of TOML have the escape sequences of JSON.
+        true => terminal::json::escaped(&settings.to_toml()).into_owned(),
         false => summary(&settings) + &in_kernel(&settings)? + &roles.text + &intents.text,
     };
     terminal::print(&out)?;
@@ -131,8 +132,8 @@ fn warnings(settings: &Settings) -> Vec<String> {
     }
     warnings.extend(settings.manager.as_ref().and_then(ManagerSettings::idle_collectors));
     let api = &settings.api;
-    if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
     warnings.extend(api.tls.as_ref().and_then(TlsSettings::warning));
+    if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
         warnings.push(format!(
             "the token of the API crosses the network in the clear; set [api] tls, or listen on 127.0.0.1 behind a TLS proxy (now {})",
             api.listen

@@ -17,7 +17,7 @@ use super::{
     client::{Client, escape},
     remote::{self, fetch},
 };
-use crate::config::dta::load_map;
+use crate::{config::dta::load_map, text::json_line};
 use dta::collector_map::{Collector, CollectorMap};
 use dta::source::{DtaSource, SourceStore, Values};
 use terminal::CliError;
@@ -117,7 +117,7 @@ pub(crate) fn print<T: Serialize>(
     text: impl FnOnce(&T) -> String,
 ) -> Result<(), CliError> {
     let out = match json {
-        true => serde_json::to_string(answer).map_err(|error| CliError::new(error.to_string()))? + "\n",
+        true => json_line(answer)?,
         false => text(answer),
     };
     terminal::print(&out)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::client::{self, Client, Stream};
 use super::event_filter::Filter;
 use super::remote::{Api, fetch, names};
+use crate::text::json_line;
 use crate::view::{EventView, Events, Names};
 use terminal::CliError;
 use terminal::Tone;
@@ -218,12 +219,8 @@ struct Printer {
 
 impl Printer {
     fn print(&mut self, event: &EventView) -> Result<(), CliError> {
-        self.line = if self.json {
-            serde_json::to_string(event).map_err(|error| CliError::new(error.to_string()))?
-        } else {
-            sentence(event, &self.names, self.terminal)
-        };
-        self.line.push('\n');
+        self.line =
+            if self.json { json_line(event)? } else { sentence(event, &self.names, self.terminal) + "\n" };
         terminal::print(&self.line)
     }
 }

@@ -14,6 +14,7 @@ use crate::{
         self,
         view::{ExportView, ExportsView},
     },
+    text::json_line,
 };
 use terminal::{Align, CliError, Table, units};
 
@@ -102,7 +103,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 fn status(args: &Status) -> Result<ExitCode, CliError> {
     let view: ExportsView = fetch(&args.api.client()?, "/exports")?;
     let text = if args.json {
-        serde_json::to_string(&view).unwrap_or_default() + "\n"
+        json_line(&view)?
     } else if view.exports.is_empty() {
         "This hopwise exports nothing; add [exports.NAME] to its configuration.\n".to_owned()
     } else {

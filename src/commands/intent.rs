@@ -511,7 +511,7 @@ fn read_as<T: serde::de::DeserializeOwned>(client: &Client, value: Value) -> Res
 }
 
 pub(super) fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
+    terminal::json::escaped(&format!("{value:#}\n")).into_owned()
 }
 
 fn tone(state: &str) -> Tone {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::client::{Client, escape};
 use super::remote::{Api, fetch, names};
+use crate::text::json_line;
 use crate::view::{FlowDetail, FlowView, Flows, Names};
 use terminal::CliError;
 use terminal::Tone;
@@ -55,8 +56,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut out = String::new();
     if args.json {
         for flow in &flows {
-            out.push_str(&serde_json::to_string(flow).map_err(|error| CliError::new(error.to_string()))?);
-            out.push('\n');
+            out.push_str(&json_line(flow)?);
         }
     } else if let [flow] = &flows[..] {
         out = picture(flow, &names, Terminal::stdout());

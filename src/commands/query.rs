@@ -108,8 +108,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         None => read_query()?,
     };
     let printed = helper.printed(&question.about(sql), &names)?;
-    terminal::print(&printed.text)?;
-    printed.remarks.iter().for_each(terminal::note);
+    printed.print()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -156,7 +155,7 @@ impl Asker {
             };
             remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
         }
-        Ok(Printed { text, remarks })
+        Ok(Printed { format: question.format, text, remarks })
     }
 
     fn ask(&self, question: &Question) -> Result<Rows, CliError> {

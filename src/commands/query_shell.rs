@@ -116,7 +116,7 @@ fn show(printed: &Printed) -> Result<(), CliError> {
     let text = terminal.clean(&printed.text);
     let fits = text.lines().take(terminal.height).count() < terminal.height;
     if !terminal.interactive || fits || !paged(&text) {
-        terminal::print(&text)?;
+        return printed.print();
     }
     printed.remarks.iter().for_each(terminal::note);
     Ok(())

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use terminal::CliError;
+
 /// What is asked of which store, and how the answer is printed.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
@@ -25,8 +27,24 @@ impl Question {
 /// An answer as text, and what there is to say about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Printed {
+    pub(super) format: Format,
     pub(super) text: String,
     pub(super) remarks: Vec<String>,
+}
+
+impl Printed {
+    /// Prints the answer on standard output, and the remarks on standard error.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(super) fn print(&self) -> Result<(), CliError> {
+        match self.format {
+            Format::Csv => terminal::print_data(&self.text)?,
+            Format::Json | Format::Table => terminal::print(&self.text)?,
+        }
+        self.remarks.iter().for_each(terminal::note);
+        Ok(())
+    }
 }
 
 /// Output format.

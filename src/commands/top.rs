@@ -19,6 +19,7 @@ use self::{
 use super::client::Client;
 use super::question::time;
 use super::remote::Api;
+use crate::text::json_line;
 use terminal::{CliError, Terminal, Tone};
 
 /// Watch the busiest flows, nodes and links of a running hopwise, now or at another time
@@ -152,8 +153,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.json || args.once || !terminal.interactive {
         let snapshot = Snapshot::take(&client, args.sort, filter, &range.query(now()))?;
         if args.json {
-            let text = serde_json::to_string(&snapshot).map_err(|error| CliError::new(error.to_string()))?;
-            return print(&format!("{text}\n"));
+            return print(&json_line(&snapshot)?);
         }
         return print(&snapshot.picture(&state.place, range, &client, terminal));
     }

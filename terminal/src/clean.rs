@@ -46,7 +46,8 @@ fn colour_len(text: &str) -> usize {
     if is_colour(codes) { codes.len() + 3 } else { 0 }
 }
 
-fn is_control(char: char) -> bool {
+/// A control character, or one that changes the direction of writing.
+pub(crate) fn is_control(char: char) -> bool {
     char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

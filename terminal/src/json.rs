@@ -2,12 +2,37 @@
 //!
 //! `decode --json` writes one object per report at the decoder's speed; a tree of values would cost more than decoding.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
+
+use crate::clean::is_control;
 
 /// Something that can be written as a JSON value.
 pub trait Value {
     /// Appends the value.
     fn write(&self, out: &mut String);
+}
+
+/// A JSON text with `\\u…` for each control character, and for each that changes the direction of writing: the same data for a parser, and
+/// harmless on a terminal. Line ends and tabs between values stay. A document in TOML may be given if its comments may change.
+pub fn escaped(json: &str) -> Cow<'_, str> {
+    let is_unsafe = |char: char| is_control(char) && !matches!(char, '\n' | '\r' | '\t');
+    if !json.contains(is_unsafe) {
+        return json.into();
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for char in json.chars() {
+        match is_unsafe(char) {
+            true => escape(char, &mut out),
+            false => out.push(char),
+        }
+    }
+    out.into()
+}
+
+/// Appends a character of the Basic Multilingual Plane, where all control characters are.
+fn escape(char: char, out: &mut String) {
+    // Writing into a String cannot fail.
+    let _ = write!(out, "\\u{:04x}", u32::from(char));
 }
 
 /// Fields of an object under construction.
@@ -115,9 +140,7 @@ impl Value for str {
                 '\n' => out.push_str("\\n"),
                 '\r' => out.push_str("\\r"),
                 '\t' => out.push_str("\\t"),
-                c if (c as u32) < 0x20 => {
-                    let _ = write!(out, "\\u{:04x}", c as u32);
-                }
+                c if is_control(c) => escape(c, out),
                 c => out.push(c),
             }
         }
@@ -174,7 +197,7 @@ impl<T: std::fmt::Display> Value for Text<T> {
         out.push('"');
         let start = out.len();
         let _ = write!(out, "{}", self.0);
-        if out[start..].bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\') {
+        if out[start..].bytes().any(|b| !matches!(b, b' '..=b'~') || matches!(b, b'"' | b'\\')) {
             let text = out.split_off(start);
             out.pop();
             text.write(out);
@@ -214,5 +237,18 @@ mod tests {
         Text("x\"y\nz").write(&mut out);
         Text(7).write(&mut out);
         assert_eq!(out, "\"a\\\"b\\\\c\\n\\r\\t\\u0001é\"\"x\\\"y\\nz\"\"7\"");
+    }
+
+    #[test]
+    fn control_and_bidirectional_characters_are_escaped_everywhere() {
+        const HOSTILE: &str = "\u{1b}]\u{7f}\u{9b}\u{202e}\u{2066}é";
+        const ESCAPED: &str = "\"\\u001b]\\u007f\\u009b\\u202e\\u2066é\"";
+        let mut out = String::new();
+        HOSTILE.write(&mut out);
+        Text(HOSTILE).write(&mut out);
+        object(&mut out, |o| _ = o.field(HOSTILE, 1_u8));
+        assert_eq!(out, format!("{ESCAPED}{ESCAPED}{{{ESCAPED}:1}}"));
+        assert_eq!(escaped(&format!("[\n\t\"{HOSTILE}\"]\r\n")), format!("[\n\t{ESCAPED}]\r\n"));
+        assert!(matches!(escaped("{\"a\": \"é\"}\n"), Cow::Borrowed(_)));
     }
 }

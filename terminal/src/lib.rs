@@ -27,6 +27,6 @@ pub mod units;
 
 pub use clean::printable;
 pub use error::CliError;
-pub use output::{Output, note, print, stderr, stdout};
+pub use output::{Output, note, print, print_data, stderr, stderr_json, stdout};
 pub use screen::{Terminal, Tone};
 pub use table::{Align, Table};

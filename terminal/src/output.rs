@@ -1,29 +1,36 @@
-//! Standard output and standard error, without control characters of what is shown.
+//! Standard output and standard error. Text for people, and everything on a terminal, is written without control characters. Data for
+//! programs keep theirs: CSV as they are, if no terminal shows them; JSON escaped ([`json::escaped`]), which both may read.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
-use crate::{clean::cleaned, error::CliError, screen};
+use crate::{clean::cleaned, error::CliError, json, screen};
 
 /// A stream of text that keeps control characters away from the terminal.
 #[derive(Debug)]
 pub struct Output<W> {
     inner: W,
     colour: bool,
+    json: bool,
 }
 
 /// Standard output.
 pub fn stdout() -> Output<io::Stdout> {
     let inner = io::stdout();
     let colour = screen::has_colour(&inner);
-    Output { inner, colour }
+    Output { inner, colour, json: false }
 }
 
 /// Standard error.
 pub fn stderr() -> Output<io::Stderr> {
     let inner = io::stderr();
     let colour = screen::has_colour(&inner);
-    Output { inner, colour }
+    Output { inner, colour, json: false }
+}
+
+/// Standard error for JSON: control characters are escaped instead of replaced.
+pub fn stderr_json() -> Output<io::Stderr> {
+    Output { json: true, ..stderr() }
 }
 
 /// Writes a text to standard output.
@@ -33,6 +40,18 @@ pub fn stderr() -> Output<io::Stderr> {
 pub fn print(text: &str) -> Result<(), CliError> {
     let mut out = stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::output)
+}
+
+/// Writes data for programs to standard output: as they are, or like text if a terminal shows them.
+///
+/// # Errors
+/// They cannot be written.
+pub fn print_data(data: &str) -> Result<(), CliError> {
+    let mut out = io::stdout();
+    if out.is_terminal() {
+        return print(data);
+    }
+    out.write_all(data.as_bytes()).and_then(|()| out.flush()).map_err(CliError::output)
 }
 
 /// Writes a line of `hopwise: ` and a text to standard error. Errors are ignored.
@@ -46,7 +65,8 @@ impl<W: Write> Write for Output<W> {
             return self.inner.write(bytes);
         }
         let text = String::from_utf8_lossy(bytes);
-        self.inner.write_all(cleaned(&text, self.colour).as_bytes())?;
+        let shown = if self.json { json::escaped(&text) } else { cleaned(&text, self.colour) };
+        self.inner.write_all(shown.as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -61,12 +81,16 @@ mod tests {
 
     #[test]
     fn what_is_written_is_clean() {
-        for (written, expected) in
-            [("a\x1b]0;t\x07é\n", "a·]0;t·é\n"), ("plain ─ é\n", "plain ─ é\n"), ("plain\n", "plain\n")]
-        {
-            let mut out = Output { inner: Vec::new(), colour: false };
-            out.write_all(written.as_bytes()).unwrap_or_default();
-            assert_eq!(String::from_utf8_lossy(&out.inner), expected);
+        for (written, as_text, as_json) in [
+            ("a\x1b]0;t\x07é\n", "a·]0;t·é\n", "a\\u001b]0;t\\u0007é\n"),
+            ("plain ─ é\n", "plain ─ é\n", "plain ─ é\n"),
+            ("plain\n", "plain\n", "plain\n"),
+        ] {
+            for (json, expected) in [(false, as_text), (true, as_json)] {
+                let mut out = Output { inner: Vec::new(), colour: false, json };
+                out.write_all(written.as_bytes()).unwrap_or_default();
+                assert_eq!(String::from_utf8_lossy(&out.inner), expected);
+            }
         }
     }
 }

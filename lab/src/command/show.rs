@@ -27,7 +27,7 @@ fn print(text: &str) -> Result<(), CliError> {
 }
 
 fn print_json(value: &Value) -> Result<(), CliError> {
-    print(&format!("{value:#}\n"))
+    print(&terminal::json::escaped(&format!("{value:#}\n")))
 }
 
 /// The nodes of a new lab, and commands to try next.

@@ -153,7 +153,8 @@ impl Import {
 
 /// A string of TOML: the escapes of JSON are among those of TOML.
 fn text(value: &str) -> String {
-    serde_json::Value::from(value).to_string().replace('\u{7f}', "\\u007f")
+    // Texts of TOML have the escape sequences of JSON.
+    terminal::json::escaped(&serde_json::Value::from(value).to_string()).into_owned()
 }
 
 fn list(values: impl Iterator<Item = String>) -> String {

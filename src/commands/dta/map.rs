@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 
-use crate::config::dta::load_map;
+use crate::{config::dta::load_map, text::json_line};
 use dta::collector_map::{Collector, CollectorMap};
 use dta::key::Key;
 use terminal::CliError;
@@ -76,7 +76,7 @@ fn collector(text: &str) -> Result<Collector, String> {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let out = match args.what {
-        MapCommand::New { collectors } => CollectorMap::even(collectors).map_err(CliError::new)?.to_text(),
+        MapCommand::New { collectors } => json_line(&CollectorMap::even(collectors).map_err(CliError::new)?)?,
         MapCommand::Grow { file, collector, lists } => {
             let name = collector.name.clone();
             let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
@@ -85,31 +85,32 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
                  their previous collector. Distribute the new map to users and reporters (to reporters without a map: the collectors in this order).",
                 moved as f64 / 2.56
             ));
-            map.to_text()
+            json_line(&map)?
         }
-        MapCommand::Show { file, key, json } => show(&load_map(&file)?, key.as_ref(), json),
+        MapCommand::Show { file, key, json } => show(&load_map(&file)?, key.as_ref(), json)?,
     };
     terminal::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> String {
+fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> Result<String, CliError> {
     if let Some(key) = key {
         let names: Vec<&str> = map.of_key(key).iter().map(|collector| collector.name.as_str()).collect();
         let (now, before) = (names.first().copied().unwrap_or_default(), names.get(1).copied());
         if json {
-            return format!("{}\n", json!({ "key": key.to_string(), "collector": now, "before": before }));
+            return json_line(&json!({ "key": key.to_string(), "collector": now, "before": before }));
         }
         let before = before.map(|name| format!("  (before the map grew: {name})")).unwrap_or_default();
-        return format!("{now}{before}\n");
+        return Ok(format!("{now}{before}\n"));
     }
     let shares = map.shares();
     let rows = map.collectors.iter().zip(&shares);
     if json {
         let rows: Vec<_> =
             rows.map(|(one, share)| json!({ "name": one.name, "api": one.api, "parts": share })).collect();
-        return format!("{}\n", json!({ "collectors": rows }));
+        return json_line(&json!({ "collectors": rows }));
     }
-    rows.map(|(one, share)| format!("{:4.1} % of keys  {}  {}\n", *share as f64 / 2.56, one.name, one.api))
-        .collect()
+    let lines = rows
+        .map(|(one, share)| format!("{:4.1} % of keys  {}  {}\n", *share as f64 / 2.56, one.name, one.api));
+    Ok(lines.collect())
 }

@@ -4,6 +4,7 @@ use std::{process::ExitCode, thread, time::Duration};
 
 use super::{Source, fields_text, query};
 use crate::commands::remote::fetch;
+use crate::text::json_line;
 use dta::source::{DtaSource, Entry, TailAnswer};
 use terminal::CliError;
 
@@ -109,17 +110,14 @@ fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
     let mut out = String::new();
     for entry in &answer.entries {
         match json {
-            true => {
-                out.push_str(&serde_json::to_string(entry).map_err(|error| CliError::new(error.to_string()))?)
-            }
+            true => out.push_str(&json_line(entry)?),
             false => out.push_str(&line(entry)),
         }
-        out.push('\n');
     }
     terminal::print(&out)
 }
 
 fn line(entry: &Entry) -> String {
     let text = entry.fields.as_ref().map_or_else(|| format!("0x{}", entry.data), fields_text);
-    format!("{}.{}  {text}", entry.sequence, entry.index)
+    format!("{}.{}  {text}\n", entry.sequence, entry.index)
 }
