@@ -92,8 +92,8 @@ struct Experiment {
     /// The result depends on the machine and its load.
     is_measured: bool,
     run: fn(&Settings) -> Result<Findings, CliError>,
-    /// Computes comparisons and remarks from the rows; without it, the findings contain them.
-    observe: Option<fn(&Results) -> Observations>,
+    /// Computes the remarks from the rows, and the comparisons unless the findings contain them.
+    observe: fn(&Results) -> Observations,
 }
 
 const EXPERIMENTS: &[Experiment] = &[
@@ -104,7 +104,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf::OVERHEAD,
         is_measured: false,
         run: sf::overhead,
-        observe: None,
+        observe: sf::observe_overhead,
     },
     Experiment {
         name: "sf-delay",
@@ -113,7 +113,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf_delay::PARAMETERS,
         is_measured: false,
         run: sf_delay::run,
-        observe: Some(sf_delay::observe),
+        observe: sf_delay::observe,
     },
     Experiment {
         name: "sf-yield",
@@ -122,7 +122,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf::YIELD,
         is_measured: false,
         run: sf::yields,
-        observe: Some(sf::observe_yields),
+        observe: sf::observe_yields,
     },
     Experiment {
         name: "sf-rate",
@@ -131,7 +131,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: sf_rate::PARAMETERS,
         is_measured: true,
         run: sf_rate::run,
-        observe: Some(sf_rate::observe),
+        observe: sf_rate::observe,
     },
     Experiment {
         name: "monitor-rate",
@@ -140,7 +140,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: monitor_rate::PARAMETERS,
         is_measured: true,
         run: monitor_rate::run,
-        observe: Some(monitor_rate::observe),
+        observe: monitor_rate::observe,
     },
     Experiment {
         name: "event-filter",
@@ -149,7 +149,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: event_filter::PARAMETERS,
         is_measured: false,
         run: event_filter::run,
-        observe: None,
+        observe: event_filter::observe,
     },
     Experiment {
         name: "adaptive",
@@ -158,7 +158,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: adaptive::PARAMETERS,
         is_measured: false,
         run: adaptive::run,
-        observe: Some(adaptive::observe),
+        observe: adaptive::observe,
     },
     Experiment {
         name: "postcards",
@@ -167,7 +167,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: postcards::PARAMETERS,
         is_measured: true,
         run: postcards::run,
-        observe: None,
+        observe: postcards::observe,
     },
     Experiment {
         name: "event-detection",
@@ -176,7 +176,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: event_detection::PARAMETERS,
         is_measured: false,
         run: event_detection::run,
-        observe: None,
+        observe: event_detection::observe,
     },
     Experiment {
         name: "collector-cpu",
@@ -185,7 +185,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: collector_cpu::PARAMETERS,
         is_measured: true,
         run: collector_cpu::run,
-        observe: Some(collector_cpu::observe),
+        observe: collector_cpu::observe,
     },
     Experiment {
         name: "switch-cost",
@@ -194,7 +194,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: switch_cost::PARAMETERS,
         is_measured: true,
         run: switch_cost::run,
-        observe: Some(switch_cost::observe),
+        observe: switch_cost::observe,
     },
     Experiment {
         name: "int-latency",
@@ -203,7 +203,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: int_latency::PARAMETERS,
         is_measured: true,
         run: int_latency::run,
-        observe: None,
+        observe: int_latency::observe,
     },
     Experiment {
         name: "p4-resources",
@@ -212,7 +212,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: &[],
         is_measured: false,
         run: p4_resources::run,
-        observe: None,
+        observe: p4_resources::observe,
     },
     Experiment {
         name: "dta-report-rate",
@@ -221,7 +221,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::REPORT_RATE,
         is_measured: false,
         run: dta::report_rate,
-        observe: None,
+        observe: dta::observe_report_rate,
     },
     Experiment {
         name: "dta-breakdown",
@@ -230,7 +230,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::BREAKDOWN,
         is_measured: true,
         run: dta::breakdown,
-        observe: Some(dta::observe_breakdown),
+        observe: dta::observe_breakdown,
     },
     Experiment {
         name: "dta-cpu",
@@ -239,7 +239,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::cpu,
-        observe: None,
+        observe: dta::observe_cpu,
     },
     Experiment {
         name: "dta-append",
@@ -248,7 +248,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::append,
-        observe: Some(dta::observe_append),
+        observe: dta::observe_append,
     },
     Experiment {
         name: "dta-polling",
@@ -257,7 +257,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::polling,
-        observe: None,
+        observe: dta::observe_polling,
     },
     Experiment {
         name: "dta-key-write",
@@ -266,7 +266,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::key_write,
-        observe: Some(dta::observe_key_write),
+        observe: dta::observe_key_write,
     },
     Experiment {
         name: "dta-query",
@@ -275,7 +275,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::query,
-        observe: Some(dta::observe_query),
+        observe: dta::observe_query,
     },
     Experiment {
         name: "dta-answers",
@@ -284,7 +284,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::ANSWERS,
         is_measured: false,
         run: dta::answers,
-        observe: Some(dta::observe_answers),
+        observe: dta::observe_answers,
     },
     Experiment {
         name: "dta-longevity",
@@ -293,7 +293,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: &[],
         is_measured: false,
         run: dta::longevity,
-        observe: None,
+        observe: dta::observe_longevity,
     },
     Experiment {
         name: "dta-reports",
@@ -302,7 +302,7 @@ const EXPERIMENTS: &[Experiment] = &[
         parameters: dta::TIMED,
         is_measured: true,
         run: dta::reports,
-        observe: None,
+        observe: dta::observe_reports,
     },
 ];
 
@@ -381,11 +381,9 @@ fn write(
 ) -> Result<PathBuf, CliError> {
     let name = experiment.name;
     add_conditions(&mut findings, experiment, settings, load);
-    if let Some(observe) = experiment.observe {
-        let observations = observe(&Results::new(&findings.tables));
-        findings.remarks = observations.remarks;
-        findings.comparisons = observations.comparisons.unwrap_or(findings.comparisons);
-    }
+    let observations = (experiment.observe)(&Results::new(&findings.tables));
+    findings.remarks = observations.remarks;
+    findings.comparisons = observations.comparisons.unwrap_or(findings.comparisons);
     let is_busy = experiment.is_measured && load.is_some_and(|load| load > BUSY * cores());
     let failed = |error| {
         CliError::io(format!("cannot write to {}", out.display()), error, "name a directory you may write")
@@ -464,8 +462,8 @@ mod tests {
     #[test]
     fn the_reference_pages_say_what_their_stored_rows_carry() {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/experiments"));
+        let mut faults = Vec::new();
         for experiment in EXPERIMENTS {
-            let Some(observe) = experiment.observe else { continue };
             let prefix = format!("{}-", experiment.name);
             let mut tables = Vec::new();
             for file in fs::read_dir(folder).unwrap() {
@@ -480,13 +478,51 @@ mod tests {
             let tables = tables.iter().map(|(name, csv)| (name.as_str(), csv.as_str()));
             let path = folder.join(format!("{}.md", experiment.name));
             let page = fs::read_to_string(&path).unwrap();
-            let made = rows::replace(&page, &observe(&Results::parse(tables)));
+            let observations = (experiment.observe)(&Results::parse(tables));
+            let made = rows::replace(&page, &observations);
             if std::env::var_os("UPDATE_REFERENCE").is_some() {
                 fs::write(&path, &made).unwrap();
             } else {
                 assert!(page == made, "{} contradicts its rows; run `make docs`", path.display());
             }
             assert!(!made.contains("NaN"), "{}", path.display());
+            faults.extend(english_faults(&observations));
+        }
+        assert_eq!(faults, Vec::<String>::new());
+    }
+
+    /// Remarks without a full stop, plurals of one, and numbers without separators of thousands.
+    fn english_faults(observations: &Observations) -> Vec<String> {
+        let stops = observations.remarks.iter().filter(|remark| !remark.ends_with('.')).cloned();
+        let comparisons = observations.comparisons.iter().flatten().map(|one| &one.hopwise);
+        let mut faults: Vec<String> = stops.collect();
+        for text in observations.remarks.iter().chain(comparisons) {
+            // Not `N - 1 reports`.
+            let text = text.replace("- 1 ", "");
+            let words: Vec<&str> =
+                text.split([' ', '(', ')', ';', ':']).map(|word| word.trim_end_matches('.')).collect();
+            let plural = words.windows(2).any(|pair| {
+                pair[0] == "1" && pair[1].len() > 3 && pair[1].ends_with('s') && pair[1] != "times"
+            });
+            let long =
+                words.iter().any(|word| word.len() > 3 && word.bytes().all(|byte| byte.is_ascii_digit()));
+            if plural || long {
+                faults.push(text);
+            }
+        }
+        faults
+    }
+
+    #[test]
+    fn without_rows_only_judgements_remain() {
+        for experiment in EXPERIMENTS {
+            let observations = (experiment.observe)(&Results::default());
+            for remark in observations.remarks {
+                assert!(remark.starts_with("Judgement: "), "{}: not of the rows: {remark}", experiment.name);
+            }
+            for comparison in observations.comparisons.unwrap_or_default() {
+                assert!(comparison.hopwise.starts_with("not "), "{}: {}", experiment.name, comparison.line());
+            }
         }
     }
 

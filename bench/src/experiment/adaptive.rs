@@ -1,6 +1,9 @@
 //! Thresholds that follow a budget of reports, in a fabric in simulated time: what they save, and what they hide.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, VecDeque},
+};
 
 use dataplane::{
     Config, Fabric, FabricSink, Filter, Filters, FlowSpec, GroundTruth, Pattern, Reporter, Topology, Watch,
@@ -17,7 +20,7 @@ use wire::FlowKey;
 use super::{
     bursts::{MODELS, Model, PERIOD, Random},
     page::{Cell, Comparison, Findings, Table, line_series, linear, log},
-    rows::{Observations, Results, Row},
+    rows::{NOT_RUN, Observations, Results, Row, judgement},
     settings::{Parameter, Settings},
 };
 use crate::svg::{Plot, Series, Style};
@@ -68,16 +71,6 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(Findings {
         method: METHOD.into(),
         conditions: conditions(adaptive, scene),
-        comparisons: vec![Comparison::new(
-            "thresholds changed while switches run",
-            "possible (\"changing the threshold and algorithm settings per flow\", III); not evaluated",
-            format!(
-                "{} changes in {}; values hidden beyond the threshold in force: {}",
-                adaptive.moves.len(),
-                units::nanos(span * PHASES.len() as u64),
-                none_or(adaptive.violations)
-            ),
-        )],
         tables: vec![outcome_table(&runs, budget), time_table(&runs), move_table(adaptive)],
         ..Findings::default()
     })
@@ -114,10 +107,6 @@ fn conditions(run: &Run, scene: Scene) -> Vec<String> {
         "a change of the threshold keeps the sink's registers: the next packet is compared with what was reported last".into(),
         "simulated: the same on every machine".into(),
     ]
-}
-
-fn none_or(count: u64) -> String {
-    if count == 0 { "none".to_owned() } else { units::count(count) }
 }
 
 /// What is simulated.
@@ -168,8 +157,6 @@ struct Run {
     thresholds: Vec<u64>,
     /// The controller's changes of the threshold.
     moves: Vec<Move>,
-    /// Values that differed by more than the threshold in force.
-    violations: u64,
     /// Most reports that waited for the collector.
     waiting: f64,
 }
@@ -185,6 +172,8 @@ struct Phase {
     bursts: u64,
     missed: u64,
     shed: u64,
+    /// Values that differed by more than the threshold in force.
+    violations: u64,
 }
 
 impl Run {
@@ -345,7 +334,7 @@ impl Reader {
     fn new(scene: Scene, control: Control, threshold: u64) -> Self {
         let phases = vec![Phase::default(); PHASES.len()];
         let (rates, thresholds, moves) = (Vec::new(), Vec::new(), Vec::new());
-        let run = Run { control, phases, rates, thresholds, moves, violations: 0, waiting: 0.0 };
+        let run = Run { control, phases, rates, thresholds, moves, waiting: 0.0 };
         Self {
             run,
             thresholds: vec![(0, threshold)],
@@ -401,8 +390,8 @@ impl Reader {
         for hop in &packet.hops {
             let last = self.reported.get(&hop.node).copied().unwrap_or(0);
             let error = u64::from(hop.queue_occupancy.abs_diff(last));
-            self.run.violations += u64::from(error > allowed);
             let outcome = &mut self.run.phases[phase];
+            outcome.violations += u64::from(error > allowed);
             outcome.values += 1;
             outcome.error_sum += error;
             outcome.error_max = outcome.error_max.max(error);
@@ -504,6 +493,7 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
             "error_max_bytes",
             "threshold_least",
             "threshold_most",
+            "values_beyond_threshold",
         ],
         rows: rows.collect(),
         plots: vec![plot],
@@ -538,6 +528,7 @@ fn row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
         phases.iter().map(|phase| phase.error_max).max().unwrap_or(0).into(),
         thresholds.iter().copied().min().unwrap_or(0).into(),
         most(&thresholds).into(),
+        sum(|phase| phase.violations).into(),
     ]
 }
 
@@ -612,70 +603,99 @@ fn move_table(adaptive: &Run) -> Table {
     }
 }
 
-/// Computes remarks from the rows: each fixed threshold beside the adaptive one, in every quantity of the table.
+/// Computes comparisons and remarks from the rows: each fixed threshold beside the adaptive one, in every quantity of the table.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("outcome");
-    let outcome = |threshold: &&str| Outcome::new(threshold, &rows.with(&[("threshold_bytes", threshold)]));
-    let outcomes: Vec<Outcome> = rows.values("threshold_bytes").iter().map(outcome).collect();
-    let Some((adaptive, fixed)) = outcomes.split_first() else { return Observations::default() };
-    let mut remarks = vec![format!(
-        "Adaptive: {}. The controller sees a rate only after a second of it, so the budget can be exceeded until then.",
-        adaptive.text()
-    )];
-    remarks.extend(fixed.iter().map(|one| {
-        let (better, worse) = adaptive.compared(one);
-        format!("Fixed at {} bytes: {}. Compared with it, the adaptive threshold is better in {better}, and worse in {worse}.", one.threshold, one.text())
-    }));
-    Observations { comparisons: None, remarks }
+    let outcomes: Vec<Outcome> = rows
+        .values("threshold_bytes")
+        .into_iter()
+        .map(|threshold| Outcome::new(threshold, &rows.with(&[("threshold_bytes", threshold)])))
+        .collect();
+    let mut comparison = Comparison::new(
+        "thresholds changed while switches run",
+        "possible (\"changing the threshold and algorithm settings per flow\", III); not evaluated",
+        NOT_RUN,
+    );
+    let mut remarks = Vec::new();
+    if let Some((adaptive, fixed)) = outcomes.split_first() {
+        comparison.hopwise = format!(
+            "{} in {} s; {} beyond the threshold in force",
+            units::counted(results.table("moves").iter().count() as u64, "change"),
+            results.table("time").iter().count(),
+            units::counted(adaptive.beyond as u64, "value")
+        );
+        remarks.push(format!("Adaptive: {}.", adaptive.text()));
+        remarks.extend(fixed.iter().map(|one| {
+            let better = adaptive.quantities_in_order(one, Ordering::Less);
+            let worse = adaptive.quantities_in_order(one, Ordering::Greater);
+            let bytes = units::counted(one.threshold, "byte");
+            format!("Fixed at {bytes}: {}. Compared with it, the adaptive threshold is better in {better}, and worse in {worse}.", one.text())
+        }));
+    }
+    remarks.push(judgement(
+        "the controller sees a rate only after a second of it, so the budget can be exceeded until then. All of this is one run with one seed.",
+    ));
+    Observations { comparisons: Some(vec![comparison]), remarks }
 }
 
 /// Totals of one threshold over all kinds of racks.
 struct Outcome {
-    threshold: String,
+    /// Bytes; 0 if it is adaptive.
+    threshold: u64,
     over: f64,
     shed: f64,
     missed: f64,
     bursts: f64,
+    /// Values beyond the threshold in force.
+    beyond: f64,
     /// Mean error over all packets, bytes.
     error: f64,
 }
 
 impl Outcome {
     fn new(threshold: &str, rows: &[Row<'_>]) -> Self {
-        let sum = |column: &str| rows.iter().map(|row| row.number(column)).sum::<f64>();
-        let errors: f64 = rows.iter().map(|row| row.number("packets") * row.number("error_mean_bytes")).sum();
+        let weighted = rows.iter().map(|row| row.number("packets") * row.number("error_mean_bytes"));
         Self {
-            threshold: threshold.to_owned(),
-            over: sum("seconds_over_budget"),
-            shed: sum("shed"),
-            missed: sum("bursts_missed"),
-            bursts: sum("bursts"),
-            error: errors / sum("packets"),
+            threshold: threshold.parse().unwrap_or(0),
+            over: sum(rows, "seconds_over_budget"),
+            shed: sum(rows, "shed"),
+            missed: sum(rows, "bursts_missed"),
+            bursts: sum(rows, "bursts"),
+            beyond: sum(rows, "values_beyond_threshold"),
+            error: weighted.sum::<f64>() / sum(rows, "packets"),
         }
     }
 
     fn text(&self) -> String {
         format!(
-            "mean error {:.0} bytes, {} of {} bursts missed, {} seconds over the budget, {} reports shed",
-            self.error, self.missed, self.bursts, self.over, self.shed
+            "mean error {} bytes, {} of {} missed, {} over the budget, {} shed, {} beyond the threshold in force",
+            units::count(self.error.round() as u64),
+            units::count(self.missed as u64),
+            units::counted(self.bursts as u64, "burst"),
+            units::counted(self.over as u64, "second"),
+            units::counted(self.shed as u64, "report"),
+            units::counted(self.beyond as u64, "value")
         )
     }
 
-    /// The quantities in which this one is better than the other, and those in which it is worse.
-    fn compared(&self, other: &Self) -> (String, String) {
+    /// The quantities in which this one compares with the other in this order; less is better in each.
+    fn quantities_in_order(&self, other: &Self, order: Ordering) -> String {
         let quantities = [
             ("mean error", self.error, other.error),
             ("missed bursts", self.missed, other.missed),
             ("seconds over the budget", self.over, other.over),
             ("shed reports", self.shed, other.shed),
+            ("values beyond the threshold", self.beyond, other.beyond),
         ];
-        let names = |is: fn(f64, f64) -> bool| {
-            let names: Vec<&str> =
-                quantities.iter().filter(|one| is(one.1, one.2)).map(|one| one.0).collect();
-            if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
-        };
-        (names(|a, b| a < b), names(|a, b| a > b))
+        let names: Vec<&str> =
+            quantities.iter().filter(|one| one.1.total_cmp(&one.2) == order).map(|one| one.0).collect();
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
     }
+}
+
+/// Sum of a column.
+fn sum(rows: &[Row<'_>], column: &str) -> f64 {
+    rows.iter().map(|row| row.number(column)).sum()
 }
 
 #[cfg(test)]
@@ -686,6 +706,10 @@ mod tests {
     const SMALL: Scene = Scene { slower: 100, span: 8_000_000_000, budget: 400, seed: 1 };
 
     impl Run {
+        fn violations(&self) -> u64 {
+            self.total(|phase| phase.violations)
+        }
+
         fn shed(&self) -> u64 {
             self.total(|phase| phase.shed)
         }
@@ -702,7 +726,7 @@ mod tests {
     #[test]
     fn what_is_hidden_stays_within_the_threshold_and_the_collector_never_sheds() {
         let run = play(SMALL, Control::Adaptive).unwrap();
-        assert_eq!((run.violations, run.shed()), (0, 0));
+        assert_eq!((run.violations(), run.shed()), (0, 0));
         assert!(run.bursts() > 50 && run.moves.len() > 10, "{run:?}");
         // Each move continues from the last one, within the bounds; the first is by the bursts of the cache racks.
         let mut threshold = FINEST;
@@ -727,21 +751,30 @@ mod tests {
         let fixed = |threshold| play(SMALL, Control::Fixed(threshold)).unwrap();
         let (fine, coarse) = (fixed(FINEST), fixed(51_200));
         assert!(over(&fine.rates) > 8 && fine.shed() > 0, "{:?}", fine.rates);
-        assert!(fine.violations > 0, "what the collector shed, nobody knows");
-        assert_eq!((coarse.violations, coarse.shed(), over(&coarse.rates)), (0, 0, 0));
+        assert!(fine.violations() > 0, "what the collector shed, nobody knows");
+        assert_eq!((coarse.violations(), coarse.shed(), over(&coarse.rates)), (0, 0, 0));
         assert!(coarse.missed() > fine.missed() && coarse.mean() > fine.mean());
         assert_eq!(coarse.bursts(), fine.bursts());
     }
 
     #[test]
     fn a_fixed_threshold_that_is_better_is_said_to_be() {
-        let csv = "threshold_bytes,rack,packets,seconds_over_budget,shed,bursts,bursts_missed,error_mean_bytes\n\
-                   adaptive,web,10,13,0,20,4,600\n3200,web,10,32,0,20,0,450\n3200,cache,30,0,0,20,0,490\n";
-        let observed = observe(&Results::parse([("outcome", csv)]));
+        let csv = "threshold_bytes,rack,packets,seconds_over_budget,shed,bursts,bursts_missed,error_mean_bytes,values_beyond_threshold\n\
+                   adaptive,web,10,13,0,20,4,600,7\n3200,web,10,32,0,20,0,450,0\n3200,cache,30,0,0,20,0,490,0\n";
+        let observed = observe(&Results::parse([
+            ("outcome", csv),
+            ("moves", "after_second\n31\n"),
+            ("time", "second\n1\n2\n"),
+        ]));
         assert_eq!(
             observed.remarks[1],
-            "Fixed at 3200 bytes: mean error 480 bytes, 0 of 40 bursts missed, 32 seconds over the budget, 0 reports shed. Compared with it, the adaptive \
-             threshold is better in seconds over the budget, and worse in mean error, missed bursts."
+            "Fixed at 3,200 bytes: mean error 480 bytes, 0 of 40 bursts missed, 32 seconds over the budget, 0 reports shed, 0 values beyond the threshold in \
+             force. Compared with it, the adaptive threshold is better in seconds over the budget, and worse in mean error, missed bursts, values beyond the \
+             threshold."
+        );
+        assert_eq!(
+            observed.comparisons.unwrap()[0].hopwise,
+            "1 change in 2 s; 7 values beyond the threshold in force"
         );
     }
 }

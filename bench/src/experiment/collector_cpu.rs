@@ -1,6 +1,6 @@
 //! CPU time of the collector per report: by rate, and by flows, hops, fields and events (INTCollector, Figs. 11, 12 and 14).
 
-use std::{fs, path::PathBuf};
+use std::{cmp::Ordering, fs, path::PathBuf};
 
 use collector::{
     Batch, Collector, Datagram,
@@ -11,7 +11,7 @@ use store::{Policy, Store};
 use super::{
     loopback::{self, Served},
     page::{Cell, Comparison, Findings, Table, linear, log, mark_series},
-    rows::{Observations, Results, Row, Rows, extremes, judgement},
+    rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
@@ -351,11 +351,8 @@ fn findings(by_rate: &[ByRate], series: &[Characteristic]) -> Findings {
 
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
-    let (by_rate, series) = (results.table("rate"), results.table("reports"));
-    let paper = |at: usize| {
-        let (_, slope, _) = PAPER[at];
-        format!("{} ns ({slope} % per 1,000 reports/s)", units::count(per_report(slope).round() as u64))
-    };
+    let by_rate = results.table("rate");
+    let series = results.table("reports");
     let mut comparisons = vec![
         Comparison::new("CPU per report, event detection (Fig. 11)", paper(3), range(&by_rate, DETECTION)),
         Comparison::new(
@@ -370,16 +367,10 @@ pub(super) fn observe(results: &Results) -> Observations {
     for by in series.values("by") {
         let rows = series.with(&[("by", by)]);
         let Some((first, last)) = rows.first().zip(rows.last()) else { continue };
-        let text = format!(
-            "{} ns for {}, {} ns for {}",
-            first.text("ns_per_report"),
-            first.text("value"),
-            last.text("ns_per_report"),
-            last.text("value")
-        );
-        let of_paper = CHARACTERISTICS.iter().find(|one| one.0 == by).map_or("", |one| one.1);
-        comparisons.push(Comparison::new(format!("by {by} (Fig. 12)"), of_paper, text));
-        remarks.extend(direction(by, &rows));
+        let paper = CHARACTERISTICS.iter().find(|one| one.0 == by).map_or("", |one| one.1);
+        let ends = format!("{}, {}", first.fill(OF_VALUE), last.fill(OF_VALUE));
+        remarks.push(direction(by, &rows, &ends));
+        comparisons.push(Comparison::new(format!("by {by} (Fig. 12)"), paper, ends));
     }
     comparisons.push(Comparison::new(
         "with and without SR-IOV (Fig. 14)",
@@ -399,45 +390,52 @@ const REMARKS: [&str; 3] = [
      from it; only the direction can be compared, and the paper says that each characteristic raises the CPU usage.",
 ];
 
-/// Smallest and largest time of a report, by rate.
-fn range(by_rate: &Rows, kind: &str) -> String {
-    let at = |row: Row<'_>| {
-        let rate = units::count(row.number("wanted_per_s") as u64);
-        format!("{} ns at {rate} reports/s", row.text("ns_per_report"))
-    };
-    let ends = extremes(&by_rate.with(&[("hopwise", kind)]), "ns_per_report");
-    ends.map_or("not run".into(), |(low, high)| format!("{} to {}", at(low), at(high)))
+const NS: &str = "ns_per_report";
+const OF_VALUE: &str = "{ns_per_report~} ns for {value}";
+
+/// The paper's time of a report for a line of [`PAPER`].
+fn paper(at: usize) -> String {
+    let slope = PAPER[at].1;
+    format!("{} ns ({slope} % per 1,000 reports/s)", units::count(per_report(slope).round() as u64))
 }
 
-/// Says whether a characteristic raises the time of a report, from its first to its last value and between.
-fn direction(by: &str, rows: &[Row<'_>]) -> Option<String> {
-    let ns = |row: &Row<'_>| row.number("ns_per_report");
-    let (first, last) = rows.first().zip(rows.last())?;
-    let whole = if ns(last) > ns(first) { "rises" } else { "does not rise, unlike in the paper" };
-    let falls: Vec<String> = rows
+/// Smallest and largest time of a report, by rate.
+fn range(by_rate: &Rows, kind: &str) -> String {
+    extremes(&by_rate.with(&[("hopwise", kind)]), NS).map_or_else(
+        || NOT_RUN.into(),
+        |ends| {
+            let [low, high] =
+                [ends.0, ends.1].map(|row| row.fill("{ns_per_report~} ns at {wanted_per_s} reports/s"));
+            format!("{low} to {high}")
+        },
+    )
+}
+
+/// Says whether a characteristic changes the time of a report by more than the spread of the runs, over all and between neighbours.
+fn direction(by: &str, rows: &[Row<'_>], ends: &str) -> String {
+    let whole =
+        match rows.first().zip(rows.last()).and_then(|(first, last)| last.spread(NS).order(first.spread(NS)))
+        {
+            Some(Ordering::Greater) => "rises, as in the paper",
+            Some(_) => "falls, unlike in the paper",
+            None => "does not change by more than the runs differ",
+        };
+    let falls = rows
         .windows(2)
-        .filter(|pair| ns(&pair[1]) < ns(&pair[0]))
-        .map(|pair| format!("{} to {}", pair[0].text("value"), pair[1].text("value")))
-        .collect();
-    let between =
-        if falls.is_empty() { String::new() } else { format!(" It falls from {}.", falls.join(", ")) };
-    Some(format!(
-        "By {by}, the time of a report {whole}: {} ns for {}, {} ns for {}.{between}",
-        first.text("ns_per_report"),
-        first.text("value"),
-        last.text("ns_per_report"),
-        last.text("value")
-    ))
+        .filter(|pair| pair[1].spread(NS).order(pair[0].spread(NS)) == Some(Ordering::Less))
+        .map(|pair| format!("{} to {}", pair[0].fill("{value}"), pair[1].fill("{value}")));
+    let between = listed(" It falls from {}.", falls).unwrap_or_default();
+    format!("By {by}, the time of a report {whole}: {ends}.{between}")
 }
 
 /// Compares a stored with a detected report at the highest rate of both series.
 fn ratio(by_rate: &Rows) -> Option<String> {
-    let last = |kind| by_rate.with(&[("hopwise", kind)]).last().copied();
-    let (detection, storing) = last(DETECTION).zip(last(STORING))?;
+    let detection = by_rate.with(&[("hopwise", DETECTION)]).last().copied()?;
+    let storing = by_rate.with(&[("hopwise", STORING)]).last().copied()?;
     Some(format!(
-        "At {} reports/s, a report costs {:.1} times as much with a stored row as without; in the paper {:.0} times.",
-        units::count(storing.number("wanted_per_s") as u64),
-        storing.number("ns_per_report") / detection.number("ns_per_report"),
+        "At {} reports/s, the time of a report with a stored row, compared with one without, is {}; in the paper {:.0}.",
+        storing.fill("{wanted_per_s}"),
+        storing.spread(NS).over(detection.spread(NS)).ratio_text(1),
         per_report(PAPER[1].1) / per_report(PAPER[3].1)
     ))
 }
@@ -471,22 +469,20 @@ mod tests {
 
     #[test]
     fn directions_and_ratios_are_those_of_the_rows() {
-        let observed = observe(&Results::parse([
-            (
-                "rate",
-                "hopwise,wanted_per_s,ns_per_report\nevent detection,1000,500\na stored row for each report,1000,5000\n",
-            ),
-            (
-                "reports",
-                "by,value,ns_per_report\nflows,1,121.5\nflows,2,130.0\nflows,3,32.1\nhops,1,10.0\nhops,2,20.0\n",
-            ),
-        ]));
+        let ends = "ns_per_report,ns_per_report_min,ns_per_report_max";
+        let rate = format!(
+            "hopwise,wanted_per_s,{ends}\nevent detection,1000,500,400,600\na stored row for each report,1000,5000,4000,6000\n"
+        );
+        let rows = "flows,1,120,110,130\nflows,2,140,131,150\nflows,3,32,30,40\nhops,1,10,9,11\nhops,2,20,19,21\nitems,1,10,9,11\nitems,2,11,10,12\n";
+        let reports = format!("by,value,{ends}\n{rows}");
+        let observed = observe(&Results::parse([("rate", &*rate), ("reports", &*reports)]));
         assert_eq!(
-            observed.remarks[..3],
+            observed.remarks[..4],
             [
-                "By flows, the time of a report does not rise, unlike in the paper: 121.5 ns for 1, 32.1 ns for 3. It falls from 2 to 3.",
-                "By hops, the time of a report rises: 10.0 ns for 1, 20.0 ns for 2.",
-                "At 1,000 reports/s, a report costs 10.0 times as much with a stored row as without; in the paper 834 times."
+                "By flows, the time of a report falls, unlike in the paper: 120 (110 to 130) ns for 1, 32 (30 to 40) ns for 3. It falls from 2 to 3.",
+                "By hops, the time of a report rises, as in the paper: 10 (9 to 11) ns for 1, 20 (19 to 21) ns for 2.",
+                "By items, the time of a report does not change by more than the runs differ: 10 (9 to 11) ns for 1, 11 (10 to 12) ns for 2.",
+                "At 1,000 reports/s, the time of a report with a stored row, compared with one without, is 10.0 (6.7 to 15.0); in the paper 834."
             ]
         );
     }

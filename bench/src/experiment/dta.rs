@@ -17,8 +17,10 @@ mod speed;
 
 pub(super) use self::{
     answers::observe as observe_answers, append::observe as observe_append,
-    breakdown::observe as observe_breakdown, key_write::observe as observe_key_write,
-    query::observe as observe_query,
+    breakdown::observe as observe_breakdown, cpu::observe as observe_cpu,
+    key_write::observe as observe_key_write, longevity::observe as observe_longevity,
+    polling::observe as observe_polling, query::observe as observe_query,
+    report_rate::observe as observe_report_rate, reports::observe as observe_reports,
 };
 pub(super) use self::{
     answers::run as answers, append::run as append, breakdown::PARAMETERS as BREAKDOWN,

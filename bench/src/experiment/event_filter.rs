@@ -10,6 +10,7 @@ use super::{
     bursts::{self, MODELS, Model, Packet},
     inferred::{self, PAPER, PAPER_MONITOR},
     page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
+    rows::{Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
 };
 use crate::svg::{Plot, Series, Style};
@@ -72,7 +73,6 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let fits = inferred::fits(settings);
     let mut findings = Findings { method: METHOD.into(), ..Findings::default() };
     findings.conditions = CONDITIONS.map(str::to_owned).into();
-    findings.remarks = REMARKS.map(str::to_owned).into();
     for (at, point) in PAPER.into_iter().enumerate() {
         findings.comparisons.push(compare(&outcomes, point, &inferred::compared(&fits, at)));
     }
@@ -109,35 +109,6 @@ const CONDITIONS: [&str; 6] = [
      growth of 40 us per hot period, no packets between bursts, compared with zero (every packet above the threshold is an event), alpha 0.78. \
      Average in both: of the new value and the last stored one",
     "intervals: 95 % confidence interval of the mean over the traces; simulated: the same on every machine",
-];
-
-const REMARKS: [&str; 10] = [
-    "**The figures do not reproduce with a physical queue.** With 20 Gb/s into 10 Gb/s and the comparison of III.C, the factors are \
-     hundreds to more than ten thousand times those of the paper, because a burst has hundreds of packets and costs a few reports \
-     whatever its length. To report several per cent of the packets, either a burst must have very few packets (A), or each packet above \
-     the threshold must be an event (B).",
-    "Judgement: A and B are inferred from the seven capacities. Neither the paper nor its authors confirm them, and five parameters for seven \
-     points leave little to test. In both, cold periods carry no packets, which fits a replay at line rate, and the queue grows by about \
-     40 us per period of 25 us. 20 Gb/s into 10 Gb/s would give 25 us.",
-    "A uses the comparison of III.C and fits to 28 % at each point. It contradicts the paper's statement that the web queue does not \
-     reach above 175 us: in 200,000 packets A has 78,000 bursts, and its queue exceeds 400 us in every trace.",
-    "B compares with zero, as III.A describes (\"queue occupancy over the configured threshold\"), not as III.C does. With so many packets \
-     per burst, a trace has only about 170 (web) or 110 (cache) bursts, so that the result depends on the seed. The web queue stays within 175 us in \
-     2 of 20 traces.",
-    "B's \"moving average\" (Fig. 5) is none: its stored value never changes, so it is the level of the per-hop rule with the threshold divided by \
-     alpha, and alpha is a free scale for three of the seven points. With an average of every packet, as in the `[switch]` role, B gives the per-hop \
-     result, because the queue moves 54 ns per packet. So nothing here explains Fig. 5: that B is compatible with it is withdrawn.",
-    "Not reproduced: the paper reports 3.43 M packets/s at a threshold of 0 for every model, which the physical queue does not give, and no events for \
-     web with the moving average at 150 us, which A and most traces of B contradict.",
-    "Sensitivity: 10 % more or less growth raises the error over all points from about 20 % to 29 % or more. With B, one idle period \
-     after each burst doubles the error. Exchanging the comparisons makes both worse: A with zero by half, B with the last reported \
-     value by a factor above 30.",
-    "In each workload, web gains more than cache at the same threshold, as in the paper.",
-    "Physical queue: with per-hop, the error never exceeds the threshold; with the moving average and a level it can. A level causes no \
-     report for values below it, so after a burst the reader keeps the last high value: for web and cache, its mean error is never below \
-     that of per-hop with the same threshold.",
-    "Physical queue: per-hop and moving average miss bursts with every threshold above 0, also with 5 us: the last reported value can \
-     be just below 100 us when a short burst begins. `level` finds every burst with thresholds up to 100 us.",
 ];
 
 /// Runs one trace through one detector.
@@ -400,6 +371,158 @@ fn error_table(outcomes: &[Outcome]) -> Table {
     }
 }
 
+/// Computes the remarks from the rows.
+pub(super) fn observe(results: &Results) -> Observations {
+    let fit = results.table("fit");
+    let capacity = results.table("capacity");
+    let hidden = results.table("hidden");
+    let mut remarks: Vec<String> = physical(&fit, &capacity).into_iter().collect();
+    for workload in fit.values("workload") {
+        remarks.extend(fitted(workload, &fit.with(&[("workload", workload)])));
+        remarks.extend(sensitivity(workload, &results.table("sensitivity")));
+    }
+    remarks.extend(results.table("longest").with(&[("model", "web")]).iter().map(|row| {
+        row.fill(
+            "{workload}, web: the queue stays within 175 us, as the paper says of its own, in {traces_up_to_175_us} of {traces:trace}; the longest is \
+             {longest_queue_us~} us.",
+        )
+    }));
+    remarks.extend(listed(
+        "Physical queue at a threshold of 0, per-hop: {}. The paper has 3.43 M packets/s with every model.",
+        capacity
+            .with(&[("algorithm", "per-hop"), ("threshold_us", "0")])
+            .iter()
+            .map(|row| row.fill("{model} {capacity_mpps} ({ci95_low} to {ci95_high}) M packets/s")),
+    ));
+    remarks.extend(
+        capacity
+            .find(&[("model", "web"), ("algorithm", "moving average"), ("threshold_us", "150")])
+            .map(|row| row.fill("Physical queue, web, moving average, 150 us: {reports:report} of {packets:packet}; the paper has no events there.")),
+    );
+    remarks.extend(web_and_cache(&capacity));
+    for algorithm in hidden.values("algorithm") {
+        remarks.extend(suppressed(algorithm, &hidden.with(&[("algorithm", algorithm)])));
+    }
+    remarks.extend(JUDGEMENTS.map(judgement));
+    Observations { comparisons: None, remarks }
+}
+
+const JUDGEMENTS: [&str; 4] = [
+    "a burst of the physical queue has hundreds of packets and costs a few reports whatever its length. To report several per cent of the packets, either \
+     a burst must have very few packets (A), or each packet above the threshold must be an event (B).",
+    "A and B are inferred from the seven capacities. Neither the paper nor its authors confirm them, and five parameters for seven points leave little to \
+     test. In both, cold periods carry no packets, which fits a replay at line rate, and the queue grows by about 40 us per period of 25 us. 20 Gb/s into \
+     10 Gb/s would give 25 us.",
+    "A uses the comparison of III.C. B compares with zero, as III.A describes (\"queue occupancy over the configured threshold\"), not as III.C does.",
+    "B's \"moving average\" (Fig. 5) is none: its stored value never changes, so it is the level of the per-hop rule with the threshold divided by alpha, \
+     and alpha is a free scale for three of the seven points. With an average of every packet, as in the `[switch]` role, B gives the per-hop result, \
+     because the queue moves 54 ns per packet. So nothing here explains Fig. 5: that B is compatible with it is withdrawn.",
+];
+
+/// Compares the physical queue's capacities with the paper's: the paper's must lie within the interval of the mean.
+fn physical(fit: &Rows, capacity: &Rows) -> Option<String> {
+    let first = fit.values("workload").first().copied()?;
+    let mut within = 0;
+    let mut factors = Vec::new();
+    for point in fit.with(&[("workload", first)]) {
+        let same = ["model", "algorithm", "threshold_us"].map(|column| (column, point.text(column)));
+        let Some(row) = capacity.find(&same) else { continue };
+        let paper = point.number("paper_mpps");
+        factors.push(row.number("capacity_mpps") / paper);
+        within += usize::from(row.number("ci95_low") <= paper && paper <= row.number("ci95_high"));
+    }
+    factors.sort_by(f64::total_cmp);
+    let (least, most) = factors.first().zip(factors.last())?;
+    Some(format!(
+        "Physical queue: the paper's capacity lies within the 95 % interval at {within} of {}. The capacities are {} to {} times the paper's.",
+        units::counted(factors.len() as u64, "point"),
+        units::count(least.round() as u64),
+        units::count(most.round() as u64)
+    ))
+}
+
+/// Tests a fitted workload at each point of the paper: the paper's share must lie within the interval of the mean.
+fn fitted(workload: &str, points: &[Row<'_>]) -> Option<String> {
+    let (least, most) = extremes(points, "error_percent")?;
+    let within = points
+        .iter()
+        .filter(|row| {
+            let paper = row.number("paper_reported_percent");
+            row.number("ci95_low") <= paper && paper <= row.number("ci95_high")
+        })
+        .count();
+    let in_traces = points.iter().filter(|row| row.text("paper_within_traces") == "yes").count();
+    Some(format!(
+        "{workload} differs from the paper's capacities by {} to {} %, although it is fitted to them. The paper's share of reports lies within the 95 % \
+         interval of the mean at {within} of {}, and within the range of single traces at {in_traces}.",
+        least.fill("{error_percent}"),
+        most.fill("{error_percent}"),
+        units::counted(points.len() as u64, "point")
+    ))
+}
+
+/// The error of a fit beside those with one parameter changed.
+fn sensitivity(workload: &str, rows: &Rows) -> Option<String> {
+    const ERROR: &str = "error_percent_all";
+    let fitted = rows.find(&[("workload", workload), ("parameter", "as fitted")])?;
+    let mut changed = rows.with(&[("workload", workload)]);
+    changed.retain(|row| row.text("parameter") != "as fitted" && !row.text(ERROR).is_empty());
+    let (least, most) = extremes(&changed, ERROR)?;
+    let template = "{error_percent_all} % ({parameter} {value})";
+    let lower = changed.iter().filter(|row| row.number(ERROR) < fitted.number(ERROR)).count();
+    Some(format!(
+        "{workload}: the error over all points is {} as fitted, and {} to {} with one parameter changed; {lower} of {} lower it.",
+        fitted.fill("{error_percent_all} %"),
+        least.fill(template),
+        most.fill(template),
+        units::counted(changed.len() as u64, "change")
+    ))
+}
+
+/// Says where web has a higher capacity than cache, outside both intervals.
+fn web_and_cache(capacity: &Rows) -> Option<String> {
+    let mut higher = 0;
+    let mut all = 0;
+    for web in capacity.with(&[("model", "web")]) {
+        let same = [
+            ("model", "cache"),
+            ("algorithm", web.text("algorithm")),
+            ("threshold_us", web.text("threshold_us")),
+        ];
+        let Some(cache) = capacity.find(&same).filter(|row| !row.text("ci95_high").is_empty()) else {
+            continue;
+        };
+        if !web.text("ci95_low").is_empty() {
+            all += 1;
+            higher += usize::from(web.number("ci95_low") > cache.number("ci95_high"));
+        }
+    }
+    (all > 0).then(|| {
+        let all = units::counted(all, "threshold");
+        format!("Physical queue: web has a higher capacity than cache, outside the 95 % intervals, at {higher} of {all} of all algorithms.")
+    })
+}
+
+/// The errors and the missed bursts of an algorithm.
+fn suppressed(algorithm: &str, rows: &[Row<'_>]) -> Option<String> {
+    let with_threshold: Vec<_> = rows.iter().filter(|row| row.number("threshold_us") > 0.0).collect();
+    let beyond =
+        with_threshold.iter().filter(|row| row.number("error_max_us") > row.number("threshold_us")).count();
+    let missing = with_threshold.iter().filter(|row| row.number("bursts_missed") > 0.0).count();
+    let first = with_threshold
+        .iter()
+        .filter(|row| row.number("bursts_missed") > 0.0)
+        .map(|row| row.number("threshold_us"))
+        .fold(f64::INFINITY, f64::min);
+    let smallest = if missing > 0 { format!(", the smallest threshold {first} us") } else { String::new() };
+    (!with_threshold.is_empty()).then(|| {
+        let all = units::counted(with_threshold.len() as u64, "row");
+        format!(
+            "Physical queue, {algorithm}: the error exceeds the threshold in {beyond} of {all} with a threshold; bursts are missed in {missing}{smallest}."
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,5 +564,43 @@ mod tests {
             (errors.quantile(0.5), errors.quantile(0.99), errors.quantile(1.0)),
             (50_100, 99_100, 99_901)
         );
+    }
+    #[test]
+    fn remarks_follow_from_the_rows() {
+        let fit = |ci95_high: &str| {
+            format!(
+                "workload,model,algorithm,threshold_us,paper_mpps,error_percent,paper_reported_percent,ci95_low,ci95_high,paper_within_traces\n\
+                 A,web,per-hop,100,10.0,-6.7,9.74,9.40,{ci95_high},yes\n"
+            )
+        };
+        let capacity = "model,algorithm,threshold_us,packets,reports,capacity_mpps,ci95_low,ci95_high\n\
+                        web,per-hop,0,4000,10,71.01,66.0,76.0\nweb,per-hop,100,4000,10,20.0,9.0,30.0\ncache,per-hop,100,4000,10,20.0,5.0,8.0\n";
+        let sensitivity = "workload,parameter,value,error_percent_all\nA,as fitted,,18\nA,growth_us,20,254\nA,idle_packets,0,15\nA,alpha,1,\n";
+        let hidden = "model,algorithm,threshold_us,error_max_us,bursts_missed\n\
+                      web,per-hop,0,0.0,0\nweb,per-hop,5,5.0,3\nweb,per-hop,10,10.1,0\nweb,level,5,5.0,0\n";
+        let remarks = |fit: &str| {
+            observe(&Results::parse([
+                ("fit", fit),
+                ("capacity", capacity),
+                ("sensitivity", sensitivity),
+                ("hidden", hidden),
+            ]))
+            .remarks
+        };
+        assert_eq!(
+            remarks(&fit("10.0"))[..7],
+            [
+                "Physical queue: the paper's capacity lies within the 95 % interval at 1 of 1 point. The capacities are 2 to 2 times the paper's.",
+                "A differs from the paper's capacities by -6.7 to -6.7 %, although it is fitted to them. The paper's share of reports lies within the 95 % \
+                 interval of the mean at 1 of 1 point, and within the range of single traces at 1.",
+                "A: the error over all points is 18 % as fitted, and 15 % (idle_packets 0) to 254 % (growth_us 20) with one parameter changed; 1 of 2 changes \
+                 lower it.",
+                "Physical queue at a threshold of 0, per-hop: web 71.01 (66.0 to 76.0) M packets/s. The paper has 3.43 M packets/s with every model.",
+                "Physical queue: web has a higher capacity than cache, outside the 95 % intervals, at 1 of 1 threshold of all algorithms.",
+                "Physical queue, per-hop: the error exceeds the threshold in 1 of 2 rows with a threshold; bursts are missed in 1, the smallest threshold 5 us.",
+                "Physical queue, level: the error exceeds the threshold in 0 of 1 row with a threshold; bursts are missed in 0.",
+            ]
+        );
+        assert!(remarks(&fit("9.5"))[1].contains("interval of the mean at 0 of 1 point"));
     }
 }

@@ -9,6 +9,7 @@ use std::thread;
 
 use super::{
     page::{Cell, Comparison, Findings, Table, line_series, linear},
+    rows::{NOT_RUN, Observations, Results, Rows, judgement},
     settings::{Parameter, Settings},
     timing::Spread,
 };
@@ -142,33 +143,14 @@ fn sorted(measured: &Measured) -> Vec<f64> {
 }
 
 fn findings(measured: &[(&str, [Measured; 3])], versions: Vec<String>) -> Findings {
-    let comparisons = measured.iter().map(|(name, tasks)| comparison(name, tasks)).collect();
-    let mut remarks = vec![
-        "The paper's latency is that of a chip, two links and a NIC. Ours is that of a process on a core: two veth links, the system calls that send and receive \
-         at both ends, and the wake-up of the process, which all packets have, with INT or without."
-            .to_owned(),
-        "Here a packet comes when the switch has slept. In process, and one after the other, INT takes less time from packets: see [switch-cost](switch-cost.md)."
-            .to_owned(),
-    ];
-    for (name, tasks) in measured {
-        for (task, (_, does)) in tasks.iter().zip(TASKS).skip(1) {
-            let spread = Spread::of(task.added.clone());
-            if spread.min <= 0.0 && spread.max >= 0.0 {
-                remarks.push(format!(
-                    "{name}, {does}: in some runs INT added time, in others it took some away, so the machine was too busy for this difference."
-                ));
-            }
-        }
-    }
     Findings {
         method: "A host sends UDP packets of 200 bytes of payload over a veth link to a switch, and receives them over another one. The switch is a process in a network \
                  namespace of its own. One packet is under way at a time; its latency is the time from before the host sends it until the host sees it. Three \
                  processes of a switch, one for each row, get the packets in turn."
             .into(),
         conditions: conditions(versions),
-        comparisons,
-        remarks,
         tables: vec![latency(measured), distribution(measured)],
+        ..Findings::default()
     }
 }
 
@@ -191,26 +173,54 @@ fn conditions(versions: Vec<String>) -> Vec<String> {
     conditions
 }
 
-fn comparison(name: &str, tasks: &[Measured; 3]) -> Comparison {
-    let [_, source, both] = tasks;
-    let of = |task: &Measured| {
-        let (added, all) = (Spread::of(task.added.clone()), Spread::of(task.medians.clone()));
-        format!(
-            "{} us, {:.1} % of {:.1} us",
-            added.map(|ns| ns / 1e3).text(2),
-            added.median / all.median * 100.0,
-            all.median / 1e3
+/// Computes comparisons and remarks from the rows.
+pub(super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("added");
+    let comparisons = rows.values("switch").into_iter().map(|switch| comparison(&rows, switch)).collect();
+    let mut remarks: Vec<String> = rows
+        .iter()
+        .filter(|row| row.number("added_ns_min") <= 0.0 && row.number("added_ns_max") >= 0.0)
+        .map(|row| {
+            row.fill(
+                "{switch}, {int}: in some runs INT added time, in others it took some away ({added_ns~} ns), so the runs do not show a difference.",
+            )
+        })
+        .collect();
+    remarks.extend(
+        [
+            "the paper's latency is that of a chip, two links and a NIC. Ours is that of a process on a core: two veth links, the system calls that send and \
+             receive at both ends, and the wake-up of the process, which all packets have, with INT or without.",
+            "a packet comes here when the switch has slept, so the times are not those of packets one after the other: see [switch-cost](switch-cost.md).",
+        ]
+        .map(judgement),
+    );
+    Observations { comparisons: Some(comparisons), remarks }
+}
+
+fn comparison(rows: &Rows, switch: &str) -> Comparison {
+    let texts = ["source and sink", "source"].map(|int| {
+        let row = rows.find(&[("switch", switch), ("int", int)]);
+        row.map_or_else(
+            || NOT_RUN.into(),
+            |row| {
+                format!(
+                    "{int}: {} us, {:.1} % of {:.1} us",
+                    row.spread("added_ns").map(|ns| ns / 1e3).text(2),
+                    100.0 * row.number("added_ns") / row.number("median_ns"),
+                    row.number("median_ns") / 1e3
+                )
+            },
         )
-    };
+    });
     Comparison::new(
-        format!("{name}: latency that INT adds, and its share of the latency with INT"),
+        format!("{switch}: latency that INT adds, and its share of the latency with INT"),
         format!(
             "{} us, {:.3} % of {:.1} us (source, transit and sink)",
             PAPER.0,
             PAPER.1 * 100.0,
             PAPER.0 / PAPER.1
         ),
-        format!("source and sink: {}; source: {}", of(both), of(source)),
+        texts.join("; "),
     )
 }
 
@@ -297,13 +307,14 @@ mod tests {
             lost: 1,
         };
         let page = findings(&[("hopwise", [measured(0.0), measured(500.0), measured(50.0)])], Vec::new());
-        let of = &page.comparisons[0].hopwise;
+        let observed = observe(&Results::new(&page.tables));
         assert_eq!(
-            of,
+            observed.comparisons.unwrap()[0].hopwise,
             "source and sink: 0.05 (-0.05 to 0.15) us, 0.1 % of 50.0 us; source: 0.50 (0.40 to 0.60) us, 1.0 % of 50.5 us"
         );
         let unclear = "hopwise, source and sink: in some runs INT added time";
-        assert!(page.remarks.len() == 3 && page.remarks[2].starts_with(unclear), "{:?}", page.remarks);
+        let remarks = observed.remarks;
+        assert!(remarks.len() == 3 && remarks[0].starts_with(unclear), "{remarks:?}");
         let csv = page.tables[0].csv();
         assert_eq!(csv.lines().nth(2), Some("hopwise,source,101,1,50500,40500,60500,50000,500,400,600"));
         assert_eq!(

@@ -1,5 +1,7 @@
 //! Reports per second that one core processes, by hops and items (Programmable Event Detection, Fig. 3).
 
+use std::cmp::Ordering;
+
 use collector::{
     Batch,
     workload::{Case, Input},
@@ -8,12 +10,12 @@ use wire::{Decoder, Dialect, Profile};
 
 use super::{
     page::{Cell, Comparison, Findings, Table, linear, mark_series},
-    rows::{Observations, Results, Row, Rows, judgement},
+    rows::{NOT_RUN, Observations, Results, Row, Rows, judgement, listed},
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
 use crate::svg::{Plot, Series, Style};
-use terminal::CliError;
+use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
@@ -167,30 +169,25 @@ fn table(points: &[Reading]) -> Table {
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("rate");
-    let of = |hops: u64, items: u64| rows.find(&[("hops", &hops.to_string()), ("items", &items.to_string())]);
-    let mut comparisons: Vec<Comparison> = PAPER
-        .iter()
-        .map(|(hops, items, paper)| {
-            let text = of(*hops, *items).map_or("not run".into(), |row| {
-                let [low, high] = ["all_ns_max", "all_ns_min"].map(|column| rate(row.number(column)));
-                format!("{} ({low:.0} to {high:.0}) k/s", row.text("all_kps"))
-            });
-            Comparison::new(format!("hops {hops}, items {items}: reports/s"), format!("{paper:.0} k/s"), text)
-        })
-        .collect();
-    let added = |hops, items| {
-        of(hops, items).zip(of(1, 1)).map(|(one, first)| one.number("all_ns") - first.number("all_ns"))
-    };
+    let mut comparisons: Vec<Comparison> = PAPER.iter().map(|point| compared(&rows, *point)).collect();
     let mut remarks = Vec::new();
-    if let (Some(hops), Some(items)) = (added(4, 1), added(1, 4)) {
+    let points = [("1", "1"), ("4", "1"), ("1", "4")];
+    if let [Some(first), Some(hops), Some(items)] =
+        points.map(|(hops, items)| rows.find(&[("hops", hops), ("items", items)]))
+    {
+        let [first, hops, items] = [first, hops, items].map(|row| row.spread("all_ns"));
+        let [more_hops, more_items] = [hops, items].map(|spread| spread.minus(first).text(1));
+        let added = format!("4 hops add {more_hops} ns, 4 items {more_items} ns");
+        let verdict = match hops.order(items) {
+            Some(Ordering::Greater) => "hops cost more, as in the paper",
+            Some(_) => "items cost more, the opposite of the paper",
+            None => "the runs do not say which costs more",
+        };
+        remarks.push(format!("Compared with 1 hop and 1 item, {added}: {verdict}."));
         comparisons.push(Comparison::new(
             "time that more hops and more items add to 1 hop with 1 item",
             "hops cost more than items",
-            format!("4 hops {hops:+.0} ns, 4 items {items:+.0} ns"),
-        ));
-        let verdict = if hops > items { "as in the paper" } else { "the opposite of the paper" };
-        remarks.push(format!(
-            "Compared with 1 hop and 1 item, 4 hops add {hops:.1} ns and 4 items {items:.1} ns: {verdict}."
+            added,
         ));
     }
     remarks.extend(falling(&rows));
@@ -202,66 +199,87 @@ pub(super) fn observe(results: &Results) -> Observations {
     Observations { comparisons: Some(comparisons), remarks }
 }
 
-/// Says where more items take less time.
+/// A capacity in the paper's text beside that of the row.
+fn compared(rows: &Rows, (hops, items, paper): (u64, u64, f64)) -> Comparison {
+    let row = rows.find(&[("hops", &hops.to_string()), ("items", &items.to_string())]);
+    let text = row.map_or_else(
+        || NOT_RUN.into(),
+        |row| {
+            let [low, high] = ["all_ns_max", "all_ns_min"]
+                .map(|column| units::count(rate(row.number(column)).round() as u64));
+            row.fill(&format!("{{all_kps}} ({low} to {high}) k/s"))
+        },
+    );
+    let paper = format!("{} k/s", units::count(paper as u64));
+    Comparison::new(format!("hops {hops}, items {items}: reports/s"), paper, text)
+}
+
+/// Says where more items take less time, by more than the spread of the runs.
 fn falling(rows: &Rows) -> Option<String> {
     let mut places = Vec::new();
     for hops in rows.values("hops") {
         let of_hops = rows.with(&[("hops", hops)]);
         for pair in of_hops.windows(2) {
-            if let [fewer, more] = pair
-                && more.number("all_ns") < fewer.number("all_ns")
-            {
-                let [a, b] = [fewer, more].map(|row| (row.text("items"), row.text("all_ns")));
-                places.push(format!("{hops} hops: {} ns with {} items, {} ns with {}", a.1, a.0, b.1, b.0));
+            if pair[1].spread("all_ns").order(pair[0].spread("all_ns")) == Some(Ordering::Less) {
+                let [fewer, more] = [pair[0], pair[1]].map(|row| row.fill("{all_ns~} ns with {items:item}"));
+                places.push(format!("{}: {fewer}, {more}", pair[0].fill("{hops:hop}")));
             }
         }
     }
-    (!places.is_empty())
-        .then(|| format!("The time does not always rise with the items. {}.", places.join("; ")))
+    listed("The time does not always rise with the items. {}.", places)
 }
 
-/// Says where decoding alone takes longer than decoding with state and detection.
+/// Says where decoding alone takes longer than decoding with state and detection, by more than the spread of the runs.
 fn slower_decoding(rows: &Rows) -> Option<String> {
-    let slower: Vec<_> = rows.iter().filter(|row| row.number("decoding_ns") > row.number("all_ns")).collect();
-    let excess = |row: &Row<'_>| row.number("decoding_ns") - row.number("all_ns");
+    let slower: Vec<_> = rows
+        .iter()
+        .filter(|row| row.spread("decoding_ns").order(row.spread("all_ns")) == Some(Ordering::Greater))
+        .collect();
     let most = slower.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
     Some(format!(
-        "Decoding alone is slower than everything in {} of {} rows (most at {} hops and {} items: {} and {} ns). It is measured with the decoder of all \
-         formats, while the collector has a fast path for these reports, so it is not a part of the total.",
+        "Decoding alone is slower than everything in {} of {}, most at {}. It is measured with the decoder of all formats, while the collector has a fast \
+         path for these reports, so it is not a part of the total.",
         slower.len(),
-        rows.iter().count(),
-        most.text("hops"),
-        most.text("items"),
-        most.text("decoding_ns"),
-        most.text("all_ns")
+        units::counted(rows.iter().count() as u64, "row"),
+        most.fill("{hops:hop} and {items:item}: {decoding_ns~} and {all_ns~} ns")
     ))
+}
+
+/// Time that decoding alone takes beyond everything.
+fn excess(row: &Row<'_>) -> f64 {
+    row.number("decoding_ns") - row.number("all_ns")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HEAD: &str = "hops,items,decoding_ns,all_ns,all_ns_min,all_ns_max,all_kps\n";
+    const HEAD: &str =
+        "hops,items,decoding_ns,decoding_ns_min,decoding_ns_max,all_ns,all_ns_min,all_ns_max,all_kps\n";
 
     #[test]
     fn the_shape_is_that_of_the_rows() {
-        let like_the_paper = "1,1,10,20,20,20,50000\n1,4,10,21,21,21,47619\n4,1,10,40,40,40,25000\n";
-        let observed = observe(&Results::parse([("rate", &*format!("{HEAD}{like_the_paper}"))]));
-        assert_eq!(observed.remarks.len(), 2, "{observed:?}");
+        let remarks = |rows: &str| observe(&Results::parse([("rate", &*format!("{HEAD}{rows}"))])).remarks;
+        let like_the_paper = remarks("1,1,9,9,9,20,20,20,1\n1,4,9,9,9,21,21,21,1\n4,1,9,9,9,40,40,40,1\n");
+        assert_eq!(like_the_paper.len(), 2, "{like_the_paper:?}");
         assert_eq!(
-            observed.remarks[0],
-            "Compared with 1 hop and 1 item, 4 hops add 20.0 ns and 4 items 1.0 ns: as in the paper."
+            like_the_paper[0],
+            "Compared with 1 hop and 1 item, 4 hops add 20.0 (20.0 to 20.0) ns, 4 items 1.0 (1.0 to 1.0) ns: hops cost more, as in the paper."
         );
-        let opposite = "1,1,30,20,20,20,50000\n1,4,10,19,19,19,52631\n4,1,10,15,15,15,66666\n";
-        let observed = observe(&Results::parse([("rate", &*format!("{HEAD}{opposite}"))]));
+        let opposite = remarks("1,1,30,29,31,20,20,21,1\n1,4,9,9,9,18,17,19,1\n4,1,9,9,9,15,14,16,1\n");
+        assert!(opposite[0].ends_with("ns: items cost more, the opposite of the paper."), "{opposite:?}");
         assert_eq!(
-            observed.remarks[0],
-            "Compared with 1 hop and 1 item, 4 hops add -5.0 ns and 4 items -1.0 ns: the opposite of the paper."
+            opposite[1],
+            "The time does not always rise with the items. 1 hop: 20 (20 to 21) ns with 1 item, 18 (17 to 19) ns with 4 items."
         );
-        assert_eq!(
-            observed.remarks[1],
-            "The time does not always rise with the items. 1 hops: 20 ns with 1 items, 19 ns with 4."
+        assert!(
+            opposite[2].starts_with(
+                "Decoding alone is slower than everything in 1 of 3 rows, most at 1 hop and 1 item: 30 (29 to 31) and 20 (20 to 21) ns."
+            ),
+            "{opposite:?}"
         );
-        assert!(observed.remarks[2].starts_with("Decoding alone is slower than everything in 1 of 3 rows"));
+        let noisy = remarks("1,1,30,19,31,20,16,21,1\n1,4,9,9,9,18,14,19,1\n4,1,9,9,9,15,14,17,1\n");
+        assert_eq!(noisy.len(), 2, "{noisy:?}");
+        assert!(noisy[0].ends_with("the runs do not say which costs more."), "{noisy:?}");
     }
 }

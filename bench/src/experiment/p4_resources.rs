@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{
     page::{Cell, Comparison, Findings, Table, linear},
+    rows::{Observations, Results, judgement, listed},
     settings::Settings,
 };
 use crate::{
@@ -101,8 +102,8 @@ pub(super) fn run(_: &Settings) -> Result<Findings, CliError> {
             "the paper's text, as this project has it, lacks the rows of Table 3 and the bars of Fig. 13; what the text says of them stands above".into(),
         ],
         comparisons: comparisons(&report)?,
-        remarks: remarks(&report)?,
         tables: vec![programs(&report)?, reporters(&report)?],
+        ..Findings::default()
     })
 }
 
@@ -146,24 +147,23 @@ fn comparisons(report: &Report) -> Result<Vec<Comparison>, CliError> {
     ])
 }
 
-fn remarks(report: &Report) -> Result<Vec<String>, CliError> {
-    let mut largest = Vec::new();
-    for program in PROGRAMS {
-        let mut shares = Vec::new();
-        for (name, about, _) in RESOURCES {
-            shares.push((report.resource(program, name)?, about));
-        }
-        let most = shares.into_iter().max_by(|one, other| one.0.percent().total_cmp(&other.0.percent()));
-        largest.extend(most.map(|(share, about)| format!("`{program}` {about}, {:.0} %", share.percent())));
-    }
-    let mut remarks =
-        vec![format!("What each program takes most of, in proportion: {}.", largest.join("; "))];
-    remarks.push(
-        "`dta_reporter` watches, measures and copies packets as `postcards` does, but for drops, and sends a DTA Key-Write in place of a Telemetry Report: the second table is what \
-         that changes."
-            .to_owned(),
-    );
-    Ok(remarks)
+/// Computes the remarks from the rows.
+pub(super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("programs");
+    let mut limited = rows.with(&[]);
+    limited.retain(|row| !row.text("available").is_empty() && !row.text("resource").starts_with("stages"));
+    let largest = PROGRAMS.iter().filter_map(|program| {
+        let shares = limited.iter().map(|row| (row.number(program) / row.number("available"), row));
+        let most = shares.max_by(|one, other| one.0.total_cmp(&other.0))?;
+        Some(format!("`{program}` {}, {:.0} %", most.1.text("resource"), 100.0 * most.0))
+    });
+    let mut remarks: Vec<String> =
+        listed("Each program's largest share of a resource: {}.", largest).into_iter().collect();
+    remarks.push(judgement(
+        "`dta_reporter` watches, measures and copies packets as `postcards` does, but for drops, and sends a DTA Key-Write in place of a Telemetry Report: \
+         the second table is what that changes.",
+    ));
+    Observations { comparisons: None, remarks }
 }
 
 /// A series of bars: a program's shares of the resources.

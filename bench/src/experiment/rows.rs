@@ -1,11 +1,16 @@
 //! Tables as they are stored (CSV), and the comparisons and remarks that an experiment computes from them.
 //!
 //! A remark that is computed from the rows cannot contradict them, and the text of a page can be made again from the stored rows
-//! without measuring. Numbers are those of the file, with its decimals.
+//! without measuring. Numbers are those of the file, with its decimals. Without rows there is no remark but a judgement, which says
+//! that it is one.
 
-use super::page::{Comparison, Table};
+use super::{
+    page::{Comparison, Table},
+    timing::Spread,
+};
+use terminal::units;
 
-/// Text under a page's method: comparisons with the paper, and remarks.
+/// Text under a page's method: comparisons with the paper, and remarks in whole sentences.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Observations {
     /// Replaces the page's comparisons, if present.
@@ -18,7 +23,24 @@ pub(super) fn judgement(text: &str) -> String {
     format!("Judgement: {text}")
 }
 
+/// Completes a template, whose `{}` are the items, joined; `None` without items.
+pub(super) fn listed(template: &str, items: impl IntoIterator<Item = String>) -> Option<String> {
+    let items: Vec<String> = items.into_iter().collect();
+    (!items.is_empty()).then(|| template.replace("{}", &items.join("; ")))
+}
+
+/// A number's text with separators of thousands before the point.
+pub(super) fn separated(text: &str) -> String {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let (whole, decimals) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    match whole.parse() {
+        Ok(whole) => format!("{sign}{}{decimals}", units::count(whole)),
+        Err(_) => text.to_owned(),
+    }
+}
+
 /// The tables of an experiment, by name.
+#[derive(Default)]
 pub(super) struct Results(Vec<(String, Rows)>);
 
 impl Results {
@@ -38,6 +60,24 @@ impl Results {
     }
 }
 
+/// The text of a comparison without rows.
+pub(super) const NOT_RUN: &str = "not run";
+
+/// Splits a line of CSV; a cell with a comma is in quotes.
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut is_quoted = false;
+    for character in line.chars() {
+        match (character, cells.last_mut()) {
+            ('"', _) => is_quoted = !is_quoted,
+            (',', _) if !is_quoted => cells.push(String::new()),
+            (_, Some(cell)) => cell.push(character),
+            (_, None) => {}
+        }
+    }
+    cells
+}
+
 /// Rows of a table, with the names of its columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
@@ -46,7 +86,7 @@ pub(super) struct Rows {
 }
 
 /// One row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Row<'a> {
     columns: &'a [String],
     cells: &'a [String],
@@ -54,10 +94,19 @@ pub(super) struct Row<'a> {
 
 impl Rows {
     fn parse(csv: &str) -> Self {
-        let cells = |line: &str| line.split(',').map(str::to_owned).collect();
         let mut lines = csv.lines();
         let columns = lines.next().map(cells).unwrap_or_default();
         Self { columns, rows: lines.map(cells).collect() }
+    }
+
+    /// Completes [`Row::fill`]'s template from the first row whose cells have these texts.
+    pub(super) fn fill(&self, wanted: &[(&str, &str)], template: &str) -> String {
+        self.find(wanted).map_or_else(|| NOT_RUN.to_owned(), |row| row.fill(template))
+    }
+
+    /// Returns the spread of a column in the first row whose cells have these texts; NaN without such a row.
+    pub(super) fn spread(&self, wanted: &[(&str, &str)], column: &str) -> Spread {
+        self.find(wanted).map_or_else(|| Spread::of(Vec::new()), |row| row.spread(column))
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Row<'_>> + Clone {
@@ -103,6 +152,35 @@ impl<'a> Row<'a> {
     /// Returns the number in a cell, or NaN.
     pub(super) fn number(&self, column: &str) -> f64 {
         self.text(column).parse().unwrap_or(f64::NAN)
+    }
+}
+
+impl Row<'_> {
+    /// Returns the number in a cell with those of the columns `_min` and `_max`, or with unknown ends.
+    pub(super) fn spread(&self, column: &str) -> Spread {
+        let [min, max] = ["min", "max"].map(|end| self.number(&format!("{column}_{end}")));
+        Spread { median: self.number(column), min, max }
+    }
+
+    /// Completes a template: `{column}` is a cell's text, `{column~}` a number with its spread, and `{column:noun}` a count, as in
+    /// `1 list` or `255 lists`. Numbers have separators of thousands.
+    pub(super) fn fill(&self, template: &str) -> String {
+        let mut parts = template.split('{');
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (field, rest) = part.split_once('}').unwrap_or((part, ""));
+            if let Some((column, noun)) = field.split_once(':') {
+                out += &units::counted(self.number(column) as u64, noun);
+            } else if let Some(column) = field.strip_suffix('~') {
+                let [min, max] = ["min", "max"].map(|end| separated(self.text(&format!("{column}_{end}"))));
+                let ends = if min.is_empty() { "spread unknown".into() } else { format!("{min} to {max}") };
+                out += &format!("{} ({ends})", separated(self.text(column)));
+            } else {
+                out += &separated(self.text(field));
+            }
+            out += rest;
+        }
+        out
     }
 }
 
@@ -166,5 +244,19 @@ mod tests {
         let (low, high) = extremes(&rows.with(&[])[..2], "ns").unwrap();
         assert_eq!((low.text("n"), high.text("n")), ("2", "1"));
         assert_eq!(results.table("other").iter().count(), 0);
+    }
+
+    #[test]
+    fn a_template_is_filled_with_spreads_counts_and_separators() {
+        let results =
+            Results::parse([("t", "kind,n,ns,ns_min,ns_max,us\n\"a,b\",1,2500.5,2400.0,2600.0,-1234\n")]);
+        let rows = results.table("t");
+        assert_eq!(
+            rows.fill(&[("kind", "a,b")], "{kind}: {ns~} ns for {n:list}, {us} and {us~}"),
+            "a,b: 2,500.5 (2,400.0 to 2,600.0) ns for 1 list, -1,234 and -1,234 (spread unknown)"
+        );
+        assert_eq!(rows.fill(&[("n", "2")], "{n:list}"), "not run");
+        assert_eq!(listed("Falls at {}.", ["a".into(), "b".into()]).as_deref(), Some("Falls at a; b."));
+        assert_eq!(listed("Falls at {}.", Vec::new()), None);
     }
 }

@@ -14,11 +14,11 @@ use wire::int::sf::State;
 
 use super::{
     page::{Cell, Comparison, Findings, Table, line_series, linear, log},
-    rows::{Observations, Results, Row, Rows, extremes},
+    rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
 };
 use crate::svg::Plot;
-use terminal::CliError;
+use terminal::{CliError, units};
 
 pub(super) const PATHS: Parameter =
     Parameter::new("nodes", &[2, 3, 4, 5, 6, 7, 8], 2..=15, "nodes of the path");
@@ -257,13 +257,6 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
             .map(|(name, points)| line_series(&name, points))
             .collect(),
     };
-    let spread = |name: &str| -> String {
-        let of = |line: &str| {
-            sizes.get(line).map(|points| points.iter().map(|at| at.1 as u64)).into_iter().flatten()
-        };
-        let line = format!("{name}, 5 items");
-        format!("{} to {} bytes", of(&line).min().unwrap_or(0), of(&line).max().unwrap_or(0))
-    };
     Findings {
         method: "A line of executable switches carries IPv6/UDP packets. The size is that of the longest frame on any link, from its Ethernet header \
                  on. The overhead is the difference from the length of the frame that the host sent. Goodput is the payload as a share of the link \
@@ -274,18 +267,6 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
             "INT 2.1 with its shim behind the UDP header; SF-INT in an IPv6 hop-by-hop option; payloads of 16 and 1,400 bytes".into(),
             "simulated: the same on every machine".into(),
         ],
-        comparisons: vec![
-            Comparison::new("SF-INT, 5 instructions, 2 to 8 nodes", "constant (Fig. 7)", spread("SF-INT")),
-            Comparison::new("INT, 5 instructions, 2 to 8 nodes", "grows with each node (Fig. 7)", spread("INT")),
-        ],
-        remarks: vec![
-            "The paper's Fig. 7 has no numbers in its text. The shape is the same: the size with SF-INT depends only on the instructions, with INT \
-             also on the nodes."
-                .into(),
-            "The last link of the domain carries the records of all nodes except the sink: N - 1 records for a path of N nodes."
-                .into(),
-            "On a path of two nodes, a packet with SF-INT is longer than one with INT by the hop-by-hop header and its padding.".into(),
-        ],
         tables: vec![Table {
             name: "size",
             about: "Frames by nodes and instructions".into(),
@@ -295,10 +276,11 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
             ],
             rows,
             plots: vec![
-                plot("Longest frame, payload of 16 bytes (Fig. 7)", "bytes", sizes.clone()),
+                plot("Longest frame, payload of 16 bytes (Fig. 7)", "bytes", sizes),
                 plot("Goodput, payload of 1,400 bytes", "per cent of the link", goodputs),
             ],
         }],
+        ..Findings::default()
     }
 }
 
@@ -355,7 +337,6 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
                  every complete path with the ground truth)."
             .into(),
         conditions: vec![format!("the collector is configured with the sources' initial hop count of {HOPS}"), "simulated: the same on every machine".into()],
-        comparisons: vec![Comparison::new("reports for a complete path of N nodes", "N - 1", "N - 1, of one packet in 2^ceil(log2(N - 1))")],
         tables,
         ..Findings::default()
     })
@@ -483,71 +464,122 @@ fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
     })
 }
 
-/// Computes the remarks of `sf-yield` from the rows.
-pub(super) fn observe_yields(results: &Results) -> Observations {
-    let (nodes, flows) = (results.table("nodes"), results.table("flows"));
-    let mut remarks = Vec::new();
-    let below = |row: &Row<'_>| row.number("complete_percent") < row.number("best_percent") - 0.01;
-    let lengths: Vec<String> = nodes
-        .iter()
-        .filter(below)
-        .map(|row| {
-            format!(
-                "{} nodes {} % of {} %",
-                row.text("nodes"),
-                row.text("complete_percent"),
-                row.text("best_percent")
-            )
+/// Computes comparisons and remarks of `sf-overhead` from the rows.
+pub(super) fn observe_overhead(results: &Results) -> Observations {
+    let rows = results.table("size");
+    let most = rows.values("instructions").last().copied().unwrap_or("5").to_owned();
+    let comparisons = [("SF-INT", "constant (Fig. 7)"), ("INT", "grows with each node (Fig. 7)")]
+        .map(|(mode, paper)| {
+            let name = format!("{mode}, {most} instructions: longest frame by nodes");
+            Comparison::new(name, paper, sizes(&rows, mode, &most))
         })
-        .collect();
-    if !lengths.is_empty() {
-        remarks.push(format!(
-            "Fewer paths than the best possible 1/(N - 1) are complete with {}.",
-            lengths.join(", ")
-        ));
+        .into();
+    let mut remarks = Vec::new();
+    for items in rows.values("instructions") {
+        let nodes = rows.values("nodes").first().copied().unwrap_or_default();
+        let [sf, int] = ["SF-INT", "INT"]
+            .map(|mode| rows.find(&[("mode", mode), ("instructions", items), ("nodes", nodes)]));
+        remarks.extend(sf.zip(int).map(|(sf, int)| {
+            let sizes =
+                sf.fill("{nodes:node}, {instructions:instruction}: {frame_bytes_16} bytes with SF-INT, ");
+            format!("{sizes}{}.", int.fill("{frame_bytes_16} bytes with INT"))
+        }));
     }
-    remarks.push(
-        "The paper says that N - 1 reports are needed; it does not say that the paths of the other packets are never complete.".into(),
-    );
-    for table in ["loss", "reordering"] {
-        let rows = results.table(table);
-        if let Some((least, _)) = extremes(&rows.with(&[]), "baseline_percent") {
-            remarks.push(format!(
-                "With {table}, the fewest paths are complete at {} nodes and {} % on each link: {} % of those without.",
-                least.text("nodes"),
-                least.text("fault_percent"),
-                least.text("baseline_percent")
-            ));
-        }
-    }
-    remarks.extend(registers(&flows));
-    Observations { comparisons: None, remarks }
+    remarks.push(judgement(
+        "INT is put behind the UDP header here and SF-INT into an IPv6 option, while the paper (3.1.3) has both in the option. The hop-by-hop header and its \
+         padding are the difference at two nodes. The paper's Fig. 7 has no numbers in its text, so only the shape can be compared.",
+    ));
+    Observations { comparisons: Some(comparisons), remarks }
 }
 
-/// The yield of several flows, by the registers that they share.
+/// The longest frames of the shortest and the longest path, and how they change between.
+fn sizes(rows: &Rows, mode: &str, items: &str) -> String {
+    let rows = rows.with(&[("mode", mode), ("instructions", items)]);
+    let Some((first, last)) = rows.first().zip(rows.last()) else { return NOT_RUN.into() };
+    let grows =
+        rows.windows(2).all(|pair| pair[1].number("frame_bytes_16") > pair[0].number("frame_bytes_16"));
+    let equal = rows.iter().all(|row| row.text("frame_bytes_16") == first.text("frame_bytes_16"));
+    let shape = match (grows, equal) {
+        (true, false) => "grows with each node",
+        (_, true) => "constant",
+        _ => "neither constant nor always growing",
+    };
+    let template = "{frame_bytes_16} bytes with {nodes:node}";
+    format!("{}, {}: {shape}", first.fill(template), last.fill(template))
+}
+
+/// Computes comparisons and remarks of `sf-yield` from the rows.
+pub(super) fn observe_yields(results: &Results) -> Observations {
+    let nodes = results.table("nodes");
+    let all = nodes.iter().count();
+    let periodic = nodes.iter().filter(|row| near(row, "period_percent")).count();
+    let hopwise = if all > 0 {
+        format!(
+            "N - 1, of one packet in 2^ceil(log2(N - 1)): so in {periodic} of {}",
+            units::counted(all as u64, "row")
+        )
+    } else {
+        NOT_RUN.into()
+    };
+    let comparisons = vec![Comparison::new("reports for a complete path of N nodes", "N - 1", hopwise)];
+    let mut remarks = Vec::new();
+    remarks.extend(listed(
+        "Of the packets, fewer have a complete path than the best possible 1/(N - 1): {}.",
+        nodes
+            .iter()
+            .filter(|row| {
+                row.number("complete_percent") < row.number("best_percent") && !near(row, "best_percent")
+            })
+            .map(|row| row.fill("{nodes:node} {complete_percent} % of {best_percent} %")),
+    ));
+    for table in ["loss", "reordering"] {
+        let rows = results.table(table);
+        let most = rows.values("fault_percent").last().copied().unwrap_or_default();
+        let at_most = rows.with(&[("fault_percent", most)]);
+        remarks.extend(listed(
+            &format!(
+                "With {table} of {most} % on each link, complete paths as a share of those without: {{}}."
+            ),
+            at_most.iter().map(|row| row.fill("{nodes:node} {baseline_percent} %")),
+        ));
+    }
+    remarks.extend(registers(&results.table("flows")));
+    remarks.extend(
+        [
+            "the paper says that N - 1 reports are needed; it does not say how many packets never have them.",
+            "the flows take strict turns here, and each row is one run. In random order, sets of a shared register can be complete: \
+             [wire formats](../reference/wire-formats.md), section 3.5, counts 854 clean sets of 5,000.",
+        ]
+        .map(judgement),
+    );
+    Observations { comparisons: Some(comparisons), remarks }
+}
+
+/// Whether the share of complete paths is the one in another column, but for the packets at the end.
+fn near(row: &Row<'_>, column: &str) -> bool {
+    (row.number("complete_percent") - row.number(column)).abs() < 0.01
+}
+
+/// The yield of several flows that take turns, by the registers that they share.
 fn registers(flows: &Rows) -> Vec<String> {
     let mut remarks = Vec::new();
     for registers in flows.values("registers") {
-        let several: Vec<_> = flows
-            .with(&[("registers", registers)])
-            .into_iter()
-            .filter(|row| row.number("flows") > 1.0)
-            .collect();
-        if let Some((least, most)) = extremes(&several, "complete_percent") {
-            remarks.push(format!(
-                "With {registers} and several flows, {} % ({} flows) to {} % ({} flows) of the packets have a complete path.",
-                least.text("complete_percent"),
-                least.text("flows"),
-                most.text("complete_percent"),
-                most.text("flows")
-            ));
-        }
+        let mut several = flows.with(&[("registers", registers)]);
+        several.retain(|row| row.number("flows") > 1.0);
+        let Some((least, most)) = extremes(&several, "complete_percent") else { continue };
+        let yields = if least.text("complete_percent") == most.text("complete_percent") {
+            least.fill(&format!(
+                "{{complete_percent}} % in each of {}",
+                units::counted(several.len() as u64, "row")
+            ))
+        } else {
+            let template = "{complete_percent} % with {flows:flow}";
+            format!("{} to {}", least.fill(template), most.fill(template))
+        };
+        remarks.push(format!(
+            "With {registers}, several flows in turn and 4 nodes, the packets with a complete path are {yields}."
+        ));
     }
-    remarks.push(
-        "The flows take strict turns here. In random order, sets of a shared register can be complete: [wire formats](../reference/wire-formats.md), \
-         section 3.5, counts 854 clean sets of 5,000."
-            .into(),
-    );
     remarks
 }
 
@@ -556,21 +588,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_yield_of_shared_registers_is_that_of_the_rows() {
+    fn the_yield_of_paths_and_of_shared_registers_is_that_of_the_rows() {
         let observed = observe_yields(&Results::parse([
-            ("nodes", "nodes,complete_percent,best_percent\n3,50.00,50.00\n4,25.00,33.33\n"),
+            (
+                "nodes",
+                "nodes,complete_percent,period_percent,best_percent\n3,50.00,50.00,50.00\n4,25.00,25.00,33.33\n5,20.00,25.00,20.00\n",
+            ),
+            ("loss", "nodes,fault_percent,baseline_percent\n3,0.00,100.0\n3,5.00,81.2\n"),
             (
                 "flows",
-                "registers,flows,complete_percent\none register,1,25.00\none register,2,17.00\none register,4,12.00\n",
+                "registers,flows,complete_percent\none register,1,25.00\none register,2,17.00\none register,4,12.00\n16 registers,2,3.00\n16 registers,4,3.00\n",
             ),
         ]));
         assert_eq!(
-            observed.remarks[0],
-            "Fewer paths than the best possible 1/(N - 1) are complete with 4 nodes 25.00 % of 33.33 %."
+            observed.remarks[..4],
+            [
+                "Of the packets, fewer have a complete path than the best possible 1/(N - 1): 4 nodes 25.00 % of 33.33 %.",
+                "With loss of 5.00 % on each link, complete paths as a share of those without: 3 nodes 81.2 %.",
+                "With one register, several flows in turn and 4 nodes, the packets with a complete path are 12.00 % with 4 flows to 17.00 % with 2 flows.",
+                "With 16 registers, several flows in turn and 4 nodes, the packets with a complete path are 3.00 % in each of 2 rows."
+            ]
         );
+        assert!(observed.comparisons.unwrap()[0].hopwise.ends_with("so in 2 of 3 rows"));
+    }
+
+    #[test]
+    fn the_shape_of_the_sizes_is_that_of_the_rows() {
+        let head = "mode,instructions,nodes,frame_bytes_16\n";
+        let hopwise = |rows: &str| {
+            let observed = observe_overhead(&Results::parse([("size", &*format!("{head}{rows}"))]));
+            observed.comparisons.unwrap()[0].hopwise.clone()
+        };
         assert_eq!(
-            observed.remarks[2],
-            "With one register and several flows, 12.00 % (4 flows) to 17.00 % (2 flows) of the packets have a complete path."
+            hopwise("SF-INT,5,2,134\nSF-INT,5,3,134\n"),
+            "134 bytes with 2 nodes, 134 bytes with 3 nodes: constant"
         );
+        assert!(hopwise("SF-INT,5,2,134\nSF-INT,5,3,135\n").ends_with("grows with each node"));
+        let shapeless = hopwise("SF-INT,5,2,134\nSF-INT,5,3,133\nSF-INT,5,4,135\n");
+        assert!(shapeless.ends_with("neither constant nor always growing"), "{shapeless}");
     }
 }

@@ -4,7 +4,7 @@ use dataplane::{Pattern, watchlist::Mode};
 
 use super::{
     page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
-    rows::{Observations, Results, judgement},
+    rows::{NOT_RUN, Observations, Results, Row, Rows, judgement, listed},
     settings::{Parameter, Settings},
     sf::{Observer, PATHS, Run, nodes_of},
 };
@@ -212,54 +212,68 @@ fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
 
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
-    let (even, arrivals) = (results.table("delay"), results.table("arrivals"));
+    let even = results.table("delay");
+    let arrivals = results.table("arrivals");
     let nodes = PAPER.0.to_string();
-    let each = |column: &str, unit: &str| {
-        let rows = arrivals.with(&[("nodes", &nodes)]);
-        let texts =
-            rows.iter().map(|row| format!("{} {:.1} {unit}", row.text("arrivals"), row.number(column)));
-        texts.collect::<Vec<_>>().join(", ")
-    };
+    let longest = arrivals.with(&[("nodes", &nodes)]);
     let matched = format!(
-        "{nodes} nodes, {MATCHED} packets/s (chosen to give this delay with even arrivals): mean delay"
+        "{nodes} nodes, {} packets/s (chosen to give this delay with even arrivals): mean delay",
+        units::count(MATCHED)
     );
     let comparisons = vec![
-        Comparison::new(matched, format!("{} us", PAPER.1), each("delay_mean_us", "us")),
+        Comparison::new(
+            matched,
+            format!("{} us", PAPER.1),
+            each(&longest, "{arrivals} {delay_mean_us} us ({ci95_low} to {ci95_high})"),
+        ),
         Comparison::new(
             format!("{nodes} nodes: delays below the mean"),
             "99 %",
-            each("below_mean_percent", "%"),
+            each(&longest, "{arrivals} {below_mean_percent} %"),
         ),
     ];
-    let mut remarks = vec![format!(
-        "With evenly spaced packets, the delay is N - 2 gaps between packets of the flow. The rate of {MATCHED} packets/s is chosen so that six gaps are \
-         {} us, so the equal mean confirms nothing. The paper does not state the number of flows and the rate of its generator in this measurement.",
-        PAPER.1
-    )];
+    let mut remarks: Vec<String> = gaps(&even).into_iter().collect();
     remarks.extend(even.with(&[("nodes", &nodes)]).last().map(|row| {
-        let delay = row.number("delay_mean_us");
-        format!(
-            "At {} packets/s (the paper's abstract: 7.13 M), one flow has {delay} us at {nodes} nodes; the paper's {} us are {:.1} times that.",
-            units::count(row.number("packets_per_s") as u64),
+        row.fill(&format!(
+            "At {{packets_per_s}} packets/s (the paper's abstract: 7.13 M), one flow has {{delay_mean_us}} us at {nodes} nodes; the paper's {} us are {:.1} \
+             times that.",
             PAPER.1,
-            PAPER.1 / delay
-        )
+            PAPER.1 / row.number("delay_mean_us")
+        ))
     }));
-    remarks.extend(arrivals.with(&[("nodes", &nodes)]).iter().map(|row| {
-        let share = row.number("below_mean_percent");
-        let is_near =
-            if share >= 99.0 { "as many as in the paper or more" } else { "fewer than the paper's 99 %" };
-        format!(
-            "{}: {share:.1} % of the delays at {nodes} nodes are below the mean, {is_near}.",
-            row.text("arrivals")
-        )
+    remarks.extend(longest.iter().map(|row| {
+        let than = if row.number("below_mean_percent") < 99.0 { "fewer than the paper's 99 %" } else { "the paper's 99 % or more" };
+        row.fill(&format!("{{arrivals}}: {{below_mean_percent}} % of the delays at {nodes} nodes are below the mean, {than}."))
     }));
-    remarks.push(judgement(
-        "the length and rate of our bursts are our choice, and the paper does not describe its arrivals, so a share near 99 % shows only that bursty \
-         arrivals could explain its sentence.",
-    ));
-    remarks.push("The paper counts every round of reports; a path becomes complete for only one packet in 2^ceil(log2(N - 1)), see `sf-yield`.".into());
+    remarks.extend(
+        [
+            "the rate of the first comparison is chosen so that six gaps are the paper's delay, so an equal mean confirms nothing. The paper does not state the \
+             number of flows and the rate of its generator in this measurement.",
+            "the length and rate of our bursts are our choice, and the paper does not describe its arrivals, so a share near 99 % shows only that bursty \
+             arrivals could explain its sentence.",
+            "the paper counts every round of reports; here a path becomes complete for only one packet in 2^ceil(log2(N - 1)), see [sf-yield](sf-yield.md).",
+        ]
+        .map(judgement),
+    );
     Observations { comparisons: Some(comparisons), remarks }
+}
+
+/// A template for each row, in one text.
+fn each(rows: &[Row<'_>], template: &str) -> String {
+    listed("{}", rows.iter().map(|row| row.fill(template))).unwrap_or_else(|| NOT_RUN.into())
+}
+
+/// Says in how many rows the mean delay of even arrivals is N - 2 gaps between packets.
+fn gaps(even: &Rows) -> Option<String> {
+    let all = even.iter().count();
+    let equal = even
+        .iter()
+        .filter(|row| {
+            let expected = (row.number("nodes") - 2.0) * 1e6 / row.number("packets_per_s");
+            (row.number("delay_mean_us") - expected).abs() < 0.01
+        })
+        .count();
+    (all > 0).then(|| format!("With evenly spaced packets, the mean delay is N - 2 gaps between packets of the flow in {equal} of {}.", units::counted(all as u64, "row")))
 }
 
 #[cfg(test)]
@@ -280,13 +294,14 @@ mod tests {
     #[test]
     fn the_delay_of_the_papers_rate_and_the_shares_are_those_of_the_rows() {
         let observed = observe(&Results::parse([
-            ("delay", "packets_per_s,nodes,delay_mean_us\n7000000,8,18.600\n"),
+            ("delay", "packets_per_s,nodes,delay_mean_us\n1000000,3,1.000\n7000000,8,18.600\n"),
             ("arrivals", "arrivals,nodes,delay_mean_us,below_mean_percent\nbursts,8,9.53,40.0\n"),
         ]));
         assert_eq!(
-            observed.remarks[1..3],
+            observed.remarks[..3],
             [
-                "At 7,000,000 packets/s (the paper's abstract: 7.13 M), one flow has 18.6 us at 8 nodes; the paper's 9.3 us are 0.5 times that.",
+                "With evenly spaced packets, the mean delay is N - 2 gaps between packets of the flow in 1 of 2 rows.",
+                "At 7,000,000 packets/s (the paper's abstract: 7.13 M), one flow has 18.600 us at 8 nodes; the paper's 9.3 us are 0.5 times that.",
                 "bursts: 40.0 % of the delays at 8 nodes are below the mean, fewer than the paper's 99 %."
             ]
         );

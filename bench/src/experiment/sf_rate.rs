@@ -1,18 +1,20 @@
 //! Reports of SF-INT that one core processes, by sending rate, nodes and instructions (SF-INT, Figs. 8a and 9).
 
+use std::cmp::Ordering;
+
 use collector::{Batch, Collector, Datagram, config::JoinConfig};
 use dataplane::{FabricSink, Reporter, watchlist::Mode};
 
 use super::{
     loopback::{self, Served},
     page::{Cell, Comparison, Findings, Table, linear, log},
-    rows::{Observations, Results, Row, Rows, extremes, judgement},
+    rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement},
     settings::{Parameter, Settings},
     sf::{HOPS, INSTRUCTIONS, PATHS, Run, nodes_of},
     timing::{self, Spread},
 };
 use crate::svg::{Plot, Series, Style};
-use terminal::{CliError, units};
+use terminal::CliError;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
@@ -287,25 +289,31 @@ fn findings(capacities: &[Capacity], throughputs: &[Throughput]) -> Findings {
 
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
-    let (capacity, throughput) = (results.table("capacity"), results.table("throughput"));
-    let ends = |items: &str| extremes(&capacity.with(&[("instructions", items)]), "reports_mps");
-    let range = |items: &str| {
-        ends(items).map_or("not run".to_owned(), |(low, high)| {
-            format!("{} to {} M reports/s", low.text("reports_mps"), high.text("reports_mps"))
-        })
-    };
-    let by_nodes = |items: &str| {
-        ends(items).map(|(low, high)| {
-            format!(
-                "{items} instructions: {} M reports/s with {} nodes (lowest), {} with {} nodes (highest)",
-                low.text("reports_mps"),
-                low.text("nodes"),
-                high.text("reports_mps"),
-                high.text("nodes")
-            )
-        })
-    };
-    let mut remarks: Vec<String> = capacity.values("instructions").into_iter().filter_map(by_nodes).collect();
+    let capacity = results.table("capacity");
+    let throughput = results.table("throughput");
+    let comparisons = vec![
+        Comparison::new(
+            "processing rate, 2 instructions, all paths (Fig. 9)",
+            "up to 7.13 Mpps (the abstract; 4.3 says Gbps)",
+            range(&capacity, "2"),
+        ),
+        Comparison::new("processing rate, 5 instructions, all paths", "a plot", range(&capacity, "5")),
+        Comparison::new(
+            "effect of the number of nodes, 2 instructions",
+            "none",
+            by_nodes(&capacity, "2").unwrap_or_else(|| NOT_RUN.into()),
+        ),
+        Comparison::new("throughput without loss (Fig. 8a)", "9.13 Gb/s", lossless(&throughput)),
+        Comparison::new(
+            "output compared with input of the SmartNIC (Figs. 9a and 9b)",
+            "near",
+            output(&throughput),
+        ),
+    ];
+    let mut remarks = Vec::new();
+    for items in capacity.values("instructions") {
+        remarks.extend(by_nodes(&capacity, items).map(|text| format!("{items} instructions: {text}.")));
+    }
     remarks.extend(by_items(&capacity));
     remarks.push(judgement(
         "the paper measures a NIC with 54 cores that runs on its own link. Ours is one core of a CPU that also runs the sender, so the rates are \
@@ -315,63 +323,84 @@ pub(super) fn observe(results: &Results) -> Observations {
         "a path of two nodes is complete with every report, and a longer one with fewer reports, which would make short paths the slowest. \
          This cause was not measured separately.",
     ));
-    let comparisons = vec![
-        Comparison::new(
-            "processing rate, 2 instructions, all paths (Fig. 9)",
-            "up to 7.13 Mpps (the abstract; 4.3 says Gbps)",
-            range("2"),
-        ),
-        Comparison::new("processing rate, 5 instructions, all paths", "a plot", range("5")),
-        Comparison::new(
-            "effect of the number of nodes",
-            "none",
-            by_nodes("2").unwrap_or_else(|| "not run".into()),
-        ),
-        Comparison::new("throughput without loss (Fig. 8a)", "9.13 Gb/s", lossless(&throughput)),
-        Comparison::new(
-            "output compared with input of the SmartNIC (Figs. 9a and 9b)",
-            "near",
-            "the table of throughput: sent and processed",
-        ),
-    ];
     Observations { comparisons: Some(comparisons), remarks }
+}
+
+const MPS: &str = "reports_mps";
+
+/// Smallest and largest rate of the paths with these instructions.
+fn range(capacity: &Rows, items: &str) -> String {
+    extremes(&capacity.with(&[("instructions", items)]), MPS).map_or_else(
+        || NOT_RUN.into(),
+        |(low, high)| {
+            format!("{} to {} M reports/s", low.fill("{reports_mps~}"), high.fill("{reports_mps~}"))
+        },
+    )
+}
+
+/// The slowest and the fastest path, if the runs distinguish them.
+fn by_nodes(capacity: &Rows, items: &str) -> Option<String> {
+    let (low, high) = extremes(&capacity.with(&[("instructions", items)]), MPS)?;
+    let template = "{reports_mps~} M reports/s with {nodes:node}";
+    let verdict = match low.spread(MPS).order(high.spread(MPS)) {
+        Some(_) => "the number of nodes changes the rate",
+        None => "the runs do not distinguish the slowest and the fastest path",
+    };
+    Some(format!("{} (lowest), {} (highest): {verdict}", low.fill(template), high.fill(template)))
 }
 
 /// The effect of the instructions at the longest path.
 fn by_items(capacity: &Rows) -> Option<String> {
-    let nodes = capacity.values("nodes").last().copied()?.to_owned();
-    let rows = capacity.with(&[("nodes", &nodes)]);
+    let nodes = capacity.values("nodes").last().copied()?;
+    let rows = capacity.with(&[("nodes", nodes)]);
     let (first, last) = rows.first().zip(rows.last())?;
+    let verdict = match last.spread(MPS).order(first.spread(MPS)) {
+        Some(Ordering::Less) => "more instructions are slower",
+        Some(_) => "more instructions are faster",
+        None => "the runs do not distinguish them",
+    };
+    let template = "{reports_mps~} M reports/s with {instructions:instruction}";
     Some(format!(
-        "{nodes} nodes: {} M reports/s with {} instructions, {} with {}",
-        first.text("reports_mps"),
-        first.text("instructions"),
-        last.text("reports_mps"),
-        last.text("instructions")
+        "{}: {}, {}: {verdict}.",
+        last.fill("{nodes:node}"),
+        first.fill(template),
+        last.fill(template)
     ))
+}
+
+/// The smallest share of the sent reports that was processed, over all rates.
+fn output(throughput: &Rows) -> String {
+    let share = throughput
+        .iter()
+        .map(|row| 100.0 * row.number("processed_kps_min") / row.number("sent_kps"))
+        .fold(f64::INFINITY, f64::min);
+    if share.is_finite() {
+        format!("over loopback, 8 nodes: at least {share:.1} % at each rate tried")
+    } else {
+        NOT_RUN.into()
+    }
+}
+
+/// Whether a row has no loss above 0.1 %.
+fn is_lossless(row: &Row<'_>) -> bool {
+    row.number("processed_kps_min") >= 0.999 * row.number("sent_kps")
 }
 
 /// The largest throughput at which everything was processed; a maximum only if a higher rate lost reports.
 fn lossless(throughput: &Rows) -> String {
-    let is_lossless = |row: &Row<'_>| row.number("processed_kps_min") >= 0.999 * row.number("sent_kps");
+    if throughput.iter().count() == 0 {
+        return NOT_RUN.into();
+    }
     let rows: Vec<_> = throughput.iter().filter(is_lossless).collect();
     let Some((_, most)) = extremes(&rows, "processed_gbps") else {
         return "no rate without loss".into();
     };
-    let rate = |row: &Row<'_>| row.number("wanted_per_s");
-    let losing =
-        throughput.iter().filter(|row| !is_lossless(row)).map(|row| rate(&row)).fold(f64::INFINITY, f64::min);
-    let limit = if losing.is_finite() {
-        format!("loss above 0.1 % begins at {} reports/s", units::count(losing as u64))
-    } else {
-        "the highest rate tried; no loss above 0.1 % seen, so not a maximum".into()
-    };
-    format!(
-        "{:.2} Gb/s over loopback ({} reports/s, {} instructions): {limit}",
-        most.number("processed_gbps"),
-        units::count(rate(&most) as u64),
-        most.text("instructions")
-    )
+    let losing: Vec<_> = throughput.iter().filter(|row| !is_lossless(row)).collect();
+    let limit = extremes(&losing, "wanted_per_s").map_or_else(
+        || "the highest rate tried; no loss above 0.1 % seen, so not a maximum".into(),
+        |(least, _)| least.fill("loss above 0.1 % begins at {wanted_per_s} reports/s"),
+    );
+    most.fill(&format!("{{processed_gbps}} Gb/s over loopback ({{wanted_per_s}} reports/s, {{instructions:instruction}}): {limit}"))
 }
 
 #[cfg(test)]
@@ -399,21 +428,35 @@ mod tests {
         };
         assert_eq!(
             hopwise("2,800000,800.0,800.0,1.343\n"),
-            "1.34 Gb/s over loopback (800,000 reports/s, 2 instructions): the highest rate tried; no loss above 0.1 % seen, so not a maximum"
+            "1.343 Gb/s over loopback (800,000 reports/s, 2 instructions): the highest rate tried; no loss above 0.1 % seen, so not a maximum"
         );
         assert_eq!(
             hopwise("2,800000,800.0,700.0,1.343\n"),
-            "0.00 Gb/s over loopback (1,000 reports/s, 2 instructions): loss above 0.1 % begins at 800,000 reports/s"
+            "0.001 Gb/s over loopback (1,000 reports/s, 2 instructions): loss above 0.1 % begins at 800,000 reports/s"
         );
     }
 
     #[test]
     fn the_effect_of_nodes_is_that_of_the_rows() {
-        let csv = "instructions,nodes,reports_mps\n2,2,12.00\n2,6,9.00\n2,8,10.00\n";
-        let observed = observe(&Results::parse([("capacity", csv)]));
+        let remark = |high: &str| {
+            let csv = format!(
+                "instructions,nodes,reports_mps,reports_mps_min,reports_mps_max\n2,2,12.00,{high}\n2,6,9.00,8.00,10.00\n3,6,10.00,9.00,11.00\n"
+            );
+            observe(&Results::parse([("capacity", &*csv)])).remarks
+        };
         assert_eq!(
-            observed.remarks[0],
-            "2 instructions: 9.00 M reports/s with 6 nodes (lowest), 12.00 with 2 nodes (highest)"
+            remark("11.00,13.00")[0],
+            "2 instructions: 9.00 (8.00 to 10.00) M reports/s with 6 nodes (lowest), 12.00 (11.00 to 13.00) M reports/s with 2 nodes (highest): the number \
+             of nodes changes the rate."
+        );
+        assert!(
+            remark("9.50,13.00")[0]
+                .ends_with("the runs do not distinguish the slowest and the fastest path.")
+        );
+        assert_eq!(
+            remark("9.50,13.00")[2],
+            "6 nodes: 9.00 (8.00 to 10.00) M reports/s with 2 instructions, 10.00 (9.00 to 11.00) M reports/s with 3 instructions: the runs do not \
+             distinguish them."
         );
     }
 }

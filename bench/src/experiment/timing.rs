@@ -1,11 +1,12 @@
 //! Time per operation: several runs of each point, their median and their spread.
 
 use std::{
+    cmp::Ordering,
     hint::black_box,
     time::{Duration, Instant},
 };
 
-use super::{page::Cell, settings::Settings};
+use super::{page::Cell, rows::separated, settings::Settings};
 use crate::svg::Point;
 use terminal::CliError;
 
@@ -47,6 +48,34 @@ impl Spread {
         Self { median: self.median + other.median, min: self.min + other.min, max: self.max + other.max }
     }
 
+    /// Difference of medians, with the smallest and the largest that the runs allow.
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self { median: self.median - other.median, min: self.min - other.max, max: self.max - other.min }
+    }
+
+    /// Ratio of medians, with the smallest and the largest that the runs allow.
+    pub(super) fn over(self, other: Self) -> Self {
+        Self { median: self.median / other.median, min: self.min / other.max, max: self.max / other.min }
+    }
+
+    /// Order of two quantities whose runs do not overlap; `None` if they do, or if the ends are unknown.
+    pub(super) fn order(self, other: Self) -> Option<Ordering> {
+        if self.max < other.min {
+            Some(Ordering::Less)
+        } else if self.min > other.max {
+            Some(Ordering::Greater)
+        } else {
+            None
+        }
+    }
+
+    /// A ratio as text, which says if the runs do not distinguish it from 1.
+    pub(super) fn ratio_text(self, decimals: usize) -> String {
+        let one = Self { median: 1.0, min: 1.0, max: 1.0 };
+        let unclear = if self.order(one).is_none() { ", not distinguishable from 1" } else { "" };
+        format!("{}{unclear}", self.text(decimals))
+    }
+
     /// Three cells: median, minimum, maximum.
     pub(super) fn cells(self, decimals: usize) -> [Cell; 3] {
         [self.median, self.min, self.max].map(|figure| Cell::Figure(figure, decimals))
@@ -57,9 +86,14 @@ impl Spread {
         Point { x, y: self.median, spread: Some((self.min, self.max)) }
     }
 
-    /// `12.3 (12.1 to 13.0)`.
+    /// `12.3 (12.1 to 13.0)`, or `12.3 (spread unknown)`.
     pub(super) fn text(self, decimals: usize) -> String {
-        format!("{:.decimals$} ({:.decimals$} to {:.decimals$})", self.median, self.min, self.max)
+        let [median, min, max] =
+            [self.median, self.min, self.max].map(|figure| separated(&format!("{figure:.decimals$}")));
+        if self.min.is_nan() || self.max.is_nan() {
+            return format!("{median} (spread unknown)");
+        }
+        format!("{median} ({min} to {max})")
     }
 }
 
@@ -150,5 +184,22 @@ mod tests {
         assert_eq!(spread, Spread { median: 4.0, min: 2.0, max: 5.0 });
         assert_eq!(spread.map(|ns| 20.0 / ns), Spread { median: 5.0, min: 4.0, max: 10.0 });
         assert_eq!(spread.text(1), "4.0 (2.0 to 5.0)");
+        assert_eq!(spread.map(|ns| 1e3 * ns).text(0), "4,000 (2,000 to 5,000)");
+    }
+
+    #[test]
+    fn only_runs_that_do_not_overlap_have_an_order() {
+        let low = Spread { median: 4.0, min: 2.0, max: 5.0 };
+        let near = Spread { median: 6.0, min: 5.0, max: 9.0 };
+        let high = Spread { median: 8.0, min: 6.0, max: 10.0 };
+        let unknown = Spread { median: 100.0, min: f64::NAN, max: f64::NAN };
+        assert_eq!(low.order(high), Some(Ordering::Less));
+        assert_eq!(high.order(low), Some(Ordering::Greater));
+        assert_eq!(low.order(near), None);
+        assert_eq!(unknown.order(low), None);
+        assert_eq!(high.over(low).ratio_text(1), "2.0 (1.2 to 5.0)");
+        assert_eq!(near.over(low).ratio_text(1), "1.5 (1.0 to 4.5), not distinguishable from 1");
+        assert_eq!(unknown.over(low).ratio_text(0), "25 (spread unknown), not distinguishable from 1");
+        assert_eq!(high.minus(low), Spread { median: 4.0, min: 1.0, max: 8.0 });
     }
 }

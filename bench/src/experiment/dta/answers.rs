@@ -6,7 +6,7 @@ use wire::dta::hash::{Family, slot};
 use super::percent;
 use crate::experiment::{
     page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
-    rows::{Observations, Results, Row, Rows},
+    rows::{Observations, Results, Row, Rows, judgement, listed},
     settings::{Scale, Settings},
 };
 use crate::figures::{
@@ -14,7 +14,7 @@ use crate::figures::{
     slots::{Answers, Slots},
 };
 use crate::svg::{Axis, Plot};
-use terminal::CliError;
+use terminal::{CliError, units};
 
 /// Keys per slot.
 const LOADS: [f64; 13] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0];
@@ -313,7 +313,7 @@ fn findings(
     };
     let wrong = |family| {
         let tuples = unwritten.iter().find(|one| one.family == family && one.kind == Kind::RandomTuples);
-        tuples.map_or_else(String::new, |one| format!("{} of {}", one.wrong, one.queried))
+        tuples.map_or_else(String::new, |one| format!("{} of {}", one.wrong, units::count(one.queried)))
     };
     let errors = |family| {
         let of = counters.iter().filter(|one| one.0 == family).map(|one| format!("{:.1}", one.2));
@@ -329,7 +329,7 @@ fn findings(
                  appended for the slots."
             .into(),
         conditions: vec![
-            format!("{SLOTS} slots of 8 bytes, {trials} times each with different keys; no network: exact, the same on every machine"),
+            format!("{} slots of 8 bytes, {trials} times each with different keys; no network: exact, the same on every machine", units::count(SLOTS)),
             "5-tuples have 13 bytes; sequential 5-tuples are those of one /24 network and one server, with addresses and ports counting up".into(),
         ],
         comparisons: vec![
@@ -348,47 +348,59 @@ fn findings(
 
 /// Computes the remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
-    let (load, keys) = (results.table("load"), results.table("keys"));
-    let columns = [("n1", "formula_n1"), ("n2", "formula_n2"), ("n3", "formula_n3"), ("n4", "formula_n4")];
-    let deviation = |row: Row<'_>| {
-        columns.iter().map(|(n, formula)| (row.number(n) - row.number(formula)).abs()).fold(0.0, f64::max)
-    };
-    let mut remarks = vec![format!(
-        "hopwise and the formula differ, with random 5-tuples, over all loads and N, by at most {:.2} percentage points.",
-        100.0 * load.iter().map(deviation).fold(0.0, f64::max)
-    )];
-    let answered = |hashes: &str, kind: &str| {
-        let rows = keys.with(&[("hashes", hashes), ("keys", kind)]);
-        let texts =
-            rows.iter().map(|row| format!("{} at load {}", percent(row.number("n1")), row.text("load")));
-        texts.collect::<Vec<_>>().join(", ")
-    };
-    remarks.push(format!(
-        "Sequential keys, N = 1, with the artifact's hash: words {}; 5-tuples {}. With the hashes of hopwise: words {}; 5-tuples {}. On structured keys, \
-         linear hashes do not behave like random functions, so their rates are better or worse than the formula. To size a store, use keys like your own.",
-        answered("artifact", "sequential words"),
-        answered("artifact", "sequential 5-tuples"),
-        answered("v1", "sequential words"),
-        answered("v1", "sequential 5-tuples")
-    ));
-    remarks.extend([
-        load_gain(&load, "n1", "n2", "the four hashes"),
-        load_gain(&load, "artifact_n1", "artifact_n2", "the artifact's hash"),
-    ]);
-    remarks.push(
-        "The artifact's CRC is affine, so slot n of every key is slot 0 with the same bits inverted. Two keys that collide in one copy collide in all, and \
-         N copies only make the store N times smaller: its answers follow the formula of M / N groups (the marks in the second plot). It takes the \
-         checksum from the same CRC as the slot, so two keys in one slot have fewer bits in which their checksums can differ. Keys of four bytes are not \
-         affected (a CRC-32 of 32 bits is a bijection)."
-            .into(),
+    let load = results.table("load");
+    let keys = results.table("keys");
+    let mut remarks = Vec::new();
+    if load.iter().count() > 0 {
+        remarks.push(format!(
+            "hopwise and the formula differ, with random 5-tuples, over all loads and N, by at most {:.2} percentage points.",
+            100.0 * load.iter().map(deviation).fold(0.0, f64::max)
+        ));
+    }
+    for hashes in keys.values("hashes") {
+        let rows = keys.with(&[("hashes", hashes)]);
+        remarks.extend(listed(
+            &format!("Sequential keys, N = 1, hashes {hashes}: {{}}."),
+            rows.iter().filter(|row| row.text("keys").starts_with("sequential")).map(|row| {
+                format!("{} {} at load {}", row.text("keys"), percent(row.number("n1")), row.text("load"))
+            }),
+        ));
+    }
+    for (one, two, hashes) in
+        [("n1", "n2", "the four hashes"), ("artifact_n1", "artifact_n2", "the artifact's hash")]
+    {
+        remarks.extend(load_gain(&load, one, two, hashes));
+    }
+    remarks.extend(
+        [
+            "on structured keys, linear hashes do not behave like random functions, so their rates are better or worse than the formula. To size a store, use \
+             keys like your own.",
+            "the artifact's CRC is affine, so slot n of every key is slot 0 with the same bits inverted. Two keys that collide in one copy collide in all, and \
+             N copies only make the store N times smaller: its answers follow the formula of M / N groups (the marks in the second plot). It takes the \
+             checksum from the same CRC as the slot, so two keys in one slot have fewer bits in which their checksums can differ. Keys of four bytes are not \
+             affected (a CRC-32 of 32 bits is a bijection).",
+        ]
+        .map(judgement),
     );
     Observations { comparisons: None, remarks }
 }
 
+/// The largest difference of a row from the formula.
+fn deviation(row: Row<'_>) -> f64 {
+    ["n1", "n2", "n3", "n4"]
+        .map(|n| (row.number(n) - row.number(&format!("formula_{n}"))).abs())
+        .into_iter()
+        .fold(0.0, f64::max)
+}
+
 /// The number of loads at which a second copy raises the share of answered keys.
-fn load_gain(load: &Rows, one: &str, two: &str, hashes: &str) -> String {
+fn load_gain(load: &Rows, one: &str, two: &str, hashes: &str) -> Option<String> {
+    let all = load.iter().count();
     let gains = load.iter().filter(|row| row.number(two) > row.number(one)).count();
-    format!("With {hashes}, N = 2 answers more keys than N = 1 at {gains} of {} loads.", load.iter().count())
+    (all > 0).then(|| {
+        let loads = units::counted(all as u64, "load");
+        format!("With {hashes}, N = 2 answers more keys than N = 1 at {gains} of {loads}.")
+    })
 }
 
 #[cfg(test)]
@@ -458,19 +470,17 @@ mod tests {
             ),
             (
                 "keys",
-                "hashes,keys,load,n1\nartifact,sequential 5-tuples,0.5,0.5234\nartifact,sequential words,0.5,1.0\n",
+                "hashes,keys,load,n1\nartifact,sequential 5-tuples,0.5,0.5234\nartifact,random words,0.5,1.0\nv1,sequential words,1.0,0.5\n",
             ),
         ]));
-        assert!(observed.remarks[0].ends_with("at most 5.00 percentage points."), "{observed:?}");
-        assert!(
-            observed.remarks[1].contains("words 100.0 % at load 0.5; 5-tuples 52.3 % at load 0.5."),
-            "{observed:?}"
-        );
         assert_eq!(
-            observed.remarks[2..4],
+            observed.remarks[..5],
             [
-                "With the four hashes, N = 2 answers more keys than N = 1 at 0 of 1 loads.",
-                "With the artifact's hash, N = 2 answers more keys than N = 1 at 1 of 1 loads."
+                "hopwise and the formula differ, with random 5-tuples, over all loads and N, by at most 5.00 percentage points.",
+                "Sequential keys, N = 1, hashes artifact: sequential 5-tuples 52.3 % at load 0.5.",
+                "Sequential keys, N = 1, hashes v1: sequential words 50.0 % at load 1.0.",
+                "With the four hashes, N = 2 answers more keys than N = 1 at 0 of 1 load.",
+                "With the artifact's hash, N = 2 answers more keys than N = 1 at 1 of 1 load."
             ]
         );
     }

@@ -8,7 +8,7 @@ use crate::svg::Plot;
 use crate::{
     experiment::{
         page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
-        rows::{Observations, Results, Row, Rows, extremes},
+        rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
         settings::Settings,
         timing::{self, Spread},
     },
@@ -181,95 +181,89 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
 
 /// Computes comparisons and remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
-    let (rows, sizes) = (results.table("batch"), results.table("size"));
-    let at = |batch: &str, lists: &str, count: &str, column: &str| {
-        rows.number(&[("batch", batch), ("lists", lists), ("report_entries", count)], column)
-    };
-    let both = |column| {
-        format!(
-            "{:.1} M/s, 16 entries per report; one per report: {:.1} M/s",
-            at("16", "1", "16", column),
-            at("16", "1", "1", column)
-        )
-    };
-    let ends = extremes(&sizes.with(&[]), "one_core_mps");
-    let by_size = ends.map_or("not run".into(), |(low, high)| {
-        format!("{} M/s to {} M/s", low.text("one_core_mps"), high.text("one_core_mps"))
-    });
-    let lists = 100.0 * (at("16", "255", "16", "one_core_mps") / at("16", "1", "16", "one_core_mps") - 1.0);
+    let rows = results.table("batch");
     let comparisons = vec![
         Comparison::new(
             "entries/s, B = 16, one list, one core",
             "over 1 G/s (the NIC\u{2019}s 100 M writes, 100 Gb/s)",
-            both("one_core_mps"),
+            rows.fill(&at("16", "1", "16"), "{one_core_mps~} M/s, 16 entries per report"),
         ),
-        Comparison::new("translator only, B = 16", "", both("translator_mps")),
         Comparison::new(
-            "B = 4 compared with B = 1 (responder, one entry per report)",
+            "B = 4 compared with B = 1 (one core, one entry per report)",
             "4, then line rate",
-            gains(&rows, "4", "responder_mps"),
+            gains(&rows, "4"),
         ),
         Comparison::new(
-            "B = 16 compared with B = 1 (responder, one entry per report)",
+            "B = 16 compared with B = 1 (one core, one entry per report)",
             "line rate from B = 4 on",
-            gains(&rows, "16", "responder_mps"),
+            gains(&rows, "16"),
         ),
         Comparison::new(
-            "255 lists compared with one, B = 16",
+            "255 lists compared with one, B = 16, 16 entries per report",
             "less than 1 % faster",
-            format!("{lists:+.0} %"),
+            ratio(&rows, at("16", "255", "16"), at("16", "1", "16")),
         ),
-        Comparison::new("size of the list", "no impact", by_size),
+        Comparison::new("size of the list", "no impact", by_size(&results.table("size"))),
     ];
-    let mut remarks: Vec<String> = ["4", "16"]
-        .map(|batch| {
-            format!(
-                "B = {batch} compared with B = 1, one entry per report: responder {}; translator {}.",
-                gains(&rows, batch, "responder_mps"),
-                gains(&rows, batch, "translator_mps")
-            )
-        })
-        .into();
-    remarks.extend(noisiest(&rows));
-    remarks.push(format!(
-        "Frames of B = 16 with a trailer fill 100 Gb/s with {} M/s entries. The trailer costs 16 bytes per batch; with it, readers detect which batches are \
-         new and complete.",
-        at("16", "1", "16", "nic_mps")
+    let mut remarks: Vec<String> = noisiest(&rows).into_iter().collect();
+    remarks.extend(rows.find(&at("16", "1", "16")).map(|row| {
+        row.fill("The paper\u{2019}s NIC and link accept {nic_mps} M/s entries in frames of B = 16 with a trailer.")
+    }));
+    remarks.push(judgement(
+        "the trailer costs 16 bytes per batch; with it, readers detect which batches are new and complete. The paper's lists have none.",
     ));
     Observations { comparisons: Some(comparisons), remarks }
 }
 
-/// Smallest and largest gain of a batch over B = 1, with their numbers of lists.
-fn gains(rows: &Rows, batch: &str, column: &str) -> String {
-    let rate = |batch: &str, lists: &str| {
-        rows.number(&[("batch", batch), ("lists", lists), ("report_entries", "1")], column)
-    };
-    let mut gains: Vec<(f64, &str)> = rows
-        .values("lists")
-        .into_iter()
-        .map(|lists| (rate(batch, lists) / rate("1", lists), lists))
-        .collect();
-    gains.sort_by(|a, b| a.0.total_cmp(&b.0));
-    match (gains.first(), gains.last()) {
-        (Some(low), Some(high)) => {
-            format!("{:.1} ({} lists) to {:.1} ({} lists)", low.0, low.1, high.0, high.1)
-        }
-        _ => "not run".into(),
-    }
+const RATE: &str = "one_core_mps";
+
+/// The row of this batch, number of lists and number of entries per report.
+fn at<'a>(batch: &'a str, lists: &'a str, count: &'a str) -> [(&'a str, &'a str); 3] {
+    [("batch", batch), ("lists", lists), ("report_entries", count)]
+}
+
+/// The ratio of the rates of two rows.
+fn ratio(rows: &Rows, one: [(&str, &str); 3], other: [(&str, &str); 3]) -> String {
+    rows.find(&one).zip(rows.find(&other)).map_or_else(
+        || NOT_RUN.into(),
+        |(one, other)| one.spread(RATE).over(other.spread(RATE)).ratio_text(2),
+    )
+}
+
+/// Gain of a batch over B = 1, by number of lists.
+fn gains(rows: &Rows, batch: &str) -> String {
+    let gains = rows.values("lists").into_iter().filter_map(|lists| {
+        let lists_text = rows.find(&[("lists", lists)])?.fill("{lists:list}");
+        Some(format!("{lists_text}: {}", ratio(rows, at(batch, lists, "1"), at("1", lists, "1"))))
+    });
+    listed("{}", gains).unwrap_or_else(|| NOT_RUN.into())
+}
+
+/// The slowest and the fastest size of a list, and whether the runs distinguish them.
+fn by_size(sizes: &Rows) -> String {
+    extremes(&sizes.with(&[]), RATE).map_or_else(
+        || NOT_RUN.into(),
+        |(low, high)| {
+            let verdict = match low.spread(RATE).order(high.spread(RATE)) {
+                Some(_) => "the size changes the rate",
+                None => "the runs do not distinguish the sizes",
+            };
+            let template = "{one_core_mps~} M/s with {list_entries} entries";
+            format!("{}, {}: {verdict}", low.fill(template), high.fill(template))
+        },
+    )
 }
 
 /// The row whose runs differ most.
 fn noisiest(rows: &Rows) -> Option<String> {
-    let spread = |row: &Row<'_>| row.number("one_core_mps_max") / row.number("one_core_mps_min");
-    let most = rows.iter().max_by(|a, b| spread(a).total_cmp(&spread(b)))?;
-    Some(format!(
-        "The runs differ most at B = {}, {} lists, {} entries per report: {} to {} M/s on one core.",
-        most.text("batch"),
-        most.text("lists"),
-        most.text("report_entries"),
-        most.text("one_core_mps_min"),
-        most.text("one_core_mps_max")
-    ))
+    let most = rows.iter().max_by(|a, b| unrest(a).total_cmp(&unrest(b)))?;
+    Some(most.fill("The runs differ most at B = {batch}, {lists:list}, report_entries {report_entries}: {one_core_mps~} M/s on one core."))
+}
+
+/// Largest by smallest rate of a row's runs.
+fn unrest(row: &Row<'_>) -> f64 {
+    let runs = row.spread(RATE);
+    runs.max / runs.min
 }
 
 #[cfg(test)]
@@ -301,16 +295,21 @@ mod tests {
 
     #[test]
     fn gains_are_those_of_all_lists() {
-        let csv = "batch,lists,report_entries,translator_mps,responder_mps,one_core_mps_min,one_core_mps_max\n\
-                   1,1,1,10.0,50.0,5.0,10.0\n1,4,1,20.0,100.0,9.0,9.0\n4,1,1,40.0,250.0,9.0,9.0\n4,4,1,40.0,300.0,9.0,9.0\n";
-        let observed = observe(&Results::parse([("batch", csv)]));
+        let csv = "batch,lists,list_entries,report_entries,one_core_mps,one_core_mps_min,one_core_mps_max\n\
+                   1,1,256,1,9.0,5.0,10.0\n1,4,4096,1,9.0,8.0,10.0\n4,1,256,1,36.0,35.0,37.0\n4,4,4096,1,9.9,9.0,10.0\n";
+        let observed = observe(&Results::parse([("batch", csv), ("size", csv)]));
         assert_eq!(
             observed.remarks[0],
-            "B = 4 compared with B = 1, one entry per report: responder 3.0 (4 lists) to 5.0 (1 lists); translator 2.0 (4 lists) to 4.0 (1 lists)."
+            "The runs differ most at B = 1, 1 list, report_entries 1: 9.0 (5.0 to 10.0) M/s on one core."
+        );
+        let comparisons = observed.comparisons.unwrap();
+        assert_eq!(
+            comparisons[1].hopwise,
+            "1 list: 4.00 (3.50 to 7.40); 4 lists: 1.10 (0.90 to 1.25), not distinguishable from 1"
         );
         assert_eq!(
-            observed.remarks[2],
-            "The runs differ most at B = 1, 1 lists, 1 entries per report: 5.0 to 10.0 M/s on one core."
+            comparisons[4].hopwise,
+            "9.0 (5.0 to 10.0) M/s with 256 entries, 36.0 (35.0 to 37.0) M/s with 256 entries: the size changes the rate"
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::experiment::{
     loopback::{self, Served},
     monitor_rate,
     page::{Cell, Comparison, Findings, Table, linear},
-    rows::{Observations, Results, extremes, judgement},
+    rows::{NOT_RUN, Observations, Results, Rows, judgement},
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
@@ -69,10 +69,10 @@ fn findings(steps: &Steps) -> Findings {
         vec![Cell::from(one.0), Cell::Figure(one.1, 1), Cell::Figure(100.0 * one.1 / sum, 1)]
     };
     let measured = [
-        ("receiving", steps.receiving),
-        ("decoding", steps.decoding),
-        ("decoding, state, detection", steps.state),
-        ("all of these, and storing", steps.stored),
+        (MEASURED[0], steps.receiving),
+        (MEASURED[1], steps.decoding),
+        (MEASURED[2], steps.state),
+        (MEASURED[3], steps.stored),
     ];
     let measured_row = |(name, spread): &(&str, Spread)| {
         let mut row = vec![Cell::from(*name)];
@@ -118,35 +118,35 @@ fn findings(steps: &Steps) -> Findings {
     }
 }
 
-/// Computes comparisons and remarks from the rows.
+/// Computes comparisons and remarks from the rows. A step is the difference of two measurements, so its spread is that of both.
 pub(in super::super) fn observe(results: &Results) -> Observations {
-    let rows = results.table("steps");
-    let ns: Vec<f64> = rows.iter().map(|row| row.number("ns_per_report")).collect();
-    let sum: f64 = ns.iter().sum();
-    let receiving = ns.first().copied().unwrap_or(f64::NAN);
-    let later: f64 = ns.iter().skip(2).sum();
-    let (share, without) = (100.0 * later / sum, 100.0 * later / (sum - receiving));
+    let rows = results.table("measured");
+    let [receiving, decoding, state, stored] =
+        MEASURED.map(|name| rows.spread(&[("measured", name)], "ns_per_report"));
+    let steps = [receiving, decoding, state.minus(decoding), stored.minus(state)];
+    let later = stored.minus(decoding);
+    let is_run = rows.iter().count() > 0;
     let comparisons = vec![
         Comparison::new(
             "state, detection and storing: share of the CPU time",
             format!("{} % (wrangling and storing)", PAPER.0),
-            format!("{share:.0} % with the socket's time, {without:.0} % without it"),
+            if is_run {
+                format!(
+                    "{} % with the socket's time, {} % without it",
+                    share(later, receiving.plus(decoding)).text(0),
+                    share(later, decoding).text(0)
+                )
+            } else {
+                NOT_RUN.into()
+            },
         ),
         Comparison::new(
             "the same compared with I/O",
             format!("almost {} times", PAPER.1),
-            format!("{:.1} times", later / receiving),
+            if is_run { later.over(receiving).ratio_text(1) } else { NOT_RUN.into() },
         ),
     ];
-    let mut remarks = Vec::new();
-    if let Some((_, most)) = extremes(&rows.with(&[]), "ns_per_report") {
-        remarks.push(format!(
-            "The largest step is \"{}\": {} of {sum:.0} ns ({} %).",
-            most.text("step"),
-            most.text("ns_per_report"),
-            most.text("percent")
-        ));
-    }
+    let mut remarks: Vec<String> = largest(&results.table("steps"), steps).into_iter().collect();
     remarks.push(judgement(
         "the paper's I/O is DPDK, ours a socket, so neither the ratio to I/O nor a share of the time with I/O is comparable. The share without I/O is \
          closer to a comparison, but of another collector and another store.",
@@ -154,15 +154,50 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
     Observations { comparisons: Some(comparisons), remarks }
 }
 
+/// Names of what is measured.
+const MEASURED: [&str; 4] =
+    ["receiving", "decoding", "decoding, state, detection", "all of these, and storing"];
+
+/// Per cent that `part` is of itself and `other`.
+fn share(part: Spread, other: Spread) -> Spread {
+    other.over(part).map(|ratio| 100.0 / (1.0 + ratio))
+}
+
+/// The largest step, if the runs distinguish it from the second largest.
+fn largest(table: &Rows, steps: [Spread; 4]) -> Option<String> {
+    let mut steps: Vec<_> = table.values("step").into_iter().zip(steps).collect();
+    steps.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    let [most, second, ..] = steps.as_slice() else { return None };
+    let [first, next] = [most, second].map(|step| format!("\"{}\", {} ns", step.0, step.1.text(0)));
+    Some(match most.1.order(second.1) {
+        Some(_) => format!("The largest step is {first}."),
+        None => format!("The runs do not say which step is the largest: {first}; {next}."),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     #[test]
-    fn shares_are_given_with_and_without_the_socket() {
-        let csv = "step,ns_per_report,percent\nreceive,100.0,50.0\ndecode,60.0,30.0\nstate,30.0,15.0\nstore,10.0,5.0\n";
-        let observed = observe(&Results::parse([("steps", csv)]));
-        assert_eq!(observed.remarks[0], "The largest step is \"receive\": 100.0 of 200 ns (50.0 %).");
-        let hopwise: Vec<_> = observed.comparisons.unwrap().into_iter().map(|one| one.hopwise).collect();
-        assert_eq!(hopwise, ["20 % with the socket's time, 40 % without it", "0.4 times"]);
+    fn shares_and_the_largest_step_follow_from_the_measurements() {
+        let steps = "step,ns_per_report,percent\nreceive,0,0\ndecode,0,0\nstate,0,0\nstore,0,0\n";
+        let observed = |storing: &str| {
+            let measured = format!(
+                "measured,ns_per_report,ns_per_report_min,ns_per_report_max\nreceiving,100,90,110\ndecoding,60,60,60\n\
+                 \"decoding, state, detection\",90,90,90\n\"all of these, and storing\",{storing}\n"
+            );
+            observe(&Results::parse([("steps", steps), ("measured", &*measured)]))
+        };
+        let clear = observed("100,100,100");
+        assert_eq!(clear.remarks[0], "The largest step is \"receive\", 100 (90 to 110) ns.");
+        let hopwise: Vec<_> = clear.comparisons.unwrap().into_iter().map(|one| one.hopwise).collect();
+        assert_eq!(
+            hopwise,
+            ["20 (19 to 21) % with the socket's time, 40 (40 to 40) % without it", "0.4 (0.4 to 0.4)"]
+        );
+        assert_eq!(
+            observed("180,170,300").remarks[0],
+            "The runs do not say which step is the largest: \"receive\", 100 (90 to 110) ns; \"store\", 90 (80 to 210) ns."
+        );
     }
 }

@@ -18,6 +18,7 @@ use crate::svg::{Axis, Plot, Series, Style};
 use crate::{
     experiment::{
         page::{Cell, Comparison, Findings, Table, linear, log},
+        rows::{NOT_RUN, Observations, Results, Rows, judgement},
         settings::Settings,
         timing::{self, Spread},
     },
@@ -49,10 +50,7 @@ const NOTHING: Spread = Spread { median: 0.0, min: 0.0, max: 0.0 };
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (stored, rows) = stored(settings)?;
     let cpu = |name, collector, rows| Method { name, collector, translator: NOTHING, writes: 0.0, rows };
-    let mut methods = vec![
-        cpu("INT report, state of flows and hops", state(settings)?, 0.0),
-        cpu("INT report, one indexed row", stored, rows),
-    ];
+    let mut methods = vec![cpu(STATE, state(settings)?, 0.0), cpu(ROW, stored, rows)];
     let mut pipeline = Pipeline::new(&[key_write::store(settings, 4)])?;
     for (copies, name) in [(1, "DTA Key-Write, N = 1"), (2, "DTA Key-Write, N = 2")] {
         let mut reports = Reports::key_write(copies, &[7; 4]).map_err(unwritten)?;
@@ -207,11 +205,6 @@ fn table(methods: &[Method]) -> Table {
 }
 
 fn findings(methods: &[Method]) -> Findings {
-    let at = |index: usize| methods.get(index).map_or(f64::NAN, |method| method.collector.median);
-    let both = |index: usize| {
-        methods.get(index).map_or(f64::NAN, |method| method.collector.median + method.translator.median)
-    };
-    let times = |slow: f64, fast: f64| format!("{:.1} times", slow / fast);
     Findings {
         method: "Each row is the cost of one report. The collector of hopwise processes payloads of INT reports of a path of five nodes (100,000 \
                  flows): decoding, flow and hop state, thresholds. In the first row the values are constant and nothing is stored. In the second, \
@@ -225,20 +218,60 @@ fn findings(methods: &[Method]) -> Findings {
             "the CPU collectors of the paper (INTCollector with Prometheus or InfluxDB, Confluo) were not run here".into(),
             timing::condition(),
         ],
-        comparisons: vec![
-            Comparison::new("Key-Write N = 2 compared with an indexed row", "an order of magnitude over the best CPU collector", format!("{} (responder only), {} (with translator)", times(at(1), at(3)), times(at(1), both(3)))),
-            Comparison::new("Append B = 16 compared with an indexed row", "an order of magnitude over the best CPU collector", format!("{} (responder only), {} (with translator)", times(at(1), at(5)), times(at(1), both(5)))),
-            Comparison::new("Key-Write N = 2 compared with the collector's state alone", "", format!("{} (responder only), {} (with translator)", times(at(0), at(3)), times(at(0), both(3)))),
-            Comparison::new("cores of the collector machine used for collection", "0 (16 for the others)", "0 with an RDMA NIC; otherwise the responder's time in the table"),
-        ],
-        remarks: vec![
-            "The paper's baseline is another program than ours, so the factors are not the paper's factors. They compare two ways of collection in \
-             hopwise."
-                .into(),
-            "The rows do not do the same work. The collector keeps the state of flows, hops and links, and finds the change; a Key-Write and an \
-             Append store the value for later queries."
-                .into(),
-        ],
         tables: vec![table(methods)],
+        ..Findings::default()
     }
+}
+
+/// Methods of the CPU collector.
+const STATE: &str = "INT report, state of flows and hops";
+const ROW: &str = "INT report, one indexed row";
+
+/// Computes comparisons and remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    const ORDER: &str = "an order of magnitude over the best CPU collector";
+    let rows = results.table("methods");
+    let comparisons = vec![
+        Comparison::new(
+            "time of an indexed row compared with Key-Write N = 2",
+            ORDER,
+            times(&rows, ROW, "DTA Key-Write, N = 2"),
+        ),
+        Comparison::new(
+            "time of an indexed row compared with Append B = 16",
+            ORDER,
+            times(&rows, ROW, "DTA Append, B = 16"),
+        ),
+        Comparison::new(
+            "time of the collector's state alone compared with Key-Write N = 2",
+            "",
+            times(&rows, STATE, "DTA Key-Write, N = 2"),
+        ),
+    ];
+    let remarks = [
+        "the paper's baseline is another program than ours, so the factors are not the paper's factors. They compare two ways of collection in hopwise. With an \
+         RDMA NIC, no core of the collector's machine is used; without one, the responder's time is that of the table.",
+        "the rows do not do the same work. The collector keeps the state of flows, hops and links, and finds the change; a Key-Write and an Append store the \
+         value for later queries.",
+    ]
+    .map(judgement);
+    Observations { comparisons: Some(comparisons), remarks: remarks.into() }
+}
+
+/// The time of a method compared with another's: that of the responder, and with the translator.
+fn times(rows: &Rows, slow: &str, fast: &str) -> String {
+    let [slow, fast] = [slow, fast].map(|method| rows.find(&[("method", method)]));
+    slow.zip(fast).map_or_else(
+        || NOT_RUN.into(),
+        |(slow, fast)| {
+            let slow = slow.spread("collector_ns");
+            let responder = fast.spread("collector_ns");
+            let both = responder.plus(fast.spread("translator_ns"));
+            format!(
+                "with the responder {}; with responder and translator {}",
+                slow.over(responder).ratio_text(1),
+                slow.over(both).ratio_text(1)
+            )
+        },
+    )
 }

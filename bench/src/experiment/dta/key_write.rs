@@ -1,5 +1,7 @@
 //! Key-Writes per second, by copies and size of the data (Fig. 9).
 
+use std::cmp::Ordering;
+
 use crate::figures::reports::{Reports, key_write_store};
 use translator::StoreEntry;
 use wire::dta::layout::slot_stride;
@@ -10,7 +12,7 @@ use crate::svg::Plot;
 use crate::{
     experiment::{
         page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
-        rows::{Observations, Results, Row, Rows},
+        rows::{NOT_RUN, Observations, Results, Row, Rows, judgement, listed},
         settings::Settings,
         timing,
     },
@@ -122,88 +124,83 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
 /// Computes comparisons and remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
     let rows = results.table("rate");
-    let at =
-        |copies: &str, data: &str, column: &str| rows.number(&[("n", copies), ("data_bytes", data)], column);
-    let one_core = |copies, data| at(copies, data, "one_core_mps");
     let comparisons = vec![
         Comparison::new(
             "reports/s, 4 B, N = 1",
             "about the NIC\u{2019}s message rate (100 M/s)",
-            format!(
-                "{:.1} M/s ({:.1} to {:.1}; translator only {:.1} M/s, responder only {:.1} M/s)",
-                one_core("1", "4"),
-                at("1", "4", "one_core_mps_min"),
-                at("1", "4", "one_core_mps_max"),
-                at("1", "4", "translator_mps"),
-                at("1", "4", "responder_mps")
-            ),
+            rows.fill(&at("1", "4"), "{one_core_mps~} M/s"),
         ),
         Comparison::new(
             "N = 2 compared with N = 1, 20 B",
             "half",
-            format!("{:.2}", one_core("2", "20") / one_core("1", "20")),
+            ratio(&rows, at("2", "20"), at("1", "20")),
         ),
         Comparison::new(
             "N = 4 compared with N = 1, 20 B",
             "a quarter",
-            format!("{:.2}", one_core("4", "20") / one_core("1", "20")),
+            ratio(&rows, at("4", "20"), at("1", "20")),
         ),
         Comparison::new(
             "20 B compared with 4 B, N = 1",
             "the same (until 100 Gb/s)",
-            format!("{:.2}", one_core("1", "20") / one_core("1", "4")),
-        ),
-        Comparison::new(
-            "frame in, two frames out, 20 B",
-            "",
-            format!("{:.0} ns", at("2", "20", "translator_ns")),
+            ratio(&rows, at("1", "20"), at("1", "4")),
         ),
     ];
     let ratios = rows
         .values("data_bytes")
         .into_iter()
-        .map(|data| format!("{data} B {:.2}", one_core("2", data) / one_core("1", data)));
-    let mut remarks = vec![format!(
-        "Rate at N = 2 compared with N = 1: {}. A second copy costs a frame and a slot, but no second parse, hash and lookup.",
-        ratios.collect::<Vec<_>>().join(", ")
-    )];
-    remarks.extend(inversions(&rows));
-    remarks.push(format!(
-        "One core translates {:.1} M/s reports of a path (20 B) with N = 2; the paper\u{2019}s NIC accepts {:.1} M/s of them.",
-        at("2", "20", "translator_mps"),
-        at("2", "20", "nic_mps")
+        .map(|data| format!("{data} B {}", ratio(&rows, at("2", data), at("1", data))));
+    let mut remarks: Vec<String> =
+        listed("Rate at N = 2 compared with N = 1: {}.", ratios).into_iter().collect();
+    remarks.extend(listed(
+        "Rows that contradict each other (more work is faster, outside the spread of the runs): {}. Do not quote these, nor ratios with them.",
+        inversions(&rows).iter().map(|(less, more)| {
+            let template = "N = {n}, {data_bytes} B: {one_core_mps~} M/s";
+            format!("{}, but {}", less.fill(template), more.fill(template))
+        }),
     ));
-    remarks.push("With an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains.".into());
+    remarks.extend(rows.find(&at("2", "20")).map(|row| {
+        row.fill("One core makes {one_core_mps~} M/s of a path (20 B) with N = 2, translator and responder together; the paper\u{2019}s NIC accepts {nic_mps} M/s of them.")
+    }));
+    remarks.push(judgement(
+        "with an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains.",
+    ));
     Observations { comparisons: Some(comparisons), remarks }
 }
 
-/// Names the places where more data or more copies are faster: there, one of the two rows is disturbed.
-fn inversions(rows: &Rows) -> Option<String> {
-    let mut places = Vec::new();
+/// The row of these copies and bytes of data.
+fn at<'a>(copies: &'a str, data: &'a str) -> [(&'a str, &'a str); 2] {
+    [("n", copies), ("data_bytes", data)]
+}
+
+const RATE: &str = "one_core_mps";
+
+/// The ratio of two rates, unless one of the rows is among those that contradict another.
+fn ratio(rows: &Rows, one: [(&str, &str); 2], other: [(&str, &str); 2]) -> String {
+    let (Some(a), Some(b)) = (rows.find(&one), rows.find(&other)) else { return NOT_RUN.into() };
+    let is_disturbed =
+        inversions(rows).iter().flat_map(|pair| [pair.0, pair.1]).any(|row| row == a || row == b);
+    if is_disturbed {
+        return "not usable: a row contradicts another".into();
+    }
+    a.spread(RATE).over(b.spread(RATE)).ratio_text(2)
+}
+
+/// Neighbouring rows of which the one with more data or more copies is faster: one of the two is disturbed.
+fn inversions(rows: &Rows) -> Vec<(Row<'_>, Row<'_>)> {
+    let mut pairs = Vec::new();
     for (fixed, varied) in [("n", "data_bytes"), ("data_bytes", "n")] {
         for value in rows.values(fixed) {
-            for pair in rows.with(&[(fixed, value)]).windows(2) {
-                let [less, more] = [pair[0], pair[1]];
-                if more.number("one_core_mps_min") > less.number("one_core_mps_max") {
-                    let place = |row: Row<'_>| {
-                        format!(
-                            "N = {}, {} B: {} M/s",
-                            row.text("n"),
-                            row.text("data_bytes"),
-                            row.text("one_core_mps")
-                        )
-                    };
-                    places.push(format!("{}, but {} ({varied} larger)", place(less), place(more)));
+            let mut of_value = rows.with(&[(fixed, value)]);
+            of_value.sort_by(|a, b| a.number(varied).total_cmp(&b.number(varied)));
+            for pair in of_value.windows(2) {
+                if pair[1].spread(RATE).order(pair[0].spread(RATE)) == Some(Ordering::Greater) {
+                    pairs.push((pair[0], pair[1]));
                 }
             }
         }
     }
-    (!places.is_empty()).then(|| {
-        format!(
-            "Rows that contradict each other (more work is faster, outside the spread of the runs): {}. Do not quote these, nor ratios with them.",
-            places.join("; ")
-        )
-    })
+    pairs
 }
 
 #[cfg(test)]
@@ -229,15 +226,18 @@ mod tests {
     #[test]
     fn rows_in_which_more_work_is_faster_are_named() {
         let head = "n,data_bytes,one_core_mps,one_core_mps_min,one_core_mps_max\n";
-        let remarks = |rows: &str| observe(&Results::parse([("rate", &*format!("{head}{rows}"))])).remarks;
-        let plausible = remarks("1,4,8.00,7.00,9.00\n2,4,5.00,4.00,6.00\n");
-        assert_eq!(plausible.len(), 3, "{plausible:?}");
-        assert!(plausible[0].starts_with("Rate at N = 2 compared with N = 1: 4 B 0.62."), "{plausible:?}");
-        let disturbed = remarks("1,4,3.30,2.00,3.70\n1,12,7.85,7.70,7.90\n");
+        let observed = |rows: &str| observe(&Results::parse([("rate", &*format!("{head}{rows}"))]));
+        let plausible = observed("1,4,8.00,7.00,9.00\n1,20,7.00,6.00,8.00\n2,4,5.00,4.00,6.00\n").remarks;
+        assert_eq!(plausible.len(), 2, "{plausible:?}");
+        assert_eq!(plausible[0], "Rate at N = 2 compared with N = 1: 4 B 0.62 (0.44 to 0.86); 20 B not run.");
+        let noisy = observed("1,4,3.30,2.00,3.70\n1,20,3.50,3.00,4.00\n").comparisons.unwrap();
+        assert_eq!(noisy[3].hopwise, "1.06 (0.81 to 2.00), not distinguishable from 1");
+        let disturbed = observed("1,4,3.30,2.00,3.70\n1,12,7.85,7.70,7.90\n1,20,7.72,7.39,7.85\n");
         assert_eq!(
-            disturbed[1],
-            "Rows that contradict each other (more work is faster, outside the spread of the runs): N = 1, 4 B: 3.30 M/s, but N = 1, 12 B: 7.85 M/s \
-             (data_bytes larger). Do not quote these, nor ratios with them."
+            disturbed.remarks[1],
+            "Rows that contradict each other (more work is faster, outside the spread of the runs): N = 1, 4 B: 3.30 (2.00 to 3.70) M/s, but N = 1, 12 B: \
+             7.85 (7.70 to 7.90) M/s. Do not quote these, nor ratios with them."
         );
+        assert_eq!(disturbed.comparisons.unwrap()[3].hopwise, "not usable: a row contradicts another");
     }
 }

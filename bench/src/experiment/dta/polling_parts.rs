@@ -6,7 +6,7 @@ use dta::{BODY, DtaStore, Next};
 
 use crate::{
     experiment::{
-        page::{Cell, Comparison, Findings, Table, linear},
+        page::{Cell, Findings, Table, linear},
         settings::Settings,
         timing::{self, Spread},
     },
@@ -85,9 +85,8 @@ pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Resu
     Ok(Parts { batch, pointer, bare, checked, follower })
 }
 
-/// Adds the table, and the comparison of like with like. `in_parallel` is the rate of one reader of batches of 16 in the other table.
-#[expect(clippy::too_many_lines, reason = "text and columns of one page, in output order")]
-pub(super) fn add(parts: &[Parts], in_parallel: f64, findings: &mut Findings) {
+/// Adds the table.
+pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
     let steps = |one: &Parts| [one.pointer, one.bare, one.checked, one.follower];
     let row = |one: &Parts| {
         let per_entry = |spread: Spread| spread.map(|ns| ns / f64::from(one.batch));
@@ -102,27 +101,6 @@ pub(super) fn add(parts: &[Parts], in_parallel: f64, findings: &mut Findings) {
         style: Style::Bars,
         points: (0_u32..).zip(parts).map(|(x, one)| steps(one)[at].point(x.into())).collect(),
     };
-    if let Some(one) = parts.iter().find(|one| one.batch == 16) {
-        let rate = |spread: Spread| 1e3 * 16.0 / spread.median;
-        findings.comparisons.push(Comparison::new(
-            "reading as the paper does, without trailer and check: entries/s, one core, B = 16",
-            "a plot",
-            format!(
-                "{:.0} M/s; hopwise's reader {:.0} M/s, in the table above {:.0} M/s",
-                rate(one.bare),
-                rate(one.follower),
-                in_parallel / 1e6
-            ),
-        ));
-        findings.comparisons.push(Comparison::new(
-            "work per read (Fig. 8b), B = 16",
-            "advance a pointer, wrap around, read the memory",
-            format!(
-                "pointer {:.1} ns, with read {:.1} ns, with CRC {:.1} ns, with sequence number and trailer {:.1} ns",
-                one.pointer.median, one.bare.median, one.checked.median, one.follower.median
-            ),
-        ));
-    }
     let categories = parts.iter().map(|one| format!("B = {}", one.batch)).collect();
     findings.tables.push(Table {
         name: "parts",

@@ -1,6 +1,6 @@
 //! Queries per second, by copies, and where they spend their time (Fig. 10).
 
-use std::{hint::black_box, thread, time::Instant};
+use std::{cmp::Ordering, hint::black_box, thread, time::Instant};
 
 use dta::{Answer, KeyWriteReader, Policy};
 use memory::Region;
@@ -17,12 +17,12 @@ use crate::{
     cases::core_time,
     experiment::{
         page::{Cell, Comparison, Findings, Table, line_series, linear},
-        rows::{Observations, Results, Row, Rows},
+        rows::{NOT_RUN, Observations, Results, Row, Rows, listed},
         settings::Settings,
         timing::{self, Spread},
     },
 };
-use terminal::CliError;
+use terminal::{CliError, units};
 
 const COPIES: [u8; 4] = [1, 2, 3, 4];
 /// Keys per query batch; and keys in the list that is queried repeatedly.
@@ -47,7 +47,7 @@ struct Point {
     /// Fastest and slowest run of it.
     batch_ends: (f64, f64),
     /// Complete query, one key at a time, without prefetch, slots not in the cache.
-    single: f64,
+    single: Spread,
     /// Complete query with policy `first`: the first copy with a matching checksum.
     first: f64,
     /// Queries per second of all threads, by [`CORES`].
@@ -94,7 +94,7 @@ fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Resu
         batch: batch.median,
         batch_ends: (batch.min, batch.max),
         first: querying(settings, reader, keys, copies, Policy::First)?.median,
-        single: single(settings, reader, keys, copies)?.median,
+        single: single(settings, reader, keys, copies)?,
         rates: CORES.map(|cores| parallel(settings, reader, keys, copies, cores)),
     })
 }
@@ -190,25 +190,16 @@ fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: 
     })
 }
 
-#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
     let line = |of: fn(&Point) -> f64| points.iter().map(|one| (f64::from(one.copies), of(one))).collect();
     let row = |one: &Point| {
         let mut row = vec![u64::from(one.copies).into()];
         let rest = (one.batch - one.hash - one.memory).max(0.0);
         row.extend(
-            [
-                one.batch,
-                one.batch_ends.0,
-                one.batch_ends.1,
-                one.hash,
-                one.memory,
-                rest,
-                one.first,
-                one.single,
-            ]
-            .map(|ns| Cell::Figure(ns, 1)),
+            [one.batch, one.batch_ends.0, one.batch_ends.1, one.hash, one.memory, rest, one.first]
+                .map(|ns| Cell::Figure(ns, 1)),
         );
+        row.extend(one.single.cells(1));
         row.extend(one.rates.map(|rate| Cell::Figure(rate / 1e6, 2)));
         row
     };
@@ -218,18 +209,12 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
                  Hashing alone, and reading of known slots alone, are timed separately. In batches they overlap, so the parts can add up to more than \
                  the total."
             .into(),
-        conditions: vec![
-            format!("{slots} slots of 8 bytes ({} MiB), pages: {pages}, 13-byte keys, batches of {BATCH}", (slots * STRIDE) >> 20),
-            timing::condition(),
-            "single: one key at a time, and each answer determines the next key; two threads share the two hardware threads of one core if the machine \
-             has no more"
-                .into(),
-        ],
+        conditions: conditions(slots, pages),
         tables: vec![Table {
             name: "rate",
             about: "Time of a query and its parts, by copies".into(),
             columns: vec![
-                "n", "batch_ns", "batch_ns_min", "batch_ns_max", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "one_thread_mps", "two_threads_mps",
+                "n", "batch_ns", "batch_ns_min", "batch_ns_max", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "single_ns_min", "single_ns_max", "one_thread_mps", "two_threads_mps",
             ],
             rows: points.iter().map(row).collect(),
             plots: vec![
@@ -260,90 +245,106 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
     }
 }
 
+fn conditions(slots: u64, pages: &str) -> Vec<String> {
+    vec![
+            format!(
+                "{} slots of 8 bytes ({} MiB), pages: {pages}, 13-byte keys, batches of {BATCH}",
+                units::count(slots),
+                units::count((slots * STRIDE) >> 20)
+            ),
+            timing::condition(),
+            "single: one key at a time, and each answer determines the next key; two threads share the two hardware threads of one core if the machine \
+             has no more"
+                .into(),
+        ]
+}
+
 /// Computes comparisons and remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
     let rows = results.table("rate");
-    let at = |copies: &str, column: &str| rows.number(&[("n", copies)], column);
-    let million = |copies| format!("{:.1} M", 1e3 / at(copies, "batch_ns"));
+    let two = rows.find(&[("n", "2")]);
     let comparisons = vec![
         Comparison::new(
             "queries/s, one core, N = 1, 2, 4",
             "a plot; the artifact\u{2019}s loop, compiled here for 4-byte keys: 8.1 M (first copy answers), 5.8 M (both read)",
-            ["1", "2", "4"].map(million).join(", "),
+            queries(&rows),
         ),
         Comparison::new(
-            "largest part of the time",
+            "largest part of the time, N = 2",
             "CRC hashes",
-            rows.find(&[("n", "2")]).map_or("not run".into(), largest_part),
+            two.map_or_else(|| NOT_RUN.into(), largest_part),
         ),
         Comparison::new(
             "two threads compared with one, N = 2",
             "near-linear",
-            format!("{:.2}", at("2", "two_threads_mps") / at("2", "one_thread_mps")),
+            two.map_or_else(
+                || NOT_RUN.into(),
+                |row| threads(&row).unwrap_or_else(|| "not plausible: see the remark".into()),
+            ),
         ),
         Comparison::new(
             "N = 2, in batches / a single cold key",
             "",
-            format!("{:.0} ns / {:.0} ns", at("2", "batch_ns"), at("2", "single_ns")),
+            rows.fill(&[("n", "2")], "{batch_ns~} ns / {single_ns~} ns"),
         ),
-        Comparison::new("wrong answers", "none seen", "none (see dta-answers)"),
+        Comparison::new("wrong answers", "none seen", "not counted here: see [dta-answers](dta-answers.md)"),
     ];
-    let mut remarks: Vec<String> =
-        rows.iter().map(|row| format!("Largest part at {}.", largest_part(row))).collect();
-    remarks.push(batches(&rows));
-    remarks.extend(threads(&rows));
-    remarks.push("The policy `first` reads a second slot only if the first has no answer.".into());
+    let mut remarks: Vec<String> = rows
+        .iter()
+        .map(|row| row.fill(&format!("Largest part at N = {{n}}: {}.", largest_part(row))))
+        .collect();
+    remarks.extend(batches(&rows));
+    remarks.extend(listed(
+        "Rates of one thread and of two at {}: two threads cannot have more than twice the rate of one. Do not quote the rates by threads.",
+        rows.iter().filter(|row| threads(row).is_none()).map(|row| row.fill("N = {n}: {one_thread_mps} and {two_threads_mps} M/s")),
+    ));
     Observations { comparisons: Some(comparisons), remarks }
 }
 
-/// The part that takes most of a query in a batch.
+/// Queries per second of one core, in batches.
+fn queries(rows: &Rows) -> String {
+    let rates = rows
+        .iter()
+        .filter(|row| row.text("n") != "3")
+        .map(|row| format!("{} M", row.spread("batch_ns").map(|ns| 1e3 / ns).text(1)));
+    listed("{}", rates).unwrap_or_else(|| NOT_RUN.into())
+}
+
+/// The part that takes most of a query in a batch, if the runs of the batch decide it. Only their spread is known: the rest is what
+/// the other two leave of it.
 fn largest_part(row: Row<'_>) -> String {
-    let parts = [
-        ("hash_ns", "hashing"),
-        ("memory_ns", "reading known slots"),
-        ("other_ns", "the rest (neither of the two)"),
-    ];
-    let part =
-        parts.into_iter().max_by(|a, b| row.number(a.0).total_cmp(&row.number(b.0))).unwrap_or(parts[0]);
-    let share = 100.0 * row.number(part.0) / row.number("batch_ns");
-    format!(
-        "N = {}: {}, {} of {} ns ({share:.0} %)",
-        row.text("n"),
-        part.1,
-        row.text(part.0),
-        row.text("batch_ns")
-    )
+    let hash = row.number("hash_ns");
+    let memory = row.number("memory_ns");
+    let rest = row.spread("batch_ns").map(|ns| ns - hash - memory);
+    let largest = hash.max(memory);
+    let name = if hash > memory { "hashing" } else { "reading known slots" };
+    let of = row.fill("of {batch_ns~} ns");
+    match rest.order(Spread { median: largest, min: largest, max: largest }) {
+        Some(Ordering::Greater) => {
+            format!("the rest (neither hashing nor reading known slots), {} ns {of}", rest.text(1))
+        }
+        Some(_) => format!("{name}, {largest:.1} ns {of}"),
+        None => format!("not decided by the runs: {name} {largest:.1} ns, the rest {} ns {of}", rest.text(1)),
+    }
 }
 
 /// Compares queries in batches, with prefetch, with single ones.
-fn batches(rows: &Rows) -> String {
-    let is_faster = |row: &Row<'_>| row.number("batch_ns") < row.number("single_ns");
+fn batches(rows: &Rows) -> Option<String> {
     let texts = rows.iter().map(|row| {
-        let than = if is_faster(&row) { "faster" } else { "not faster" };
-        format!("N = {}: {} and {} ns ({than})", row.text("n"), row.text("batch_ns"), row.text("single_ns"))
+        let verdict = match row.spread("batch_ns").order(row.spread("single_ns")) {
+            Some(Ordering::Less) => "faster in batches",
+            Some(_) => "slower in batches",
+            None => "not distinguished",
+        };
+        row.fill(&format!("N = {{n}}: {{batch_ns~}} and {{single_ns~}} ns, {verdict}"))
     });
-    let verdict = if rows.iter().all(|row| is_faster(&row)) {
-        "Batches are faster at every N"
-    } else {
-        "These rows do not show that prefetching a batch hides memory latency"
-    };
-    format!(
-        "Batches with prefetch and single cold keys: {}. {verdict}.",
-        texts.collect::<Vec<_>>().join("; ")
-    )
+    listed("Queries in batches with prefetch, and of single cold keys: {}.", texts)
 }
 
-/// Names ratios of two threads to one above 2, which two threads cannot have.
-fn threads(rows: &Rows) -> Option<String> {
-    let ratio = |row: &Row<'_>| row.number("two_threads_mps") / row.number("one_thread_mps");
-    let above: Vec<String> = rows
-        .iter()
-        .filter(|row| ratio(row) > 2.0)
-        .map(|row| format!("N = {}: {:.2}", row.text("n"), ratio(&row)))
-        .collect();
-    (!above.is_empty()).then(|| {
-        format!("Two threads have more than twice the rate of one ({}). That is not plausible: do not quote the rates by threads.", above.join("; "))
-    })
+/// The ratio of two threads to one, which cannot be above 2. It has no spread: the rates are measured once.
+fn threads(row: &Row<'_>) -> Option<String> {
+    let ratio = row.number("two_threads_mps") / row.number("one_thread_mps");
+    (ratio <= 2.0).then(|| format!("{ratio:.2} (measured once)"))
 }
 
 #[cfg(test)]
@@ -351,24 +352,31 @@ mod tests {
     use super::*;
     #[test]
     fn parts_batches_and_threads_are_those_of_the_rows() {
-        let head = "n,batch_ns,hash_ns,memory_ns,other_ns,single_ns,one_thread_mps,two_threads_mps\n";
-        let remarks = |row: &str| observe(&Results::parse([("rate", &*format!("{head}{row}"))])).remarks;
+        let head = "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,single_ns,single_ns_min,single_ns_max,one_thread_mps,two_threads_mps\n";
+        let observed = |row: &str| observe(&Results::parse([("rate", &*format!("{head}{row}"))]));
         assert_eq!(
-            remarks("2,100.0,70.0,20.0,10.0,200.0,10.00,18.00\n"),
+            observed("2,100.0,99.0,101.0,70.0,20.0,200.0,190.0,210.0,10.00,18.00\n").remarks,
             [
-                "Largest part at N = 2: hashing, 70.0 of 100.0 ns (70 %).",
-                "Batches with prefetch and single cold keys: N = 2: 100.0 and 200.0 ns (faster). Batches are faster at every N.",
-                "The policy `first` reads a second slot only if the first has no answer."
+                "Largest part at N = 2: hashing, 70.0 ns of 100.0 (99.0 to 101.0) ns.",
+                "Queries in batches with prefetch, and of single cold keys: N = 2: 100.0 (99.0 to 101.0) and 200.0 (190.0 to 210.0) ns, faster in batches."
             ]
         );
+        let disturbed = observed("2,100.0,80.0,110.0,10.0,40.0,90.0,85.0,95.0,10.00,21.00\n");
         assert_eq!(
-            remarks("2,98.2,7.9,33.8,56.4,90.0,10.00,21.00\n")[..3],
+            disturbed.remarks,
             [
-                "Largest part at N = 2: the rest (neither of the two), 56.4 of 98.2 ns (57 %).",
-                "Batches with prefetch and single cold keys: N = 2: 98.2 and 90.0 ns (not faster). These rows do not show that prefetching a batch hides \
-                 memory latency.",
-                "Two threads have more than twice the rate of one (N = 2: 2.10). That is not plausible: do not quote the rates by threads."
+                "Largest part at N = 2: not decided by the runs: reading known slots 40.0 ns, the rest 50.0 (30.0 to 60.0) ns of 100.0 (80.0 to 110.0) ns.",
+                "Queries in batches with prefetch, and of single cold keys: N = 2: 100.0 (80.0 to 110.0) and 90.0 (85.0 to 95.0) ns, not distinguished.",
+                "Rates of one thread and of two at N = 2: 10.00 and 21.00 M/s: two threads cannot have more than twice the rate of one. Do not quote the rates \
+                 by threads."
             ]
         );
+        assert_eq!(disturbed.comparisons.unwrap()[2].hopwise, "not plausible: see the remark");
+        let rest = observed("2,100.0,95.0,105.0,10.0,30.0,90.0,85.0,94.0,10.00,18.00\n").remarks;
+        assert!(
+            rest[0].contains("the rest (neither hashing nor reading known slots), 60.0 (55.0 to 65.0) ns"),
+            "{rest:?}"
+        );
+        assert!(rest[1].ends_with("slower in batches."), "{rest:?}");
     }
 }

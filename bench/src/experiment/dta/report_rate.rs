@@ -16,6 +16,7 @@ use wire::FlowKey;
 use crate::experiment::{
     event_detection,
     page::{Cell, Comparison, Findings, Interval, Table, linear, log, mark_series},
+    rows::{Observations, Results, judgement},
     settings::{Parameter, Settings},
 };
 use crate::svg::{Axis, Plot, Point, Series, Style};
@@ -128,11 +129,7 @@ struct Kind {
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let thresholds = settings.list("threshold");
     let kind = |name: String, label: String| Kind { name, label, shares: Vec::new() };
-    let fixed = [
-        ("every forwarded packet", "all"),
-        ("every forwarded packet, 0.5 % sampling", "0.5 %"),
-        ("dropped packets", "drops"),
-    ];
+    let fixed = [(FORWARDED, "all"), ("every forwarded packet, 0.5 % sampling", "0.5 %"), (DROPPED, "drops")];
     let mut kinds: Vec<Kind> = fixed.map(|(name, label)| kind(name.into(), label.into())).into();
     kinds.extend(thresholds.iter().map(|threshold| {
         kind(format!("queue changes by more than {threshold} bytes"), format!("> {threshold} B"))
@@ -233,19 +230,37 @@ fn findings(kinds: &[Kind]) -> Findings {
             Comparison::new("INT postcards, 0.5 % sampling", "19 M/s", at(1)),
             Comparison::new("events only", "NetSeer 0.95 M/s, Marple 4.29 and 6.72 M/s", events.join("; ")),
         ],
-        remarks: vec![
-            "The paper does not state its packet size. 6.4 Tb/s x 40 % x 0.5 % gives 19 M/s for packets of 84 bytes on the wire, the shortest \
-             Ethernet frame with preamble and gap. With longer packets, the rate falls in proportion."
-                .into(),
-            "A switch sends no postcard for a packet that it drops, so in this workload the rate is less than one per packet. Together, postcards and \
-             drops are one per packet."
-                .into(),
-            "The rates of events depend on the workload, so they do not confirm the paper's rows for Marple and NetSeer, which are other events in other \
-             traffic."
-                .into(),
-        ],
         tables: vec![table(kinds)],
+        ..Findings::default()
     }
+}
+
+const FORWARDED: &str = "every forwarded packet";
+const DROPPED: &str = "dropped packets";
+
+/// Computes the remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("rate");
+    let mut remarks = Vec::new();
+    if let (Some(forwarded), Some(dropped)) =
+        (rows.find(&[("reports", FORWARDED)]), rows.find(&[("reports", DROPPED)]))
+    {
+        remarks.push(format!(
+            "A switch sends no postcard for a packet that it drops: {} and {} are {:.3} per packet together.",
+            forwarded.fill("{per_packet} postcards"),
+            dropped.fill("{per_packet} drops"),
+            forwarded.number("per_packet") + dropped.number("per_packet")
+        ));
+    }
+    remarks.extend(
+        [
+            "the paper does not state its packet size. 6.4 Tb/s x 40 % x 0.5 % gives 19 M/s for packets of 84 bytes on the wire, the shortest Ethernet frame with \
+             preamble and gap. With longer packets, the rate falls in proportion.",
+            "the rates of events depend on the workload, so they do not confirm the paper's rows for Marple and NetSeer, which are other events in other traffic.",
+        ]
+        .map(judgement),
+    );
+    Observations { comparisons: None, remarks }
 }
 
 #[cfg(test)]

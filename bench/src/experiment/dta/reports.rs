@@ -13,6 +13,7 @@ use wire::{
 
 use crate::experiment::{
     page::{Cell, Comparison, Findings, Table, line_series, linear},
+    rows::{Observations, Results, judgement, listed},
     settings::Settings,
     timing::{self, Spread},
 };
@@ -330,17 +331,6 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
             Comparison::new("resources of a reporter", "several resources of the chip halved (Fig. 13)", format!("not comparable: no switch here. In software, N = 2: {} ns per report, compared with {} ns for the writes", ns(two, |one| one.dta), ns(two, |one| one.rdma))),
             Comparison::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes compared with {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
         ],
-        remarks: vec![
-            "With one copy, a DTA report is about as long as the write: it contains the key where the write contains an address, and the write has \
-             additional headers. The gain comes from copies, from batches, and from state that the switch does not need: addresses, R_Keys, queue \
-             pairs and their packet sequence numbers, which must have no gap on a reliable connection."
-                .into(),
-            "The last two columns show what reaches the collector: one write per copy for Key-Write, and a sixteenth of a write for Append and for the \
-             sketches of sixteen switches. This is the purpose of the translator, because a NIC is limited by its message rate."
-                .into(),
-            "Key-Increment from a switch needs a reliable connection and an answer to each atomic; a switch has no memory to store operations until \
-             the answer.".into(),
-        ],
         tables: vec![
             bytes_table(writer),
             Table {
@@ -353,7 +343,44 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
                 plots: Vec::new(),
             },
         ],
+        ..Findings::default()
     }
+}
+
+/// Computes the remarks from the rows.
+pub(in super::super) fn observe(results: &Results) -> Observations {
+    let rows = results.table("bytes");
+    let mut remarks: Vec<String> = listed(
+        "One Key-Write of a path by DTA and as RDMA writes: {}.",
+        rows.with(&[("use", "INT path tracing")])
+            .iter()
+            .map(|row| row.fill("N = {n}: {dta_bytes} and {rdma_bytes} bytes")),
+    )
+    .into_iter()
+    .collect();
+    for primitive in rows.values("primitive") {
+        let mut packets: Vec<String> = rows
+            .with(&[("primitive", primitive)])
+            .iter()
+            .map(|row| row.fill("{collector_packets}"))
+            .collect();
+        packets.sort();
+        packets.dedup();
+        remarks.extend(listed(
+            &format!("Packets that reach the collector per report, {primitive}: {{}}."),
+            packets,
+        ));
+    }
+    remarks.extend(
+        [
+            "a DTA report contains the key where the write contains an address, and the write has additional headers. The gain comes from copies, from batches, and \
+             from state that the switch does not need: addresses, R_Keys, queue pairs and their packet sequence numbers, which must have no gap on a reliable \
+             connection.",
+            "Key-Increment from a switch needs a reliable connection and an answer to each atomic; a switch has no memory to store operations until the answer.",
+        ]
+        .map(judgement),
+    );
+    Observations { comparisons: None, remarks }
 }
 
 #[cfg(test)]
