@@ -504,8 +504,8 @@ mod tests {
             let plural = words.windows(2).any(|pair| {
                 pair[0] == "1" && pair[1].len() > 3 && pair[1].ends_with('s') && pair[1] != "times"
             });
-            let long =
-                words.iter().any(|word| word.len() > 3 && word.bytes().all(|byte| byte.is_ascii_digit()));
+            let mut wholes = words.iter().filter_map(|word| word.split('.').next());
+            let long = wholes.any(|whole| whole.len() > 3 && whole.bytes().all(|byte| byte.is_ascii_digit()));
             if plural || long {
                 faults.push(text);
             }

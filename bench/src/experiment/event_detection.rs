@@ -436,8 +436,10 @@ mod tests {
 
     #[test]
     fn errors_and_bursts_are_those_of_the_rows() {
-        let head = "threshold,error_mean,error_max,bursts,bursts_found\n0,0.0,0,9,9\n";
-        let remarks = |rows: &str| observe(&Results::parse([("queue", &*format!("{head}{rows}"))])).remarks;
+        const HEAD: &str = "threshold,error_mean,error_max,bursts,bursts_found\n0,0.0,0,9,9\n";
+        fn remarks(rows: &str) -> Vec<String> {
+            observe(&Results::parse([("queue", &*format!("{HEAD}{rows}"))])).remarks
+        }
         assert_eq!(
             remarks("1000,50.0,1000,9,5\n2000,60.0,2001,9,6\n")[..2],
             [

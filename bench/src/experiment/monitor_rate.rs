@@ -259,7 +259,9 @@ mod tests {
 
     #[test]
     fn the_shape_is_that_of_the_rows() {
-        let remarks = |rows: &str| observe(&Results::parse([("rate", &*format!("{HEAD}{rows}"))])).remarks;
+        fn remarks(rows: &str) -> Vec<String> {
+            observe(&Results::parse([("rate", &*format!("{HEAD}{rows}"))])).remarks
+        }
         let like_the_paper = remarks("1,1,9,9,9,20,20,20,1\n1,4,9,9,9,21,21,21,1\n4,1,9,9,9,40,40,40,1\n");
         assert_eq!(like_the_paper.len(), 2, "{like_the_paper:?}");
         assert_eq!(

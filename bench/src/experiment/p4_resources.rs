@@ -252,4 +252,21 @@ mod tests {
         assert_eq!(report.resource("int", "sram").unwrap().text(), "24 of 960 (2.5 %)");
         assert!(report.resource("int", "tcam").is_err());
     }
+
+    #[test]
+    fn the_largest_share_is_that_of_the_rows() {
+        let csv = format!(
+            "resource,available,{}\nstages,12{}\ntables,{}\nSRAM blocks,100{}\nTCAM blocks,10{}\n",
+            PROGRAMS.join(","),
+            ",12".repeat(PROGRAMS.len()),
+            ",97".repeat(PROGRAMS.len()),
+            ",60".repeat(PROGRAMS.len()),
+            ",5".repeat(PROGRAMS.len())
+        );
+        let remarks = observe(&Results::parse([("programs", &*csv)])).remarks;
+        assert!(
+            remarks[0].starts_with("Each program's largest share of a resource: `int` SRAM blocks, 60 %; "),
+            "{remarks:?}"
+        );
+    }
 }

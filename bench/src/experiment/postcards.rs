@@ -342,3 +342,22 @@ pub(super) fn observe(results: &Results) -> Observations {
 
 /// Postcards per second of all nodes.
 const RATE: f64 = 30_000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_and_delay_are_those_of_the_rows() {
+        let csv = "kind,r,datagrams_per_s,bandwidth_mbps,delay_first_us,server_cpu_percent\n\
+                   Agg,1,30000,21.6,0.0,16.3\nAgg,2,15000,13.2,40.0,10.3\n\"Cor_N,F\",5,6000,5.6,,3.2\n";
+        assert_eq!(
+            observe(&Results::parse([("stage", csv)])).remarks[..3],
+            [
+                "Agg: 16.3 % of a core and 21.6 Mb/s for 30,000 datagrams/s at R = 1; 10.3 % of a core and 13.2 Mb/s for 15,000 datagrams/s at R = 2.",
+                "Cor_N,F: 3.2 % of a core and 5.6 Mb/s for 6,000 datagrams/s at R = 5; 3.2 % of a core and 5.6 Mb/s for 6,000 datagrams/s at R = 5.",
+                "Agg: the delay is that of R - 1 further postcards at 30,000/s in 1 of 2 rows."
+            ]
+        );
+    }
+}

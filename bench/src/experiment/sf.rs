@@ -614,11 +614,11 @@ mod tests {
 
     #[test]
     fn the_shape_of_the_sizes_is_that_of_the_rows() {
-        let head = "mode,instructions,nodes,frame_bytes_16\n";
-        let hopwise = |rows: &str| {
-            let observed = observe_overhead(&Results::parse([("size", &*format!("{head}{rows}"))]));
+        const HEAD: &str = "mode,instructions,nodes,frame_bytes_16\n";
+        fn hopwise(rows: &str) -> String {
+            let observed = observe_overhead(&Results::parse([("size", &*format!("{HEAD}{rows}"))]));
             observed.comparisons.unwrap()[0].hopwise.clone()
-        };
+        }
         assert_eq!(
             hopwise("SF-INT,5,2,134\nSF-INT,5,3,134\n"),
             "134 bytes with 2 nodes, 134 bytes with 3 nodes: constant"

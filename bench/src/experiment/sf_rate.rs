@@ -438,12 +438,12 @@ mod tests {
 
     #[test]
     fn the_effect_of_nodes_is_that_of_the_rows() {
-        let remark = |high: &str| {
+        fn remark(high: &str) -> Vec<String> {
             let csv = format!(
                 "instructions,nodes,reports_mps,reports_mps_min,reports_mps_max\n2,2,12.00,{high}\n2,6,9.00,8.00,10.00\n3,6,10.00,9.00,11.00\n"
             );
             observe(&Results::parse([("capacity", &*csv)])).remarks
-        };
+        }
         assert_eq!(
             remark("11.00,13.00")[0],
             "2 instructions: 9.00 (8.00 to 10.00) M reports/s with 6 nodes (lowest), 12.00 (11.00 to 13.00) M reports/s with 2 nodes (highest): the number \

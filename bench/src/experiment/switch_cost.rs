@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn the_sum_of_the_tasks_is_that_of_the_rows() {
-        let remarks = |both: &str| {
+        fn remarks(both: &str) -> Vec<String> {
             let head = "task,ns_per_packet,ns_per_packet_min,ns_per_packet_max\nno INT,30,29,31\nsource,130,130,130\ntransit,50,50,50\nsink,80,80,80\n";
             observe(&Results::parse([("packet", &*format!("{head}source and sink,{both}\n"))])).remarks
-        };
+        }
         let less = "A packet takes 170.0 (169.0 to 171.0) ns in a switch that is source and sink, less than both tasks alone add to a packet without INT: \
                     180.0 (179.0 to 181.0) ns.";
         assert!(remarks("170,169,171")[0].starts_with(less));

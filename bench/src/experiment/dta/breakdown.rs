@@ -180,14 +180,14 @@ mod tests {
     use super::*;
     #[test]
     fn shares_and_the_largest_step_follow_from_the_measurements() {
-        let steps = "step,ns_per_report,percent\nreceive,0,0\ndecode,0,0\nstate,0,0\nstore,0,0\n";
-        let observed = |storing: &str| {
+        const STEPS: &str = "step,ns_per_report,percent\nreceive,0,0\ndecode,0,0\nstate,0,0\nstore,0,0\n";
+        fn observed(storing: &str) -> Observations {
             let measured = format!(
                 "measured,ns_per_report,ns_per_report_min,ns_per_report_max\nreceiving,100,90,110\ndecoding,60,60,60\n\
                  \"decoding, state, detection\",90,90,90\n\"all of these, and storing\",{storing}\n"
             );
-            observe(&Results::parse([("steps", steps), ("measured", &*measured)]))
-        };
+            observe(&Results::parse([("steps", STEPS), ("measured", &*measured)]))
+        }
         let clear = observed("100,100,100");
         assert_eq!(clear.remarks[0], "The largest step is \"receive\", 100 (90 to 110) ns.");
         let hopwise: Vec<_> = clear.comparisons.unwrap().into_iter().map(|one| one.hopwise).collect();

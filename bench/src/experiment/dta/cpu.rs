@@ -275,3 +275,19 @@ fn times(rows: &Rows, slow: &str, fast: &str) -> String {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_have_the_spread_of_their_rows() {
+        let csv = "method,collector_ns,collector_ns_min,collector_ns_max,translator_ns,translator_ns_min,translator_ns_max\n\
+                   \"INT report, one indexed row\",100,90,110,0,0,0\n\"DTA Key-Write, N = 2\",10,9,11,10,10,10\n";
+        let observed = observe(&Results::parse([("methods", csv)]));
+        assert_eq!(
+            observed.comparisons.unwrap()[0].hopwise,
+            "with the responder 10.0 (8.2 to 12.2); with responder and translator 5.0 (4.3 to 5.8)"
+        );
+    }
+}

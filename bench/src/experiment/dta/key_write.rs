@@ -225,8 +225,10 @@ mod tests {
     }
     #[test]
     fn rows_in_which_more_work_is_faster_are_named() {
-        let head = "n,data_bytes,one_core_mps,one_core_mps_min,one_core_mps_max\n";
-        let observed = |rows: &str| observe(&Results::parse([("rate", &*format!("{head}{rows}"))]));
+        const HEAD: &str = "n,data_bytes,one_core_mps,one_core_mps_min,one_core_mps_max\n";
+        fn observed(rows: &str) -> Observations {
+            observe(&Results::parse([("rate", &*format!("{HEAD}{rows}"))]))
+        }
         let plausible = observed("1,4,8.00,7.00,9.00\n1,20,7.00,6.00,8.00\n2,4,5.00,4.00,6.00\n").remarks;
         assert_eq!(plausible.len(), 2, "{plausible:?}");
         assert_eq!(plausible[0], "Rate at N = 2 compared with N = 1: 4 B 0.62 (0.44 to 0.86); 20 B not run.");

@@ -350,3 +350,30 @@ fn readers(rows: &Rows, parts: &Rows) -> Option<String> {
         part.fill("{reader_mps~} M/s")
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_and_the_two_readers_are_those_of_the_rows() {
+        fn remarks(reader: &str) -> Vec<String> {
+            let rate = "batch,cores,collecting,read_mps,read_mps_min,read_mps_max,collected_mps\n\
+                        16,1,no,800,790,810,0\n16,1,yes,400,390,410,124\n";
+            let parts = format!("batch,reader_mps,reader_mps_min,reader_mps_max\n16,{reader}\n");
+            observe(&Results::parse([("rate", rate), ("parts", &*parts)])).remarks
+        }
+        let different = remarks("1354,1345,1363");
+        assert_eq!(
+            different[0],
+            "Reading with collection compared with without: B = 16, 1 core 0.50 (0.48 to 0.52)."
+        );
+        assert!(
+            different[1].starts_with(
+                "The reader of B = 16 on one core has 800 (790 to 810) M/s in the first table and 1,354 (1,345 to 1,363) M/s in the second"
+            ),
+            "{different:?}"
+        );
+        assert_eq!(remarks("820,805,830").len(), different.len() - 1);
+    }
+}

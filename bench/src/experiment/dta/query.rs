@@ -352,8 +352,10 @@ mod tests {
     use super::*;
     #[test]
     fn parts_batches_and_threads_are_those_of_the_rows() {
-        let head = "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,single_ns,single_ns_min,single_ns_max,one_thread_mps,two_threads_mps\n";
-        let observed = |row: &str| observe(&Results::parse([("rate", &*format!("{head}{row}"))]));
+        const HEAD: &str = "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,single_ns,single_ns_min,single_ns_max,one_thread_mps,two_threads_mps\n";
+        fn observed(row: &str) -> Observations {
+            observe(&Results::parse([("rate", &*format!("{HEAD}{row}"))]))
+        }
         assert_eq!(
             observed("2,100.0,99.0,101.0,70.0,20.0,200.0,190.0,210.0,10.00,18.00\n").remarks,
             [

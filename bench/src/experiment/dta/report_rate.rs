@@ -285,4 +285,13 @@ mod tests {
         let reported = counts.postcards + counts.dropped;
         assert!(reported.abs_diff(counts.packets) < 200, "{reported} {}", counts.packets);
     }
+
+    #[test]
+    fn postcards_and_drops_are_added_from_the_rows() {
+        let csv = "reports,per_packet\nevery forwarded packet,0.900\ndropped packets,0.200\n";
+        assert_eq!(
+            observe(&Results::parse([("rate", csv)])).remarks[0],
+            "A switch sends no postcard for a packet that it drops: 0.900 postcards and 0.200 drops are 1.100 per packet together."
+        );
+    }
 }

@@ -428,4 +428,17 @@ mod tests {
         let timed = times.iter().map(|one| (one.copies, one.dta.min > 0.0, one.rdma.min > 0.0));
         assert_eq!(timed.collect::<Vec<_>>(), [(1, true, true), (2, true, true), (4, true, true)]);
     }
+
+    #[test]
+    fn bytes_and_packets_are_those_of_the_rows() {
+        let csv = "use,primitive,n,dta_bytes,rdma_bytes,collector_packets\nINT path tracing,key-write,1,95,102,1.0\n\
+                   INT path tracing,key-write,2,95,1204,2.0\nPINT,key-write,2,76,172,2.0\n";
+        assert_eq!(
+            observe(&Results::parse([("bytes", csv)])).remarks[..2],
+            [
+                "One Key-Write of a path by DTA and as RDMA writes: N = 1: 95 and 102 bytes; N = 2: 95 and 1,204 bytes.",
+                "Packets that reach the collector per report, key-write: 1.0; 2.0."
+            ]
+        );
+    }
 }
