@@ -165,6 +165,7 @@ control Report(inout headers_t hdr, inout local_t local, in bit<48> us, out bit<
     }
 
     /// Mappings, in the order of their numbers: entries of mapping N have positions 0 to N, and a higher priority than those of later ones.
+    /// An entry at a position behind its number would make the same reports again and again: it ends the mappings of its packet.
     @name("mapping") @id(0x02000050)
     table mapping {
         key = {
@@ -454,7 +455,14 @@ control Report(inout headers_t hdr, inout local_t local, in bit<48> us, out bit<
                 family = hdr.ipv4.isValid() ? FLOW_V4 : FLOW_V6;
                 if (hdr.ipv4.isValid()) { v4_src = hdr.ipv4.src; v4_dst = hdr.ipv4.dst; }
             }
-            if (trigger != 0 && mapping.apply().hit) { local.reporter.continues = 1; }
+            if (trigger != 0 && local.reporter.position < MAPPINGS && mapping.apply().hit) {
+                if (mapping_number >= local.reporter.position && mapping_number < MAPPINGS) {
+                    local.reporter.continues = 1;
+                } else {
+                    // Each pass is of a later mapping, or of a later hop of the same one: so the passes end, whatever the entries say.
+                    mappings.count(((bit<32>)local.reporter.position << 3) + (bit<32>)MADE_MISPLACED);
+                }
+            }
         }
         if (local.reporter.continues == 1) {
             options.apply();

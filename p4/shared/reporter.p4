@@ -91,6 +91,8 @@ const bit<3> MADE_ABSENT = 2;
 const bit<3> MADE_SIZE = 3;
 /// The path has more records than the program reads.
 const bit<3> MADE_TOO_LONG = 4;
+/// The entry that matched at this mapping's position is of an earlier mapping, or of none: the packet makes no further reports.
+const bit<3> MADE_MISPLACED = 5;
 
 // Instances of the counter of a collector, sixteen for each.
 const bit<4> OF_OVERWRITTEN = 0;

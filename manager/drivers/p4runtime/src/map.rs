@@ -77,7 +77,7 @@ section! {
         pub(crate) watch: Vec<RowSettings> = Vec::new(),
         /// Counters of the program that are shown.
         pub(crate) counters: Vec<CounterSettings> = Vec::new(),
-        /// Bounds of the entries above, which the program needs.
+        /// Bounds of the entries above.
         pub(crate) bounds: Vec<BoundSettings> = Vec::new(),
     }
 }
@@ -480,7 +480,7 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
     }
 }
 
-/// Checks entries that the program cannot bound by itself, such as a position that would make a packet report without end.
+/// Checks that the fields of entries keep the bounds of the map, such as the position of a mapping.
 fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
     for kind in Kind::ALL {
         for (index, row) in settings.rows(kind).iter().enumerate() {

@@ -191,7 +191,7 @@ mod tests {
 Codes of its entries:
 
 - `event`: {events}.
-- `position`, `number`: a packet makes the reports of its mappings in the order of their numbers, 0 to 63. Each pass looks up the first entry at its position, and goes on behind the number of that: an entry of mapping N has `position` `0-N`. With another one, a packet may report without end: pipeline maps with such an entry are refused.
+- `position`, `number`: a packet makes the reports of its mappings in the order of their numbers, 0 to 63. Each pass looks up the first entry at its position, and goes on behind the number of that: an entry of mapping N has `position` `0-N`. An entry at a position behind its number ends the mappings of its packet, and is counted as `misplaced`; pipeline maps with such an entry are refused.
 - `flow_kind`: 0 no flow, 2 IPv4, 3 IPv6.
 - `of_key`: {keys}; of `append` to one list, 0.
 - `word_0` to `word_7`, `delta`, `of_value`, `field`: the low byte is {fields}; `interfaces` and `ports` are two of two bytes, times are of this node, in ns, and `_high` and `_low` their words. The high byte is the number of a hop of the path, from 1, or 0: the hop that the report is about. A word of 0 ends the data."

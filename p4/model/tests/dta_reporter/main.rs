@@ -29,7 +29,7 @@ use dataplane::switch::{Config, Congestion, Switch, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Watch, Watchlist};
 use detect::Match;
-use p4_model::{Arrival, Key, Program};
+use p4_model::{Arrival, Entry, Key, Program};
 use testkit::rng::Rng;
 use testkit::vectors::{self, Kind};
 use wire::dta::control::{Body, Cause, Control};
@@ -433,6 +433,52 @@ fn rings_that_overflow_are_the_same() {
         of.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     assert!(of[0] > 30 && of[5] > 20, "{of:?}: the test has become idle");
+}
+
+fn insert(
+    switch: &mut p4_model::Switch,
+    table: &str,
+    (keys, action): (Vec<Key>, &str),
+    parameters: Vec<u128>,
+) {
+    let entry = Entry { keys, priority: 9, action: action.to_owned(), parameters };
+    switch.insert(table, &entry).unwrap();
+}
+
+/// Entries that no map may have, as another controller can write them: at a position behind its number, a mapping would make the same
+/// report again in each pass, and one beyond the last number would have neither registers nor counters.
+#[test]
+fn a_packet_ends_whatever_the_entries_of_mappings_say() {
+    let program = Arc::new(Program::read(PROGRAM).unwrap());
+    // Position, number, and how often a report was made and the entry was refused.
+    let cases = [
+        (Key::Range(0, 3), 0, [1, 1]),
+        (Key::Range(1, 3), 0, [0, 0]),
+        (Key::Range(0, 255), 63, [1, 0]),
+        (Key::Range(0, 255), 64, [0, 1]),
+        (Key::Range(0, 255), 255, [0, 1]),
+    ];
+    for (position, number, expected) in cases {
+        let mut rng = Rng(5);
+        let watched = ((true, true), every());
+        let repeat = Repeat { patience: 0, probe: 0 };
+        let mut pair = Pair::with(&mut rng, &program, watched, Vec::new(), (repeat, 1));
+        let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
+        let keys = vec![Key::Exact(1), position, any, any, any, any, ports, ports];
+        insert(&mut pair.p4, "mapping", (keys, "key_write"), vec![number, 1, 2, 2]);
+        let options = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        insert(&mut pair.p4, "options", (vec![Key::Exact(number)], "send_options"), options);
+        let mut frame = packet(&mut rng);
+        while !matches!(routed(&frame, false), Routed::To(_)) || !has_l4(&frame) || is_beyond(&frame) {
+            frame = packet(&mut rng);
+        }
+        let arrival = Arrival { port: 1, ingress_ts: 1, egress_ts: 2, deq_qdepth: 0 };
+        let sent = pair.p4.process(&frame, &arrival);
+        let reports = sent.iter().filter(|sent| sent.port == COLLECTOR).count() as u64;
+        let counts = pair.p4.counter("mappings").unwrap().chunks(8);
+        let counts = counts.fold([0, 0], |sums, counts| [sums[0] + counts[0], sums[1] + counts[5]]);
+        assert_eq!((reports, counts), (expected[0], expected), "position {position:?}, number {number}");
+    }
 }
 
 /// The messages of all vectors, good and bad, to reporter 7.
