@@ -403,7 +403,8 @@ impl Compiler {
         if capabilities.dta {
             rules.extend(self.network.settings.dta_map.clone().map(Rule::DtaMap));
         }
-        if self.embedding > 0 {
+        // Postcards put no INT into packets, but hosts can: it is removed at the border, where the device can do that.
+        if self.embedding > 0 || (!self.slots.is_empty() && capabilities.sink) {
             rules.extend(ports.border().map(Rule::Sink));
         }
         // A node executes them for its postcards, too.

@@ -103,7 +103,19 @@ fn nodes_that_report_by_themselves_execute_instructions_and_give_interfaces() {
         "instruction hop_latency",
         "watch all flows: postcard with node_id, interfaces, hop_latency",
     ];
+    assert_eq!(texts(&compiler, 3), expected);
+    // Hosts can send INT all the same: the border removes it, of a device that can do that.
+    let sinks = ["port 2: sink", "port 3: sink", "port 4: sink"];
+    assert_eq!(texts(&compiler, 2), [&expected[..1], &sinks, &expected[1..]].concat());
+    compiler.remove("a");
+    assert!(compiler.desired().values().all(|rules| rules.is_empty()));
+    let mut compiler = super::tests::compiler(&able(|node, can| {
+        can.bits |= 0x4000;
+        can.sink = node != 2;
+    }));
+    compiler.add(&Intent { mode: Some(Mode::Postcard), ..intent("a") }).unwrap();
     assert_eq!([2, 3].map(|node| texts(&compiler, node)), [expected; 2]);
+    assert_eq!(texts(&compiler, 1)[1], "port 2: sink");
     // Where no node gives them, postcards are still reported.
     let mut compiler = super::tests::compiler(&able(|_, can| can.bits &= !0x4000));
     compiler.add(&Intent { mode: Some(Mode::Postcard), ..intent("a") }).unwrap();
