@@ -472,6 +472,17 @@ pub struct State {
     pub rules: Rules,
     /// Entries of others, as text for people.
     pub foreign: Vec<String>,
+    /// Entries in the device's tables that belong to none of its rules.
+    pub others: OtherEntries,
+}
+
+/// Entries of tables that belong to no rule: those of other controllers, and remains. They need room as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct OtherEntries {
+    /// Those in the watchlist: in the one of its tables that has most of them.
+    pub watch: usize,
+    /// Those among the filters, likewise.
+    pub filter: usize,
 }
 
 /// A driver's answer.

@@ -182,7 +182,7 @@ fn list(devices: &[DeviceView]) -> String {
         // No intent concerns a device outside the domain.
         let of = |entries: EntriesView| match &device.does {
             Some(_) => "-".to_owned(),
-            None => format!("{}/{}", entries.used, entries.size),
+            None => share(entries),
         };
         let does = device.does.iter().map(|does| format!("{}: {does}", device.role));
         let text = does.chain((device.text != device.state).then(|| device.text.clone()));
@@ -201,6 +201,14 @@ fn list(devices: &[DeviceView]) -> String {
     } else {
         table.render()
     }
+}
+
+/// Entries in a table, of how many that fit.
+fn share(EntriesView { used, others, size }: EntriesView) -> String {
+    let all = used + others;
+    let full = if all >= size && size > 0 { "full: " } else { "" };
+    let whose = if others > 0 { format!(" ({others} of others)") } else { String::new() };
+    format!("{full}{all}/{size}{whose}")
 }
 
 fn show(device: &DeviceView) -> String {
@@ -312,5 +320,18 @@ mod tests {
 ";
         assert_eq!(counters(&all), expected);
         assert_eq!(counters(&[]), "");
+    }
+
+    #[test]
+    fn entries_of_others_take_room_in_a_table() {
+        let cases = [
+            ((2, 0, 1023), "2/1023"),
+            ((2, 5, 1023), "7/1023 (5 of others)"),
+            ((2, 2, 4), "full: 4/4 (2 of others)"),
+            ((0, 0, 0), "0/0"),
+        ];
+        for ((used, others, size), expected) in cases {
+            assert_eq!(share(EntriesView { used, others, size }), expected);
+        }
     }
 }

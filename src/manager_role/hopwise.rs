@@ -223,7 +223,7 @@ fn remember(view: &RulesView, known: &Known) {
 
 fn state(view: &RulesView) -> Answer {
     match rules::rules(&view.rules) {
-        Ok(rules) => Answer::State(State { etag: Etag(view.etag.clone()), rules, foreign: Vec::new() }),
+        Ok(rules) => Answer::State(State { etag: Etag(view.etag.clone()), rules, ..State::default() }),
         Err(error) => {
             let error = text::bounded(&error.to_string(), MAX_REASON);
             Answer::Refused(format!("the switch has a rule of another version of hopwise: {error}"))

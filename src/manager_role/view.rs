@@ -193,9 +193,12 @@ pub(crate) struct CapabilitiesView {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceEntries"))]
 pub(crate) struct EntriesView {
-    /// Entries in use.
+    /// Entries of this manager.
     pub(crate) used: usize,
-    /// Entries that fit.
+    /// Entries that belong to none of its rules, such as those of other controllers, as last read.
+    #[serde(default)]
+    pub(crate) others: usize,
+    /// Entries that fit, of all controllers together.
     pub(crate) size: usize,
 }
 
@@ -496,8 +499,11 @@ impl DeviceView {
         silence: Option<String>,
     ) -> Self {
         let room = can.map_or((0, 0), |can| (can.watch_entries, can.filter_entries));
-        let DeviceStatus { node, name, phase, rules, difference, waits, foreign, ready } = status;
-        let count = |is: fn(&Rule) -> bool| rules.iter().flatten().filter(|rule| is(rule)).count();
+        let DeviceStatus { node, name, phase, rules, difference, waits, foreign, others, ready } = status;
+        let entries = |is: fn(&Rule) -> bool, others, size| {
+            let used = rules.iter().flatten().filter(|rule| is(rule)).count();
+            EntriesView { used, others, size }
+        };
         let has = |rule: Rule| rules.as_ref().is_some_and(|rules| rules.contains(&rule));
         let port = |port| {
             let role = inventory.role((node, port));
@@ -534,12 +540,13 @@ impl DeviceView {
             ready,
             missing: difference.0,
             extra: difference.1,
-            watch_entries: EntriesView { used: count(|rule| matches!(rule, Rule::Watch(_))), size: room.0 },
-            filter_entries: EntriesView { used: count(|rule| matches!(rule, Rule::Filter(_))), size: room.1 },
-            rule_filters: EntriesView {
-                used: count(|rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some())),
-                size: can.map_or(0, |can| can.rules.filters),
-            },
+            watch_entries: entries(|rule| matches!(rule, Rule::Watch(_)), others.watch, room.0),
+            filter_entries: entries(|rule| matches!(rule, Rule::Filter(_)), others.filter, room.1),
+            rule_filters: entries(
+                |rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some()),
+                0,
+                can.map_or(0, |can| can.rules.filters),
+            ),
             ports: inventory.ports(node).map(port).collect(),
             rules: rules.map(|rules| rules.iter().map(Rule::to_string).collect()),
             foreign,

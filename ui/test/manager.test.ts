@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Device, Domain, Intent, ManagerChange } from '../src/api/manager';
 import type { Flow, TelemetryEvent } from '../src/api/types';
 import { EMPTY } from '../src/model/intents';
-import { take, type Known } from '../src/model/manager';
+import { tableShare, take, type Known } from '../src/model/manager';
 import {
   derive,
   passes,
@@ -19,6 +19,16 @@ const known = (): Known => ({
   intents: [{ name: 'a', etag: '1', state: 'pending', flows: 0 }] as Intent[],
   devices: [{ node: 1, name: 'leaf1', state: 'in_sync', missing: 0, rules: ['x'] }] as unknown as Device[],
   domain: { acting: true, stopped: false, devices: 1, in_sync: 1, dscp: 23 } as Domain,
+});
+
+test('entries of others take room in a table', () => {
+  const shares = [
+    [2, 0, 63],
+    [2, 5, 63],
+    [2, 2, 4],
+    [0, 0, 0],
+  ].map(([used = 0, others = 0, size = 0]) => tableShare({ used, others, size }));
+  assert.deepEqual(shares, ['2 of 63', '7 of 63 (5 of others)', '4 of 4 (2 of others): full', '0 of 0']);
 });
 
 test('changes are taken over, and what they do not have is read again', () => {

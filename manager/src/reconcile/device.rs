@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::wait::Wait;
 use super::{Phase, Target, Timing};
-use crate::device::{Change, Election, Etag, Request, RequestId, Restart, Rule, Rules};
+use crate::device::{Change, Election, Etag, OtherEntries, Request, RequestId, Restart, Rule, Rules};
 use crate::instruction::{self, Bits};
 
 /// A request that awaits its answer.
@@ -107,6 +107,7 @@ pub(super) struct Device {
     pub(super) pending: Vec<Change>,
     pub(super) etag: Etag,
     pub(super) foreign: Vec<String>,
+    pub(super) others: OtherEntries,
     /// Claims, reads and changes: each kind has its own waiting times.
     paces: [Pace; 3],
     /// No changes are sent before this time, after a refusal.
@@ -138,6 +139,7 @@ impl Device {
             pending: Vec::new(),
             etag: Etag::default(),
             foreign: Vec::new(),
+            others: OtherEntries::default(),
             paces: [Pace::default(); 3],
             hold_until: 0,
             hold_reason: String::new(),

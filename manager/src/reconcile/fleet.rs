@@ -6,7 +6,8 @@ use super::device::{Device, LONGER, Outstanding, RequestKind};
 use super::guard::{Devices, Guard};
 use super::{DeviceStatus, MAX_NOTICES, Notice, Order, Phase, Targets, Timing, new_border_ports};
 use crate::device::{
-    Answer, Change, Command, DeviceEvent, Election, NodeId, PortId, Request, RequestId, Rule, State,
+    Answer, Change, Command, DeviceEvent, Election, NodeId, OtherEntries, PortId, Request, RequestId, Rule,
+    State,
 };
 
 /// A device may be ahead of the claims of a lease by so many at most.
@@ -209,6 +210,7 @@ impl Reconciler {
         let with_rules = |(device, status): (&Device, DeviceStatus)| DeviceStatus {
             rules: device.actual.clone(),
             foreign: device.foreign.clone(),
+            others: device.others,
             ..status
         };
         self.devices.values().zip(self.states()).map(with_rules).collect()
@@ -229,6 +231,7 @@ impl Reconciler {
             difference: (device.missing.len(), device.extra.len()),
             waits: device.waits.clone(),
             foreign: Vec::new(),
+            others: OtherEntries::default(),
             ready: device.facts.ready,
         })
     }
@@ -434,6 +437,7 @@ impl Reconciler {
         device.actual = Some(state.rules);
         device.etag = state.etag;
         device.foreign = state.foreign;
+        device.others = state.others;
         device.next_poll = now.saturating_add(timing.poll.max(took.saturating_mul(LONGER)));
         device.derive(now);
         let is_done = device.missing.is_empty() && device.extra.is_empty();

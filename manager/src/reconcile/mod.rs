@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use self::fleet::Reconciler;
 pub use self::wait::Wait;
 
-use crate::device::{Change, NodeId, PortId, Restart, Rules};
+use crate::device::{Change, NodeId, OtherEntries, PortId, Restart, Rules};
 use crate::inventory::DevicePorts;
 
 /// What each step waits for. The default waits for everything; tests switch parts off to prove that each is necessary.
@@ -201,6 +201,8 @@ pub struct DeviceStatus {
     pub waits: Option<Wait>,
     /// Entries of others.
     pub foreign: Vec<String>,
+    /// Entries in its tables that belong to none of its rules.
+    pub others: OtherEntries,
     /// Its border is closed: INT that reaches it stays inside the domain.
     pub ready: bool,
 }

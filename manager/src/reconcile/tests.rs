@@ -99,7 +99,8 @@ impl Bench {
             Request::Claim(_) => Answer::Claimed,
             Request::Read => {
                 let etag = Etag(self.version.to_string());
-                Answer::State(State { etag, rules: rules.clone(), foreign: vec!["theirs".to_owned()] })
+                let foreign = vec!["theirs".to_owned()];
+                Answer::State(State { etag, rules: rules.clone(), foreign, ..State::default() })
             }
             Request::Apply { changes, .. } => {
                 self.version += 1;

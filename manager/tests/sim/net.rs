@@ -234,7 +234,7 @@ impl Net {
             Request::Read => Answer::State(State {
                 etag: Etag(switch.version.to_string()),
                 rules: switch.rules.clone(),
-                foreign: Vec::new(),
+                ..State::default()
             }),
             Request::Apply { election, .. } if election != switch.highest && !switch.is_unfenced => {
                 Answer::NotPrimary(switch.highest)

@@ -102,7 +102,7 @@ impl Device {
             Request::Read => {
                 let Etag(etag) = self.managed.etag();
                 let rules = self.managed.rules().clone();
-                return Answer::State(State { etag: Etag(etag), rules, foreign: Vec::new() });
+                return Answer::State(State { etag: Etag(etag), rules, ..State::default() });
             }
             Request::Claim(election) => (Proposal::Claim(election), Answer::Claimed),
             Request::Apply { election, etag, changes } => {

@@ -448,9 +448,11 @@ export type DeviceCounter = {
 
 /** Entries of a table of a device. */
 export type DeviceEntries = {
-  /** Entries that fit. */
+  /** Entries that belong to none of its rules, such as those of other controllers, as last read. */
+  others: number;
+  /** Entries that fit, of all controllers together. */
   size: number;
-  /** Entries in use. */
+  /** Entries of this manager. */
   used: number;
 };
 

@@ -1,4 +1,5 @@
 import type { Device, Domain, Intent, ManagerChange } from '../api/manager';
+import { exact } from '../lib/format';
 
 /** What the pages know of a manager. */
 export interface Known {
@@ -35,4 +36,11 @@ export function take(known: Known, { kind, change }: ManagerChange): boolean {
     case 'history':
       return false;
   }
+}
+
+/** The entries in a table, of how many that fit. */
+export function tableShare({ used, others, size }: Device['watch_entries']): string {
+  const whose = others > 0 ? ` (${exact(others)} of others)` : '';
+  const full = used + others >= size && size > 0 ? ': full' : '';
+  return `${exact(used + others)} of ${exact(size)}${whose}${full}`;
 }

@@ -16,6 +16,7 @@ import { LiveTable } from '../lib/table';
 import { hopwise } from '../model/copies';
 import { followManager, type Following } from '../manager';
 import { capabilityRows, neighbourText, tone } from '../model/intents';
+import { tableShare } from '../model/manager';
 import { link, type Page, type Route } from '../router';
 import { goTo } from '../times';
 import { domainControl, readOnlyNote } from './domain';
@@ -193,8 +194,6 @@ function domainRows(domain: Domain): Row[] {
 }
 
 function deviceFacts(device: Device): Row[] {
-  const share = ({ used, size }: Device['watch_entries']): string =>
-    `${exact(used)} of ${exact(size)} entries`;
   const drift = [
     device.missing > 0 ? `lacks ${plural(device.missing, 'rule')}` : '',
     device.extra > 0 ? `has ${plural(device.extra, 'rule')} too many` : '',
@@ -213,8 +212,8 @@ function deviceFacts(device: Device): Row[] {
     ['State', device.text],
     ['Drift', drift.join(', ') || 'none'],
     ['Border', device.ready ? 'closed: INT stays inside the domain' : 'not closed yet'],
-    ['Watchlist', share(device.watch_entries)],
-    ['Filters', share(device.filter_entries)],
+    ['Watchlist', tableShare(device.watch_entries)],
+    ['Filters', tableShare(device.filter_entries)],
     ['Driver', `${device.driver} at ${device.address}`],
     ['Labels', device.labels.join(', ') || NONE],
     ...capabilityRows(device.capabilities),
@@ -228,9 +227,11 @@ function deviceTable(
   // No intent concerns a device outside the domain.
   const share = (
     { does }: Device,
-    { used, size }: Device['watch_entries'],
-  ): string | { text: string; bar: number } =>
-    does !== null ? NONE : { text: `${exact(used)} of ${exact(size)}`, bar: size === 0 ? 0 : used / size };
+    entries: Device['watch_entries'],
+  ): string | { text: string; bar: number } => {
+    const { used, others, size } = entries;
+    return does !== null ? NONE : { text: tableShare(entries), bar: size === 0 ? 0 : (used + others) / size };
+  };
   return new LiveTable<Device>({
     label: 'Devices',
     empty: 'No devices: add [[inventory.devices]] to the configuration.',

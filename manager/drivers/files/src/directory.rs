@@ -157,7 +157,7 @@ impl Directory {
         }
         let mut foreign = desired.foreign;
         foreign.truncate(MAX_FOREIGN);
-        Answer::State(State { etag, rules: desired.rules, foreign })
+        Answer::State(State { etag, rules: desired.rules, foreign, ..State::default() })
     }
 
     /// Reads both files.

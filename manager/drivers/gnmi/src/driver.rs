@@ -105,7 +105,7 @@ impl Session {
                 rules.extend(self.always.iter().cloned());
                 let mut foreign = found.foreign;
                 foreign.truncate(MAX_FOREIGN);
-                Answer::State(State { etag, rules, foreign })
+                Answer::State(State { etag, rules, foreign, ..State::default() })
             }),
             Request::Apply { election, etag, changes } => self.apply(election, &etag, &changes).await,
         };

@@ -712,6 +712,7 @@ fn code_text(error: &Error, full: Option<&String>) -> String {
 
 fn state(seen: Seen) -> State {
     let Seen { program, meaning, etag } = seen;
+    let others = program.others(&meaning);
     let remains = meaning.remains.iter().filter_map(|key| meaning.ours.get(key));
     let remains = remains.map(|entry| format!("remains of a rule: {}", program.describe(entry)));
     let foreign = meaning.foreign.iter().map(|entry| program.describe(entry));
@@ -719,7 +720,7 @@ fn state(seen: Seen) -> State {
     let more = all.len().saturating_sub(MAX_FOREIGN);
     let mut foreign: Vec<String> = all.into_iter().take(MAX_FOREIGN).collect();
     foreign.extend((more > 0).then(|| format!("{more} more")));
-    State { etag, rules: meaning.rules, foreign }
+    State { etag, rules: meaning.rules, foreign, others }
 }
 
 /// Commands that wait for a driver; the core sends one at a time, and again after a timeout.

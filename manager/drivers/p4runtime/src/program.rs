@@ -286,17 +286,22 @@ impl Program {
 
     /// Room of the smallest table for these rules, without what sessions need in it.
     fn room(&self, kind: Kind) -> usize {
-        let table = |row: &Row| match row.form {
-            Form::Table { table, .. } => Some(table),
-            Form::Clone { .. } | Form::Group { .. } => None,
-        };
-        let tables: BTreeSet<u32> = self.rows(kind).filter_map(|(_, row)| table(row)).collect();
         let room = |of: &u32| {
-            let used = self.rows(Kind::Session).filter(|(_, row)| table(row) == Some(*of)).count();
+            let is_of = |row: &Row| matches!(row.form, Form::Table { table, .. } if table == *of);
+            let used = self.rows(Kind::Session).filter(|(_, row)| is_of(row)).count();
             let size = self.tables.get(of).map_or(0, |facts| facts.size.unwrap_or(UNKNOWN_SIZE));
             size.saturating_sub(used)
         };
-        tables.iter().map(room).min().unwrap_or(0)
+        self.tables_of(kind).iter().map(room).min().unwrap_or(0)
+    }
+
+    /// The tables of the entries of a kind.
+    pub(crate) fn tables_of(&self, kind: Kind) -> BTreeSet<u32> {
+        let table = |(_, row): (usize, &Row)| match row.form {
+            Form::Table { table, .. } => Some(table),
+            Form::Clone { .. } | Form::Group { .. } => None,
+        };
+        self.rows(kind).filter_map(table).collect()
     }
 }
 

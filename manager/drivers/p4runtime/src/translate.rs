@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use detect::table::Row as TermRow;
 use detect::{Metric, Prefix};
-use manager::device::{Change, Encoding, Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
+use manager::device::{Change, Encoding, Filter, FilterAlgorithm, Mode, OtherEntries, Rule, Rules, Watch};
 use manager::flows::{ANY_PORT, FlowKey, Ports};
 use manager::instruction::{self, Bits};
 
@@ -635,6 +635,21 @@ impl Program {
             }
         }
         full
+    }
+
+    /// Entries in the tables of watchlist and filters that belong to no rule.
+    pub(crate) fn others(&self, meaning: &Meaning) -> OtherEntries {
+        let remains = meaning.remains.iter().filter_map(|key| meaning.ours.get(key));
+        let others: Vec<&Entry> = meaning.foreign.iter().chain(remains).collect();
+        let most = |kind: Kind| {
+            let of_table = |table: u32| {
+                let is_of =
+                    |entry: &&&Entry| matches!(entry.key, Key::Table { table: of, .. } if of == table);
+                others.iter().filter(is_of).count()
+            };
+            self.tables_of(kind).into_iter().map(of_table).max().unwrap_or(0)
+        };
+        OtherEntries { watch: most(Kind::Watch), filter: most(Kind::Filter) }
     }
 
     /// Whether the direct counter of an entry counts reports.

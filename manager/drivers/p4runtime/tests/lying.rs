@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use manager::device::{
-    Answer, Change, DeviceEvent, Encoding, L4Checksum, NodeId, Request, Restart, Rule, Rules,
+    Answer, Change, DeviceEvent, Encoding, L4Checksum, Mode, NodeId, OtherEntries, Request, Restart, Rule,
+    Rules, Watch,
 };
 use manager::driver::Message;
+use manager::flows::FlowKey;
 use manager::inventory::DevicePorts;
 use manager::reconcile::{Order, Reconciler, Target, Timing};
 use p4runtime::driver::{Driver, Load, Settings};
@@ -37,6 +39,12 @@ fn with_load(address: std::net::SocketAddr) -> Settings {
 
 fn sinks(ports: &[u32]) -> Vec<Change> {
     ports.iter().map(|port| Change::Add(Rule::Sink(*port))).collect()
+}
+
+/// An entry of the watchlist.
+fn watch(dport: u16) -> Rule {
+    let key = FlowKey { proto: Some(6), dport: (dport, dport), ..FlowKey::default() };
+    Rule::Watch(Arc::new(Watch { key, mode: Mode::Md, bits: 0x8000, hops: 4, sample: 1, drops: true }))
 }
 
 /// How often a program was loaded, and entries of tables.
@@ -196,6 +204,26 @@ async fn a_full_table_is_named_whatever_code_says_it() {
     let etag = bench.read().await.etag;
     let expected = "it refused the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 2 (ingress.process_int_source_sink.int_set_sink): driver bug";
     assert_eq!(bench.apply(&etag, sinks(&[2])).await, Answer::Refused(expected.to_owned()));
+}
+
+#[tokio::test]
+async fn entries_of_others_are_counted_in_the_tables_that_they_fill() {
+    let (server, address) = Server::start(Some(&info(PROGRAM))).await;
+    let mut bench = Bench::new(settings(address, PROGRAM));
+    bench.claim().await;
+    let etag = bench.read().await.etag;
+    let changes: Vec<Change> = (1..=3).map(|port| Change::Add(watch(port))).chain(sinks(&[1])).collect();
+    assert_eq!(bench.apply(&etag, changes).await, Answer::Applied);
+    assert_eq!(bench.read().await.others, OtherEntries::default());
+    let own = server.switch().entries.len();
+    for entry in server.switch().entries.iter_mut().take(own - 1) {
+        entry.metadata = b"theirs".to_vec();
+    }
+    let state = bench.read().await;
+    let watches = state.rules.iter().filter(|rule| matches!(rule, Rule::Watch(_))).count();
+    let foreign = state.foreign.iter().filter(|text| text.contains("tb_int_source ")).count();
+    assert!(foreign > 1, "{:?}", state.foreign);
+    assert_eq!((watches + foreign, state.others), (3, OtherEntries { watch: foreign, filter: 0 }));
 }
 
 /// Devices under a reconciler, with their drivers, in real time.
