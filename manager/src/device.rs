@@ -536,6 +536,8 @@ pub enum DeviceEvent {
     Changed,
     /// The connection was lost, or the device restarted: it is claimed and read again.
     Lost(String),
+    /// It has no program, and so none of its rules.
+    Emptied,
     /// Its program has been loaded, or could not be: it is claimed again, without the waiting time of its failures.
     Loaded,
 }

@@ -164,10 +164,15 @@ impl Reconciler {
             }
             DeviceEvent::Lost(reason) => {
                 let soon = now.saturating_add(self.guard.timing.retry.0);
-                // A device that is lost while it fails is not tried more often for that.
+                // A device that is already backing off keeps its backoff.
                 let next_try = device.next_try().map_or(now, |next_try| soon.min(*next_try));
                 device.lose(now);
                 self.enter(node, Phase::Unreachable { reason, next_try });
+            }
+            DeviceEvent::Emptied => {
+                device.actual = None;
+                device.pending.clear();
+                device.derive(now);
             }
             DeviceEvent::Loaded => {
                 let soon = now.saturating_add(self.guard.timing.retry.0);

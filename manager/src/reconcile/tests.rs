@@ -295,6 +295,25 @@ fn a_device_that_is_back_is_not_kept_waiting_for_its_outage() {
 }
 
 #[test]
+fn a_device_without_a_program_has_no_rules_and_an_open_border() {
+    for restart in [Restart::Keeps, Restart::Waits, Restart::Forwards] {
+        let mut all = targets(true);
+        all.values_mut().for_each(|target| target.restart = restart);
+        let mut bench = Bench::new(all);
+        bench.run(S);
+        let is_ready = |bench: &Bench| bench.reconciler.states().next().unwrap().ready;
+        assert!(is_ready(&bench), "{restart:?}");
+        bench.reconciler.event(1, DeviceEvent::Lost("reset".to_owned()), 2 * S);
+        bench.reconciler.event(1, DeviceEvent::Emptied, 2 * S);
+        assert_eq!((is_ready(&bench), bench.reconciler.rules(1)), (false, None), "{restart:?}");
+        bench.rules.insert(1, Rules::new());
+        bench.version += 1;
+        until_in_sync(&mut bench, 2 * S, 10 * S);
+        assert!(is_ready(&bench), "{restart:?}");
+    }
+}
+
+#[test]
 fn a_device_that_changes_before_each_change_is_named_and_not_asked_without_a_pause() {
     let mut bench = Bench::new(targets(true));
     bench.answers.insert((2, "apply"), Answer::Stale);
@@ -466,10 +485,17 @@ fn two_hundred_devices_are_filled_within_two_seconds() {
     assert_eq!((now - S) / MS, 120);
 }
 
-/// 200 leaves without links, each answer of which takes 5 s, more than the time limit that devices have at first. Late answers are lost,
-/// and what they answered was executed all the same.
+/// 200 leaves without links, whose answers take 5 s, more than the time limit that devices have at first: all of them, or those that are
+/// no claims. Late answers are lost, and what they answered was executed all the same.
 #[test]
 fn two_hundred_devices_that_need_five_seconds_for_an_answer_converge() {
+    const MS: u64 = 1_000_000;
+    for claim in [5 * S, 10 * MS] {
+        converges_slowly(claim);
+    }
+}
+
+fn converges_slowly(claim: u64) {
     const MS: u64 = 1_000_000;
     let mut leaf = targets(true)[&1].clone();
     leaf.ports.links.clear();
@@ -481,8 +507,9 @@ fn two_hundred_devices_that_need_five_seconds_for_an_answer_converge() {
         bench.reconciler.poll(now, &mut commands);
         asked += commands.len();
         for Command { node, id, request, .. } in commands {
+            let takes = if matches!(request, Request::Claim(_)) { claim } else { 5 * S };
             let answer = bench.execute(node, request);
-            in_flight.push((now + 5 * S, node, id, answer));
+            in_flight.push((now + takes, node, id, answer));
         }
         now += 100 * MS;
         let (due, rest): (Vec<_>, Vec<_>) = in_flight.into_iter().partition(|(at, ..)| *at <= now);

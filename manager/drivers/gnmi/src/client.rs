@@ -24,7 +24,7 @@ use crate::tree::Tree;
 
 /// Longest message of a device, bytes.
 const MAX_MESSAGE: usize = 16 << 20;
-/// Time limit of a call. Two of them are below the core's time limit.
+/// Time limit of a call until the first command gives one, ms.
 const CALL: u64 = 1800;
 const CONNECT: Duration = Duration::from_millis(700);
 /// A dead peer is noticed after a few of these.

@@ -108,8 +108,7 @@ impl std::fmt::Debug for Tls {
 pub enum Failure {
     /// No response.
     Unreachable(String),
-    /// The device says that it has no program: this is what FAILED_PRECONDITION means, and of a request for the program an answer without
-    /// one. Its words.
+    /// The device says that it has no program, when it is asked for that or for entries. Its words.
     NoProgram(String),
     /// Another client is primary.
     NotPrimary,
@@ -132,8 +131,16 @@ impl Failure {
                 Self::Unreachable(text)
             }
             Code::PermissionDenied => Self::NotPrimary,
-            Code::FailedPrecondition => Self::NoProgram(text),
             code => Self::Refused(code, text, errors(status.details())),
+        }
+    }
+
+    /// This failure of a request for the program or for entries. There, FAILED_PRECONDITION means that the device has no program; of other
+    /// requests it may mean anything.
+    fn of_query(self) -> Self {
+        match self {
+            Self::Refused(Code::FailedPrecondition, words, _) => Self::NoProgram(words),
+            failure => failure,
         }
     }
 }
@@ -161,7 +168,7 @@ fn errors(details: &[u8]) -> Vec<Error> {
 #[derive(Debug)]
 pub struct Client {
     calls: Calls,
-    send: mpsc::Sender<StreamMessageRequest>,
+    queue: mpsc::Sender<StreamMessageRequest>,
     /// What the device says by itself.
     receive: Streaming<StreamMessageResponse>,
 }
@@ -202,7 +209,7 @@ impl Client {
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
         let opened = calls.grpc.streaming(Request::new(Queue(queue)), path, ProstCodec::default()).await;
         let receive = opened.map_err(|status| Failure::new(&status))?.into_inner();
-        Ok(Self { calls, send, receive })
+        Ok(Self { calls, queue: send, receive })
     }
 
     /// Asks to be primary with another election id.
@@ -210,16 +217,16 @@ impl Client {
     /// # Errors
     /// The stream has ended.
     pub fn claim(&self, election: Uint128) -> Result<(), Failure> {
-        self.tell(self.calls.arbitration(election))
+        self.send(self.calls.arbitration(election))
     }
 
     /// Sends a message on the stream.
     ///
     /// # Errors
     /// The stream has ended, or the device does not take its messages.
-    pub fn tell(&self, message: StreamMessageRequest) -> Result<(), Failure> {
+    pub fn send(&self, message: StreamMessageRequest) -> Result<(), Failure> {
         let ended = |_| Failure::Unreachable("the stream has ended".to_owned());
-        self.send.try_send(message).map_err(ended)
+        self.queue.try_send(message).map_err(ended)
     }
 
     /// The next message on the stream. It may be dropped while it waits.
@@ -311,7 +318,8 @@ impl Calls {
             response_type: ResponseType::P4infoAndCookie.into(),
         };
         let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
-        let response: GetForwardingPipelineConfigResponse = self.call(path, request).await?;
+        let response: GetForwardingPipelineConfigResponse =
+            self.call(path, request).await.map_err(Failure::of_query)?;
         let config = response.config.unwrap_or_default();
         // PI, and so BMv2, answers with an empty configuration.
         if config == ForwardingPipelineConfig::default() {
@@ -337,7 +345,7 @@ impl Calls {
         };
         let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
         let response: Result<GetForwardingPipelineConfigResponse, _> = self.call(path, request).await;
-        match response {
+        match response.map_err(Failure::of_query) {
             Err(failure @ (Failure::Unreachable(_) | Failure::NoProgram(_))) => Err(failure),
             _ => Ok(()),
         }
@@ -383,10 +391,11 @@ impl Calls {
         self.ready().await?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
         let codec: ProstCodec<ReadRequest, ReadResponse> = ProstCodec::default();
+        let failure = |status: tonic::Status| Failure::new(&status).of_query();
         let opened = self.grpc.server_streaming(Request::new(request), path, codec).await;
-        let mut stream = opened.map_err(|status| Failure::new(&status))?.into_inner();
+        let mut stream = opened.map_err(failure)?.into_inner();
         let mut all = Vec::new();
-        while let Some(part) = stream.message().await.map_err(|status| Failure::new(&status))? {
+        while let Some(part) = stream.message().await.map_err(failure)? {
             all.extend(part.entities);
             if all.len() > MAX_ENTITIES {
                 let text = format!("it has more than {MAX_ENTITIES} entries in the tables of the map");

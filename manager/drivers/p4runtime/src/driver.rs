@@ -1,4 +1,4 @@
-//! The driver: executes what the manager asks for, and tells what happens.
+//! The driver: executes what the manager asks for, and reports what happens.
 //!
 //! The device's election id is the manager's election: the term in its upper half, the epoch in its lower. A device executes only what
 //! its primary client sends, so that a late request of an older claim is refused.
@@ -18,13 +18,14 @@ use tokio::time;
 use tonic::Code;
 
 use crate::client::{Calls, Client, Connector, Failure, Peer};
-use crate::entry::{self, Entry, Key};
+use crate::entry::{self, Entry};
 use crate::map::Map;
 use crate::message::{
-    Cookie, DigestListAck, Entity, Error, ForwardingPipelineConfig, MasterArbitrationUpdate, P4Info,
-    PacketOut, StreamMessageRequest, StreamRequest, StreamResponse, Uint128,
+    Cookie, DigestListAck, Entity, ForwardingPipelineConfig, MasterArbitrationUpdate, P4Info, PacketOut,
+    StreamMessageRequest, StreamRequest, StreamResponse, Uint128,
 };
 use crate::program::{Local, Program};
+use crate::refused::RefusedRequest;
 use crate::translate::{Meaning, changed};
 
 /// What a driver needs to know.
@@ -83,8 +84,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts the task of a driver on the current runtime. `tell` gets what it says.
-    pub fn start(settings: Settings, tell: impl Fn(Message) + Send + Sync + 'static) -> Self {
+    /// Starts the task of a driver on the current runtime. `report` gets its messages.
+    pub fn start(settings: Settings, report: impl Fn(Message) + Send + Sync + 'static) -> Self {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         let work = Work {
             settings,
@@ -93,11 +94,12 @@ impl Driver {
             remembered: Rules::new(),
             filters: BTreeMap::new(),
             facts: None,
-            frames: FrameClock::default(),
+            frames: FrameClock::new(),
             limit: FIRST_LIMIT,
+            counted_since: time::Instant::now(),
             count_again: time::Instant::now(),
             another: None,
-            tell: Box::new(tell),
+            report: Box::new(report),
         };
         Self { commands, task: tokio::spawn(work.run(queue)).abort_handle() }
     }
@@ -126,7 +128,12 @@ struct Session {
     loading: Option<Loading>,
     /// It refused to return its counters; it is not asked for them again.
     without_counters: bool,
+    /// The task that reads its counters.
+    counting: Option<JoinHandle<Counted>>,
 }
+
+/// The counts of a device, and whether it refused to return its counters; `None`: it did not answer in time.
+type Counted = Option<Result<(Counts, bool), Failure>>;
 
 /// A program on its way into a device.
 enum Loading {
@@ -139,21 +146,32 @@ impl Drop for Session {
         if let Some(Loading::Running(loading)) = &self.loading {
             loading.abort();
         }
+        if let Some(counting) = &self.counting {
+            counting.abort();
+        }
     }
 }
 
 impl Session {
-    /// The next message of the device, or the end of the loading of its program. It may be dropped while it waits.
+    /// The next message of the device, or the end of the loading of its program or of the reading of its counters. It may be dropped while
+    /// it waits.
     async fn next(&mut self) -> Next {
-        let Self { client, loading, .. } = self;
+        let Self { client, loading, counting, .. } = self;
         let loaded = async {
             match loading {
                 Some(Loading::Running(loading)) => loading.await,
                 Some(Loading::Done(_)) | None => std::future::pending().await,
             }
         };
+        let counted = async {
+            match counting {
+                Some(counting) => counting.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             message = client.next() => Next::Stream(message.map(|message| message.update)),
+            counted = counted => Next::Counted(counted.unwrap_or(None)),
             loaded = loaded => {
                 Next::Loaded(loaded.unwrap_or_else(|error| Err(Failure::Unreachable(error.to_string()))))
             }
@@ -173,28 +191,36 @@ struct Work {
     frames: FrameClock,
     /// The time limit of the last command.
     limit: Duration,
-    /// Counters are not read before this time, to give a slow device a pause.
+    /// Counters were last requested at this time, and are again at that one at the earliest: a slow device gets a pause.
+    counted_since: time::Instant,
     count_again: time::Instant,
     /// The cookie of a program that is not the one to load, if that was reported.
     another: Option<Cookie>,
-    tell: Box<dyn Fn(Message) + Send + Sync>,
+    report: Box<dyn Fn(Message) + Send + Sync>,
 }
 
 /// Which timer frame comes next, and how many are due, in frames times ms of a period.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FrameClock {
+    interval: time::Interval,
     next: usize,
     due: u64,
 }
 
-/// What the task waits for.
+impl FrameClock {
+    fn new() -> Self {
+        let mut interval = time::interval(Duration::from_millis(FRAMES_MS));
+        interval.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        Self { interval, next: 0, due: 0 }
+    }
+}
+
+/// Something that happens beside commands.
 enum Next {
     Frames,
-    Command(Command),
-    End,
     Stream(Result<Option<StreamResponse>, Failure>),
     Loaded(Result<(), Failure>),
-    Tick,
+    Counted(Counted),
 }
 
 /// What was read.
@@ -208,29 +234,60 @@ impl Work {
     async fn run(mut self, mut queue: mpsc::Receiver<Command>) {
         let mut ticks = time::interval(TICK);
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-        let mut frames = time::interval(Duration::from_millis(FRAMES_MS));
-        frames.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
-            let sends_frames = self.sends_frames();
-            let session = async {
-                match &mut self.session {
-                    Some(session) => session.next().await,
-                    None => std::future::pending().await,
-                }
-            };
+            tokio::select! {
+                command = queue.recv() => match command {
+                    Some(command) => self.command(command).await,
+                    None => return,
+                },
+                next = self.next() => self.handle(next),
+                _ = ticks.tick() => self.tick(),
+            }
+        }
+    }
+
+    /// Waits for the session, or until timer frames are due. It may be dropped while it waits.
+    async fn next(&mut self) -> Next {
+        let sends_frames = self.sends_frames();
+        let session = async {
+            match &mut self.session {
+                Some(session) => session.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            next = session => next,
+            _ = self.frames.interval.tick(), if sends_frames => Next::Frames,
+        }
+    }
+
+    fn handle(&mut self, next: Next) {
+        match next {
+            Next::Stream(message) => self.message(message),
+            Next::Loaded(result) => self.loaded(result),
+            Next::Counted(counted) => self.counted(counted),
+            Next::Frames => self.send_frames(),
+        }
+    }
+
+    /// The result of a call, which may take long: meanwhile timer frames are sent, and the messages of the device are read.
+    ///
+    /// # Errors
+    /// The call fails, or the session ends before it has a result.
+    async fn call<T>(&mut self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let mut call = std::pin::pin!(call);
+        loop {
             let next = tokio::select! {
-                command = queue.recv() => command.map_or(Next::End, Next::Command),
-                next = session => next,
-                _ = ticks.tick() => Next::Tick,
-                _ = frames.tick(), if sends_frames => Next::Frames,
+                result = &mut call => return result,
+                next = self.next() => next,
             };
             match next {
-                Next::End => return,
-                Next::Command(command) => self.command(command).await,
-                Next::Stream(message) => self.message(message),
-                Next::Loaded(result) => self.loaded(result),
-                Next::Tick => self.tick().await,
-                Next::Frames => self.send_frames(),
+                // The call has a limit of its own: only when that has passed, the device needs longer for calls like it.
+                Next::Counted(None) => self.stop_counting(),
+                next => self.handle(next),
+            }
+            if self.session.is_none() {
+                return Err(Failure::Unreachable("the stream has ended".to_owned()));
             }
         }
     }
@@ -240,7 +297,7 @@ impl Work {
     }
 
     fn event(&self, event: DeviceEvent) {
-        (self.tell)(Message::Event(self.node(), event));
+        (self.report)(Message::Event(self.node(), event));
     }
 
     fn lose(&mut self, reason: String) {
@@ -260,7 +317,7 @@ impl Work {
             self.session = self.session.take().filter(|session| session.loading.is_some());
             Answer::Late(self.late(limit))
         });
-        (self.tell)(Message::Answer(node, id, answer));
+        (self.report)(Message::Answer(node, id, answer));
     }
 
     fn late(&self, limit: Duration) -> String {
@@ -331,6 +388,7 @@ impl Work {
                     program: None,
                     loading: None,
                     without_counters: false,
+                    counting: None,
                 });
             }
         }
@@ -359,7 +417,7 @@ impl Work {
                 session.program = Some(Arc::new(program));
                 if self.facts.as_ref() != Some(&facts) {
                     self.facts = Some(facts.clone());
-                    (self.tell)(Message::Facts(self.settings.local.node, Box::new(facts)));
+                    (self.report)(Message::Facts(self.settings.local.node, Box::new(facts)));
                 }
                 self.compare(cookie);
                 Ok(Answer::Claimed)
@@ -378,13 +436,14 @@ impl Work {
         let other = cookie.filter(|cookie| ours.is_some_and(|ours| ours != *cookie));
         if other.is_some() && other != self.another {
             let text = "its program has the P4Info of `load`, and was loaded from another version of it, or by another controller: restart the device to load this one";
-            (self.tell)(Message::Note(self.node(), text.to_owned()));
+            (self.report)(Message::Note(self.node(), text.to_owned()));
         }
         self.another = other;
     }
 
     /// Starts to load the program into a device that has none.
     fn load(&mut self, mut calls: Calls, election: Uint128) -> Answer {
+        self.event(DeviceEvent::Emptied);
         let (Some(load), Some(session)) = (self.settings.load.clone(), &mut self.session) else {
             self.session = None;
             return Answer::Unreachable(
@@ -410,7 +469,7 @@ impl Work {
 
     async fn read(&mut self) -> Result<Seen, Answer> {
         let (mut calls, program) = self.ready()?;
-        let entities = read_entries(&mut calls, &program).await;
+        let entities = self.call(read_entries(&mut calls, &program)).await;
         let entities = entities.map_err(|failure| self.fail(failure))?;
         let entries: Vec<Entry> = entities.iter().filter_map(Entry::read).map(|(entry, _)| entry).collect();
         let digest = u64::from_be_bytes(entry::digest(entries.iter()));
@@ -452,11 +511,11 @@ impl Work {
         let id = Uint128 { high: election.term, low: election.epoch };
         for batch in batches {
             let updates = batch.iter().map(|(kind, entry)| entry.update(*kind)).collect();
-            match calls.write(id, updates).await {
+            match self.call(calls.write(id, updates)).await {
                 Ok(()) => {}
                 Err(Failure::Refused(_, reason, errors)) => {
-                    let entries: Vec<&Entry> = batch.iter().map(|(_, entry)| entry).collect();
-                    return Err(Answer::Refused(refused((&program, &full), &entries, &reason, &errors)));
+                    let request = RefusedRequest { program: &program, full: &full, batch: &batch };
+                    return Err(Answer::Refused(request.text(&reason, &errors)));
                 }
                 Err(failure) => return Err(self.fail(failure)),
             }
@@ -483,7 +542,7 @@ impl Work {
                 let ack = StreamMessageRequest { update: Some(StreamRequest::DigestAck(ack)) };
                 if let Some(session) = &self.session {
                     // The device sends it again without it.
-                    let _ = session.client.tell(ack);
+                    let _ = session.client.send(ack);
                 }
             }
             // The driver asks for no packets.
@@ -509,7 +568,7 @@ impl Work {
         while clock.due >= period {
             let Some(frame) = frames.get(clock.next).or(frames.first()) else { return };
             let packet = StreamRequest::Packet(PacketOut { payload: frame.clone() });
-            if session.client.tell(StreamMessageRequest { update: Some(packet) }).is_err() {
+            if session.client.send(StreamMessageRequest { update: Some(packet) }).is_err() {
                 return;
             }
             clock.next = (clock.next + 1) % frames.len();
@@ -517,15 +576,18 @@ impl Work {
         }
     }
 
-    /// Once a second: counts, and sees whether the device is there.
-    async fn tick(&mut self) {
+    /// Once a second: begins to read what the device counts, which also shows whether it is there.
+    fn tick(&mut self) {
         let Ok((mut calls, program)) = self.ready() else { return };
+        let limit = self.limit;
+        let Some(session) = &mut self.session else { return };
         let begin = time::Instant::now();
-        if begin < self.count_again {
+        if session.counting.is_some() || begin < self.count_again {
             return;
         }
-        let with_counters = self.session.as_ref().is_some_and(|session| !session.without_counters);
-        let counted = async {
+        self.counted_since = begin;
+        let with_counters = !session.without_counters;
+        let counted = async move {
             match count(&mut calls, &program, with_counters).await {
                 // Perhaps it only refuses to return its counters: then it is not asked for them again.
                 Err(Failure::Refused(..)) if with_counters => {
@@ -534,10 +596,20 @@ impl Work {
                 counts => counts.map(|counts| (counts, false)),
             }
         };
-        let counted = time::timeout(self.limit, counted).await;
-        self.count_again = begin + begin.elapsed() * REST;
+        session.counting = Some(tokio::spawn(async move { time::timeout(limit, counted).await.ok() }));
+    }
+
+    fn stop_counting(&mut self) {
+        self.session.iter_mut().for_each(|session| session.counting = None);
+        let began = self.counted_since;
+        self.count_again = began + began.elapsed() * REST;
+    }
+
+    /// The device has returned what it counts, or has not.
+    fn counted(&mut self, counted: Counted) {
+        self.stop_counting();
         match counted {
-            Ok(Ok((Counts { reports, matched, mut counters }, without_counters))) => {
+            Some(Ok((Counts { reports, matched, mut counters }, without_counters))) => {
                 self.session.iter_mut().for_each(|session| session.without_counters |= without_counters);
                 for counter in &mut counters {
                     let object = counter.object.as_ref();
@@ -545,19 +617,19 @@ impl Work {
                 }
                 let node = self.node();
                 if let Some(matched) = matched {
-                    (self.tell)(Message::Matched(node, matched));
+                    (self.report)(Message::Matched(node, matched));
                 }
                 if let Some(packets) = reports {
-                    (self.tell)(Message::Reported(node, Reported { packets, sent: None }));
+                    (self.report)(Message::Reported(node, Reported { packets, sent: None }));
                 }
                 if !counters.is_empty() {
-                    (self.tell)(Message::Counted(node, counters));
+                    (self.report)(Message::Counted(node, counters));
                 }
             }
-            Ok(Err(Failure::Unreachable(reason))) => self.lose(reason),
+            Some(Err(Failure::Unreachable(reason))) => self.lose(reason),
             // The manager reads it, and so gets to know what is wrong.
-            Ok(Err(_)) => self.event(DeviceEvent::Changed),
-            Err(_) => self.lose(self.late(self.limit)),
+            Some(Err(_)) => self.event(DeviceEvent::Changed),
+            None => self.lose(self.late(self.limit)),
         }
     }
 }
@@ -566,7 +638,7 @@ impl Work {
 async fn arbitrate(client: &mut Client, id: Uint128) -> Result<MasterArbitrationUpdate, Failure> {
     loop {
         match client.next().await?.update {
-            // One of an older claim tells nothing about this one, unless somebody else is primary.
+            // One of an older claim says nothing about this one, unless somebody else is primary.
             Some(StreamResponse::Arbitration(answer))
                 if answer.election_id.is_none_or(|primary| primary >= id) || !is_ok(&answer) =>
             {
@@ -657,57 +729,6 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
         matched: (!watching.is_empty()).then(|| matched.into_iter().collect()),
         counters,
     })
-}
-
-/// Returns a sentence about the first update that the device refused, with the reason. `full` has the tables without room for all
-/// entries of the request, with a sentence about each.
-fn refused(
-    (program, full): (&Program, &BTreeMap<u32, String>),
-    entries: &[&Entry],
-    reason: &str,
-    errors: &[Error],
-) -> String {
-    let failed: Vec<(&&Entry, &Error)> =
-        entries.iter().zip(errors).filter(|(_, error)| error.canonical_code != 0).collect();
-    let Some((entry, error)) = failed.first() else {
-        let first = entries.first().map(|entry| program.describe(entry)).unwrap_or_default();
-        return match entries.len() {
-            1 => format!("it refused {first}: {reason}"),
-            all => format!("it refused {all} entries, the first {first}: {reason}"),
-        };
-    };
-    let table = match &entry.key {
-        Key::Table { table, .. } => full.get(table),
-        Key::Default(_) | Key::Clone(_) | Key::Group(_) => None,
-    };
-    let why = code_text(error, table);
-    let more = if failed.len() > 1 { format!(", and {} more", failed.len() - 1) } else { String::new() };
-    format!("it refused {}: {why}{more}", program.describe(entry))
-}
-
-/// `full`: what is known of a table that has no room for it. Not every device says so by its code: PI, and so BMv2, answers UNKNOWN.
-fn code_text(error: &Error, full: Option<&String>) -> String {
-    let code = Code::from_i32(error.canonical_code);
-    let short: String = error.message.chars().take(300).collect();
-    let what = match code {
-        Code::AlreadyExists => "it is there already; remove the entry of the other program",
-        Code::NotFound => "it is not there any more; the manager reads the device again",
-        Code::Unimplemented => {
-            "the device does not support it; correct the pipeline map, or use another `mode`"
-        }
-        Code::InvalidArgument => {
-            "the device does not accept its values; correct the pipeline map, or `ports` and `report` of the device"
-        }
-        Code::PermissionDenied => "the role may not change it; set another `role`",
-        _ => match full {
-            Some(full) => full,
-            None if code == Code::ResourceExhausted => {
-                "the table is full; use fewer intents, or wider prefixes"
-            }
-            None => code.description(),
-        },
-    };
-    if short.is_empty() { what.to_owned() } else { format!("{what} ({short})") }
 }
 
 fn state(seen: Seen) -> State {

@@ -16,6 +16,7 @@ pub mod message;
 pub mod notation;
 pub mod program;
 pub mod programs;
+mod refused;
 pub mod roles;
 mod rules;
 mod sampler;

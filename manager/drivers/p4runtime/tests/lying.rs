@@ -207,6 +207,17 @@ async fn a_full_table_is_named_whatever_code_says_it() {
 }
 
 #[tokio::test]
+async fn a_write_that_is_refused_for_a_precondition_says_nothing_of_the_program() {
+    let (server, address) = Server::start(Some(&info(PROGRAM))).await;
+    let mut bench = Bench::new(with_load(address));
+    bench.claim().await;
+    let etag = bench.read().await.etag;
+    server.switch().refusals.insert("Write", Status::failed_precondition("warm restart"));
+    let expected = "it refused the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 1 (ingress.process_int_source_sink.int_set_sink): warm restart";
+    assert_eq!(bench.apply(&etag, sinks(&[1])).await, Answer::Refused(expected.to_owned()));
+}
+
+#[tokio::test]
 async fn entries_of_others_are_counted_in_the_tables_that_they_fill() {
     let (server, address) = Server::start(Some(&info(PROGRAM))).await;
     let mut bench = Bench::new(settings(address, PROGRAM));
@@ -224,6 +235,19 @@ async fn entries_of_others_are_counted_in_the_tables_that_they_fill() {
     let foreign = state.foreign.iter().filter(|text| text.contains("tb_int_source ")).count();
     assert!(foreign > 1, "{:?}", state.foreign);
     assert_eq!((watches + foreign, state.others), (3, OtherEntries { watch: foreign, filter: 0 }));
+}
+
+#[tokio::test]
+async fn commands_do_not_wait_for_counters() {
+    let (server, address) = Server::start(Some(&info(PROGRAM))).await;
+    server.switch().delays.insert("Counters", Duration::from_secs(600));
+    let mut bench = Bench::new(settings(address, PROGRAM));
+    assert_eq!(bench.claim().await, Answer::Claimed);
+    while server.switch().reads == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    bench.read().await;
+    assert_eq!(bench.lost().await, format!("{address} does not answer within 1.8 s"));
 }
 
 /// Devices under a reconciler, with their drivers, in real time.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use manager::device::{Answer, Change, Rule, Rules};
+use manager::device::{Answer, Change, Request, Rule, Rules};
 use manager::driver::{Counter, Message};
 use p4_model::{Arrival, Key as ModelKey, Switch as Model};
 use p4runtime::client::Client;
@@ -167,6 +167,11 @@ async fn an_aggregator_is_filled_changed_and_filled_again() {
     let first = frames.iter().position(|frame| *frame == packets[0]).unwrap();
     let expected = frames.iter().cycle().skip(first);
     assert!(packets.len() > 40 && packets.iter().zip(expected).all(|(a, b)| a == b), "{}", packets.len());
+    // Also while the device takes long to answer.
+    server.switch().delays.insert("Read", Duration::from_secs(600));
+    server.switch().packets.clear();
+    let answer = bench.ask(Request::Read).await;
+    assert!(server.switch().packets.len() > 40, "{answer:?}");
 }
 
 #[tokio::test]
@@ -326,7 +331,7 @@ impl Device for Live {
         let mut client = other(&self.settings).await;
         for frame in frames {
             let packet = StreamRequest::Packet(PacketOut { payload: frame.clone() });
-            client.tell(StreamMessageRequest { update: Some(packet) }).unwrap();
+            client.send(StreamMessageRequest { update: Some(packet) }).unwrap();
         }
         let mut sent = Vec::new();
         while sent.len() < most {

@@ -55,7 +55,7 @@ pub(crate) struct Switch {
     pub(crate) conduct: Conduct,
     /// Calls that it refuses, by the last part of their path, and with what. `Session` is a read of a clone session.
     pub(crate) refusals: BTreeMap<&'static str, tonic::Status>,
-    /// How long answers to calls take, by the last part of their path.
+    /// How long answers to calls take, by the last part of their path. `Counters` is a read of counters.
     pub(crate) delays: BTreeMap<&'static str, Duration>,
     /// The code and words of a full table.
     pub(crate) full: tonic::Status,
@@ -685,7 +685,7 @@ impl Server {
 }
 
 /// The handler of `Read`: one part.
-struct Read<F>(F);
+struct Read<F>(F, Server);
 
 impl<F> Service<Request<ReadRequest>> for Read<F>
 where
@@ -700,8 +700,12 @@ where
     }
 
     fn call(&mut self, request: Request<ReadRequest>) -> Self::Future {
+        let counts = |entity: &Entity| matches!(&entity.entity, Some(EntityKind::TableEntry(entry)) if entry.counter_data.is_some());
+        let is_counters = request.get_ref().entities.iter().any(counts);
+        let delay = self.1.switch().delays.get("Counters").copied().filter(|_| is_counters);
         let done = (self.0)(request);
         Box::pin(async move {
+            tokio::time::sleep(delay.unwrap_or_default()).await;
             let (send, queue) = mpsc::unbounded_channel();
             // The queue is read after this.
             let _ = send.send(done.await.map(Response::into_inner));
@@ -751,7 +755,7 @@ impl Service<http::Request<Body>> for Server {
                 }
                 "Read" => {
                     let read = server.unary("Read", |switch, request: ReadRequest| switch.read(&request));
-                    Grpc::new(ProstCodec::default()).server_streaming(Read(read), request).await
+                    Grpc::new(ProstCodec::default()).server_streaming(Read(read, server), request).await
                 }
                 "GetForwardingPipelineConfig" => {
                     let get = |switch: &mut Switch, request| switch.get(&request);

@@ -1,0 +1,65 @@
+//! Requests that a device refused, in words for people.
+
+use std::collections::BTreeMap;
+
+use tonic::Code;
+
+use crate::entry::{Entry, Key};
+use crate::message::Error;
+use crate::program::Program;
+use crate::translate::Batch;
+
+/// A request that the device refused.
+pub(crate) struct RefusedRequest<'a> {
+    pub(crate) program: &'a Program,
+    /// Tables without room for all its entries, with a sentence about each.
+    pub(crate) full: &'a BTreeMap<u32, String>,
+    pub(crate) batch: &'a Batch,
+}
+
+impl RefusedRequest<'_> {
+    /// A sentence about the first update that was refused, with the reason.
+    pub(crate) fn text(&self, reason: &str, errors: &[Error]) -> String {
+        let failed: Vec<(&Entry, &Error)> = self.batch.iter().map(|(_, entry)| entry).zip(errors).collect();
+        let failed: Vec<_> = failed.into_iter().filter(|(_, error)| error.canonical_code != 0).collect();
+        let Some((entry, error)) = failed.first() else {
+            let first = self.batch.first().map(|(_, entry)| self.program.describe(entry)).unwrap_or_default();
+            return match self.batch.len() {
+                1 => format!("it refused {first}: {reason}"),
+                all => format!("it refused {all} entries, the first {first}: {reason}"),
+            };
+        };
+        let table = match &entry.key {
+            Key::Table { table, .. } => self.full.get(table),
+            Key::Default(_) | Key::Clone(_) | Key::Group(_) => None,
+        };
+        let why = code_text(error, table);
+        let more = if failed.len() > 1 { format!(", and {} more", failed.len() - 1) } else { String::new() };
+        format!("it refused {}: {why}{more}", self.program.describe(entry))
+    }
+}
+
+/// `full`: what is known of a table that has no room for it. Not every device says so by its code: PI, and so BMv2, answers UNKNOWN.
+fn code_text(error: &Error, full: Option<&String>) -> String {
+    let code = Code::from_i32(error.canonical_code);
+    let short: String = error.message.chars().take(300).collect();
+    let what = match code {
+        Code::AlreadyExists => "it is there already; remove the entry of the other program",
+        Code::NotFound => "it is not there any more; the manager reads the device again",
+        Code::Unimplemented => {
+            "the device does not support it; correct the pipeline map, or use another `mode`"
+        }
+        Code::InvalidArgument => {
+            "the device does not accept its values; correct the pipeline map, or `ports` and `report` of the device"
+        }
+        Code::PermissionDenied => "the role may not change it; set another `role`",
+        _ => match full {
+            Some(full) => full,
+            None if code == Code::ResourceExhausted => {
+                "the table is full; use fewer intents, or wider prefixes"
+            }
+            None => code.description(),
+        },
+    };
+    if short.is_empty() { what.to_owned() } else { format!("{what} ({short})") }
+}
