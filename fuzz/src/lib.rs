@@ -14,7 +14,7 @@ pub use dta::{dta, memory, roce};
 pub use filter::fuzz as filter;
 pub use intents::intents;
 pub use sinks::{sink_http, sink_kafka, sink_redis, sink_scram};
-pub use stages::{collect, rule, switch};
+pub use stages::{SEPARATOR, collect, rule, switch, time};
 
 use wire::{Dialect, Profile};
 

@@ -1,16 +1,18 @@
 //! Fuzz bodies for whole stages: the counters of a stage add up, and the division of its input into bursts changes nothing.
 
+use std::collections::HashMap;
+
 use collector::config::{JoinConfig, PostcardConfig, Rollups};
-use collector::{Batch, Collector, Config, Datagram, FlowRow, Stats, StreamView};
+use collector::{Batch, Collector, Config, Datagram, FlowRow, Rollup, Stats, StreamView};
 use dataplane::report::Outbox;
 use dataplane::switch::{self, Verdict, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Switch, Watch};
-use detect::{HopValues, Match, Observation, RuleSet};
+use detect::{HopValues, Match, Metric, Observation, RuleSet};
 use wire::{Decoder, Profile};
 
 /// Separates the datagrams of one input.
-const SEPARATOR: [u8; 4] = [0xfe, 0xed, 0xfa, 0xce];
+pub const SEPARATOR: [u8; 4] = [0xfe, 0xed, 0xfa, 0xce];
 /// The maximum number of datagrams of one input.
 const MAX_DATAGRAMS: usize = 32;
 const START: u64 = 1_700_000_000_000_000_000;
@@ -53,6 +55,69 @@ fn small(default_profile: collector::Profile) -> Config {
         postcards: PostcardConfig { max_pending: 256, ..PostcardConfig::default() },
         ..Config::default()
     }
+}
+
+/// How far a datagram's first byte moves the clock, in milliseconds.
+const STEPS: [i64; 16] = [
+    0, 1, 10, 100, 999, 1000, 1500, 2500, 7000, 60_000, 61_000, 3_600_000, 86_400_000, -1, -1500, -3_600_000,
+];
+
+/// Sums of a key over all its intervals of one length.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Total {
+    count: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+}
+
+/// The key of a rollup: metric, node, interface, queue.
+type RollupKey = (Metric, Option<u32>, Option<u32>, Option<u8>);
+
+/// Totals of all keys but flows, over the intervals of `seconds`. Every interval begins at a multiple of its length.
+fn totals(rollups: &[Rollup], seconds: u32) -> HashMap<RollupKey, Total> {
+    let mut totals = HashMap::new();
+    for rollup in rollups.iter().filter(|rollup| rollup.interval == seconds && rollup.flow.is_none()) {
+        assert_eq!(rollup.ts % (u64::from(seconds) * 1000 * MILLISECOND), 0, "{rollup:?}");
+        assert!(rollup.count > 0 && rollup.min <= rollup.max, "{rollup:?}");
+        let key = (rollup.metric, rollup.node, rollup.interface, rollup.queue);
+        let total = totals.entry(key).or_insert(Total { count: 0, sum: 0, min: u64::MAX, max: 0 });
+        total.count += rollup.count;
+        total.sum = total.sum.wrapping_add(rollup.sum);
+        total.min = total.min.min(rollup.min);
+        total.max = total.max.max(rollup.max);
+    }
+    totals
+}
+
+/// Rollups of `parts`, each of which begins with a byte for the time: the lower half is the step before it (see [`STEPS`]), the highest bit asks for a tick at the new time, before the datagram.
+fn rolled_up(parts: &[&[u8]], profile: &Profile) -> Vec<Rollup> {
+    let mut config = small(collector::Profile::new("fuzz", *profile));
+    config.rollup.seconds = true;
+    config.rollup.minutes = true;
+    let mut collector = Collector::new(config);
+    let (mut batch, mut now) = (Batch::growing(4096), START);
+    for part in parts {
+        let Some((first, payload)) = part.split_first() else { continue };
+        now = now.saturating_add_signed(STEPS[usize::from(first & 15)] * MILLISECOND as i64);
+        if first & 0x80 != 0 {
+            collector.tick(now, &mut batch);
+        }
+        let source = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, first >> 4 & 1];
+        let datagram = Datagram { payload, source, src_port: 40_000, listener: 0, received: now };
+        collector.handle(&[datagram], &mut batch);
+    }
+    collector.finish(now, &mut batch);
+    let stats = collector.stats();
+    assert!(stats.decode_balance().is_balanced(), "{:?}", stats.decode_balance());
+    assert!(stats.state_balance().is_balanced(), "{:?}", stats.state_balance());
+    batch.rollups().to_vec()
+}
+
+/// Telemetry datagrams whose clock moves by any step, also backwards: rollups of a second and of a minute have the same values.
+pub fn time(bytes: &[u8], profile: &Profile) {
+    let rollups = rolled_up(&parts(bytes), profile);
+    assert_eq!(totals(&rollups, 1), totals(&rollups, 60));
 }
 
 /// Processes the datagrams of the input three times: entries that are new at first are known later.

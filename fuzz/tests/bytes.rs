@@ -49,6 +49,7 @@ fn inputs_that_coverage_found() {
     kept("roce", |input| fuzz::with_profile(input, fuzz::roce));
     kept("memory", |input| fuzz::with_profile(input, fuzz::memory));
     kept("collect", |input| fuzz::with_profile(input, fuzz::collect));
+    kept("time", |input| fuzz::with_profile(input, fuzz::time));
     kept("switch", |input| fuzz::with_profile(input, fuzz::switch));
     kept("intents", fuzz::intents);
     kept("rule", |input| fuzz::rule(input, &Profile::default()));
@@ -129,6 +130,33 @@ fn memory() {
 #[test]
 fn collect() {
     mutated(fuzz::collect, 8, vectors::all(), STAGE_MUTATIONS);
+}
+
+/// Histories of two to twelve vectors of one dialect, with a random step of the clock before each.
+#[test]
+fn time() {
+    let vectors = vectors::all();
+    let (mut rng, mut count, go_on) = (Rng(13), 0, until(STAGE_MUTATIONS));
+    while go_on(count) {
+        let profile = vectors[rng.below(vectors.len())].profile;
+        let alike: Vec<&Vector> =
+            vectors.iter().filter(|vector| vector.profile.dialect == profile.dialect).collect();
+        let mut history = Vec::new();
+        for part in 0..2 + rng.below(11) {
+            if part > 0 {
+                history.extend(fuzz::SEPARATOR);
+            }
+            history.push(rng.below(256) as u8);
+            let mut bytes = alike[rng.below(alike.len())].bytes.clone();
+            if rng.below(8) == 0 {
+                rng.corrupt(&mut bytes);
+            }
+            history.extend(bytes);
+        }
+        run(fuzz::time, &history, &profile, &format!("history {count}"));
+        count += 1;
+    }
+    println!("{count} histories");
 }
 
 #[test]
