@@ -62,8 +62,8 @@ pub(super) struct Exporter {
     counted_at: u64,
     /// Knows where the store ends, also while it is read.
     ends: Follower,
-    /// An end of the store's records, and the records that had come until then.
-    origin: Option<(Place, u64)>,
+    /// The last end of the store's records, and the records that had come until then.
+    counted_end: Option<(Place, u64)>,
     /// Ends here, and saves no cursor.
     only: Option<Place>,
 }
@@ -168,7 +168,7 @@ impl Exporter {
             timeout: settings.timeout,
             counted_at: 0,
             ends: Follower::new(directory),
-            origin: None,
+            counted_end: None,
             only,
         })
     }
@@ -253,14 +253,20 @@ impl Exporter {
         let waiting = end.row.saturating_sub(settled.row);
         let unread = waiting.saturating_sub(self.delivery.ahead());
         let accounted = ledger.read + ledger.left_out + ledger.expired + unread;
-        // The store's count says what came, as long as it goes on: files that disappear take it back.
-        let (from, before) = match self.origin {
-            Some((from, before)) if from.base == end.base && from.row <= end.row => (from, before),
-            _ => *self.origin.insert((end, accounted)),
-        };
-        let came = (before + (end.row - from.row)).max(accounted);
+        let came = came(&mut self.counted_end, end, accounted);
         Some((waiting, Some(budget(came, ledger, 0, unread))))
     }
+}
+
+/// Records that have come until `end`. The store's own count says how many came since the last end; where that count begins anew or falls,
+/// because files are gone, it is what is accounted for.
+fn came(counted: &mut Option<(Place, u64)>, end: Place, accounted: u64) -> u64 {
+    let came = match counted {
+        Some((last, came)) if last.base == end.base && last.row <= end.row => *came + (end.row - last.row),
+        _ => accounted,
+    };
+    *counted = Some((end, came));
+    came
 }
 
 impl Route for Exporter {
@@ -405,3 +411,23 @@ pub(super) async fn run_all(exporters: Vec<Exporter>, stopped: watch::Receiver<b
 
 /// Time between two counts of what waits.
 const COUNT_INTERVAL: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_is_counted_by_the_store_and_not_by_what_is_accounted_for() {
+        let end = |base, row| Place { base, row };
+        let mut counted = None;
+        assert_eq!(came(&mut counted, end(1, 10), 10), 10);
+        // An export that counts a record twice does not make one more come.
+        assert_eq!(came(&mut counted, end(1, 14), 15), 14);
+        assert_eq!(came(&mut counted, end(1, 14), 16), 14);
+        // Files are gone: the end falls, also to one above the first, or the count begins anew.
+        assert_eq!(came(&mut counted, end(1, 12), 16), 16);
+        assert_eq!(came(&mut counted, end(1, 13), 17), 17);
+        assert_eq!(came(&mut counted, end(9, 13), 20), 20);
+        assert_eq!(came(&mut counted, end(9, 15), 21), 22);
+    }
+}
