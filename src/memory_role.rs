@@ -22,7 +22,7 @@ use std::{
 
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome};
 use rdma::responder::{Completion, Output, Responder, Stats};
-use store::FileIdentity;
+use store::{FileChange, FileIdentity};
 use wire::roce::{Endpoints, Packet, Path};
 
 use crate::exchange;
@@ -340,19 +340,28 @@ impl Memory {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Writes regions to their files that are not there: those in kernel memory, and those whose file something removed or replaced.
+    /// Writes regions to their files that are not there: those in kernel memory, and those whose file something removed. A file that
+    /// something replaced is left as it is.
     fn save(&self) {
         for store in self.source.stores() {
             let file = regions::file(&self.settings.directory, store.name());
             let opened = self.files.iter().find(|opened| opened.path() == file);
-            if let Some(moved) = opened.and_then(FileIdentity::moved) {
-                tracing::warn!(
+            match opened.and_then(FileIdentity::change) {
+                Some(FileChange::Replaced) => {
+                    self.lost.store(true, Ordering::Relaxed);
+                    tracing::error!(
+                        file = %file.display(),
+                        store = store.name(),
+                        "the file of a store was replaced by something else while hopwise ran: it stays, and what the store had is lost"
+                    );
+                    continue;
+                }
+                Some(FileChange::Removed) => tracing::warn!(
                     file = %file.display(),
-                    change = moved.name(),
-                    "the file of a store was changed by something else while hopwise ran, and is written again"
-                );
-            } else if self.kernel_lock.is_none() {
-                continue;
+                    "the file of a store was removed by something else while hopwise ran, and is written again"
+                ),
+                None if self.kernel_lock.is_none() => continue,
+                None => {}
             }
             let directory = file.parent().map_or(Ok(()), std::fs::create_dir_all);
             if let Err(error) = directory.and_then(|()| persist::save(&store.store, &file)) {

@@ -498,7 +498,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
     each("store_index_failures_total", "counter", help, |stats| stats.index_failures as f64);
     let help = "Files that something else than retention removed or replaced while hopwise ran.";
     each("store_files_moved_total", "counter", help, |stats| stats.moved_files as f64);
-    let help = "Records of hopwise_store_committed_total that were in such files.";
+    let help = "Records of hopwise_store_committed_total that were in files that were removed, replaced or set aside.";
     each("store_removed_records_total", "counter", help, |stats| stats.removed as f64);
     let help = "Damaged files that were set aside since the start.";
     each("store_files_set_aside_total", "counter", help, |stats| stats.set_aside as f64);
@@ -511,8 +511,11 @@ fn store(text: &mut Text, monitor: &Monitor) {
     each("store_last_commit_seconds", "gauge", "Time of the last commit, Unix time.", |stats| {
         stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9)
     });
-    let help = "Files of state, such as cursors, that something else removed or replaced, and that were written again.";
+    let help = "Files of state, such as cursors, that something else removed, and that were written again.";
     text.single("files_restored_total", "counter", help, save::restored());
+    let help =
+        "Files of state that something else replaced, and that are not written any more until a restart.";
+    text.single("files_replaced", "gauge", help, save::replaced().len());
     let queued = monitor.pipeline().store_queue().bytes;
     text.single("store_queue_bytes", "gauge", "Bytes of records queued for the disk.", queued);
 }

@@ -25,6 +25,7 @@ use crate::{
     lock::lock,
     pipeline::Gauge,
     record_queue::Account,
+    save,
     topology::{NetworkMerge, Slice, Topology},
     view::{
         self, Evidence, FileProblemView, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView,
@@ -401,6 +402,7 @@ impl Monitor {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             now: nic::time::now(),
+            replaced_files: save::replaced(),
             ..StatusView::default()
         };
         if settings.console.is_some() {
@@ -590,6 +592,7 @@ fn store_view(stats: store::Stats, queue: &Account) -> StoreView {
         moved_files: stats.moved_files,
         removed: stats.removed,
         problems: stats.problems.list().iter().map(problem_view).collect(),
+        more_problems: stats.problems.more() as u64,
     }
 }
 

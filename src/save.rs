@@ -1,7 +1,8 @@
 //! Files that are replaced as a whole. Those that must be there for the next start, such as cursors, acknowledgements, known links and
-//! rules, are written again if something removes them while this process runs.
+//! rules, are written again if something removes them while this process runs. A file that something else replaced is left as it is.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt, PermissionsExt as _, fchown},
@@ -10,17 +11,21 @@ use std::{
         Arc, Mutex, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::SystemTime,
 };
 
-use store::FileIdentity;
+use store::{FileChange, FileIdentity, temp_file};
 
 use crate::lock::lock;
 
 /// The files that are in use.
 static SAVED: Mutex<Vec<Weak<SavedFile>>> = Mutex::new(Vec::new());
 static RESTORED: AtomicU64 = AtomicU64::new(0);
+/// Files that something else replaced, and that are not written any more.
+static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A file that must be there for the next start. As long as this is in use, [`restore`] writes it again if something removes it.
+/// A file that must be there for the next start. As long as this is in use, [`restore`] writes it again if something removes it. If
+/// something else replaces or changes it, an operator wants that one: it is not written any more, and the next start reads it.
 #[derive(Debug)]
 pub(crate) struct SavedFile {
     path: PathBuf,
@@ -28,14 +33,58 @@ pub(crate) struct SavedFile {
     content: Mutex<Content>,
 }
 
-/// What was written last, or read.
+/// The content that was written last, or read.
 #[derive(Debug, Default)]
 struct Content {
     /// `None`: nothing yet.
-    identity: Option<FileIdentity>,
+    version: Option<Version>,
     bytes: Vec<u8>,
-    /// It was not there, and could not be written again; that was logged.
+    /// The file was not there, and could not be written again; that was logged.
     failed: bool,
+}
+
+/// A file between two changes.
+#[derive(Clone, PartialEq, Debug)]
+struct Version {
+    identity: FileIdentity,
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Version {
+    fn of(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        let identity = FileIdentity::of(path)?;
+        Some(Self { identity, len: found.len(), modified: found.modified().ok() })
+    }
+}
+
+impl Content {
+    fn new(path: &Path, bytes: Vec<u8>) -> Self {
+        Self { version: Version::of(path), bytes, failed: false }
+    }
+
+    /// Returns what something else did to the file since it was written or read. A copy with the same content is as good as the file.
+    fn change(&mut self, path: &Path) -> Option<FileChange> {
+        let version = self.version.as_ref()?;
+        if version.identity.change() == Some(FileChange::Removed) {
+            return Some(FileChange::Removed);
+        }
+        let found = Version::of(path);
+        if found.as_ref() == Some(version) {
+            return None;
+        }
+        match fs::read(path) {
+            Ok(bytes) if bytes == self.bytes => {
+                self.version = found;
+                None
+            }
+            Ok(_) => Some(FileChange::Replaced),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(FileChange::Removed),
+            // It cannot be said.
+            Err(_) => version.identity.change(),
+        }
+    }
 }
 
 impl SavedFile {
@@ -48,7 +97,7 @@ impl SavedFile {
         file
     }
 
-    /// Where it is.
+    /// The path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -56,11 +105,16 @@ impl SavedFile {
     /// Replaces it. A crash leaves the old content or the new one; on return, the new one survives a power failure.
     ///
     /// # Errors
-    /// It cannot be written: the old content is still there.
+    /// It cannot be written, or something else replaced it: what is there stays.
     pub(crate) fn replace(&self, bytes: Vec<u8>) -> io::Result<()> {
         let mut content = lock(&self.content);
+        if content.change(&self.path) == Some(FileChange::Replaced) {
+            set_replaced(&self.path, true);
+            return Err(io::Error::other(NOT_WRITTEN));
+        }
         replace(&self.path, self.mode, &bytes)?;
-        *content = Content { identity: FileIdentity::of(&self.path), bytes, failed: false };
+        set_replaced(&self.path, false);
+        *content = Content::new(&self.path, bytes);
         Ok(())
     }
 
@@ -71,33 +125,36 @@ impl SavedFile {
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let mut content = lock(&self.content);
         let bytes = fs::read(&self.path)?;
-        *content = Content { identity: FileIdentity::of(&self.path), bytes: bytes.clone(), failed: false };
+        set_replaced(&self.path, false);
+        *content = Content::new(&self.path, bytes.clone());
         Ok(bytes)
     }
 
-    /// Writes it again if something removed or replaced it.
+    /// Writes it again if something removed it, and names it if something replaced it.
     fn restore(&self) {
         let mut content = lock(&self.content);
-        let Some(moved) = content.identity.as_ref().and_then(FileIdentity::moved) else { return };
+        let change = content.change(&self.path);
+        set_replaced(&self.path, change == Some(FileChange::Replaced));
+        if change != Some(FileChange::Removed) {
+            return;
+        }
         let directory = self.path.parent().map_or(Ok(()), fs::create_dir_all);
         match directory.and_then(|()| replace(&self.path, self.mode, &content.bytes)) {
             Ok(()) => {
                 RESTORED.fetch_add(1, Ordering::Relaxed);
-                content.identity = FileIdentity::of(&self.path);
+                content.version = Version::of(&self.path);
                 content.failed = false;
                 tracing::warn!(
                     file = %self.path.display(),
-                    change = moved.name(),
-                    "a file was changed by something else while hopwise ran, and is written again"
+                    "a file was removed by something else while hopwise ran, and is written again"
                 );
             }
             Err(error) => {
                 if !std::mem::replace(&mut content.failed, true) {
                     tracing::error!(
                         file = %self.path.display(),
-                        change = moved.name(),
                         error = %error,
-                        "a file was changed by something else while hopwise ran, and cannot be written again"
+                        "a file was removed by something else while hopwise ran, and cannot be written again"
                     );
                 }
             }
@@ -105,13 +162,42 @@ impl SavedFile {
     }
 }
 
-/// Writes the files again that something removed or replaced since they were written or read. May wait for the disk.
+impl Drop for SavedFile {
+    fn drop(&mut self) {
+        set_replaced(&self.path, false);
+    }
+}
+
+/// Sets whether something else replaced a file, which is not written any more then. The log names it once.
+pub(crate) fn set_replaced(path: &Path, is_replaced: bool) {
+    let mut all = lock(&REPLACED);
+    if !is_replaced {
+        all.remove(path);
+    } else if all.insert(path.to_owned()) {
+        tracing::error!(
+            file = %path.display(),
+            "a file was replaced by something else while hopwise ran, and is not written any more: restart hopwise, which goes on with \
+             the new file"
+        );
+    }
+}
+
+/// The files that something else replaced and that are not written any more.
+pub(crate) fn replaced() -> Vec<String> {
+    lock(&REPLACED).iter().map(|path| path.display().to_string()).collect()
+}
+
+/// The error of a file that something else replaced.
+pub(crate) const NOT_WRITTEN: &str =
+    "it was replaced while hopwise ran; restart hopwise, which goes on with the new file";
+
+/// Writes the files again that something removed since they were written or read. May wait for the disk.
 pub(crate) fn restore() {
     let all: Vec<Arc<SavedFile>> = lock(&SAVED).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|file| file.restore());
 }
 
-/// How many files were written again.
+/// The number of files that were written again.
 pub(crate) fn restored() -> u64 {
     RESTORED.load(Ordering::Relaxed)
 }
@@ -121,9 +207,9 @@ pub(crate) fn restored() -> u64 {
 /// # Errors
 /// It cannot be written: the old content is still there.
 pub(crate) fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-    let begun = file.with_extension("begun");
-    let out = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&begun)?;
-    finish(out, &begun, file, content)
+    let temp = temp_file(file);
+    let out = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&temp)?;
+    finish(out, &temp, file, content)
 }
 
 /// Replaces a file that is there, and not by way of a link. The new one has its mode and its group.
@@ -133,26 +219,34 @@ pub(crate) fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> 
 pub(crate) fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
     let found = fs::metadata(file)?;
     // A name that nobody else writes to, in this process or in another one.
-    let begun = file.with_extension(format!("{}-{}.begun", std::process::id(), nic::time::now()));
-    let out = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&begun)?;
+    let temp = temp_file(&file.with_extension(format!("{}-{}", std::process::id(), nic::time::now())));
+    let out = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temp)?;
     let is_alike = || {
         if out.metadata()?.gid() != found.gid() {
             fchown(&out, None, Some(found.gid()))?;
         }
         out.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
     };
-    let done = is_alike().and_then(|()| finish(out, &begun, file, content));
+    let done = is_alike().and_then(|()| finish(out, &temp, file, content));
     if done.is_err() {
         // It may have got its name already.
-        let _ = fs::remove_file(&begun);
+        let _ = fs::remove_file(&temp);
     }
     done
 }
 
-fn finish(mut out: File, begun: &Path, file: &Path, content: &[u8]) -> io::Result<()> {
+fn finish(mut out: File, temp: &Path, file: &Path, content: &[u8]) -> io::Result<()> {
     out.write_all(content)?;
+    publish(&out, temp, file)
+}
+
+/// Gives the file that is complete at `temp` its name. On return it survives a power failure.
+///
+/// # Errors
+/// It cannot be written to the disk, or renamed.
+pub(crate) fn publish(out: &File, temp: &Path, file: &Path) -> io::Result<()> {
     out.sync_all()?;
-    fs::rename(begun, file)?;
+    fs::rename(temp, file)?;
     // The name, too, must be on disk.
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
@@ -164,7 +258,7 @@ mod tests {
     use testkit::records::Dir;
 
     #[test]
-    fn a_file_that_something_removes_or_replaces_is_written_again() {
+    fn a_file_that_something_removes_is_written_again() {
         let dir = Dir::new("restore");
         let folder = dir.path().join("export");
         fs::create_dir(&folder).unwrap();
@@ -179,22 +273,68 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         restore();
         assert_eq!((text(), fs::metadata(&file).unwrap().mode() & 0o777), ("one".to_owned(), 0o640));
-        // What was read counts as well.
-        let replace_by = |text: &str| {
-            fs::write(folder.join("other"), text).unwrap();
-            fs::rename(folder.join("other"), &file).unwrap();
-        };
-        replace_by("two");
-        assert_eq!(saved.read().unwrap(), b"two");
-        replace_by("three");
-        restore();
+        assert!(restored() >= 1);
+        // Also when the next content is there before.
+        fs::remove_file(&file).unwrap();
+        saved.replace(b"two".to_vec()).unwrap();
         assert_eq!(text(), "two");
-        assert!(restored() >= 2);
         // A file that is not in use any more is not written again.
         drop(saved);
         fs::remove_file(&file).unwrap();
         restore();
         assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_file_that_something_replaces_or_changes_is_not_written_any_more() {
+        let dir = Dir::new("replaced");
+        let file = dir.path().join("alerts.json");
+        let other = dir.path().join("other");
+        let is_named = || replaced().contains(&file.display().to_string());
+        for way in ["rename", "remove and create", "in place"] {
+            let saved = SavedFile::new(file.clone(), 0o640);
+            saved.replace(b"ours".to_vec()).unwrap();
+            let put = |text: &str| match way {
+                "rename" => {
+                    fs::write(&other, text).unwrap();
+                    fs::rename(&other, &file).unwrap();
+                }
+                "in place" => fs::write(&file, text).unwrap(),
+                _ => {
+                    fs::remove_file(&file).unwrap();
+                    fs::write(&file, text).unwrap();
+                }
+            };
+            // A copy of the same content changes nothing.
+            put("ours");
+            restore();
+            assert!(!is_named(), "{way}");
+            saved.replace(b"ours, too".to_vec()).unwrap();
+            put("an operator's");
+            restore();
+            assert!(is_named(), "{way}");
+            let refused = saved.replace(b"newer".to_vec()).unwrap_err();
+            assert_eq!(refused.to_string(), NOT_WRITTEN, "{way}");
+            restore();
+            assert_eq!(fs::read_to_string(&file).unwrap(), "an operator's", "{way}");
+            // Whoever removes it again wants ours.
+            fs::remove_file(&file).unwrap();
+            restore();
+            assert_eq!((fs::read_to_string(&file).unwrap(), is_named()), ("ours, too".to_owned(), false));
+            put("an operator's");
+            restore();
+            assert!(is_named(), "{way}");
+            // The next one to use it goes on with it.
+            drop(saved);
+            let saved = SavedFile::new(file.clone(), 0o640);
+            assert_eq!(saved.read().unwrap(), b"an operator's");
+            saved.replace(b"newer".to_vec()).unwrap();
+            assert_eq!(
+                (fs::read_to_string(&file).unwrap(), is_named()),
+                ("newer".to_owned(), false),
+                "{way}"
+            );
+        }
     }
 
     #[test]

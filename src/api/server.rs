@@ -211,6 +211,8 @@ struct StoreLog {
     state: Option<store::State>,
     /// The number of the latest problem of a file.
     problem: u64,
+    /// Files with problems are not listed, because there are too many.
+    has_more: bool,
 }
 
 impl StoreLog {
@@ -227,6 +229,11 @@ impl StoreLog {
         }
         self.problem =
             stats.problems.list().last().map_or(self.problem, |last| self.problem.max(last.number));
+        let more = stats.problems.more();
+        if more > 0 && !self.has_more {
+            tracing::error!(more, "more files of the store have problems than are listed");
+        }
+        self.has_more = more > 0;
         let message = stats.message.as_deref();
         let before = self.state.replace(stats.state).unwrap_or(store::State::Ok);
         match stats.state {

@@ -51,10 +51,11 @@ impl SpoolFiles {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
-            match (path.extension().and_then(|end| end.to_str()), number) {
-                (Some("begun"), Some(_)) => fs::remove_file(&path)?,
-                (Some("hops"), Some(number)) => {
+            let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('.'));
+            let Some((number, end)) = name else { continue };
+            match (end, number.parse::<u64>()) {
+                ("hops.tmp", Ok(_)) => fs::remove_file(&path)?,
+                ("hops", Ok(number)) => {
                     let mut file = File::open(&path)?;
                     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
                     let mut header = Vec::new();

@@ -1,15 +1,19 @@
 //! What a manager keeps on disk: intents that were added while it ran, and the history.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+};
 
-use crate::text;
+use crate::{save, text};
 use manager::{
     intent::Intent,
     inventory::{Device, DeviceRole, DriverOptions},
 };
 use rusqlite::{Connection, Error, OptionalExtension, ffi, params};
 use serde_json::Value;
-use store::{FileIdentity, Moved};
+use store::{FileChange, FileIdentity, remove_database, temp_file};
 use terminal::CliError;
 
 /// The journal; in memory only without a file.
@@ -18,6 +22,8 @@ pub(super) struct Journal {
     database: Connection,
     /// The file, as it was opened.
     file: Option<FileIdentity>,
+    /// The log and its index.
+    logs: Vec<FileIdentity>,
     /// How often what is kept has changed, the history apart.
     revision: u64,
 }
@@ -99,7 +105,8 @@ impl Journal {
                      confirm TEXT, ports TEXT NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
-            Ok(Self { database, file: file.and_then(FileIdentity::of), revision: 0 })
+            let (file, logs) = (file.and_then(FileIdentity::of), file.map_or_else(Vec::new, logs_of));
+            Ok(Self { database, file, logs, revision: 0 })
         };
         open().map_err(|error: Error| {
             let file = file.map_or_else(|| "the journal".into(), |file| file.display().to_string());
@@ -107,46 +114,53 @@ impl Journal {
         })
     }
 
-    /// Writes the file again if something removed it: it is open, so all of it is still there.
+    /// Writes the file again if something removed it, or its log: it is open, so all of it is still there.
     ///
     /// # Errors
     /// It cannot be written; or another file is in its place, which this manager would not go on with: it must be restarted.
     pub(super) fn restore(&mut self) -> Result<(), Error> {
         let Some(file) = &self.file else { return Ok(()) };
-        match file.moved() {
-            None => return Ok(()),
-            Some(Moved::Replaced) => {
-                let message = format!(
-                    "{} was replaced while hopwise ran; restart hopwise, which goes on with the new file",
-                    file.path().display()
-                );
+        let change = file.change();
+        save::set_replaced(file.path(), change == Some(FileChange::Replaced));
+        match change {
+            Some(FileChange::Replaced) => {
+                let message = format!("{}: {}", file.path().display(), save::NOT_WRITTEN);
                 let moved = ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED);
-                return Err(Error::SqliteFailure(moved, Some(message)));
+                Err(Error::SqliteFailure(moved, Some(message)))
             }
-            Some(Moved::Removed) => {}
+            None if self.logs.iter().all(FileIdentity::is_in_place) => Ok(()),
+            None | Some(FileChange::Removed) => {
+                let path = file.path().to_owned();
+                self.write_again(&path)
+            }
         }
-        let path = file.path().to_owned();
-        let begun = path.with_extension("begun");
+    }
+
+    fn write_again(&mut self, path: &Path) -> Result<(), Error> {
+        let temp = temp_file(path);
         let cannot = |error: io::Error| {
             let failed = ffi::Error::new(ffi::SQLITE_CANTOPEN);
             Error::SqliteFailure(failed, Some(format!("cannot write {} again: {error}", path.display())))
         };
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(cannot)?;
         // Of an attempt that failed.
-        let _ = fs::remove_file(&begun);
-        self.database.execute("VACUUM INTO ?1", [begun.to_string_lossy()])?;
-        // SQLite would take the log of the removed file for that of the new one.
-        for suffix in ["-wal", "-shm"] {
-            let mut log = path.clone().into_os_string();
-            log.push(suffix);
-            let _ = fs::remove_file(log);
-        }
-        fs::rename(&begun, &path).map_err(cannot)?;
-        let database = Connection::open(&path)?;
+        remove_database(&temp).map_err(cannot)?;
+        self.database.execute("VACUUM INTO ?1", [temp.to_string_lossy()])?;
+        let out = File::open(&temp).map_err(cannot)?;
+        out.sync_all().map_err(cannot)?;
+        // SQLite would take the log of the old file for that of the new one.
+        logs_of(path).iter().try_for_each(|log| fs::remove_file(log.path())).map_err(cannot)?;
+        save::publish(&out, &temp, path).map_err(cannot)?;
+        let database = Connection::open(path)?;
         database.execute_batch(DURABLE)?;
+        database.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         self.database = database;
-        self.file = FileIdentity::of(&path);
-        tracing::warn!(file = %path.display(), "the journal was removed while hopwise ran, and is written again");
+        self.file = FileIdentity::of(path);
+        self.logs = logs_of(path);
+        tracing::warn!(
+            file = %path.display(),
+            "the journal or its log was removed while hopwise ran, and is written again"
+        );
         Ok(())
     }
 
@@ -424,10 +438,23 @@ fn forget(database: &Connection, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The log of a database and its index, which are there while it is open.
+fn logs_of(path: &Path) -> Vec<FileIdentity> {
+    let beside = |end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        FileIdentity::of(Path::new(&name))
+    };
+    [beside("-wal"), beside("-shm")].into_iter().flatten().collect()
+}
+
 impl Drop for Journal {
     fn drop(&mut self) {
         if let Err(error) = self.restore() {
             tracing::error!(%error, "the journal is lost");
+        }
+        if let Some(file) = &self.file {
+            save::set_replaced(file.path(), false);
         }
     }
 }
@@ -450,6 +477,7 @@ const MAX_TEXT: usize = 4_000;
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testkit::records::Dir;
 
     use super::*;
 
@@ -460,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_journal_that_is_removed_is_written_again_and_a_replaced_one_is_refused() {
-        let dir = testkit::records::Dir::new("journal");
+        let dir = Dir::new("journal");
         let folder = dir.path().join("state");
         fs::create_dir(&folder).unwrap();
         let file = folder.join("manager.db");
@@ -482,8 +510,29 @@ mod tests {
         fs::rename(folder.join("copy"), &file).unwrap();
         let refused = journal.note(&entry(9, "c")).unwrap_err().to_string();
         assert!(refused.contains("was replaced while hopwise ran; restart hopwise"), "{refused}");
+        assert!(save::replaced().contains(&file.display().to_string()));
         drop(journal);
         assert_eq!(found(&file), [entry(8, "b"), entry(7, "a")]);
+    }
+
+    #[test]
+    fn what_was_added_survives_a_crash_after_its_log_was_removed() {
+        let dir = Dir::new("journal-log");
+        let file = dir.path().join("manager.db");
+        let mut journal = Journal::open(Some(&file)).unwrap();
+        journal.note(&entry(7, "a")).unwrap();
+        for end in ["-wal", "-shm"] {
+            fs::remove_file(format!("{}{end}", file.display())).unwrap();
+            journal.note(&entry(8, "b")).unwrap();
+            // The files as a crash leaves them.
+            let after = Dir::new("journal-crash");
+            for name in dir.names() {
+                fs::copy(dir.path().join(&name), after.path().join(&name)).unwrap();
+            }
+            let found = Journal::open(Some(&after.path().join("manager.db"))).unwrap();
+            assert_eq!(found.history(None, 9).unwrap(), journal.history(None, 9).unwrap(), "{end}");
+            assert_eq!(found.history(None, 9).unwrap().last(), Some(&entry(7, "a")), "{end}");
+        }
     }
 
     #[test]

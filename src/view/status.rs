@@ -32,6 +32,8 @@ pub(crate) struct StatusView {
     pub(crate) tables: Vec<TableView>,
     /// The store; null when it is off.
     pub(crate) store: Option<StoreView>,
+    /// Files of state, such as cursors, that something else replaced while hopwise ran. They are not written any more until a restart.
+    pub(crate) replaced_files: Vec<String>,
     /// Worker threads.
     pub(crate) workers: Vec<WorkerView>,
     /// Clients of the live stream.
@@ -297,10 +299,12 @@ pub(crate) struct StoreView {
     pub(crate) set_aside: u64,
     /// Files that something else than retention removed or replaced while hopwise ran.
     pub(crate) moved_files: u64,
-    /// Records of `committed` that were in these files.
+    /// Records of `committed` that were in files that were removed, replaced or set aside.
     pub(crate) removed: u64,
     /// Files that cannot be used or are damaged, as long as they are there, and what happened to files while they were in use.
     pub(crate) problems: Vec<FileProblemView>,
+    /// Files that cannot be used or are damaged and are not in `problems`, which lists 64 of them.
+    pub(crate) more_problems: u64,
 }
 
 /// What is wrong with a file of the store, or happened to it.

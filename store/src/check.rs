@@ -1,6 +1,6 @@
-//! What is in the files of a store, whether they are damaged, and copies of what can be read of those that are.
+//! Checks the files of a store, and saves in new files what can be read of those that are damaged.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use collector::event::Nanos;
@@ -11,7 +11,7 @@ use crate::identity::check_access;
 use crate::join;
 use crate::salvage::{self, Records, Salvaged};
 
-/// What a file is.
+/// The state of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileState {
     /// SQLite finds no fault with it.
@@ -44,39 +44,37 @@ impl FileState {
 pub struct FileCheck {
     /// Name of the file in the directory.
     pub file: String,
-    /// What it is.
+    /// The state.
     pub state: FileState,
-    /// Why it is not good.
+    /// The reason that it is not good or not salvaged.
     pub message: Option<String>,
     /// Bytes, with its log.
     pub bytes: u64,
     /// Times of the oldest and the newest record, if they could be read.
     pub time: Option<[Nanos; 2]>,
-    /// What it says that it has; `None` if that could not be read.
+    /// The counts of records that are in it; `None` if they could not be read.
     pub records: Option<Records>,
-    /// What was saved of it now.
+    /// The records that were saved of it now.
     pub salvaged: Option<Salvaged>,
 }
 
 /// Checks the files in `dir`, oldest first, also while a process writes there: each page is read, which takes a second or so per
 /// gigabyte. `salvage`: of each damaged file that was set aside, what can be read goes into a new file, and the damaged one gets another
-/// name; if no process writes there, other damaged files are set aside first.
+/// name; if no process writes there, other damaged files are set aside first. [`FileCheck::message`] says why a file is not salvaged.
 ///
 /// # Errors
-/// The directory cannot be read, or a new file cannot be written.
+/// The directory cannot be read, or another process salvages files there.
 pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
-    let found = files::scan(dir).map_err(|error| Error::io(dir, error))?;
-    // Of a directory that is written, only what was set aside is nobody else's.
-    let lock = if salvage { DirLock::acquire(dir).ok() } else { None };
-    let Listing { files, not_files, set_aside } = found;
-    let mut all: Vec<(FileId, PathBuf)> = files.into_iter().map(|file| (file.id, file.path)).collect();
+    let Listing { files, not_files, set_aside } = files::scan(dir).map_err(|error| Error::io(dir, error))?;
+    let mut all: Vec<(FileId, PathBuf)> =
+        files.into_iter().chain(set_aside.iter().cloned()).map(|file| (file.id, file.path)).collect();
     all.extend(not_files);
-    all.extend(set_aside.iter().cloned());
     all.sort();
+    let mut lock = None;
     let mut checks = Vec::with_capacity(all.len());
     for (id, path) in all {
         let mut checked = check_file(&path);
-        let is_aside = set_aside.iter().any(|(_, aside)| *aside == path);
+        let is_aside = set_aside.iter().any(|aside| aside.path == path);
         if files::is_salvaged(&path) {
             checked.state = FileState::Salvaged;
             checked.message = Some("delete it when you do not need it any more".to_owned());
@@ -85,19 +83,42 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
             checked.message = Some("it was set aside, although SQLite finds no fault with it".to_owned());
         }
         if salvage && checked.state == FileState::Damaged {
-            let aside = match (is_aside, &lock) {
-                (true, _) => Some(path),
-                (false, Some(_)) => Some(files::set_aside(&path).map_err(|error| Error::io(&path, error))?),
-                (false, None) => None,
-            };
-            match aside {
-                Some(aside) => checked.salvaged = Some(salvage::salvage(dir, id, &aside)?),
-                None => add(&mut checked.message, "a process writes here: stop it to salvage this file"),
+            if lock.is_none() {
+                lock = Some(lock_salvage(dir)?);
+            }
+            match salvage_file(dir, id, path, is_aside) {
+                Ok(salvaged) => checked.salvaged = Some(salvaged),
+                Err(Error::Locked(_)) => {
+                    add(&mut checked.message, "a process writes here: stop it to salvage this file");
+                }
+                Err(error) => add(&mut checked.message, &format!("it cannot be salvaged: {error}")),
             }
         }
         checks.push(checked);
     }
     Ok(checks)
+}
+
+/// Takes a lock on the directory itself, which one process has that salvages files there.
+fn lock_salvage(dir: &Path) -> Result<File, Error> {
+    let lock = File::open(dir).map_err(|error| Error::io(dir, error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::Salvaging(dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(Error::io(dir, error)),
+    }
+}
+
+/// Salvages a damaged file. One that was not set aside may be in use: it is set aside under the lock of its directory, which is free
+/// again before anything is copied, so that a process can be started meanwhile.
+fn salvage_file(dir: &Path, id: FileId, path: PathBuf, is_aside: bool) -> Result<Salvaged, Error> {
+    let aside = if is_aside {
+        path
+    } else {
+        let _lock = DirLock::acquire_alike(dir, &path)?;
+        files::set_aside(&path).map_err(|error| Error::io(&path, error))?
+    };
+    salvage::salvage(dir, id, &aside)
 }
 
 fn check_file(path: &Path) -> FileCheck {

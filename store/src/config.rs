@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
-use crate::identity::{Moved, check_access};
+use crate::identity::{FileChange, check_access};
 
 /// How much time one file covers, in UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -83,6 +83,8 @@ pub enum Error {
     Io(PathBuf, std::io::Error),
     /// Another process writes here.
     Locked(PathBuf),
+    /// Another process salvages files here.
+    Salvaging(PathBuf),
     /// The file was written by a newer hopwise.
     Newer {
         /// The file.
@@ -97,7 +99,7 @@ pub enum Error {
     /// There is nothing in the file yet (it is being created).
     Empty(PathBuf),
     /// The file was removed or replaced while it was open.
-    Moved(PathBuf, Moved),
+    Moved(PathBuf, FileChange),
     /// An error of SQLite.
     Sqlite(PathBuf, rusqlite::Error),
 }
@@ -172,6 +174,11 @@ impl fmt::Display for Error {
                 "another hopwise is writing to {}; stop it, or give this one a directory of its own",
                 path.display()
             ),
+            Self::Salvaging(path) => write!(
+                f,
+                "another `hopwise store check --salvage` runs in {}; wait until it is done",
+                path.display()
+            ),
             Self::Newer { path, found, known } => write!(
                 f,
                 "{} has schema {found}, this hopwise knows {known}; use the newer hopwise, or move the file away",
@@ -181,12 +188,12 @@ impl fmt::Display for Error {
                 write!(f, "{} is a database, but not of hopwise; move it away", path.display())
             }
             Self::Empty(path) => write!(f, "{} is empty; wait until something was stored", path.display()),
-            Self::Moved(path, moved) => write!(
+            Self::Moved(path, change) => write!(
                 f,
                 "{} was {} while it was open; what was stored in it is lost, and storing goes on at its path; find out what \
                  deletes or restores files there, and stop hopwise before you do",
                 path.display(),
-                moved.name()
+                change.name()
             ),
             Self::Sqlite(path, error) => write!(f, "{}: {error}", path.display()),
         }
@@ -198,9 +205,12 @@ impl std::error::Error for Error {
         match self {
             Self::Io(_, error) => Some(error),
             Self::Sqlite(_, error) => Some(error),
-            Self::Locked(_) | Self::Newer { .. } | Self::Foreign(_) | Self::Empty(_) | Self::Moved(..) => {
-                None
-            }
+            Self::Locked(_)
+            | Self::Salvaging(_)
+            | Self::Newer { .. }
+            | Self::Foreign(_)
+            | Self::Empty(_)
+            | Self::Moved(..) => None,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Names, listing, deleting and setting aside of the store's files, and the lock of its directory.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use collector::event::Nanos;
 use crate::config::{Error, Period};
 use crate::identity::{FileIdentity, check_access};
 
-/// Which file: its period and, when a period needed several, the part (from 1).
+/// A file: its period and, when a period needed several, the part (from 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileId {
     /// Start of the period, seconds since the epoch.
@@ -33,22 +33,22 @@ impl FileId {
         Self { part: self.part + 1, ..self }
     }
 
-    /// Whether both cover the same period.
+    /// Returns true if both cover the same period.
     pub(crate) fn same_period(self, other: Self) -> bool {
         (self.start, self.hourly) == (other.start, other.hourly)
     }
 
-    /// Whether `self` covers the period just before that of `other`.
+    /// Returns true if `self` covers the period just before that of `other`.
     pub(crate) fn is_just_before(self, other: Self) -> bool {
         self.hourly == other.hourly && self.start + self.seconds() == other.start
     }
 
-    /// Whether its period holds `ts`.
+    /// Returns true if the period holds `ts`.
     pub(crate) fn covers(self, ts: Nanos) -> bool {
         (self.start..self.start.saturating_add(self.seconds())).contains(&(ts / SECOND))
     }
 
-    /// Whether its period has a part in this range of times. `None`: there is no bound.
+    /// Returns true if the period has a part in this range of times. `None`: there is no bound.
     pub(crate) fn overlaps(self, from: Option<Nanos>, to: Option<Nanos>) -> bool {
         let end = self.start.saturating_add(self.seconds());
         from.is_none_or(|from| from / SECOND < end) && to.is_none_or(|to| to / SECOND >= self.start)
@@ -99,24 +99,24 @@ pub(crate) struct StoreFile {
     pub(crate) path: PathBuf,
     /// With its log.
     pub(crate) bytes: u64,
-    /// Of its log.
+    /// Size of the log, bytes.
     pub(crate) log: u64,
     /// When it was last written; what `max_age` applies to, since no record in it is newer.
     pub(crate) modified: SystemTime,
 }
 
-/// What is in the directory of a store.
+/// The content of the directory of a store.
 #[derive(Default, Debug)]
 pub(crate) struct Listing {
-    /// Its files, oldest period first.
+    /// The files, oldest period first.
     pub(crate) files: Vec<StoreFile>,
-    /// What has the name of a file and is none: a directory, a FIFO, a device. To open it could block.
+    /// Paths with the name of a file that are none: a directory, a FIFO, a device. To open it could block.
     pub(crate) not_files: Vec<(FileId, PathBuf)>,
-    /// Damaged files that were set aside, with the files that they were.
-    pub(crate) set_aside: Vec<(FileId, PathBuf)>,
+    /// Damaged files that were set aside, with the IDs that they had.
+    pub(crate) set_aside: Vec<StoreFile>,
 }
 
-/// What is in `dir`. A file that is removed meanwhile is left out.
+/// Lists `dir`. A file that is removed meanwhile is left out.
 pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
     let mut found = Listing::default();
     for entry in fs::read_dir(dir)? {
@@ -124,13 +124,10 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         let path = entry.path();
-        if let Some(id) = parse_set_aside(name) {
-            found.set_aside.push((id, path));
-            continue;
-        }
-        let Some(id) = FileId::parse(name) else { continue };
+        let aside = parse_set_aside(name);
+        let Some(id) = aside.or_else(|| FileId::parse(name)) else { continue };
         let Ok(meta) = fs::metadata(&path) else { continue };
-        if !meta.is_file() {
+        if aside.is_none() && !meta.is_file() {
             found.not_files.push((id, path));
             continue;
         }
@@ -138,10 +135,12 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
         let modified = meta.modified().unwrap_or(UNIX_EPOCH);
         let modified = log.as_ref().map_or(modified, |log| log.modified().unwrap_or(modified).max(modified));
         let log = log.map_or(0, |log| log.len());
-        found.files.push(StoreFile { id, path, bytes: meta.len() + log, log, modified });
+        let files = if aside.is_some() { &mut found.set_aside } else { &mut found.files };
+        files.push(StoreFile { id, path, bytes: meta.len() + log, log, modified });
     }
     found.files.sort_by_key(|file| file.id);
-    found.set_aside.sort();
+    found.not_files.sort();
+    found.set_aside.sort_by(|a, b| (a.id, &a.path).cmp(&(b.id, &b.path)));
     Ok(found)
 }
 
@@ -157,22 +156,22 @@ fn parse_set_aside(name: &str) -> Option<FileId> {
     FileId::parse(name).filter(|_| is_number)
 }
 
-/// Whether the damaged file at `path`, which was set aside, was salvaged.
+/// Returns true if the damaged file at `path`, which was set aside, was salvaged.
 pub(crate) fn is_salvaged(path: &Path) -> bool {
     path.to_string_lossy().contains(SALVAGED)
 }
 
-/// The files of `found` (oldest first) to delete so that the rest is recent and small enough. Never `current`.
-pub(crate) fn expired(
-    found: &[StoreFile],
-    current: Option<FileId>,
+/// The files of `found` (oldest first) to delete so that the rest is recent and small enough. Never the one at `current`.
+pub(crate) fn expired<'a>(
+    found: &'a [StoreFile],
+    current: Option<&Path>,
     now: SystemTime,
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
-) -> Vec<&StoreFile> {
+) -> Vec<&'a StoreFile> {
     let mut bytes: u64 = found.iter().map(|file| file.bytes).sum();
     let mut gone = Vec::new();
-    for file in found.iter().filter(|file| Some(file.id) != current) {
+    for file in found.iter().filter(|file| Some(&*file.path) != current) {
         let age = now.duration_since(file.modified).unwrap_or_default();
         let too_old = max_age.is_some_and(|limit| age > limit);
         let too_much = max_bytes.is_some_and(|limit| bytes > limit);
@@ -184,8 +183,11 @@ pub(crate) fn expired(
     gone
 }
 
-/// Deletes a file with its log and its shared memory.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+/// Deletes a database file with its log and its shared memory.
+///
+/// # Errors
+/// One of them is there and cannot be deleted.
+pub fn remove(path: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm"] {
         match fs::remove_file(beside(path, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -291,13 +293,28 @@ impl DirLock {
     /// Takes the lock; creates the directory when there is none.
     pub(crate) fn acquire(dir: &Path) -> Result<Self, Error> {
         fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
+        Self::acquire_file(dir, None)
+    }
+
+    /// Takes the lock, for a command that may run as another user than the store does: a file that is created gets the owner and the mode
+    /// of the one at `alike`.
+    pub(crate) fn acquire_alike(dir: &Path, alike: &Path) -> Result<Self, Error> {
+        Self::acquire_file(dir, Some(alike))
+    }
+
+    fn acquire_file(dir: &Path, alike: Option<&Path>) -> Result<Self, Error> {
         let path = dir.join(LOCK);
-        match check_access(&path, true) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io(&path, error)),
-            _ => {}
-        }
-        let file = private().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(|error| Error::io(&path, error))?;
+        let fail = |error| Error::io(&path, error);
+        let is_missing = match check_access(&path, true) {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(fail(error)),
+        };
+        let file = match alike.filter(|_| is_missing) {
+            Some(alike) => create_alike(&path, alike),
+            None => private().create(true).truncate(false).write(true).open(&path),
+        };
+        let file = file.map_err(fail)?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Error::Locked(dir.to_owned()),
             TryLockError::Error(error) => Error::io(&path, error),
@@ -305,9 +322,9 @@ impl DirLock {
         Ok(Self { file, identity: FileIdentity::of(&path) })
     }
 
-    /// Whether the lock's file was removed or replaced: another process could take the new one.
+    /// Returns true if the lock's file was removed or replaced: another process could take the new one.
     pub(crate) fn is_moved(&self) -> bool {
-        self.identity.as_ref().is_none_or(|identity| identity.moved().is_some())
+        self.identity.as_ref().is_none_or(|identity| identity.change().is_some())
     }
 }
 
@@ -320,6 +337,31 @@ impl Drop for DirLock {
 
 /// The process that has a lock on this file is the directory's writer.
 pub(crate) const LOCK: &str = "hopwise.lock";
+
+/// Creates a file with the owner, the group and the mode of the one at `alike`. Fails if there is one, or if this user may not give
+/// files away.
+pub(crate) fn create_alike(path: &Path, alike: &Path) -> io::Result<File> {
+    let wanted = fs::metadata(alike)?;
+    let file = private().create_new(true).write(true).open(path)?;
+    let made = file.metadata()?;
+    let give = || {
+        if (made.uid(), made.gid()) != (wanted.uid(), wanted.gid()) {
+            fchown(&file, Some(wanted.uid()), Some(wanted.gid()))?;
+        }
+        file.set_permissions(Permissions::from_mode(wanted.mode() & 0o777))
+    };
+    if let Err(error) = give() {
+        // It must not stay with another owner.
+        fs::remove_file(path)?;
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// The name under which the file at `path` is written, until it is whole.
+pub fn temp_file(path: &Path) -> PathBuf {
+    beside(path, ".tmp")
+}
 
 /// Options for a file that other users cannot read: it contains who communicates with whom.
 pub(crate) fn private() -> OpenOptions {
@@ -398,7 +440,7 @@ mod tests {
                 modified: now - Duration::from_secs((4 - day) * 100),
             })
             .collect();
-        let current = Some(found[3].id);
+        let current = Some(&*found[3].path);
         let gone = |age: Option<u64>, bytes: Option<u64>| -> Vec<u64> {
             expired(&found, current, now, age.map(Duration::from_secs), bytes)
                 .iter()
@@ -427,7 +469,9 @@ mod tests {
             assert_eq!(fs::read_to_string(beside(&aside, "-wal")).unwrap(), format!("wal {round}"));
             let found = scan(dir.path()).unwrap();
             assert!(found.files.is_empty() && found.set_aside.len() == round);
-            assert_eq!(found.set_aside[round - 1], (FileId::of(NOV_21_14H, Period::Day), aside));
+            let listed = &found.set_aside[round - 1];
+            assert_eq!((listed.id, &listed.path), (FileId::of(NOV_21_14H, Period::Day), &aside));
+            assert_eq!((listed.bytes, listed.log), (9, 5));
         }
         // A number is not given again after a file was salvaged.
         let first = mark_salvaged(&dir.path().join("hopwise-2026-11-21.db.corrupt-1")).unwrap();

@@ -75,7 +75,7 @@ pub struct Chunk {
 
 impl Chunk {
     /// Skips to `to`, and counts the records before it as expired. Positions can be subtracted only within one count.
-    fn pass(&mut self, to: Place) {
+    fn skip_to(&mut self, to: Place) {
         if to.base == self.end.base {
             self.expired += to.row.saturating_sub(self.end.row);
         } else if self.end != Place::default() {
@@ -179,10 +179,10 @@ impl Follower {
             let start = run.first.max(number);
             let chunk = &mut filling.chunk;
             if let Some(until) = until.filter(|until| start >= until.number()) {
-                chunk.pass(until);
+                chunk.skip_to(until);
                 return Ok(filling.chunk);
             }
-            chunk.pass(Place::of(start, run.base));
+            chunk.skip_to(Place::of(start, run.base));
             let end = self.file(&file)?.records(stream, run, start, &mut filling);
             // A run of a damaged file may end before it begins.
             let end = end.map_err(|error| Error::sqlite(&file.path, error))?.max(start);
@@ -326,15 +326,10 @@ pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId,
     let mut unreadable = Vec::new();
     let mut lost_until = None;
     for file in files::list(dir).map_err(|error| Error::io(dir, error))? {
-        let Some(identity) = FileIdentity::of(&file.path) else { continue };
-        let found = match attach(&identity) {
-            Ok((_, false)) | Err(Error::Empty(_)) => continue,
-            Ok((conn, true)) => {
-                Numbering::read(&conn, FILE).map_err(|error| Error::sqlite(&file.path, error))
-            }
-            Err(error) => Err(error),
-        };
-        match found {
+        if !file.path.exists() {
+            continue;
+        }
+        match numbering_of(&file.path) {
             Ok(found) => latest = latest.into_iter().chain(found).reduce(Numbering::latest),
             Err(error) => {
                 lost_until = lost_until.max(Some(file.modified));
@@ -351,10 +346,19 @@ pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId,
     Ok((numbering, unreadable))
 }
 
+/// The numbers after what is committed in the file at `path`, if it has any.
+pub(crate) fn numbering_of(path: &Path) -> Result<Option<Numbering>, Error> {
+    match attach(path) {
+        Ok((_, false)) | Err(Error::Empty(_)) => Ok(None),
+        Ok((conn, true)) => Numbering::read(&conn, FILE).map_err(|error| Error::sqlite(path, error)),
+        Err(error) => Err(error),
+    }
+}
+
 /// A connection to a file, and whether the file has runs.
-fn attach(file: &FileIdentity) -> Result<(Connection, bool), Error> {
-    let conn = join::single(&file.path, CACHE_KIB)?;
-    let has_runs = schema::has_runs(&conn, FILE).map_err(|error| Error::sqlite(&file.path, error))?;
+fn attach(path: &Path) -> Result<(Connection, bool), Error> {
+    let conn = join::single(path, CACHE_KIB)?;
+    let has_runs = schema::has_runs(&conn, FILE).map_err(|error| Error::sqlite(path, error))?;
     Ok((conn, has_runs))
 }
 
@@ -438,7 +442,7 @@ impl<T> Recent<T> {
 
 impl OpenFile {
     fn open(file: &FileIdentity) -> Result<Self, Error> {
-        let (conn, has_runs) = attach(file)?;
+        let (conn, has_runs) = attach(&file.path)?;
         let names = FileNames::read(&conn).map_err(|error| Error::sqlite(&file.path, error))?;
         Ok(Self { file: file.clone(), conn, has_runs, names, rest: None })
     }

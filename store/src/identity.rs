@@ -1,25 +1,28 @@
-//! Whether a path still names the file that was opened there.
+//! The identity of a file: it shows if another file is at its path later.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::unistd::{AccessFlags, eaccess};
 
-/// A file as it was when it was opened or written: the same path with another device or inode number is another file.
+/// A file as it was when it was opened or written. The same path with another device, inode number or creation time is another file.
 ///
-/// The number of a file is not given to another one as long as the first one is open.
+/// File systems give the inode number of a removed file that nobody has open to the next one that is created. The creation time tells
+/// them apart where the file system has one: ext4, XFS, Btrfs and tmpfs do.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FileIdentity {
     pub(crate) path: PathBuf,
     device: u64,
     inode: u64,
+    created: Option<SystemTime>,
 }
 
 /// A file that was open is not at its path any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Moved {
+pub enum FileChange {
     /// There is no file at the path.
     Removed,
     /// Another file is at the path.
@@ -29,8 +32,12 @@ pub enum Moved {
 impl FileIdentity {
     /// Returns the identity of the file at `path`, or `None` if there is none.
     pub fn of(path: &Path) -> Option<Self> {
-        let found = fs::metadata(path).ok()?;
-        Some(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+        fs::metadata(path).ok().map(|found| Self::from_metadata(path, &found))
+    }
+
+    fn from_metadata(path: &Path, found: &fs::Metadata) -> Self {
+        let (device, inode) = (found.dev(), found.ino());
+        Self { path: path.to_owned(), device, inode, created: found.created().ok() }
     }
 
     /// The path.
@@ -39,25 +46,24 @@ impl FileIdentity {
     }
 
     /// Returns what happened to the path since then, or `None` if it still names this file, or if that cannot be found out.
-    pub fn moved(&self) -> Option<Moved> {
+    pub fn change(&self) -> Option<FileChange> {
         match fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => None,
-            Ok(_) => Some(Moved::Replaced),
+            Ok(found) => (Self::from_metadata(&self.path, &found) != *self).then_some(FileChange::Replaced),
             Err(error) => match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory => Some(Moved::Removed),
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Some(FileChange::Removed),
                 // The directory cannot be searched: the file may be there.
                 _ => None,
             },
         }
     }
 
-    /// Whether the path still names this file.
+    /// Returns false if [`FileIdentity::change`] finds that another file or none is at the path.
     pub fn is_in_place(&self) -> bool {
-        Self::of(&self.path).as_ref() == Some(self)
+        self.change().is_none()
     }
 }
 
-impl Moved {
+impl FileChange {
     /// `removed` or `replaced`.
     pub fn name(self) -> &'static str {
         match self {

@@ -132,8 +132,9 @@ mod writer;
 
 pub use check::{FileCheck, FileState, check};
 pub use config::{Config, Error, Period, Policy};
+pub use files::{remove as remove_database, temp_file};
 pub use follower::{Chunk, Follower, Place, StoredRecord};
-pub use identity::{FileIdentity, Moved};
+pub use identity::{FileChange, FileIdentity};
 pub use losses::{DropPlace, DropSum, LinkCount, Losses, ReporterLoss};
 pub use path_use::{
     ChangeGroup, ChangeTally, FlowsOf, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,

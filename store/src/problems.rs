@@ -1,5 +1,6 @@
 //! Files of the store that cannot be used, and what happened to files while they were in use.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use collector::event::Nanos;
@@ -31,7 +32,7 @@ impl ProblemKind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Unreadable, Self::Damaged, Self::Removed, Self::Replaced];
 
-    /// Whether it lasts until somebody does something, and is not an event of the past.
+    /// Returns true if the problem lasts until somebody does something: it is not an event of the past.
     fn is_state(self) -> bool {
         matches!(self, Self::Unreadable | Self::Damaged)
     }
@@ -54,11 +55,23 @@ pub struct FileProblem {
     pub records: u64,
 }
 
-/// The problems that are shown: all that last, and the latest of the others.
+/// A problem that is to be listed.
+#[derive(Clone, Debug)]
+pub(crate) struct NewProblem {
+    pub(crate) file: String,
+    pub(crate) kind: ProblemKind,
+    pub(crate) message: String,
+    /// Records that this process had stored in the file and that are not in the store any more.
+    pub(crate) records: u64,
+}
+
+/// The problems that are listed: the first 64 that last, and the latest 64 of the others.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Problems {
     list: Vec<FileProblem>,
     last: u64,
+    /// Problems that last and are not listed, by kind.
+    unlisted: BTreeMap<ProblemKind, usize>,
 }
 
 impl Problems {
@@ -67,33 +80,47 @@ impl Problems {
         &self.list
     }
 
-    /// Number of problems of a kind that are shown.
+    /// Number of problems of a kind, with those that are not listed.
     pub fn count(&self, kind: ProblemKind) -> usize {
-        self.list.iter().filter(|problem| problem.kind == kind).count()
+        let listed = self.list.iter().filter(|problem| problem.kind == kind).count();
+        listed + self.unlisted.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Adds a problem. When there are too many, the oldest one goes.
-    pub(crate) fn add(
-        &mut self,
-        path: &Path,
-        (kind, message): (ProblemKind, String),
-        now: Nanos,
-        records: u64,
-    ) {
-        let file = name_of(path);
-        if kind.is_state() && self.list.iter().any(|known| known.file == file && known.kind == kind) {
+    /// Number of problems that last and are not listed, because 64 others are.
+    pub fn more(&self) -> usize {
+        self.unlisted.values().sum()
+    }
+
+    /// Adds a problem that was found at `now`. One that lasts is listed once, and only counted when there are too many; one of the past
+    /// takes the place of the oldest one of the past then.
+    pub(crate) fn add(&mut self, new: NewProblem, now: Nanos) {
+        let NewProblem { file, kind, message, records } = new;
+        let is_state = kind.is_state();
+        if is_state && self.list.iter().any(|known| known.file == file && known.kind == kind) {
             return;
         }
-        if self.list.len() >= MOST_PROBLEMS {
-            self.list.remove(0);
+        let is_alike = |known: &FileProblem| known.kind.is_state() == is_state;
+        if self.list.iter().filter(|known| is_alike(known)).count() >= MOST_PROBLEMS {
+            if is_state {
+                *self.unlisted.entry(kind).or_default() += 1;
+                return;
+            }
+            if let Some(oldest) = self.list.iter().position(is_alike) {
+                self.list.remove(oldest);
+            }
         }
         self.last += 1;
         self.list.push(FileProblem { number: self.last, file, kind, message, found: now, records });
     }
 
-    /// Forgets the problems that lasted and are over.
-    pub(crate) fn retain(&mut self, lasts: impl Fn(&FileProblem) -> bool) {
-        self.list.retain(|problem| !problem.kind.is_state() || lasts(problem));
+    /// Sets the problems that last to `states`: others are over.
+    pub(crate) fn set_states(&mut self, states: Vec<NewProblem>, now: Nanos) {
+        let lasts = |known: &FileProblem| {
+            states.iter().any(|state| state.file == known.file && state.kind == known.kind)
+        };
+        self.list.retain(|known| !known.kind.is_state() || lasts(known));
+        self.unlisted.clear();
+        states.into_iter().for_each(|state| self.add(state, now));
     }
 }
 
@@ -102,4 +129,5 @@ pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
+/// Problems that are listed of those that last, and of those of the past.
 const MOST_PROBLEMS: usize = 64;

@@ -1,6 +1,6 @@
 //! Queries over the files, while they are being written or long after.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,8 @@ use crate::schema::Features;
 pub struct Reader {
     shared: Arc<Shared>,
     stop: Option<Arc<AtomicBool>>,
+    /// Sentences about files that answers lack.
+    notes: Arc<Mutex<BTreeSet<String>>>,
 }
 
 #[derive(Debug)]
@@ -104,13 +106,27 @@ impl Reader {
         files::list(&dir).map_err(|error| Error::io(&dir, error))?;
         let (idle, known, keys) = Default::default();
         let shared = Shared { dir, most_files: join::most_files(), most_memory, idle, known, keys };
-        Ok(Self { shared: Arc::new(shared), stop: None })
+        Ok(Self { shared: Arc::new(shared), stop: None, notes: Arc::default() })
     }
 
-    /// The same reader, whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set.
+    /// The same reader, whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set, with notes of its own.
     #[must_use]
     pub fn until(&self, stop: Arc<AtomicBool>) -> Self {
-        Self { shared: Arc::clone(&self.shared), stop: Some(stop) }
+        Self { shared: Arc::clone(&self.shared), stop: Some(stop), notes: Arc::default() }
+    }
+
+    /// Sentences that the user must see about the answers of this reader so far, such as about files left out; at most 8.
+    pub fn notes(&self) -> Vec<String> {
+        lock(&self.notes).iter().cloned().collect()
+    }
+
+    fn remember_notes(&self, notes: &[String]) {
+        let mut all = lock(&self.notes);
+        for note in notes {
+            if all.len() < MOST_NOTES {
+                all.insert(note.clone());
+            }
+        }
     }
 
     /// Where the files are.
@@ -330,8 +346,8 @@ impl Reader {
         for (_, path) in &found.not_files {
             choice.notes.push(format!("left out: {} is not a regular file", path.display()));
         }
-        for (_, path) in found.set_aside.iter().filter(|(id, _)| id.overlaps(from, to)) {
-            choice.notes.push(lacking(path));
+        for file in found.set_aside.iter().filter(|file| file.id.overlaps(from, to)) {
+            choice.notes.push(lacking(&file.path));
         }
         for file in found.files {
             match self.file_facts(&file, ranged) {
@@ -347,6 +363,7 @@ impl Reader {
                 Err(error) => choice.notes.push(format!("left out: {error}")),
             }
         }
+        self.remember_notes(&choice.notes);
         Ok(choice)
     }
 
@@ -500,6 +517,8 @@ impl ToSql for Value {
 const MAX_IDLE: usize = 4;
 /// Files that are read at the same time for one question.
 const MOST_THREADS: usize = 4;
+/// Notes of a reader that are kept.
+const MOST_NOTES: usize = 8;
 /// The same of those with one file: a question asks one after the other.
 const MAX_ALONE: usize = 16;
 

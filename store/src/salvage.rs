@@ -5,7 +5,7 @@
 //! is added up anew for each answer, so that it is consistent, and nobody writes into it.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub struct Records {
     pub losses: u64,
 }
 
-/// What could be read of a damaged file.
+/// The records that could be read of a damaged file, and its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Salvaged {
     /// Name of the new file, whose records are in answers again; `None`: nothing could be read.
@@ -46,25 +46,27 @@ pub struct Salvaged {
 
 /// Salvages the file at `aside`, which was `id`.
 pub(crate) fn salvage(dir: &Path, id: FileId, aside: &Path) -> Result<Salvaged, Error> {
-    let new = dir.join(format!("{id}.begun"));
-    let repaired = dir.join(format!("{id}.header"));
+    let new = files::temp_file(&dir.join(id.to_string()));
+    let repaired = files::temp_file(&dir.join(format!("{id}.header")));
     let remove = |path: &Path| files::remove(path).map_err(|error| Error::io(path, error));
     // What an attempt that was interrupted left.
     remove(&new)?;
     remove(&repaired)?;
-    let records = fill(&new, aside, &repaired);
+    let published = fill(&new, aside, &repaired).and_then(|records| {
+        let is_something = records != Records::default();
+        Ok((records, if is_something { Some(publish(dir, id, &new)?) } else { None }))
+    });
     remove(&repaired)?;
-    let records = records?;
-    let is_something = records != Records::default();
-    let file = if is_something { Some(publish(dir, id, &new)?) } else { None };
     remove(&new)?;
+    let (records, file) = published?;
     let renamed = files::mark_salvaged(aside).map_err(|error| Error::io(aside, error))?;
     Ok(Salvaged { file, renamed: name_of(&renamed), records })
 }
 
-/// Makes the new file, and closes it.
+/// Makes the new file, with the owner and mode of the damaged one, and closes it when it is whole on disk.
 fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
     let fail = |error| Error::sqlite(new, error);
+    drop(files::create_alike(new, aside).map_err(|error| Error::io(new, error))?);
     drop(schema::open(new, EventIndexes::Kept)?);
     let source = match join::single(aside, CACHE_KIB) {
         Err(error) if error.is_damage() => {
@@ -80,7 +82,7 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
     let Some(source) = source else { return Ok(Records::default()) };
     let transaction = out.transaction().map_err(fail)?;
     for (table, key) in TABLES {
-        copy_table(&source, &transaction, (table, key)).map_err(fail)?;
+        copy_table(&source, &transaction, table, key).map_err(fail)?;
     }
     let count = |table: &str| -> rusqlite::Result<u64> {
         transaction
@@ -100,6 +102,14 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
     transaction.execute_batch(META).map_err(fail)?;
     transaction.pragma_update(None, "user_version", schema::WITHOUT_SUMS).map_err(fail)?;
     transaction.commit().map_err(fail)?;
+    // Closing it would do that, too, but not say if it fails: the log, which is not published, would have the rows.
+    let is_busy =
+        out.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)).map_err(fail)?;
+    out.close().map_err(|(_, error)| fail(error))?;
+    if is_busy {
+        let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+        return Err(fail(rusqlite::Error::SqliteFailure(busy, Some("another program holds it".to_owned()))));
+    }
     Ok(records)
 }
 
@@ -107,8 +117,9 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
 fn repair_header(damaged: &Path, good: &Path, copy: &Path) -> std::io::Result<()> {
     let mut header = [0; HEADER];
     fs::File::open(good)?.read_exact_at(&mut header, 0)?;
-    fs::copy(damaged, copy)?;
-    let mut file = fs::File::options().write(true).open(copy)?;
+    let mut file = files::create_alike(copy, damaged)?;
+    std::io::copy(&mut fs::File::open(damaged)?, &mut file)?;
+    file.rewind()?;
     let pages = u32::try_from(file.metadata()?.len() / schema::PAGE_SIZE).unwrap_or(u32::MAX);
     header[28..32].copy_from_slice(&pages.to_be_bytes());
     // There is no list of unused pages: those that were on it are not used again.
@@ -123,7 +134,11 @@ fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
         let path = dir.join(part.to_string());
         // Unlike a renaming, this fails if a process that writes here has just made a file of this name.
         match fs::hard_link(new, &path) {
-            Ok(()) => return Ok(part.to_string()),
+            Ok(()) => {
+                // The name, too, must be on disk before the damaged file gets its other one.
+                let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
+                return synced.map(|()| part.to_string()).map_err(|error| Error::io(dir, error));
+            }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => part = part.next_part(),
             Err(error) => return Err(Error::io(&path, error)),
         }
@@ -131,8 +146,8 @@ fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
 }
 
 /// Copies the rows of a table that can be read.
-fn copy_table(source: &Connection, out: &Connection, (table, key): (&str, &str)) -> rusqlite::Result<()> {
-    let Some(mut copy) = Copy::new(source, out, (table, key))? else { return Ok(()) };
+fn copy_table(source: &Connection, out: &Connection, table: &str, key: &str) -> rusqlite::Result<()> {
+    let Some(mut copy) = Copy::new(source, out, table, key)? else { return Ok(()) };
     let mut from = 0;
     let mut failures = 0;
     loop {
@@ -163,7 +178,7 @@ enum Direction {
     Down,
 }
 
-/// Where reading ended.
+/// The place where reading ended.
 enum Ended {
     /// There are no more rows.
     All,
@@ -185,7 +200,8 @@ impl<'c> Copy<'c> {
     fn new(
         source: &'c Connection,
         out: &'c Connection,
-        (table, key): (&str, &str),
+        table: &str,
+        key: &str,
     ) -> rusqlite::Result<Option<Self>> {
         let wanted = columns(out, "main", table)?;
         let there = columns(source, "f0", table).unwrap_or_default();
@@ -230,7 +246,7 @@ impl<'c> Copy<'c> {
         }
     }
 
-    /// Whether the first row from a key on can be read, or there is none.
+    /// Returns true if the first row from a key on can be read, or there is none.
     fn can_read(&mut self, from: i64) -> rusqlite::Result<bool> {
         let Ok(mut rows) = self.up.query([from, i64::MAX]) else { return Ok(false) };
         Ok(rows.next().is_ok())
@@ -269,7 +285,7 @@ const TABLES: [(&str, &str); 15] = [
     ("run_data", "stream"),
 ];
 
-/// What the rows say themselves.
+/// Facts about a file that its rows have themselves.
 const META: &str = "
 REPLACE INTO meta SELECT 'events', count(*) FROM event_data;
 REPLACE INTO meta SELECT 'rollups', count(*) FROM rollup_data;

@@ -12,7 +12,7 @@ use wire::{FlowKey, Hop};
 
 use crate::config::Error;
 use crate::files::{self, FileId};
-use crate::identity::{FileIdentity, Moved};
+use crate::identity::{FileChange, FileIdentity};
 use crate::intern::Names;
 use crate::numbering::{Numbering, Runs, countable};
 use crate::reports::ReportRow;
@@ -35,6 +35,8 @@ pub(crate) struct Segment {
     indexed: bool,
     /// Records in the open transaction; 0: there is none.
     open: u64,
+    /// Records that were committed since the whole log was last copied into the file.
+    in_log: u64,
     /// The numbers after what is committed.
     numbering: Numbering,
 }
@@ -79,7 +81,8 @@ impl Segment {
         let identity = FileIdentity::of(&path);
         // They are there once the file was read.
         let beside = ["-wal", "-shm"].map(|suffix| FileIdentity::of(&files::beside(&path, suffix)));
-        Ok(Self { conn, path, id, identity, beside, names, tally, summary, indexed, open: 0, numbering })
+        let (open, in_log) = (0, 0);
+        Ok(Self { conn, path, id, identity, beside, names, tally, summary, indexed, open, in_log, numbering })
     }
 
     /// The file as it was opened; `None`: it was gone at once.
@@ -87,21 +90,25 @@ impl Segment {
         self.identity.as_ref()
     }
 
-    /// What happened to the file since it was opened, if it is not at its path any more.
-    pub(crate) fn moved(&self) -> Option<Moved> {
-        self.identity.as_ref().map_or(Some(Moved::Removed), FileIdentity::moved)
+    /// Returns what happened to the file since it was opened, if it is not at its path any more.
+    pub(crate) fn change(&self) -> Option<FileChange> {
+        self.identity.as_ref().map_or(Some(FileChange::Removed), FileIdentity::change)
     }
 
     /// The log, or its index, if it is not at its path any more. What is in the log is not lost as long as the file is open; but other
     /// programs, and this one after a crash, do not find it.
     pub(crate) fn moved_log(&self) -> Option<&Path> {
-        let moved = self.beside.iter().flatten().find(|log| log.moved().is_some());
+        let moved = self.beside.iter().flatten().find(|log| log.change().is_some());
         moved.map(|log| &*log.path)
     }
 
     /// Closes a file that is not at its path any more. Its log must not stay behind: SQLite would take it for that of the file that is at
-    /// the path now.
-    pub(crate) fn leave(self) {
+    /// the path now. A file that was moved elsewhere gets what is in the log before.
+    pub(crate) fn abandon(mut self) {
+        if self.change() == Some(FileChange::Removed) {
+            // If it cannot be copied, the moved file lacks it; its records are counted as lost in any case.
+            let _ = self.checkpoint(true);
+        }
         let Self { conn, beside, .. } = self;
         drop(conn);
         for log in beside.iter().flatten().filter(|log| log.is_in_place()) {
@@ -133,6 +140,11 @@ impl Segment {
     /// The numbers of the next records, without the open transaction.
     pub(crate) fn numbering(&self) -> Numbering {
         self.numbering
+    }
+
+    /// Records that were committed and may be in the log only.
+    pub(crate) fn in_log(&self) -> u64 {
+        self.in_log
     }
 
     /// Records in the open transaction.
@@ -231,6 +243,7 @@ impl Segment {
         let numbering = self.tally.runs.write(&self.conn, self.numbering)?;
         self.conn.execute_batch("COMMIT")?;
         self.numbering = numbering;
+        self.in_log += self.open;
         Ok(std::mem::take(&mut self.open))
     }
 
@@ -259,12 +272,21 @@ impl Segment {
         self.log_bytes() + fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Copies what is in the log into the file. `wait`: wait shortly for readers, so that the log can be reset.
-    pub(crate) fn checkpoint(&self, wait: bool) -> rusqlite::Result<()> {
+    /// Copies what is in the log into the file. `wait`: wait shortly for readers, so that the log can be reset. Returns whether the whole
+    /// log was copied: readers may keep a part of it from that.
+    pub(crate) fn checkpoint(&mut self, wait: bool) -> rusqlite::Result<bool> {
         let how = if wait { "RESTART" } else { "PASSIVE" };
         self.conn.busy_timeout(schema::BUSY / 10)?;
-        self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
-        self.conn.busy_timeout(schema::BUSY)
+        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let copied = self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], pages);
+        self.conn.busy_timeout(schema::BUSY)?;
+        let (reach, done) = copied?;
+        // Negative: another process copies it just now.
+        let is_whole = reach >= 0 && reach == done;
+        if is_whole {
+            self.in_log = 0;
+        }
+        Ok(is_whole)
     }
 
     /// Limits the file to its present size.

@@ -67,7 +67,7 @@ pub struct Stats {
     pub set_aside: u64,
     /// Files that were removed or replaced by something else than retention.
     pub moved_files: u64,
-    /// Records of `committed` that were in these files, and that are not in the store any more.
+    /// Records of `committed` that were in files that were removed, replaced or set aside, and that are not in the store any more.
     pub removed: u64,
     /// What is wrong with files, and what happened to them.
     pub problems: Problems,
@@ -88,7 +88,7 @@ impl Stats {
         self.committed.saturating_sub(self.removed)
     }
 
-    /// Records of this process that are not in the store: shed, not written, or in a file that something else removed.
+    /// Records of this process that are not in the store: shed, not written, or in a file that was removed, replaced or set aside.
     pub fn lost(&self) -> u64 {
         self.shed + self.failed + self.removed
     }

@@ -1,11 +1,11 @@
-//! Which files of the directory are known, and what became of them: a file that something else than retention removes or replaces is
-//! noticed, and what this process had stored in it is counted as lost.
+//! The known files of the directory. A file that something else than retention removes or replaces is noticed, and the records that
+//! this process had stored in it are counted as lost.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::files::{FileId, StoreFile};
-use crate::identity::{FileIdentity, Moved};
+use crate::identity::{FileChange, FileIdentity};
 
 /// The known files.
 #[derive(Default, Debug)]
@@ -22,22 +22,22 @@ struct Known {
 
 /// A file that is not at its path any more.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) struct Gone {
+pub(crate) struct MissingFile {
     pub(crate) path: PathBuf,
-    pub(crate) moved: Moved,
+    pub(crate) change: FileChange,
     pub(crate) records: u64,
 }
 
 impl Watch {
     /// A file was opened. Returns what was at its path before, if that was another file.
-    pub(crate) fn open(&mut self, id: FileId, identity: &FileIdentity) -> Option<Gone> {
+    pub(crate) fn open(&mut self, id: FileId, identity: &FileIdentity) -> Option<MissingFile> {
         let known = self.files.get(&id).filter(|known| known.identity == *identity);
         if known.is_some() {
             return None;
         }
         let before = self.files.insert(id, Known { identity: identity.clone(), records: 0 })?;
         let Known { identity: FileIdentity { path, .. }, records } = before;
-        Some(Gone { path, moved: Moved::Replaced, records })
+        Some(MissingFile { path, change: FileChange::Replaced, records })
     }
 
     /// Records were committed into a file that is open.
@@ -47,22 +47,25 @@ impl Watch {
         }
     }
 
+    /// Records of this process are not in a file any more.
+    pub(crate) fn uncount(&mut self, id: FileId, records: u64) {
+        if let Some(known) = self.files.get_mut(&id) {
+            known.records = known.records.saturating_sub(records);
+        }
+    }
+
     /// Forgets a file that is about to be removed or renamed. Returns the records of this process in it.
     pub(crate) fn forget(&mut self, id: FileId) -> u64 {
         self.files.remove(&id).map_or(0, |known| known.records)
     }
 
-    /// Takes in the files that are there, and returns those that are not at their paths any more.
-    pub(crate) fn look(&mut self, found: &[StoreFile]) -> Vec<Gone> {
-        let mut gone = Vec::new();
+    /// Adds the files that are there, and returns those that are not at their paths any more.
+    pub(crate) fn rescan(&mut self, found: &[StoreFile]) -> Vec<MissingFile> {
+        let mut missing = Vec::new();
         self.files.retain(|_, known| {
-            let moved = known.identity.moved();
-            gone.extend(moved.map(|moved| Gone {
-                path: known.identity.path.clone(),
-                moved,
-                records: known.records,
-            }));
-            moved.is_none()
+            let Some(change) = known.identity.change() else { return true };
+            missing.push(MissingFile { path: known.identity.path.clone(), change, records: known.records });
+            false
         });
         for file in found {
             if let (false, Some(identity)) = (self.files.contains_key(&file.id), FileIdentity::of(&file.path))
@@ -70,6 +73,6 @@ impl Watch {
                 self.files.insert(file.id, Known { identity, records: 0 });
             }
         }
-        gone
+        missing
     }
 }

@@ -3,6 +3,7 @@
 
 mod obstacles;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -11,12 +12,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use collector::Batch;
 use collector::event::Nanos;
 use collector::flight::Recording;
-use rusqlite::ErrorCode;
 
 use crate::config::{Config, Error};
-use crate::files::{self, DirLock, FileId, Listing};
+use crate::files::{self, DirLock, FileId, Listing, StoreFile};
 use crate::indexer::{self, Indexer};
 use crate::numbering::Numbering;
+use crate::problems::ProblemKind;
 use crate::reports::ReportRow;
 use crate::schema::EventIndexes;
 use crate::segment::{self, Segment};
@@ -77,8 +78,12 @@ pub(crate) struct Writer {
     lock: Option<DirLock>,
     segment: Option<Segment>,
     watch: Watch,
-    /// Files of earlier periods that cannot be opened: others are written for these periods.
-    unusable: Vec<FileId>,
+    /// Files of earlier periods that cannot be opened, and why: others are written for these periods.
+    unusable: BTreeMap<FileId, (ProblemKind, String)>,
+    /// The finished file whose log was copied last.
+    folded: Option<FileId>,
+    /// When to try again to copy a log that something else removed.
+    log_retry_at: Option<Instant>,
     /// The numbers after what is committed.
     numbering: Numbering,
     rules: Vec<String>,
@@ -130,7 +135,9 @@ impl Writer {
             lock,
             segment: None,
             watch: Watch::default(),
-            unusable: Vec::new(),
+            unusable: BTreeMap::new(),
+            folded: None,
+            log_retry_at: None,
             numbering,
             rules: Vec::new(),
             commit_at: None,
@@ -183,7 +190,7 @@ impl Writer {
         }
         self.commit();
         self.close();
-        self.look_at_files();
+        self.rescan();
         if self.finish {
             self.indexer.finish();
         } else {
@@ -222,7 +229,7 @@ impl Writer {
 
     fn write(&mut self, work: &Work<'_>) {
         let records = work.records();
-        self.leave_moved();
+        self.abandon_moved();
         if let Err(error) = self.roll_to(work) {
             self.fail(&error, records);
             return;
@@ -272,7 +279,7 @@ impl Writer {
     fn close(&mut self) {
         if let Some(segment) = self.segment.take() {
             let left_out = (!segment.is_indexed()).then(|| segment.path().to_owned());
-            drop(segment);
+            self.close_segment(segment);
             if let Some(path) = left_out {
                 self.indexer.submit(path);
             }
@@ -297,7 +304,7 @@ impl Writer {
 
     /// Opens `id`, or the next part of it that is of this version and whose indexes are not being built, setting aside what is damaged.
     pub(crate) fn open(&mut self, mut id: FileId) -> Result<(), Error> {
-        while self.is_left(id) {
+        while self.is_skipped(id) {
             id = id.next_part();
         }
         let dir = &self.config.dir;
@@ -315,8 +322,8 @@ impl Writer {
         if let Some(path) = self.left_out.take().filter(|path| path != segment.path()) {
             self.indexer.submit(path);
         }
-        if let Some(gone) = before {
-            self.count_gone(&gone);
+        if let Some(missing) = before {
+            self.count_missing(&missing);
         }
         Ok(())
     }
@@ -328,10 +335,10 @@ impl Writer {
             Ok(0) => return,
             Ok(records) => {
                 self.numbering = segment.numbering();
-                if let Some(moved) = segment.moved() {
-                    let error = Error::Moved(segment.path().to_owned(), moved);
-                    self.segment.take().into_iter().for_each(Segment::leave);
-                    self.look_at_files();
+                if let Some(change) = segment.change() {
+                    let error = Error::Moved(segment.path().to_owned(), change);
+                    self.segment.take().into_iter().for_each(Segment::abandon);
+                    self.rescan();
                     self.fail(&error, records);
                     // The next batch goes into a new file.
                     self.retry_at = Some(Instant::now());
@@ -360,7 +367,7 @@ impl Writer {
 
     /// Keeps the log short: copies it at once when it is long, and earlier when the queue is empty.
     fn checkpoint(&mut self) {
-        let Some(segment) = &self.segment else { return };
+        let Some(segment) = &mut self.segment else { return };
         let log = segment.log();
         let calm = self.shared.stats().queue_len == 0;
         let endless = log.reach > HUGE_LOG;
@@ -368,9 +375,7 @@ impl Writer {
             return;
         }
         // Continuous readers prevent a reset of the log; when it becomes huge, wait for them.
-        if let Err(error) = segment.checkpoint(endless)
-            && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
-        {
+        if let Err(error) = segment.checkpoint(endless) {
             let error = Error::sqlite(segment.path(), error);
             self.fail(&error, 0);
         }
@@ -387,7 +392,7 @@ impl Writer {
         if let Some(segment) = segment {
             let (id, path) = (segment.id(), segment.path().to_owned());
             let is_indexed = segment.is_indexed();
-            drop(segment);
+            self.close_segment(segment);
             if error.is_damage() {
                 // If it cannot be renamed either, opening it will fail the same way, and be counted, once a second.
                 let _ = self.set_aside(id, error);
@@ -463,24 +468,37 @@ impl Writer {
         if let Err(error) = self.require_dir() {
             self.fail(&error, 0);
         }
-        let Listing { files: mut found, not_files, set_aside } = self.look_at_files();
-        self.name_problems(&not_files, &set_aside);
-        let current = self.segment.as_ref().map(Segment::id).or_else(|| found.last().map(|file| file.id));
-        let (max_age, max_bytes) = (self.config.max_age, self.config.max_bytes);
-        let gone: Vec<FileId> = files::expired(&found, current, (self.wall)(), max_age, max_bytes)
-            .into_iter()
-            .filter(|file| files::remove(&file.path).is_ok())
-            .map(|file| file.id)
-            .collect();
-        for id in &gone {
-            self.watch.forget(*id);
-        }
-        found.retain(|file| !gone.contains(&file.id));
-        self.fold_log(&found);
+        self.log_retry_at = None;
+        self.abandon_moved();
+        let mut found = self.rescan();
+        let expired = self.expire(&found);
+        found.files.retain(|file| !expired.contains(&file.path));
+        found.set_aside.retain(|file| !expired.contains(&file.path));
+        self.update_problems(&found);
+        self.fold_log(&found.files);
         let mut stats = self.shared.stats();
-        stats.deleted += gone.len() as u64;
-        stats.files = found.len() as u64;
-        stats.bytes = found.iter().map(|file| file.bytes).sum();
+        stats.deleted += expired.len() as u64;
+        stats.files = found.files.len() as u64;
+        stats.bytes = found.files.iter().chain(&found.set_aside).map(|file| file.bytes).sum();
+    }
+
+    /// Deletes files by age and total size, also those that were set aside. Returns their paths.
+    fn expire(&mut self, found: &Listing) -> Vec<PathBuf> {
+        let newest = found.files.last().map(|file| file.path.clone());
+        let current = self.segment.as_ref().map(|segment| segment.path().to_owned()).or(newest);
+        let mut all: Vec<StoreFile> = found.files.iter().chain(&found.set_aside).cloned().collect();
+        all.sort_by_key(|file| file.id);
+        let (max_age, max_bytes) = (self.config.max_age, self.config.max_bytes);
+        let expired = files::expired(&all, current.as_deref(), (self.wall)(), max_age, max_bytes);
+        let deleted = expired.into_iter().filter(|file| files::remove(&file.path).is_ok());
+        let deleted: Vec<StoreFile> = deleted.cloned().collect();
+        for file in &deleted {
+            // A file that was set aside is not known under the ID that it had.
+            if found.files.contains(file) {
+                self.watch.forget(file.id);
+            }
+        }
+        deleted.into_iter().map(|file| file.path).collect()
     }
 }
 
@@ -511,268 +529,4 @@ const LEAST_PART: u64 = 4 << 20;
 const LEFT_OVER: usize = 8;
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::schema;
-    use testkit::records::{Dir, SECOND, START, changes};
-
-    /// A writer without its thread, and its accounts.
-    fn writer(dir: &Dir) -> (Writer, Arc<Shared>) {
-        let shared = Arc::new(Shared::default());
-        (Writer::new(Config::new(dir.path()), Arc::clone(&shared), Numbering::new(START, 0), None), shared)
-    }
-
-    fn deliver(writer: &mut Writer, shared: &Shared, batch: Batch) {
-        let mut stats = shared.stats();
-        stats.submitted += batch.len() as u64;
-        stats.queued += batch.len() as u64;
-        stats.queue_len += 1;
-        drop(stats);
-        writer.process(&Work::Batch(&batch));
-        let stats = shared.stats();
-        assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
-    }
-
-    #[test]
-    fn a_failed_transaction_is_counted_and_the_next_second_is_another_try() {
-        let dir = Dir::new("failed");
-        let (mut writer, shared) = writer(&dir);
-        deliver(&mut writer, &shared, changes(START, 100, 10));
-        writer.commit();
-        // The file may not grow: SQLite then returns the same error as for a full disk.
-        writer.segment.as_ref().unwrap().forbid_growth();
-        (1..=3).for_each(|i| deliver(&mut writer, &shared, changes(START + i * SECOND, 5000, 1000)));
-        writer.commit();
-        let stats = shared.stats().clone();
-        assert_eq!((stats.committed, stats.state), (100, State::Full));
-        assert_eq!(stats.failed + stats.shed, 15_000);
-        assert!(stats.failed >= 5000);
-        // Within the second nothing is tried.
-        deliver(&mut writer, &shared, changes(START, 10, 1));
-        assert_eq!(shared.stats().shed, stats.shed + 10);
-        // Afterwards the next batch tests the disk. Names interned in the lost transaction are interned again.
-        writer.retry_at = Some(Instant::now());
-        deliver(&mut writer, &shared, changes(START, 5000, 1000));
-        assert_eq!(shared.stats().state, State::Full);
-        writer.commit();
-        let stats = shared.stats().clone();
-        assert_eq!((stats.committed, stats.state, stats.message), (5100, State::Ok, None));
-    }
-
-    #[test]
-    fn the_log_is_copied_when_it_is_long_and_not_at_every_commit() {
-        let dir = Dir::new("log");
-        let (mut writer, shared) = writer(&dir);
-        let mut seen = Vec::new();
-        for i in 0..120 {
-            deliver(&mut writer, &shared, changes(START + i * SECOND, 2000, 500));
-            writer.commit();
-            let log = writer.segment.as_ref().unwrap().log();
-            assert!(log.waiting <= CALM_LOG && log.reach <= CALM_LOG + (2 << 20), "{log:?}");
-            seen.push(log);
-        }
-        // It grew for many commits, was copied as a whole, and was reset, several times.
-        let copied = seen.iter().filter(|log| log.waiting == 0).count();
-        assert!((2..20).contains(&copied), "{copied} of {}", seen.len());
-        let anew = seen.windows(2).filter(|pair| pair[1].reach < pair[0].reach).count();
-        assert!(anew >= copied - 1, "{anew} of {copied}");
-    }
-
-    #[test]
-    fn under_a_flood_a_file_goes_on_in_the_next_at_its_share() {
-        let dir = Dir::new("flood");
-        let (mut writer, shared) = writer(&dir);
-        // Four parts of the minimum size. Neither the commit timer nor housekeeping runs.
-        let max_bytes = 4 * LEAST_PART;
-        writer.config.max_bytes = Some(max_bytes);
-        for i in 0..40 {
-            deliver(&mut writer, &shared, changes(START + i * SECOND, 5000, 100));
-        }
-        writer.commit();
-        writer.segment = None;
-        let found = files::list(dir.path()).unwrap();
-        let sizes: Vec<u64> = found.iter().map(|file| file.bytes).collect();
-        assert!(sizes.len() >= 4 && sizes.iter().all(|size| *size < 2 * LEAST_PART), "{sizes:?}");
-        assert_eq!(shared.stats().committed, 40 * 5000);
-        // So the oldest part goes, and most is kept.
-        writer.housekeeping(Instant::now());
-        let stats = shared.stats().clone();
-        assert!(stats.deleted >= 1 && (max_bytes / 2..=max_bytes).contains(&stats.bytes), "{stats:?}");
-    }
-
-    #[test]
-    fn a_transaction_does_not_grow_without_bound() {
-        let dir = Dir::new("large");
-        let (mut writer, shared) = writer(&dir);
-        for _ in 0..MAX_TRANSACTION / 10_000 {
-            assert_eq!(shared.stats().committed, 0);
-            deliver(&mut writer, &shared, changes(START, 10_000, 10));
-        }
-        assert_eq!(shared.stats().committed, MAX_TRANSACTION);
-    }
-
-    /// Bulk writing after 2000 events, in files of 5000, at any rate.
-    const SMALL: Bulk = Bulk { rate: 1, least: 2000, most: 5000, calm: Duration::from_secs(3600) };
-
-    fn commit_and_roll(writer: &mut Writer) {
-        writer.commit();
-        writer.roll_if_due();
-    }
-
-    /// Events that a reader finds: all of them, and those of one flow.
-    fn found(dir: &Path) -> [i64; 2] {
-        let reader = crate::Reader::open(dir).unwrap();
-        let flow = testkit::records::flow(7).to_string();
-        ["SELECT count(*) FROM events", "SELECT count(*) FROM events WHERE flow = ?1"].map(|sql| {
-            let params = if sql.contains('?') { vec![crate::Value::Text(flow.clone())] } else { Vec::new() };
-            let table = reader.query(sql, &crate::QueryOptions { params, ..Default::default() }).unwrap();
-            assert_eq!(table.notes, [] as [String; 0]);
-            if let crate::Value::Int(count) = table.rows[0][0] { count } else { panic!("{table:?}") }
-        })
-    }
-
-    /// Which files have indexes on events, in order. Each must be sound.
-    fn indexed(dir: &Path) -> Vec<bool> {
-        let soundly = |file: &files::StoreFile| {
-            let conn = rusqlite::Connection::open(&file.path).unwrap();
-            let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-            assert_eq!(check, "ok");
-            schema::has_event_indexes(&conn).unwrap()
-        };
-        files::list(dir).unwrap().iter().map(soundly).collect()
-    }
-
-    #[test]
-    fn at_a_high_rate_indexes_are_built_when_a_file_is_complete() {
-        let dir = Dir::new("bulk");
-        let (mut writer, shared) = writer(&dir);
-        writer.bulk = SMALL;
-        let (mut seen, mut expected) = (Vec::new(), [0, 0]);
-        let mut deliver = |writer: &mut Writer, second: u64, count: u32| {
-            let batch = changes(START + second * SECOND, count, 100);
-            let of_flow = batch.events().filter(|(event, _)| event.flow == Some(testkit::records::flow(7)));
-            expected = [expected[0] + i64::from(count), expected[1] + of_flow.count() as i64];
-            deliver(writer, &shared, batch);
-            expected
-        };
-        for round in 1..=4 {
-            let expected = deliver(&mut writer, round, 2000);
-            commit_and_roll(&mut writer);
-            // What is committed is found, with indexes or without.
-            assert_eq!(found(dir.path()), expected);
-            seen.push(writer.segment.as_ref().unwrap().is_indexed());
-        }
-        // The first file is written with indexes up to 2000 events, the second without up to 5000, and so is the third.
-        assert_eq!(seen, [false, false, false, false]);
-        // The rate is low again: the third file gets its indexes, and the next is written with them.
-        writer.busy_at = None;
-        writer.bulk.rate = 1_000_000;
-        let expected = deliver(&mut writer, 9, 100);
-        commit_and_roll(&mut writer);
-        assert!(writer.segment.as_ref().unwrap().is_indexed());
-        writer.close();
-        writer.indexer.finish();
-        assert_eq!(indexed(dir.path()), [true; 4]);
-        assert_eq!(found(dir.path()), expected);
-        let stats = shared.stats().clone();
-        assert_eq!((stats.indexed_later, stats.index_failures, stats.committed), (2, 0, 8100));
-    }
-
-    #[test]
-    fn the_writer_keeps_the_indexes_when_too_many_files_wait_for_theirs() {
-        let dir = Dir::new("behind");
-        let (mut writer, shared) = writer(&dir);
-        writer.bulk = Bulk { least: 0, ..SMALL };
-        deliver(&mut writer, &shared, changes(START, 10, 10));
-        writer.commit();
-        // Nobody takes these out.
-        writer.indexer.pretend_waiting(["a", "b"]);
-        writer.roll_if_due();
-        assert!(writer.segment.as_ref().unwrap().is_indexed());
-        writer.indexer.pretend_waiting([]);
-        writer.roll_if_due();
-        assert!(!writer.segment.as_ref().unwrap().is_indexed());
-        // A file in work is not written into.
-        let path = writer.segment.as_ref().unwrap().path().to_owned();
-        writer.indexer.pretend_waiting([path.to_str().unwrap()]);
-        let id = writer.segment.take().unwrap().id();
-        writer.open(id).unwrap();
-        assert_eq!(writer.segment.as_ref().unwrap().id(), id.next_part());
-    }
-
-    #[test]
-    fn a_file_that_a_failure_left_without_indexes_gets_them_when_another_is_opened() {
-        let dir = Dir::new("failed-bulk");
-        let (mut writer, shared) = writer(&dir);
-        writer.bulk = Bulk { least: 0, ..SMALL };
-        deliver(&mut writer, &shared, changes(START, 10, 10));
-        writer.commit();
-        writer.roll_if_due();
-        deliver(&mut writer, &shared, changes(START + SECOND, 10, 10));
-        writer.commit();
-        assert_eq!(indexed(dir.path()), [true, false]);
-        writer.fail(&Error::io(dir.path(), std::io::ErrorKind::StorageFull.into()), 0);
-        // It is continued, or another day's is begun.
-        writer.busy_at = None;
-        writer.bulk.rate = u64::MAX;
-        writer.open(FileId::of(START + 86_400 * SECOND, crate::Period::Day)).unwrap();
-        writer.indexer.finish();
-        assert_eq!(indexed(dir.path()), [true, true, true]);
-    }
-
-    const CHILD: &str = "HOPWISE_STORE_BULK_CHILD";
-
-    /// What the child process does: writes in bulk until it is killed, and prints how much is committed. In a normal run:
-    /// nothing.
-    #[test]
-    fn child_writes_in_bulk_until_it_is_killed() {
-        let Some(dir) = std::env::var_os(CHILD) else { return };
-        let shared = Arc::new(Shared::default());
-        let mut writer = Writer::new(Config::new(dir), Arc::clone(&shared), Numbering::new(START, 0), None);
-        writer.bulk = Bulk { most: 20_000, ..SMALL };
-        for round in 0.. {
-            deliver(&mut writer, &shared, changes(START + round * SECOND / 1000, 500, 100));
-            commit_and_roll(&mut writer);
-            let stats = shared.stats();
-            println!("committed {} indexed {}", stats.committed, stats.indexed_later);
-        }
-    }
-
-    #[test]
-    fn a_kill_while_indexes_are_built_costs_nothing_and_they_are_built_afterwards() {
-        use std::io::BufRead as _;
-        let (mut total, mut left_out) = (0, 0);
-        for round in 0..10_u64 {
-            let dir = Dir::new("bulk-kill");
-            let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "writer::tests::child_writes_in_bulk_until_it_is_killed", "--nocapture"])
-                .env(CHILD, dir.path())
-                .stdout(std::process::Stdio::piped())
-                .stderr(std::process::Stdio::null())
-                .spawn()
-                .unwrap();
-            let output = std::io::BufReader::new(child.stdout.take().unwrap());
-            let mut lines = output.lines().map_while(Result::ok).filter_map(|line| {
-                let (_, numbers) = line.split_once("committed ")?;
-                numbers.split_once(" indexed ")?.0.parse::<u64>().ok()
-            });
-            // About where a file ends, so that some kills meet the building of indexes.
-            let wanted = 22_000 + round * 400;
-            let reported = lines.find(|committed| *committed >= wanted).unwrap();
-            child.kill().unwrap();
-            child.wait().unwrap();
-            let reported = lines.last().unwrap_or(reported);
-            left_out += indexed(dir.path()).iter().filter(|indexed| !**indexed).count();
-            // Opening it is enough: the next process does what was left.
-            let store = crate::Store::open(Config::new(dir.path())).unwrap();
-            assert_eq!(store.finish().set_aside, 0);
-            assert!(indexed(dir.path()).iter().all(|indexed| *indexed));
-            let [all, of_flow] = found(dir.path());
-            assert!(all as u64 >= reported && all % 500 == 0 && of_flow == all / 100, "{all} of {reported}");
-            total += all;
-        }
-        assert!(left_out > 0 && total > 220_000);
-    }
-}
+mod tests;

@@ -1,16 +1,18 @@
 //! Files that are not at their paths any more, are damaged, or cannot be opened: what the writer does about them, and how it names them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Instant;
 
-use super::{Writer, nanos};
+use super::{RETRY, Writer, nanos};
 use crate::config::Error;
 use crate::files::{self, DirLock, FileId, Listing, StoreFile};
-use crate::identity::Moved;
-use crate::problems::{self, ProblemKind};
+use crate::follower;
+use crate::identity::FileChange;
+use crate::problems::{self, NewProblem, ProblemKind};
 use crate::schema;
 use crate::segment::Segment;
-use crate::watch::Gone;
+use crate::watch::MissingFile;
 
 impl Writer {
     /// Makes the directory, and takes its lock again, if they were removed or replaced.
@@ -23,51 +25,79 @@ impl Writer {
 
     /// Gives up the open file between two transactions if it, or its log, is not at its path any more: nothing more is written where
     /// nobody finds it.
-    pub(super) fn leave_moved(&mut self) {
+    pub(super) fn abandon_moved(&mut self) {
         let Some(segment) = self.segment.take_if(|segment| segment.uncommitted() == 0) else { return };
-        if segment.moved().is_some() {
-            segment.leave();
-            self.look_at_files();
-        } else if let Some(log) = segment.moved_log().map(Path::to_owned) {
-            // What is in the log can still be copied into the file.
-            let message = match segment.checkpoint(true) {
-                Ok(()) => "removed while it was in use; nothing was lost, because it could still be copied; \
-                           find out what deletes files there"
-                    .to_owned(),
-                Err(error) => format!(
-                    "removed while it was in use, and it could not be copied ({error}): the latest records may be lost; \
-                     find out what deletes files there"
-                ),
-            };
-            drop(segment);
-            let mut stats = self.shared.stats();
-            stats.problems.add(&log, (ProblemKind::Removed, message), nanos((self.wall)()), 0);
-            stats.moved_files += 1;
+        if segment.change().is_some() {
+            segment.abandon();
+            self.rescan();
+        } else if segment.moved_log().is_some() {
+            self.segment = self.copy_moved_log(segment);
         } else {
             self.segment = Some(segment);
         }
     }
 
-    /// Whether a file is left as it is, and its period goes on in another one.
-    pub(super) fn is_left(&self, id: FileId) -> bool {
-        let path = self.config.dir.join(id.to_string());
-        let is_no_file = fs::metadata(&path).is_ok_and(|found| !found.is_file());
-        is_no_file || self.unusable.contains(&id) || self.indexer.has(&path) || schema::is_earlier(&path)
+    /// Copies a log that is not at its path any more into the file, which can be closed then. Returns the segment if readers keep it from
+    /// being copied: it stays open, because the log would be lost with it, and that is tried again.
+    fn copy_moved_log(&mut self, mut segment: Segment) -> Option<Segment> {
+        let now = Instant::now();
+        if self.log_retry_at.is_some_and(|at| at > now) {
+            return Some(segment);
+        }
+        if !segment.checkpoint(true).is_ok_and(|is_whole| is_whole) {
+            self.log_retry_at = Some(now + RETRY);
+            return Some(segment);
+        }
+        self.count_moved_log(&segment);
+        None
     }
 
-    /// Names a file of an earlier period that cannot be opened. Its period goes on in another one.
-    pub(crate) fn set_unusable(&mut self, id: FileId, error: &Error) {
-        if !self.unusable.contains(&id) {
-            self.unusable.push(id);
+    /// Closes a segment. If its log is not at its path any more and cannot be copied, what may have been only there is lost.
+    pub(super) fn close_segment(&mut self, mut segment: Segment) {
+        if segment.change().is_none() && segment.moved_log().is_some() {
+            // Whether it is whole shows in the number of records that are only in the log.
+            let _ = segment.checkpoint(true);
+            self.count_moved_log(&segment);
         }
+    }
+
+    /// Names a log that something else removed, and counts the records that are only in it.
+    fn count_moved_log(&mut self, segment: &Segment) {
+        self.log_retry_at = None;
+        let Some(log) = segment.moved_log() else { return };
+        let lost = segment.in_log();
+        let fate = match lost {
+            0 => "nothing was lost, because it could still be copied".to_owned(),
+            _ => format!(
+                "it could not be copied, because readers held the file: up to {lost} records are lost"
+            ),
+        };
+        let message = format!("removed while it was in use; {fate}; find out what deletes files there");
+        self.watch.uncount(segment.id(), lost);
+        let mut stats = self.shared.stats();
+        stats.moved_files += 1;
+        stats.removed += lost;
+        let file = problems::name_of(log);
+        let problem = NewProblem { file, kind: ProblemKind::Removed, message, records: lost };
+        stats.problems.add(problem, nanos((self.wall)()));
+    }
+
+    /// Returns true for a file that is not written any more: its period goes on in another one.
+    pub(super) fn is_skipped(&self, id: FileId) -> bool {
+        let path = self.config.dir.join(id.to_string());
+        let is_no_file = fs::metadata(&path).is_ok_and(|found| !found.is_file());
+        is_no_file || self.unusable.contains_key(&id) || self.indexer.has(&path) || schema::is_earlier(&path)
+    }
+
+    /// Marks a file of an earlier period as one that cannot be opened. Its period goes on in another one, and housekeeping names it.
+    pub(crate) fn set_unusable(&mut self, id: FileId, error: &Error) {
         let kind = if error.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
         let advice = match kind {
             ProblemKind::Damaged => "`hopwise store check` says what can be read",
             _ => "it is used as soon as it can be opened",
         };
         let message = format!("{error}; its records may be missing from answers; {advice}");
-        let path = self.config.dir.join(id.to_string());
-        self.shared.stats().problems.add(&path, (kind, message), nanos((self.wall)()), 0);
+        self.unusable.insert(id, (kind, message));
     }
 
     /// Renames a damaged file, so that a new one takes its place.
@@ -77,69 +107,88 @@ impl Writer {
         let records = self.watch.forget(id);
         let mut stats = self.shared.stats();
         stats.set_aside += 1;
+        stats.removed += records;
         let message = format!("{error}; {SET_ASIDE}");
-        stats.problems.add(&aside, (ProblemKind::Damaged, message), nanos((self.wall)()), records);
+        let file = problems::name_of(&aside);
+        let problem = NewProblem { file, kind: ProblemKind::Damaged, message, records };
+        stats.problems.add(problem, nanos((self.wall)()));
         Ok(())
     }
 
-    /// Counts what was in a file that something else removed or replaced.
-    pub(super) fn count_gone(&mut self, gone: &Gone) {
-        let kind = match gone.moved {
-            Moved::Removed => ProblemKind::Removed,
-            Moved::Replaced => ProblemKind::Replaced,
+    /// Counts the records that were in a file that something else removed or replaced.
+    pub(super) fn count_missing(&mut self, missing: &MissingFile) {
+        let MissingFile { path, change, records } = missing;
+        let kind = match change {
+            FileChange::Removed => ProblemKind::Removed,
+            FileChange::Replaced => ProblemKind::Replaced,
         };
         let message = format!(
-            "{} while hopwise ran: {} records that it had stored there are lost; find out what deletes or restores files there, and \
-             stop hopwise before you do",
-            gone.moved.name(),
-            gone.records
+            "{} while hopwise ran: {records} records that it had stored there are lost; find out what deletes or restores files there, \
+             and stop hopwise before you do",
+            change.name()
         );
         let mut stats = self.shared.stats();
         stats.moved_files += 1;
-        stats.removed += gone.records;
-        stats.problems.add(&gone.path, (kind, message), nanos((self.wall)()), gone.records);
+        stats.removed += records;
+        let problem = NewProblem { file: problems::name_of(path), kind, message, records: *records };
+        stats.problems.add(problem, nanos((self.wall)()));
     }
 
-    /// Looks whether the files are at their paths, and which cannot be used. Returns what is there.
-    pub(super) fn look_at_files(&mut self) -> Listing {
+    /// Checks that the files are at their paths, and which cannot be used. Returns those that are there.
+    pub(super) fn rescan(&mut self) -> Listing {
         // Without a directory there are no files.
         let found = files::scan(&self.config.dir).unwrap_or_default();
-        for gone in self.watch.look(&found.files) {
-            self.count_gone(&gone);
+        for missing in self.watch.rescan(&found.files) {
+            self.count_missing(&missing);
         }
+        let is_there = |id: &FileId| {
+            found.files.iter().any(|file| file.id == *id) || found.not_files.iter().any(|(one, _)| one == id)
+        };
         let dir = &self.config.dir;
-        self.unusable.retain(|id| schema::probe(&dir.join(id.to_string())).is_err());
+        self.unusable.retain(|id, _| is_there(id) && !is_usable(&dir.join(id.to_string())));
         found
     }
 
-    /// Shows what cannot be used, as long as it is there.
-    pub(super) fn name_problems(&self, not_files: &[(FileId, PathBuf)], set_aside: &[(FileId, PathBuf)]) {
-        let now = nanos((self.wall)());
-        let mut stats = self.shared.stats();
-        for (_, path) in not_files {
-            let message = "not a regular file; move it away".to_owned();
-            stats.problems.add(path, (ProblemKind::Unreadable, message), now, 0);
-        }
-        for (_, path) in set_aside.iter().filter(|(_, path)| !files::is_salvaged(path)) {
-            let message = format!("set aside, because it is damaged; {SET_ASIDE}");
-            stats.problems.add(path, (ProblemKind::Damaged, message), now, 0);
-        }
-        let is_unusable = |name: &str| self.unusable.iter().any(|id| id.to_string() == name);
-        let is_there = |name: &str| {
-            not_files.iter().chain(set_aside).any(|(_, path)| problems::name_of(path) == name)
-                || is_unusable(name)
+    /// Lists the files that cannot be used, as long as they are there.
+    pub(super) fn update_problems(&self, found: &Listing) {
+        let state = |path: &Path, kind, message: &str| {
+            let message = message.to_owned();
+            NewProblem { file: problems::name_of(path), kind, message, records: 0 }
         };
-        stats.problems.retain(|problem| is_there(&problem.file));
+        let not_files = found
+            .not_files
+            .iter()
+            .map(|(_, path)| state(path, ProblemKind::Unreadable, "not a regular file; move it away"));
+        let message = format!("set aside, because it is damaged; {SET_ASIDE}");
+        let set_aside = found.set_aside.iter().filter(|file| !files::is_salvaged(&file.path));
+        let set_aside = set_aside.map(|file| state(&file.path, ProblemKind::Damaged, &message));
+        let unusable =
+            self.unusable.iter().filter(|(id, _)| found.not_files.iter().all(|(one, _)| one != *id));
+        let unusable =
+            unusable.map(|(id, (kind, message))| state(Path::new(&id.to_string()), *kind, message));
+        let states = not_files.chain(set_aside).chain(unusable).collect();
+        self.shared.stats().problems.set_states(states, nanos((self.wall)()));
     }
 
-    /// Has the log of a finished file copied into it, where readers kept that from happening when it was closed. One at a time.
+    /// Copies the log of a finished file into it, where readers kept that from happening when it was closed. One at a time, each in turn.
     pub(super) fn fold_log(&mut self, found: &[StoreFile]) {
         let open = self.segment.as_ref().map(Segment::id);
-        let has_log = |file: &&StoreFile| file.log > 0 && Some(file.id) != open && !self.is_left(file.id);
-        if let Some(file) = found.iter().find(has_log) {
+        let has_log = |file: &&StoreFile| {
+            let is_other = Some(file.id) != open && !self.unusable.contains_key(&file.id);
+            file.log > 0 && is_other && !self.indexer.has(&file.path)
+        };
+        let next = found.iter().filter(has_log).find(|file| Some(file.id) > self.folded);
+        let next = next.or_else(|| found.iter().find(has_log));
+        if let Some(file) = next {
+            self.folded = Some(file.id);
             self.indexer.submit(file.path.clone());
         }
     }
+}
+
+/// Returns true if a file can be read where the numbering of a store reads, and written.
+fn is_usable(path: &Path) -> bool {
+    schema::probe(path).is_ok() && follower::numbering_of(path).is_ok()
 }
 
 /// About a file that was set aside.

@@ -111,3 +111,35 @@ fn damage_of_a_store_that_nobody_writes_is_set_aside_and_salvaged_at_once() {
     names.retain(|name| !name.ends_with("-wal"));
     assert_eq!(names, ["hopwise-2026-11-21.db.salvaged-1", "hopwise-2026-11-21.db.salvaged-2"]);
 }
+
+#[test]
+fn two_commands_do_not_salvage_at_the_same_time() {
+    let dir = filled("salvage-twice");
+    damage(&dir, 0, 100);
+    let lock = std::fs::File::open(dir.path()).unwrap();
+    lock.try_lock().unwrap();
+    let error = check(dir.path(), true).unwrap_err();
+    assert!(error.to_string().contains("another `hopwise store check --salvage` runs in "), "{error}");
+    assert_eq!(states(&dir, false), [(FILE.to_owned(), FileState::Damaged)]);
+    drop(lock);
+    assert!(check(dir.path(), true).unwrap()[0].salvaged.is_some());
+}
+
+#[test]
+fn only_a_process_that_writes_is_said_to_write() {
+    let dir = filled("salvage-locked");
+    let lock = dir.path().join("hopwise.lock");
+    std::fs::remove_file(&lock).unwrap();
+    damage(&dir, 0, 100);
+    std::fs::create_dir(&lock).unwrap();
+    let message = check(dir.path(), true).unwrap()[0].message.clone().unwrap();
+    assert!(
+        message.contains("it cannot be salvaged: ") && message.contains("not a regular file"),
+        "{message}"
+    );
+    std::fs::remove_dir(&lock).unwrap();
+    let file = std::fs::File::create(&lock).unwrap();
+    file.try_lock().unwrap();
+    let message = check(dir.path(), true).unwrap()[0].message.clone().unwrap();
+    assert!(message.ends_with("a process writes here: stop it to salvage this file"), "{message}");
+}

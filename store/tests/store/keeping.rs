@@ -15,14 +15,14 @@ use testkit::records::{Dir, SECOND, START, changes};
 const HOUR: u64 = 3600 * SECOND;
 const FILE: &str = "hopwise-2026-11-21.db";
 
-fn count(dir: &Dir) -> i64 {
+pub(crate) fn count(dir: &Dir) -> i64 {
     let reader = Reader::open(dir.path()).unwrap();
     let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
     let [row] = &table.rows[..] else { panic!("{table:?}") };
     if let Value::Int(count) = row[0] { count } else { panic!("{row:?}") }
 }
 
-fn balanced(stats: &Stats) {
+pub(crate) fn balanced(stats: &Stats) {
     assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
 }
 
@@ -33,13 +33,13 @@ fn now() -> u64 {
 }
 
 /// The problems of files, without their numbers, times and messages.
-fn problems(stats: &Stats) -> Vec<(&str, ProblemKind, u64)> {
+pub(crate) fn problems(stats: &Stats) -> Vec<(&str, ProblemKind, u64)> {
     let list = stats.problems.list().iter();
     list.map(|problem| (&*problem.file, problem.kind, problem.records)).collect()
 }
 
 /// Submits and waits until it is committed.
-fn keep(store: &Store, batch: Batch) {
+pub(crate) fn keep(store: &Store, batch: Batch) {
     store.submit(batch).unwrap();
     store.flush();
 }

@@ -3,6 +3,7 @@
 mod check;
 mod crash;
 mod damage;
+mod faults;
 mod first_values;
 mod follower;
 mod keeping;

@@ -2379,6 +2379,8 @@ export type Status = {
   rates: Rates;
   /** Refused reports by reason, those inside accepted datagrams included. */
   refused: NamedCounts;
+  /** Files of state, such as cursors, that something else replaced while hopwise ran. They are not written any more until a restart. */
+  replaced_files: Array<string>;
   /** Sequence-numbered streams of reports, and addresses without a readable report. */
   sources: Array<Source>;
   /** The store; null when it is off. */
@@ -2413,13 +2415,15 @@ export type Store = {
   last_commit: number | null;
   /** Why the state is not `ok`. */
   message: string | null;
+  /** Files that cannot be used or are damaged and are not in `problems`, which lists 64 of them. */
+  more_problems: number;
   /** Files that something else than retention removed or replaced while hopwise ran. */
   moved_files: number;
   /** Files that cannot be used or are damaged, as long as they are there, and what happened to files while they were in use. */
   problems: Array<FileProblem>;
   /** Records in the queue. */
   queue: number;
-  /** Records of `committed` that were in these files. */
+  /** Records of `committed` that were in files that were removed, replaced or set aside. */
   removed: number;
   /** Damaged files that were set aside since the start. */
   set_aside: number;
