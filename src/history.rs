@@ -3,6 +3,7 @@
 
 mod clickhouse;
 mod local;
+pub(crate) mod notes;
 
 use std::{fmt, pin::Pin, sync::Arc};
 

@@ -205,6 +205,7 @@ pub(crate) fn service(context: Arc<Context>) -> Router {
     router()
         .fallback(fallback)
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn(crate::history::notes::with_notes))
         .layer(middleware::from_fn_with_state(Arc::clone(&context), guard::guard))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(context)

@@ -16,7 +16,7 @@ use tokio::task;
 
 use super::{
     Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, PathQuestion, Place,
-    QueueQuestion, QueueRecords, RecordingQuestion,
+    QueueQuestion, QueueRecords, RecordingQuestion, notes,
 };
 use crate::sql::{Failure, Pool, QueryFailure, Request};
 
@@ -45,10 +45,13 @@ impl Local {
             let reader = self.reader.until(Arc::clone(&stop.0));
             let asked = task::spawn_blocking(move || {
                 let _place = place;
-                question(&reader)
+                question(&reader).map(|answer| (answer, reader.notes()))
             });
             match asked.await {
-                Ok(Ok(answer)) => Ok(answer),
+                Ok(Ok((answer, notes))) => {
+                    notes::add(notes);
+                    Ok(answer)
+                }
                 Ok(Err(error)) if error.kind == QueryErrorKind::Storage => {
                     Err(Failure::Unavailable(error.message))
                 }

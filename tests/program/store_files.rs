@@ -83,6 +83,13 @@ fn a_damaged_file_is_named_and_can_be_salvaged() {
     let answer = count();
     assert_eq!(answer["rows"], json!([[0]]));
     assert!(answer["notes"][0].as_str().unwrap().contains(&aside), "{answer}");
+    for path in ["/api/v1/events", "/api/v1/rollups"] {
+        let answer = server.get(path);
+        assert!(answer.status == 200 && answer.headers.contains("hopwise-notes: [\""), "{answer:?}");
+        assert!(answer.headers.contains(&aside), "{answer:?}");
+    }
+    let answer = server.get("/api/v1/events?before=1000000000000000000");
+    assert!(answer.status == 200 && !answer.headers.contains("hopwise-notes"), "{answer:?}");
     let folder = server.path("store");
     let check = |more: &[&str]| {
         let mut words = vec![OsStr::new("store"), OsStr::new("check"), folder.as_os_str()];
@@ -100,6 +107,32 @@ fn a_damaged_file_is_named_and_can_be_salvaged() {
     assert_eq!(count()["rows"], json!([[100]]), "it is in answers again");
     assert_eq!(check(&[]).code, Some(0));
     server.wait_for("no problem", |status| status["store"]["problems"] == json!([]));
+}
+
+#[test]
+fn a_file_of_state_that_is_replaced_is_named_and_never_overwritten() {
+    let server = Server::start("");
+    let silence = || {
+        let body = json!({"filter": "node == 1", "seconds": 60}).to_string();
+        server.ask("POST", "/api/v1/alerts/silences", "X-Requested-By: anna\r\n", &body)
+    };
+    assert_eq!(silence().status, 200);
+    let path = server.path("store").join("alerts.json");
+    let other = server.path("store").join("other");
+    fs::write(&other, "an operator's").unwrap();
+    fs::rename(&other, &path).unwrap();
+    let refused = silence();
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.body.contains("it was replaced while hopwise ran; restart hopwise"), "{refused:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "an operator's");
+    assert_eq!(server.json("/api/v1/status")["replaced_files"], json!(["store/alerts.json"]));
+    assert!(server.get("/metrics").body.lines().any(|line| line == "hopwise_files_replaced 1"));
+    server.log_line("a file was replaced by something else while hopwise ran");
+    // Whoever removes it wants ours.
+    fs::remove_file(&path).unwrap();
+    assert_eq!(silence().status, 200);
+    let silences = server.json("/api/v1/alerts/silences");
+    assert_eq!(silences["silences"].as_array().map(Vec::len), Some(2), "{silences}");
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Sentences that the user must see about an answer, such as about damaged files of its time. They are collected while a response is made
+//! and go into one of its headers, because responses have many forms.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use axum::{
+    extract::Request,
+    http::{HeaderName, HeaderValue},
+    middleware::Next,
+    response::Response,
+};
+
+tokio::task_local! {
+    static NOTES: RefCell<BTreeSet<String>>;
+}
+
+/// Adds notes to the response that this task makes.
+pub(super) fn add(notes: Vec<String>) {
+    // Outside a response nobody reads them.
+    let _ = NOTES.try_with(|all| all.borrow_mut().extend(notes));
+}
+
+/// Makes a response, with its notes in the header [`HEADER`], a JSON array of texts.
+pub(crate) async fn with_notes(request: Request, next: Next) -> Response {
+    let made = async {
+        let response = next.run(request).await;
+        (response, NOTES.with(RefCell::take))
+    };
+    let (mut response, notes) = NOTES.scope(RefCell::default(), made).await;
+    if !notes.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&json(&notes))
+    {
+        response.headers_mut().insert(HeaderName::from_static(HEADER), value);
+    }
+    response
+}
+
+/// JSON of ASCII characters: a header has no others.
+fn json(notes: &BTreeSet<String>) -> String {
+    let mut out = String::new();
+    for char in serde_json::json!(notes).to_string().chars() {
+        if char.is_ascii() && char != '\u{7f}' {
+            out.push(char);
+        } else {
+            char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    out
+}
+
+/// The header of notes.
+const HEADER: &str = "hopwise-notes";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_json_of_ascii_characters() {
+        let notes = BTreeSet::from(["a \"b\"\n\u{7f}".to_owned(), "ü 😀".to_owned()]);
+        let text = json(&notes);
+        assert!(text.bytes().all(|byte| (b' '..0x7f).contains(&byte)), "{text}");
+        assert_eq!(serde_json::from_str::<BTreeSet<String>>(&text).unwrap(), notes);
+    }
+}
