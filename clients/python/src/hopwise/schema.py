@@ -1054,6 +1054,9 @@ class Status(TypedDict):
     rates: Rates
     # Refused reports by reason, those inside accepted datagrams included.
     refused: NamedCounts
+    # Files of state, such as cursors, that something else replaced while hopwise ran. They are not written any
+    # more until a restart.
+    replaced_files: list[str]
     # Sequence-numbered streams of reports, and addresses without a readable report.
     sources: list[Source]
     # The store; null when it is off.
@@ -1089,6 +1092,8 @@ class Store(TypedDict):
     last_commit: int | None
     # Why the state is not `ok`.
     message: str | None
+    # Files that cannot be used or are damaged and are not in `problems`, which lists 64 of them.
+    more_problems: int
     # Files that something else than retention removed or replaced while hopwise ran.
     moved_files: int
     # Files that cannot be used or are damaged, as long as they are there, and what happened to files while they
@@ -1096,7 +1101,7 @@ class Store(TypedDict):
     problems: list[FileProblem]
     # Records in the queue.
     queue: int
-    # Records of `committed` that were in these files.
+    # Records of `committed` that were in files that were removed, replaced or set aside.
     removed: int
     # Damaged files that were set aside since the start.
     set_aside: int
