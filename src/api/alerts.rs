@@ -313,7 +313,7 @@ async fn change<T: Send + 'static>(
         Full::Wrong { at, message } => Refusal::bad(format!("the filter is wrong at character {at}: {message}")),
         Full::Silences => Refusal::conflict("there are as many silences as possible, and all last; end one first"),
         Full::NotSaved(error) if error.kind() == std::io::ErrorKind::Other => {
-            Refusal::unavailable(format!("nothing was noted: alerts.json in the directory of the store: {error}"))
+            Refusal::conflict(format!("nothing was noted: alerts.json in the directory of the store: {error}"))
         }
         Full::NotSaved(error) => Refusal::unavailable(format!(
             "nothing was noted: alerts.json in the directory of the store cannot be written ({error}); make room, or correct its permissions"

@@ -122,7 +122,7 @@ fn a_file_of_state_that_is_replaced_is_named_and_never_overwritten() {
     fs::write(&other, "an operator's").unwrap();
     fs::rename(&other, &path).unwrap();
     let refused = silence();
-    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.status, 409, "{refused:?}");
     assert!(refused.body.contains("it was replaced while hopwise ran; restart hopwise"), "{refused:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "an operator's");
     assert_eq!(server.json("/api/v1/status")["replaced_files"], json!(["store/alerts.json"]));

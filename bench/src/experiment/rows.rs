@@ -123,11 +123,6 @@ impl Rows {
         self.with(wanted).into_iter().next()
     }
 
-    /// Returns the number in a column of the first row whose cells have these texts, or NaN.
-    pub(super) fn number(&self, wanted: &[(&str, &str)], column: &str) -> f64 {
-        self.find(wanted).map_or(f64::NAN, |row| row.number(column))
-    }
-
     /// Returns the different texts of a column, in order.
     pub(super) fn values(&self, column: &str) -> Vec<&str> {
         let mut values = Vec::new();
@@ -238,9 +233,9 @@ mod tests {
     fn rows_are_found_by_their_cells() {
         let results = Results::parse([("t", "n,ns\n1,2.5\n2,1.5\n2,\n")]);
         let rows = results.table("t");
-        assert_eq!(rows.number(&[("n", "2")], "ns"), 1.5);
+        assert_eq!(rows.find(&[("n", "2")]).unwrap().number("ns"), 1.5);
         assert_eq!(rows.values("n"), ["1", "2"]);
-        assert!(rows.number(&[("n", "3")], "ns").is_nan() && rows.number(&[("n", "1")], "us").is_nan());
+        assert!(rows.find(&[("n", "3")]).is_none() && rows.find(&[("n", "1")]).unwrap().number("us").is_nan());
         let (low, high) = extremes(&rows.with(&[])[..2], "ns").unwrap();
         assert_eq!((low.text("n"), high.text("n")), ("2", "1"));
         assert_eq!(results.table("other").iter().count(), 0);
