@@ -19,21 +19,23 @@
 //! | anything else | a stray, a restart or an outage: the number is **held** | see below |
 //!
 //! **Held numbers.** One datagram never moves a stream: a number that is more than a window away is held, and the next one decides.
-//! If it continues the current sequence, the held one was a *stray* and counts as reordered. If it is within a window of the held one (or both
-//! are gaps ahead, one after the other), the stream moves: forward over an outage, whose numbers are lost, or back to a **restart**. A jump *forward*
-//! by more than [`FAR`] to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a reporter that restarts at 0 is
-//! "ahead" of every number in the upper half.
+//! If it continues the current sequence, the held one was a *stray* and counts as reordered. If it is within a window of the held one, another
+//! sequence begins there. If few numbers arrive, so that both are gaps ahead, one after the other, the stream moves to the held one.
+//!
+//! **Two sequences.** The sequence before a jump is kept until it has had no number for a window of datagrams, or for [`SETTLE`]. A number
+//! belongs to the closer one, and two in a row that continue the former sequence make it the current one again. When the former sequence
+//! ends, it is decided what the jump was: forward, an outage, whose numbers are lost; back, a **restart**. A jump *forward* by more than
+//! [`FAR`] to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a reporter that restarts at 0 is
+//! "ahead" of every number in the upper half. If the older sequence goes on, the newer one was a few strays. Numbers behind the older
+//! sequence are no restart yet while there are few of them, and not four of them in order: they may be very late.
 //!
 //! **Pauses.** A network does not hold a datagram for [`PAUSE`]. After such a silence, a number that is not ahead is held even if it lies in the
 //! window. If the next one is ahead of the highest number, the held one was late or a duplicate; otherwise the reporter has restarted.
 //!
-//! **Return.** The sequence before a jump is kept for a window of datagrams. If two numbers continue it, the stream returns to it, and
-//! nothing between is lost: what looked like a restart were a few very late datagrams. Its missing numbers are lost when it ends.
-//!
 //! **Several nodes behind one address.** Of the reports 0.5 only those with a drop or switch-local header carry a node id, so
 //! the first node that an address names has the stream of the address, with all reports that name none, and each other node has a
 //! stream of its own. An address is *not countable* ([`StreamView::mixed`]) for [`MIXED`] after the latest evidence that reports of several
-//! nodes are in one stream: [`TURNS`] reports of another node, and one that names none, within that time; or, in a stream with reports that
+//! nodes are in one stream: [`OTHERS`] reports of another node, and one that names none, within that time; or, in a stream with reports that
 //! name none, [`TURNS`] turns of two sequences, each with exactly its next number, be they far apart or equal.
 //!
 //! **Refused datagrams.** The number of one that may not be a report counts only if its stream exists and the number is at most a window
@@ -94,8 +96,10 @@ pub const MAX_PRIOR_LOSSES: i64 = 16 * LOSSES_PER_DATAGRAM;
 pub const SETTLE: Nanos = 2_000_000_000;
 /// Silence after which older numbers can no longer arrive.
 pub const PAUSE: Nanos = 10_000_000_000;
-/// Turns of two nodes, or reports of another node, after which a stream is that of several nodes.
-pub const TURNS: u32 = 4;
+/// Turns of two sequences after which a stream is that of several nodes.
+pub const TURNS: u32 = 5;
+/// Reports that name another node, in a row, after which a stream is that of several nodes.
+pub const OTHERS: u32 = 4;
 /// Time without evidence after which a stream is countable again.
 pub const MIXED: Nanos = 60_000_000_000;
 

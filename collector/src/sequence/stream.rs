@@ -1,9 +1,15 @@
 //! One stream: the window up to its highest number, and its counters.
 
-use super::{FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, MIXED, PAUSE, SETTLE, STALLED, TURNS, WINDOW};
+mod jump;
+
+use super::{
+    FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, MIXED, OTHERS, PAUSE, SETTLE, STALLED, TURNS, WINDOW,
+};
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
 use crate::sequence::StreamView;
 use crate::stream::{StreamId, pack};
+
+use jump::{Former, Place, Track};
 
 /// The nodes whose reports 0.5 come from the address of a stream: only some forms of these reports name their node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -53,7 +59,7 @@ impl Nodes {
 
     /// Whether reports of several nodes, and reports that name none, arrived within the last minute.
     pub(super) fn are_mixed(&self, now: Nanos) -> bool {
-        self.others >= TURNS
+        self.others >= OTHERS
             && self.are_several(now)
             && self.unnamed.is_some_and(|seen| now.saturating_sub(seen) < MIXED)
     }
@@ -79,21 +85,8 @@ pub(super) struct Held {
     repeated: u32,
     /// It arrived after a pause.
     paused: bool,
-}
-
-/// Datagrams after a jump back within which it may turn out to be one of a few very late numbers.
-const FEW: u64 = 8;
-
-/// The sequence before the latest jump.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Former {
-    window: u128,
-    highest: u32,
-    known: u32,
-    /// The datagram after which it was left, by its place in the stream.
-    at: u64,
-    /// Its missing numbers are lost when it ends.
-    counts: bool,
+    /// Receive time of the datagram before it.
+    before: Nanos,
 }
 
 #[derive(Clone, Debug)]
@@ -109,14 +102,14 @@ pub(super) struct Stream {
     pub(super) highest: u32,
     /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
     pub(super) known: u32,
-    pub(super) held: Option<Held>,
+    held: Option<Held>,
     /// The latest stray. If the sequence jumps to its neighbourhood later, it is not missing there.
     stray: Option<u32>,
     former: Option<Former>,
-    /// The stream has only had its first number.
+    first: u32,
+    numbers: u32,
+    next: u32,
     alone: bool,
-    /// The current sequence goes on, or has come back: it is not a few strays.
-    counts: bool,
     pub(super) stalled: u32,
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
@@ -158,8 +151,10 @@ impl Stream {
             held: None,
             stray: None,
             former: None,
+            first: seq,
+            numbers: 1,
+            next: 0,
             alone: true,
-            counts: true,
             stalled: 0,
             resumed: 0,
             advancing: false,
@@ -209,7 +204,7 @@ impl Stream {
             self.known = self.known.wrapping_add(1).min(WINDOW);
         } else {
             self.observe_anomaly(seq, ahead, now, out);
-            self.steady = self.advancing && self.stalled == 0 && self.held.is_none() && !self.is_mixed();
+            self.steady = self.advancing && self.stalled == 0 && self.is_single();
         }
     }
 
@@ -218,7 +213,8 @@ impl Stream {
     fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
         self.support(0, 1);
         let paused = self.is_pause(now);
-        self.last_seen = now;
+        self.end_left(now, out);
+        let before = std::mem::replace(&mut self.last_seen, now);
         if self.is_mixed() {
             self.observe_mixed(seq, now);
             return;
@@ -237,13 +233,14 @@ impl Stream {
         } else if !self.begin_to_advance(seq, now, out) {
             return;
         }
-        if self.is_next(seq, ahead) {
-            self.refute(now, out);
-            self.advance(seq, ahead.unsigned_abs(), now, out);
-        } else if self.is_late(ahead) && !paused && !self.is_held_late() {
-            self.observe_late(seq, ahead.unsigned_abs(), now, out);
-        } else {
-            self.observe_elsewhere(Held { seq, paused, repeated: 0 }, now, out);
+        match self.place(seq, ahead, paused) {
+            Place::Current if ahead > 0 => {
+                self.refute(now, out);
+                self.advance(seq, ahead.unsigned_abs(), now, out);
+            }
+            Place::Current => self.observe_late(seq, ahead.unsigned_abs(), now, out),
+            Place::Former => self.observe_former(seq, now, out),
+            Place::Elsewhere => self.observe_elsewhere(Held { seq, paused, repeated: 0, before }, now, out),
         }
         if self.stalled >= STALLED {
             self.advancing = false;
@@ -253,29 +250,6 @@ impl Stream {
     /// Whether the stream was silent for so long that older numbers can no longer arrive.
     pub(super) fn is_pause(&self, now: Nanos) -> bool {
         now.saturating_sub(self.last_seen) >= PAUSE
-    }
-
-    /// Whether a number continues the current sequence, and not rather the one before the latest jump.
-    fn is_next(&self, seq: u32, ahead: i32) -> bool {
-        (1..=WINDOW.cast_signed()).contains(&ahead)
-            && !self.former.as_ref().is_some_and(|former| {
-                self.continues(former, seq) && self.distance(seq, former.highest) < ahead
-            })
-    }
-
-    /// Whether a number continues a sequence that was left only a window of datagrams ago.
-    fn continues(&self, former: &Former, seq: u32) -> bool {
-        (1..=WINDOW.cast_signed()).contains(&self.distance(seq, former.highest)) && !self.is_old(former)
-    }
-
-    /// Whether the current sequence began with a jump back, and may still turn out to be a few very late numbers.
-    fn is_tentative(&self) -> bool {
-        !self.counts
-            && self.former.as_ref().is_some_and(|former| self.datagrams.wrapping_sub(former.at) <= FEW)
-    }
-
-    fn is_old(&self, former: &Former) -> bool {
-        self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW)
     }
 
     /// Whether a number lies in the window.
@@ -288,13 +262,21 @@ impl Stream {
         self.held.is_some_and(|held| held.paused && self.is_late(self.distance(held.seq, self.highest)))
     }
 
-    /// Whether the number of a refused datagram is plausible: it is near the highest one, and has not arrived yet.
+    /// Whether the number of a refused datagram is plausible: it is near the highest one of a sequence, and has not arrived yet.
     pub(super) fn expects(&self, seq: u32, now: Nanos) -> bool {
         let ahead = self.distance(seq, self.highest);
-        let is_missing = self.is_late(ahead) && self.window >> ahead.unsigned_abs() & 1 == 0;
         self.advancing
             && !self.is_mixed()
-            && (self.is_next(seq, ahead) || is_missing && !self.is_pause(now) && !self.is_held_late())
+            && match self.place(seq, ahead, self.is_pause(now)) {
+                Place::Current => ahead > 0 || self.window >> ahead.unsigned_abs() & 1 == 0,
+                Place::Former => self.former.as_ref().is_some_and(|former| self.lacks(&former.track, seq)),
+                Place::Elsewhere => false,
+            }
+    }
+
+    /// Whether all numbers are of one sequence, as far as is known.
+    pub(super) fn is_single(&self) -> bool {
+        self.held.is_none() && self.former.is_none() && !self.is_mixed()
     }
 
     pub(super) fn is_mixed(&self) -> bool {
@@ -375,25 +357,20 @@ impl Stream {
     }
 
     fn begin(&mut self, seq: u32) {
-        self.window = u128::MAX;
-        self.highest = seq;
-        self.known = 1;
+        self.replace(Track::new(seq, false));
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
-        let returns = by > WINDOW && self.jump(seq);
-        self.give_up(by.min(WINDOW), now, out);
-        if by > WINDOW {
-            let first = self.before(seq, by - 1);
-            self.lose(first, by - WINDOW, now, out);
-        }
-        if returns {
-            self.finalize_unconfirmed();
-        }
+        self.give_up(by, now, out);
         self.window = if by >= WINDOW { 1 } else { self.window << by | 1 };
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = seq;
+        self.numbers = self.numbers.saturating_add(1);
+        self.next = self.next.saturating_add(u32::from(by == 1));
         self.alone = false;
+        if let Some(former) = &mut self.former {
+            former.continued = false;
+        }
         self.support(1, 0);
         if by > 1 {
             self.note(now, SequenceEventKind::Gap { first: self.before(seq, by - 1), count: by - 1 }, out);
@@ -423,16 +400,6 @@ impl Stream {
         }
     }
 
-    /// Ends the sequence before the latest jump: what is missing there is lost. The current one goes on.
-    fn end_former(&mut self, now: Nanos, out: &mut dyn Output) {
-        self.counts = true;
-        if let Some(former) = self.former.take()
-            && former.counts
-        {
-            self.lose_all(!former.window, former.highest, now, out);
-        }
-    }
-
     fn lose(&mut self, first: u32, count: u32, now: Nanos, out: &mut dyn Output) {
         self.absent += u64::from(count);
         self.balance -= i64::from(count);
@@ -442,154 +409,52 @@ impl Stream {
     fn observe_late(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
         if back >= self.known {
             self.reordered += 1;
+            if self.former.is_some() {
+                self.extend(seq, back);
+            }
             self.note(now, SequenceEventKind::Late(seq), out);
         } else if self.window >> back & 1 == 1 {
             self.duplicated += 1;
             self.note(now, SequenceEventKind::Duplicate(seq), out);
         } else {
             self.window |= 1 << back;
+            self.numbers = self.numbers.saturating_add(1);
             self.reordered += 1;
             self.support(1, 0);
             self.note(now, SequenceEventKind::Late(seq), out);
         }
     }
 
-    /// Processes a number that does not continue the current sequence: it is held until a second one confirms it.
-    fn observe_elsewhere(&mut self, number: Held, now: Nanos, out: &mut dyn Output) {
-        let Some(held) = &mut self.held else {
-            self.held = Some(number);
-            return;
-        };
-        held.repeated += u32::from(held.seq == number.seq);
-        let held = *held;
-        let apart = self.distance(number.seq, held.seq);
-        if held.repeated >= STALLED {
-            self.end_former(now, out);
-            self.give_up(WINDOW, now, out);
-            self.held = None;
-            self.begin(number.seq);
-            self.stalled = STALLED;
-        } else if apart == 0 {
-            self.duplicated += 1;
-            self.note(now, SequenceEventKind::Duplicate(number.seq), out);
-        } else if self.confirms(number.seq, held.seq) {
-            self.held = None;
-            let lower = if apart > 0 { held.seq } else { number.seq };
-            self.jump_to(lower, held.paused || number.paused, now, out);
-            self.advance(self.after(lower, apart.unsigned_abs()), apart.unsigned_abs(), now, out);
-            self.fill_stray();
-            if apart < 0 {
-                self.reordered += 1;
-                self.note(now, SequenceEventKind::Late(lower), out);
-            }
-        } else {
-            self.refute(now, out);
-            self.held = Some(number);
-        }
-    }
-
-    /// Whether two numbers outside of the current sequence are of one: at most a window apart, or one gap after the other.
-    fn confirms(&self, seq: u32, held: u32) -> bool {
-        let gaps = 1..=FAR.cast_signed();
-        let apart = self.distance(seq, held);
-        (1 - WINDOW.cast_signed()..=WINDOW.cast_signed()).contains(&apart)
-            || gaps.contains(&apart) && gaps.contains(&self.distance(held, self.highest))
-    }
-
-    /// Moves the stream to another sequence: back to the one before the latest jump, forward over an outage, or to a restart.
-    fn jump_to(&mut self, seq: u32, paused: bool, now: Nanos, out: &mut dyn Output) {
-        let left = Former {
-            window: self.window,
-            highest: self.highest,
-            known: self.known,
-            at: self.datagrams,
-            counts: !self.is_tentative(),
-        };
-        self.turns = Turns { last: left.highest, at: left.at, seen: now, ..self.turns };
-        let furthest = if self.is_tentative() { FAR } else { WINDOW };
-        if let Some(former) = self.former
-            && !self.is_old(&former)
-            && (1..=furthest.cast_signed()).contains(&self.distance(seq, former.highest))
-        {
-            self.jump(seq);
-            self.finalize_unconfirmed();
-            self.window = former.window;
-            self.highest = former.highest;
-            self.known = former.known;
-            self.former = Some(Former { counts: self.counts, ..left });
-            self.counts = true;
-            self.advance(seq, self.distance(seq, former.highest).unsigned_abs(), now, out);
-            return;
-        }
-        self.end_former(now, out);
-        let gap = self.distance(seq, self.highest);
-        if self.alone && gap > FAR.cast_signed() {
-            // One number was not a sequence.
-            self.begin(seq);
-            self.reordered += 1;
-            self.note(now, SequenceEventKind::Stray(left.highest), out);
-        } else if gap > 0 && (seq >= WINDOW || gap.unsigned_abs() <= FAR) {
-            self.advance(seq, gap.unsigned_abs(), now, out);
-            self.former = Some(Former { window: u128::MAX, ..left });
-        } else {
-            self.jump(seq);
-            self.finalize_unconfirmed();
-            self.begin(seq);
-            self.former = Some(left);
-            self.counts = false;
-            self.restarts += 1;
-            self.note(now, SequenceEventKind::Restart(seq), out);
-        }
-        if paused {
-            // Nothing of the old sequence can arrive any more.
-            self.end_former(now, out);
-        }
-    }
-
-    /// The held number was a stray, or, after a pause, late.
-    fn refute(&mut self, now: Nanos, out: &mut dyn Output) {
-        let is_late = self.is_held_late();
-        let Some(Held { seq, .. }) = self.held.take() else { return };
-        if is_late {
-            self.observe_late(seq, self.distance(seq, self.highest).unsigned_abs(), now, out);
-            return;
-        }
-        self.stray = Some(seq);
-        self.reordered += 1;
-        self.note(now, SequenceEventKind::Stray(seq), out);
-    }
-
-    /// A stray is not missing in the sequence that turned out to be its own.
-    fn fill_stray(&mut self) {
-        if let Some(stray) = self.stray.take() {
-            let back = self.distance(stray, self.highest);
-            if self.is_late(back) {
-                self.window |= 1 << back.unsigned_abs();
-            }
-        }
+    /// Lets the current sequence begin earlier, with a number that lies in the window.
+    fn extend(&mut self, seq: u32, back: u32) {
+        self.window &= !(mask(back - self.known) << self.known);
+        self.known = back + 1;
+        self.first = seq;
+        self.numbers = self.numbers.saturating_add(1);
+        self.support(1, 0);
     }
 
     /// Ends an accounting interval: nothing more is expected of a sequence that was left.
     pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
         if now.saturating_sub(self.last_seen) >= SETTLE {
             self.settle(now, out);
-        } else if self.former.as_ref().is_some_and(|former| self.is_old(former)) {
-            self.support(0, 0);
-            self.end_former(now, out);
         }
     }
 
-    /// Counts all missing numbers as lost.
-    pub(super) fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
+    /// Counts all missing numbers as lost, except those of a jump that may be a few strays.
+    fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
         self.support(0, 0);
         self.stray = None;
-        if let Some(former) = &mut self.former {
-            let missing = if former.counts { !former.window } else { 0 };
-            let highest = former.highest;
-            former.window = u128::MAX;
-            self.lose_all(missing, highest, now, out);
+        if self.is_tentative() {
+            if let Some(former) = &mut self.former {
+                let missing = std::mem::replace(&mut former.track.window, u128::MAX);
+                let highest = former.track.highest;
+                self.lose_all(!missing, highest, now, out);
+            }
+            return;
         }
-        if self.window != u128::MAX && !self.is_tentative() {
+        self.end_former(now, out);
+        if self.window != u128::MAX {
             self.give_up(WINDOW, now, out);
             self.window = u128::MAX;
             self.known = 1;
@@ -600,13 +465,22 @@ impl Stream {
     pub(super) fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.support(0, 0);
         self.refute(now, out);
+        if self.is_tentative() {
+            // A few numbers back are no restart as long as no more follow.
+            self.exchange(now);
+            self.restore_put_aside();
+        }
+        self.end_former(now, out);
         self.settle(now, out);
     }
 
     /// The field `balance` after this many datagrams, including those that the fast path has received since.
     fn balance_after(&self, datagrams: u64) -> i64 {
         let steady = i64::try_from(datagrams.wrapping_sub(self.supported)).unwrap_or(i64::MAX);
-        self.balance.saturating_add(steady.saturating_mul(LOSSES_PER_DATAGRAM)).min(MAX_PRIOR_LOSSES)
+        // Datagrams after a jump support its losses, which are counted later.
+        let is_jump = self.former.as_ref().is_some_and(|former| former.is_older);
+        let after = if is_jump { i64::from(self.numbers) * LOSSES_PER_DATAGRAM } else { 0 };
+        self.balance.saturating_add(steady.saturating_mul(LOSSES_PER_DATAGRAM)).min(MAX_PRIOR_LOSSES + after)
     }
 
     /// Updates the balance: datagrams since the last update were in sequence, except the latest `but`; `more` datagrams
@@ -628,10 +502,12 @@ impl Stream {
         continues(seq) && !continues(self.highest)
     }
 
-    /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them.
-    fn finalize_unconfirmed(&mut self) {
-        self.refuted += self.balance.min(0).unsigned_abs();
+    /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them. Returns their number.
+    fn finalize_unconfirmed(&mut self) -> u64 {
+        let unconfirmed = self.balance.min(0).unsigned_abs();
+        self.refuted += unconfirmed;
         self.balance = 0;
+        unconfirmed
     }
 
     /// Lost, and unconfirmed.
@@ -674,6 +550,16 @@ impl Stream {
         StreamId { node: self.id.node.or(named), ..self.id }
     }
 
+    /// Numbers that are missing, and not lost yet.
+    fn missing(&self) -> u32 {
+        let former = self.former.as_ref().filter(|former| former.is_older).map_or(0, |former| {
+            let between = self.distance(self.first, former.track.highest).saturating_sub(1);
+            let between = if former.is_outage { between.max(0).unsigned_abs() } else { 0 };
+            former.track.window.count_zeros() + between
+        });
+        self.window.count_zeros() + former
+    }
+
     pub(super) fn view(&self) -> StreamView {
         let (lost, unconfirmed) = self.losses();
         StreamView {
@@ -686,7 +572,7 @@ impl Stream {
             restarts: self.restarts,
             countable: self.is_countable(),
             mixed: self.is_mixed(),
-            missing: self.window.count_zeros(),
+            missing: self.missing(),
             last_seen: self.last_seen,
         }
     }

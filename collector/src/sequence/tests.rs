@@ -34,7 +34,7 @@ fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<Se
 #[test]
 fn the_table_of_the_module() {
     const M22: u32 = (1 << 22) - 1;
-    let cases: [(&str, StreamId, Vec<u32>, Counted); 22] = [
+    let cases: [(&str, StreamId, Vec<u32>, Counted); 23] = [
         ("in order", V10, (5..300).collect(), (0, 0, 0, 0, 0, 0, true)),
         ("a gap is missing, not lost", V10, vec![1, 2, 5], (0, 0, 0, 0, 0, 2, true)),
         (
@@ -54,29 +54,40 @@ fn the_table_of_the_module() {
         (
             "a jump wider than the window",
             V10,
-            vec![1, 2, 1002, 1003],
-            (3 * 128, 1003 - 4 - 126 - 3 * 128, 0, 0, 0, 126, true),
+            [1, 2].into_iter().chain(1002..1200).collect(),
+            (999, 0, 0, 0, 0, 0, true),
         ),
         ("before the first", V10, vec![10, 11, 9], (0, 0, 1, 0, 0, 0, true)),
-        ("restart", V10, (5000..5010).chain(0..10).collect(), (0, 0, 0, 0, 1, 0, true)),
-        ("restart, a gap open", V10, vec![5000, 5002, 5003, 0, 1, 2], (0, 0, 0, 0, 1, 0, true)),
+        ("restart", V10, (5000..5010).chain(0..200).collect(), (0, 0, 0, 0, 1, 0, true)),
+        (
+            "restart, a gap open",
+            V10,
+            [5000, 5002, 5003].into_iter().chain(0..200).collect(),
+            (1, 0, 0, 0, 1, 0, true),
+        ),
         (
             "restart from the upper half, 22 bits",
             V20,
-            vec![3_000_000, 3_000_001, 0, 1],
+            [3_000_000, 3_000_001].into_iter().chain(0..200).collect(),
             (0, 0, 0, 0, 1, 0, true),
         ),
         (
             "restart in reverse",
             V10,
-            (5000..5010).chain([1, 0]).chain(2..10).collect(),
+            (5000..5010).chain([1, 0]).chain(2..200).collect(),
             (0, 0, 1, 0, 1, 0, true),
         ),
         (
             "restart, the first one twice",
             V10,
-            (5000..5010).chain([0]).chain(0..10).collect(),
+            (5000..5010).chain([0]).chain(0..200).collect(),
             (0, 0, 0, 1, 1, 0, true),
+        ),
+        (
+            "a few strays are no restart",
+            V10,
+            (5000..5010).chain(0..16).chain(5010..5200).collect(),
+            (0, 0, 16, 0, 0, 0, true),
         ),
         ("a stray is no restart", V10, vec![5000, 5001, 4000, 5002, 5003], (0, 0, 1, 0, 0, 0, true)),
         ("always 0", V10, vec![0; 1000], (0, 0, 0, 0, 0, 0, false)),
@@ -114,8 +125,8 @@ fn a_number_far_ahead_is_believed_when_the_next_follows_it() {
         (
             "over the wrap too",
             V10,
-            vec![u32::MAX - 5, u32::MAX - 4, OUTAGE, OUTAGE + 1],
-            (3 * 128, u64::from(OUTAGE) + 4 - 126 - 3 * 128, 0, 0, 0, 126, true),
+            [u32::MAX - 5, u32::MAX - 4].into_iter().chain(OUTAGE..OUTAGE + 200).collect(),
+            (201 * 128, u64::from(OUTAGE) + 4 - 201 * 128, 0, 0, 0, 0, true),
         ),
     ];
     for (name, id, numbers, expected) in cases {
@@ -136,13 +147,10 @@ fn each_gap_is_explained() {
         ]
     );
     assert_eq!(
-        run(V10, [10, 11, 400, 3000, 11, 12]).1,
+        run(V10, [10, 11].into_iter().chain(400..540).chain(11..160)).1,
         [
-            SequenceEventKind::Lost { first: 12, count: 261 },
+            SequenceEventKind::Lost { first: 12, count: 388 },
             SequenceEventKind::Gap { first: 12, count: 388 },
-            SequenceEventKind::Lost { first: 273, count: 127 },
-            SequenceEventKind::Lost { first: 401, count: 2472 },
-            SequenceEventKind::Gap { first: 401, count: 2599 },
             SequenceEventKind::Restart(11),
         ]
     );
@@ -448,29 +456,26 @@ impl Observed {
 #[test]
 fn forged_numbers_prove_few_losses() {
     const FORGED: u64 = 20_000;
-    for (id, pairs) in [(V10, false), (V20, false), (V10, true), (V20, true)] {
+    for (id, run) in [(V10, 1), (V20, 1), (V10, 20), (V20, 20)] {
         for honest in [0, 1, 100] {
             let mut seen = Observed::new();
             let mut random = crate::hash::Jitter::new(9);
             let mut next = 1000;
-            for _ in 0..if pairs { FORGED / 2 } else { FORGED } {
+            for _ in 0..FORGED / u64::from(run) {
                 let forged = random.around(u32::MAX / 2);
-                seen.observe(&id, (0..if pairs { 2 } else { 1 }).map(|more| forged.wrapping_add(more)));
+                seen.observe(&id, (0..run).map(|more| forged.wrapping_add(more)));
                 seen.observe(&id, next..next + honest);
                 next += honest;
             }
             let (lost, unconfirmed) = seen.losses();
             let view = seen.sequencer.streams().next().unwrap();
-            let case = format!("{id:?} {pairs} {honest}: {view:?}");
+            let case = format!("{id:?} {run} {honest}: {view:?}");
             assert!(
                 lost < 128 * FORGED + MAX_PRIOR_LOSSES.cast_unsigned() * FORGED * u64::from(honest > 1),
                 "{case}"
             );
             assert!(lost <= 128 * view.datagrams, "{case}");
             assert_eq!(lost + unconfirmed, seen.absent(), "{case}");
-            if pairs {
-                assert!(unconfirmed > 1_000_000_000, "{case}");
-            }
         }
     }
 }
@@ -498,8 +503,8 @@ fn traffic_does_not_confirm_the_jumps_that_were_forged_into_it() {
     const FIRST: u32 = 100_000;
     // The traffic continues with a restart, or with a jump ahead: near, or modulo the sequence space.
     let cases: [(&[u32], u64); 4] = [
-        (&[1 << 30], 1 << 30),
-        (&[1 << 30, 1 << 31, 3 << 30], 4 << 30),
+        (&[1 << 30], 0),
+        (&[1 << 30, 1 << 31, 3 << 30], 3 << 30),
         (&[60_000_u32.wrapping_neg()], 0),
         (&[3 << 30], 0),
     ];
@@ -507,11 +512,12 @@ fn traffic_does_not_confirm_the_jumps_that_were_forged_into_it() {
         let mut seen = Observed::new();
         seen.observe(&V10, FIRST..FIRST + 5000);
         for jump in jumps {
-            seen.observe(&V10, (5000..5002).map(|more| (FIRST + more).wrapping_add(*jump)));
+            seen.observe(&V10, (5000..5020).map(|more| (FIRST + more).wrapping_add(*jump)));
         }
         seen.observe(&V10, FIRST + 5000..FIRST + 100_000);
         let (lost, unconfirmed) = seen.losses();
-        assert!(lost <= MAX_PRIOR_LOSSES.cast_unsigned() + 128 * 10, "{jumps:?}: {lost}");
+        let forged = 20 * jumps.len() as u64;
+        assert!(lost <= MAX_PRIOR_LOSSES.cast_unsigned() + 128 * forged, "{jumps:?}: {lost}");
         assert!(lost + unconfirmed + 10 + u64::from(WINDOW) > absent, "{jumps:?}: {lost} {unconfirmed}");
     }
 }

@@ -1,0 +1,340 @@
+//! The two latest sequences of a stream: which of them a number belongs to, and what a jump between them was.
+
+use super::{Held, Stream, Turns};
+use crate::event::{Nanos, Output, SequenceEventKind};
+use crate::sequence::{FAR, SETTLE, STALLED, WINDOW};
+
+/// At most this many numbers behind an older sequence may be strays, not a restart.
+const FEW: u32 = 16;
+/// So many of them in order are a restart: late numbers come one by one.
+const IN_ORDER: u32 = 4;
+
+/// One of the two latest sequences of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Track {
+    pub(super) window: u128,
+    pub(super) highest: u32,
+    pub(super) known: u32,
+    pub(super) first: u32,
+    /// Its numbers, and those of them that were exactly the next, at least while there is a former sequence.
+    pub(super) numbers: u32,
+    pub(super) next: u32,
+    /// It has only had the first number of the stream.
+    pub(super) alone: bool,
+}
+
+impl Track {
+    /// A sequence that begins with `seq`.
+    pub(super) fn new(seq: u32, alone: bool) -> Self {
+        Self { window: u128::MAX, highest: seq, known: 1, first: seq, numbers: 1, next: 0, alone }
+    }
+}
+
+/// The sequence beside the current one, until it has had no number for a window of datagrams, or the stream is silent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Former {
+    pub(super) track: Track,
+    /// The datagram that had its latest number, by its place in the stream, and its receive time.
+    pub(super) at: u64,
+    pub(super) seen: Nanos,
+    /// It began before the current sequence.
+    pub(super) is_older: bool,
+    /// Its latest number was in sequence, and the stream's latest as well.
+    pub(super) continued: bool,
+    /// The newer sequence is ahead of the older one: what is between is missing. Otherwise the reporter has restarted.
+    pub(super) is_outage: bool,
+    /// The newer one returns to the numbers before an earlier jump, so nothing between is missing.
+    pub(super) returns: bool,
+    /// Unconfirmed losses that the datagrams of the newer sequence do not confirm.
+    pub(super) put_aside: u64,
+}
+
+/// The sequence that a number belongs to.
+pub(super) enum Place {
+    Current,
+    Former,
+    /// Neither.
+    Elsewhere,
+}
+
+impl Stream {
+    /// Which sequence a number belongs to.
+    pub(super) fn place(&self, seq: u32, ahead: i32, paused: bool) -> Place {
+        if self.is_next(seq, ahead) {
+            return Place::Current;
+        }
+        if self.is_late(ahead) && (paused || self.is_held_late()) {
+            return Place::Elsewhere;
+        }
+        let is_former = self.former.as_ref().is_some_and(|former| self.is_near(seq, &former.track));
+        let is_current =
+            self.is_late(ahead) && (ahead.unsigned_abs() < self.known || self.is_closer_to_first(seq));
+        match (is_current, is_former) {
+            (true, _) => Place::Current,
+            (false, true) => Place::Former,
+            (false, false) => Place::Elsewhere,
+        }
+    }
+
+    /// Whether a number continues the current sequence, and not rather the former one.
+    pub(super) fn is_next(&self, seq: u32, ahead: i32) -> bool {
+        let is_closer_to_former = |former: &Former| {
+            let ahead_of_former = self.distance(seq, former.track.highest);
+            (1..ahead).contains(&ahead_of_former)
+                || self.is_tentative() && (1 - ahead..=0).contains(&ahead_of_former)
+        };
+        (1..=WINDOW.cast_signed()).contains(&ahead) && !self.former.as_ref().is_some_and(is_closer_to_former)
+    }
+
+    /// Whether a number before the current sequence is closer to its first one than to the former sequence.
+    pub(super) fn is_closer_to_first(&self, seq: u32) -> bool {
+        let below = self.distance(self.first, seq);
+        self.former.as_ref().is_none_or(|former| below <= self.distance(seq, former.track.highest))
+    }
+
+    /// Whether a number is within a window of the highest one of a sequence.
+    pub(super) fn is_near(&self, seq: u32, track: &Track) -> bool {
+        let ahead = self.distance(seq, track.highest);
+        self.is_late(ahead) || (1..=WINDOW.cast_signed()).contains(&ahead)
+    }
+
+    /// Whether a number is near a sequence, and not in it yet.
+    pub(super) fn lacks(&self, track: &Track, seq: u32) -> bool {
+        let ahead = self.distance(seq, track.highest);
+        (1..=WINDOW.cast_signed()).contains(&ahead)
+            || self.is_late(ahead) && track.window >> ahead.unsigned_abs() & 1 == 0
+    }
+
+    /// Whether the current sequence may be a few strays: it is behind an older one, and short.
+    pub(super) fn is_tentative(&self) -> bool {
+        self.numbers <= FEW
+            && self.next < IN_ORDER
+            && self.former.as_ref().is_some_and(|former| former.is_older && !former.is_outage)
+    }
+
+    /// Makes another sequence the current one; returns the one that was.
+    pub(super) fn replace(&mut self, track: Track) -> Track {
+        let before = Track {
+            window: self.window,
+            highest: self.highest,
+            known: self.known,
+            first: self.first,
+            numbers: self.numbers,
+            next: self.next,
+            alone: self.alone,
+        };
+        self.window = track.window;
+        self.highest = track.highest;
+        self.known = track.known;
+        self.first = track.first;
+        self.numbers = track.numbers;
+        self.next = track.next;
+        self.alone = track.alone;
+        before
+    }
+
+    /// Exchanges the current and the former sequence.
+    pub(super) fn exchange(&mut self, now: Nanos) {
+        if let Some(mut former) = self.former.take() {
+            former.track = self.replace(former.track);
+            former.is_older = !former.is_older;
+            former.at = self.datagrams;
+            former.seen = now;
+            self.former = Some(former);
+        }
+    }
+
+    /// Processes a number of the former sequence. The second in a row makes it the current one again.
+    pub(super) fn observe_former(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
+        let continued = self.former.as_ref().is_some_and(|former| former.continued);
+        if self.former.as_ref().is_some_and(|former| former.is_older && former.is_outage)
+            && !self.is_tentative()
+        {
+            self.reordered += 1;
+        }
+        self.exchange(now);
+        let ahead = self.distance(seq, self.highest);
+        if ahead <= 0 {
+            self.observe_late(seq, ahead.unsigned_abs(), now, out);
+            self.exchange(now);
+            return;
+        }
+        self.advance(seq, ahead.unsigned_abs(), now, out);
+        if continued {
+            self.refute(now, out);
+            self.restore_put_aside();
+            self.note_turn(now);
+        } else {
+            self.exchange(now);
+            if let Some(former) = &mut self.former {
+                former.continued = true;
+            }
+        }
+    }
+
+    /// Processes a number of neither sequence: it is held until a second one confirms it.
+    pub(super) fn observe_elsewhere(&mut self, number: Held, now: Nanos, out: &mut dyn Output) {
+        let Some(held) = &mut self.held else {
+            self.held = Some(number);
+            return;
+        };
+        held.repeated += u32::from(held.seq == number.seq);
+        let held = *held;
+        let apart = self.distance(number.seq, held.seq);
+        let is_quiet = now.saturating_sub(number.before) >= SETTLE;
+        let is_close = (1 - WINDOW.cast_signed()..=WINDOW.cast_signed()).contains(&apart);
+        if held.repeated >= STALLED {
+            self.end_former(now, out);
+            self.give_up(WINDOW, now, out);
+            self.held = None;
+            self.begin(number.seq);
+            self.stalled = STALLED;
+        } else if apart == 0 {
+            self.duplicated += 1;
+            self.note(now, SequenceEventKind::Duplicate(number.seq), out);
+        } else if apart == 1 || is_close && !is_quiet {
+            self.held = None;
+            self.jump_to(Held { paused: held.paused || number.paused, ..held }, now, out);
+            if apart > 0 {
+                self.advance(number.seq, apart.unsigned_abs(), now, out);
+            } else {
+                self.observe_late(number.seq, apart.unsigned_abs(), now, out);
+            }
+            self.fill_stray();
+        } else if self.is_gap(held.seq, self.highest) && self.is_gap(number.seq, held.seq) {
+            // Few numbers arrive: the held one is behind a gap, and before this one, which may be a stray.
+            self.held = Some(number);
+            self.jump_to(held, now, out);
+        } else {
+            self.refute(now, out);
+            self.stray = self.stray.filter(|_| !is_quiet);
+            self.held = Some(number);
+        }
+    }
+
+    /// Whether a number is ahead of another by a plausible gap.
+    pub(super) fn is_gap(&self, seq: u32, from: u32) -> bool {
+        (1..=FAR.cast_signed()).contains(&self.distance(seq, from))
+    }
+
+    /// Begins another sequence. The current one becomes the former one, unless it was a few strays.
+    pub(super) fn jump_to(
+        &mut self,
+        Held { seq, paused, before, .. }: Held,
+        now: Nanos,
+        out: &mut dyn Output,
+    ) {
+        let continues_former =
+            self.former.as_ref().is_some_and(|former| self.is_gap(seq, former.track.highest));
+        if self.is_tentative() && (continues_former || !self.is_gap(seq, self.highest)) {
+            self.exchange(now);
+            self.restore_put_aside();
+        }
+        self.end_former(now, out);
+        let gap = self.distance(seq, self.highest);
+        let is_outage = gap > 0 && (seq >= WINDOW || gap.unsigned_abs() <= FAR);
+        let returns = self.jump(seq);
+        let put_aside = if is_outage && !returns { 0 } else { self.finalize_unconfirmed() };
+        let track = self.replace(Track::new(seq, false));
+        self.former = Some(Former {
+            track,
+            at: self.datagrams,
+            seen: before,
+            is_older: true,
+            continued: false,
+            is_outage,
+            returns,
+            put_aside,
+        });
+        self.support(1, 0);
+        self.note_turn(now);
+        if paused {
+            // Nothing of the old sequence can arrive any more.
+            self.end_former(now, out);
+        }
+    }
+
+    /// Ends the former sequence if no number of it can be expected any more, unless the current one may be a few strays.
+    pub(super) fn end_left(&mut self, now: Nanos, out: &mut dyn Output) {
+        let is_left = self.former.as_ref().is_some_and(|former| {
+            self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW)
+                || now.saturating_sub(former.seen) >= SETTLE
+        });
+        if is_left && !self.is_tentative() {
+            self.end_former(now, out);
+        }
+    }
+
+    /// Ends the former sequence. If it is the older one, this decides what the jump to the current one was; otherwise it was a few strays.
+    pub(super) fn end_former(&mut self, now: Nanos, out: &mut dyn Output) {
+        let Some(former) = self.former.take() else { return };
+        let Track { window, highest, numbers, alone, .. } = former.track;
+        let gap = self.distance(self.first, highest);
+        if !former.is_older || alone && gap > FAR.cast_signed() {
+            self.reordered += u64::from(numbers);
+            self.note(now, SequenceEventKind::Stray(highest), out);
+            return;
+        }
+        self.lose_all(!window, highest, now, out);
+        if !former.is_outage {
+            self.restarts += 1;
+            self.note(now, SequenceEventKind::Restart(self.first), out);
+        } else if gap > 1 {
+            let between = gap.unsigned_abs() - 1;
+            let first = self.after(highest, 1);
+            self.lose(first, between, now, out);
+            if former.returns {
+                self.balance += i64::from(between);
+                self.refuted += u64::from(between);
+            }
+            self.note(now, SequenceEventKind::Gap { first, count: between }, out);
+        }
+    }
+
+    /// The newer sequence is not the one that goes on.
+    pub(super) fn restore_put_aside(&mut self) {
+        if let Some(former) = &mut self.former
+            && !former.is_older
+        {
+            let put_aside = std::mem::take(&mut former.put_aside);
+            self.refuted -= put_aside;
+            self.balance -= i64::try_from(put_aside).unwrap_or(i64::MAX);
+        }
+    }
+
+    /// The latest sequence to which the stream may return is the former one.
+    pub(super) fn note_turn(&mut self, now: Nanos) {
+        let Some(former) = &self.former else { return };
+        let at = self.datagrams.wrapping_sub(1);
+        self.turns = Turns { last: former.track.highest, at, seen: now, ..self.turns };
+    }
+
+    /// The held number was a stray, or, after a pause, late.
+    pub(super) fn refute(&mut self, now: Nanos, out: &mut dyn Output) {
+        let is_late = self.is_held_late();
+        let Some(Held { seq, .. }) = self.held.take() else { return };
+        if is_late {
+            self.observe_late(seq, self.distance(seq, self.highest).unsigned_abs(), now, out);
+            return;
+        }
+        self.stray = Some(seq);
+        self.reordered += 1;
+        self.note(now, SequenceEventKind::Stray(seq), out);
+    }
+
+    /// A stray is not missing in the sequence that turned out to be its own.
+    pub(super) fn fill_stray(&mut self) {
+        if let Some(stray) = self.stray.take() {
+            let back = self.distance(stray, self.highest);
+            if !self.is_late(back) {
+                return;
+            }
+            let back = back.unsigned_abs();
+            if back >= self.known {
+                self.extend(stray, back);
+            } else {
+                self.window |= 1 << back;
+            }
+        }
+    }
+}
