@@ -98,7 +98,7 @@ impl Upstream {
     }
 
     pub(super) fn view(&self) -> UpstreamView {
-        let SectionStats { epochs, columns, retransmitted, expired, suppressed, nacks, stale } =
+        let SectionStats { epochs, columns, retransmitted, expired, suppressed, nacks, stale, limited } =
             self.section.stats();
         UpstreamView {
             to: self.to.clone(),
@@ -108,7 +108,7 @@ impl Upstream {
             retransmitted,
             expired,
             suppressed,
-            nacks: nacks + stale,
+            nacks: nacks + stale + limited,
             sent: self.sockets.stats.sent,
             unsent: self.sockets.stats.lost,
         }

@@ -18,6 +18,8 @@ const PER_TICK: usize = 64;
 const RETRY: u64 = 1_000_000;
 /// Maximum delay that is caught up with by a larger burst, ns.
 const CATCH_UP: u64 = 2_000_000;
+/// How often NACKs can have the columns of an epoch sent again, in all: messages are not authenticated.
+const REPEATS: u64 = 4;
 
 /// Settings of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub struct SectionStats {
     pub nacks: u64,
     /// NACKs for other columns or epochs.
     pub stale: u64,
+    /// NACKs ignored: the columns of the epoch would be sent again more than four times in all.
+    pub limited: u64,
 }
 
 /// Why a report was not sent.
@@ -69,6 +73,8 @@ struct Progress {
     /// Next column to send, and the first that was not sent at all.
     cursor: u32,
     fresh: u32,
+    /// Columns that NACKs may still have sent again.
+    allowance: u64,
 }
 
 /// See the module documentation.
@@ -137,7 +143,13 @@ impl Section {
         let known = all.find(|one| (one.sketch, one.epoch) == (sketch, epoch) && column < one.fresh);
         match known {
             Some(progress) => {
+                let again = u64::from(progress.cursor.saturating_sub(column));
+                if again > progress.allowance {
+                    self.stats.limited += 1;
+                    return;
+                }
                 self.stats.nacks += 1;
+                progress.allowance -= again;
                 progress.cursor = progress.cursor.min(column);
             }
             None => self.stats.stale += 1,
@@ -168,7 +180,9 @@ impl Section {
     /// Starts to send an epoch that is over.
     fn begin(&mut self, now: u64, merged: &Merged<'_>) {
         let Merged { sketch, epoch, shape, .. } = *merged;
-        let fresh = Progress { sketch, epoch, columns: shape.columns, cursor: 0, fresh: 0 };
+        let columns = shape.columns;
+        let allowance = REPEATS * u64::from(columns);
+        let fresh = Progress { sketch, epoch, columns, cursor: 0, fresh: 0, allowance };
         match self.place(sketch, epoch) {
             None => self.progress.push(fresh),
             Some(at) => {

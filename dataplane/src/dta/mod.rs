@@ -301,7 +301,7 @@ impl Reporter {
             Body::Congestion { level, hold_us, dropped } => to.set_level(level, hold_us, dropped, now),
             Body::SketchNack { sketch, epoch, column } => {
                 match self.sketches.iter_mut().find(|one| one.config.id == sketch) {
-                    Some(sketch) => sketch.nack(epoch, column),
+                    Some(sketch) => sketch.nack(epoch, column, now),
                     None => self.stats.unknown_sketches += 1,
                 }
             }

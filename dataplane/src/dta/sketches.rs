@@ -14,6 +14,9 @@ use super::table::At;
 pub const MAX_COUNTERS: u64 = 1 << 24;
 /// Maximum delay that a larger burst makes up for, ns: somewhat more than the time between ticks.
 const CATCH_UP: u64 = 2_000_000;
+/// How often NACKs can have the columns of an epoch sent again, in all: messages are not authenticated, so one of 20 bytes must not
+/// cause any number of reports.
+const REPEATS: u64 = 4;
 
 /// The increment for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub struct Stats {
     pub nacks: u64,
     /// NACKs about an epoch that is no longer stored, or columns that were not sent.
     pub stale: u64,
+    /// NACKs ignored: its columns would be sent again more than four times in all, or not before the epoch ends.
+    pub limited: u64,
 }
 
 /// A sketch.
@@ -92,6 +97,8 @@ pub(super) struct Sketch {
     /// The next column of it to send, and the first that was never sent.
     cursor: u32,
     fresh: u32,
+    /// Columns of it that NACKs may still have sent again.
+    allowance: u64,
     next_send: u64,
     /// Buffer for the counters of a report.
     scratch: Vec<u8>,
@@ -110,6 +117,7 @@ impl Sketch {
             sealed_epoch: 0,
             cursor: columns,
             fresh: columns,
+            allowance: 0,
             next_send: 0,
             scratch: vec![0; report],
             stats: Stats::default(),
@@ -189,6 +197,7 @@ impl Sketch {
         std::mem::swap(&mut self.filling, &mut self.sealed);
         self.filling.fill(0);
         (self.sealed_epoch, self.cursor, self.fresh) = (before as u16, 0, 0);
+        self.allowance = REPEATS * u64::from(columns);
         self.epoch = Some(epoch);
         self.next_send = self.next_send.max(now);
     }
@@ -249,13 +258,28 @@ impl Sketch {
     }
 
     /// Processes a SKETCH-NACK: the translator expects `column`.
-    pub(super) fn nack(&mut self, epoch: u16, column: u32) {
+    pub(super) fn nack(&mut self, epoch: u16, column: u32, now: u64) {
         if epoch != self.sealed_epoch || column >= self.fresh {
             self.stats.stale += 1;
             return;
         }
+        let again = u64::from(self.cursor.saturating_sub(column));
+        if again > 0 && (again > self.allowance || !self.is_in_time(column, now)) {
+            self.stats.limited += 1;
+            return;
+        }
         self.stats.nacks += 1;
+        self.allowance -= again;
         self.cursor = self.cursor.min(column);
+    }
+
+    /// Whether all columns from this one on can be sent before the current epoch ends.
+    fn is_in_time(&self, column: u32, now: u64) -> bool {
+        let Config { shape, per_report, pace, epoch, .. } = &self.config;
+        let reports = shape.columns.saturating_sub(column).div_ceil(u32::from(*per_report).max(1));
+        let takes = u64::from(reports).saturating_mul(*pace);
+        let end = self.epoch.map_or(0, |current| (current + 1).saturating_mul(*epoch));
+        self.next_send.max(now).saturating_add(takes) <= end
     }
 
     /// When [`Sketch::tick`] is due, ns.

@@ -118,6 +118,23 @@ fn reports_are_paced_and_wait_for_room() {
 }
 
 #[test]
+fn forged_nacks_do_not_keep_an_epoch_from_being_sent() {
+    let (mut left, mut top) = (World::new(), World::new());
+    let mut section = section(5 * MS);
+    for reporter in [1, 2] {
+        deliver(&mut left, reporter, (17, 10), 1);
+    }
+    for _ in 0..100 {
+        forward(&mut section, &left, &mut top, 101, &[]);
+        section.nack(4, 17, 0);
+        left.now += 5 * MS;
+    }
+    let stats = section.stats();
+    assert_eq!((stats.columns, stats.epochs, stats.expired), (10, 1, 0));
+    assert!(stats.retransmitted <= 4 * 10, "{}", stats.retransmitted);
+}
+
+#[test]
 fn an_epoch_whose_buffer_is_needed_again_expires() {
     let (mut left, mut top) = (World::new(), World::new());
     let mut section = section(1000 * MS);

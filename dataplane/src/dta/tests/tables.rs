@@ -230,6 +230,44 @@ fn a_sketch_nack_goes_back_to_the_column_that_is_due() {
 }
 
 #[test]
+fn forged_sketch_nacks_do_not_keep_an_epoch_from_being_sent() {
+    for (every, pace) in [(1, 10_000), (40, 10_000), (1, 30_000_000)] {
+        let config = sketches::Config { pace, ..sketch_config(SketchKind::Count, 2, 50, 8) };
+        let (mut reporter, mut out) = (
+            Reporter::new(Config { reporter: 7, sketches: vec![config], ..Config::default() }).unwrap(),
+            Outbox::default(),
+        );
+        reporter.tick(1, &mut out);
+        let mut columns = 0;
+        for step in 0..10_000_u64 {
+            let now = 1_000_000_000 + step * 99_999;
+            if step % every == 0 {
+                reporter.control(
+                    0,
+                    &control(Body::SketchNack { sketch: 4, epoch: 0, column: 0 }),
+                    now,
+                    &mut out,
+                );
+            }
+            reporter.tick(now, &mut out);
+            columns += sent(&mut out)
+                .iter()
+                .map(|report| match Report::parse(report).unwrap().operation {
+                    Operation::SketchMerge { columns, .. } => u64::from(columns),
+                    other => panic!("{other:?}"),
+                })
+                .sum::<u64>();
+        }
+        let (_, stats) = reporter.sketches().next().unwrap();
+        assert_eq!((stats.columns, stats.expired), (50, 0), "every {every}, pace {pace}");
+        assert_eq!(columns, stats.columns + stats.again);
+        assert!(stats.again <= 4 * 50 && stats.limited > 0, "{stats:?}");
+        let nacks = 10_000_u64.div_ceil(every);
+        assert_eq!(stats.nacks + stats.stale + stats.limited, nacks);
+    }
+}
+
+#[test]
 fn an_epoch_that_is_not_sent_in_time_is_counted() {
     let slow = sketches::Config { pace: 500_000_000, ..sketch_config(SketchKind::CountMin, 1, 70, 4) };
     let config = Config { reporter: 7, sketches: vec![slow], ..Config::default() };
