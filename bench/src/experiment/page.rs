@@ -4,6 +4,17 @@ use std::fmt::Write;
 
 use super::settings::{Scale, Settings};
 use crate::svg::{Axis, Plot, Series, Style};
+use terminal::units;
+
+/// A number's text with separators of thousands before the point.
+pub(super) fn separated(text: &str) -> String {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let (whole, decimals) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    match whole.parse() {
+        Ok(whole) => format!("{sign}{}{decimals}", units::count(whole)),
+        Err(_) => text.to_owned(),
+    }
+}
 
 /// Result of an experiment.
 #[derive(Debug, Default)]

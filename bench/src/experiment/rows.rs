@@ -5,7 +5,7 @@
 //! that it is one.
 
 use super::{
-    page::{Comparison, Table},
+    page::{Comparison, Table, separated},
     timing::Spread,
 };
 use terminal::units;
@@ -27,16 +27,6 @@ pub(super) fn judgement(text: &str) -> String {
 pub(super) fn listed(template: &str, items: impl IntoIterator<Item = String>) -> Option<String> {
     let items: Vec<String> = items.into_iter().collect();
     (!items.is_empty()).then(|| template.replace("{}", &items.join("; ")))
-}
-
-/// A number's text with separators of thousands before the point.
-pub(super) fn separated(text: &str) -> String {
-    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
-    let (whole, decimals) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-    match whole.parse() {
-        Ok(whole) => format!("{sign}{}{decimals}", units::count(whole)),
-        Err(_) => text.to_owned(),
-    }
 }
 
 /// The tables of an experiment, by name.
@@ -235,7 +225,9 @@ mod tests {
         let rows = results.table("t");
         assert_eq!(rows.find(&[("n", "2")]).unwrap().number("ns"), 1.5);
         assert_eq!(rows.values("n"), ["1", "2"]);
-        assert!(rows.find(&[("n", "3")]).is_none() && rows.find(&[("n", "1")]).unwrap().number("us").is_nan());
+        assert!(
+            rows.find(&[("n", "3")]).is_none() && rows.find(&[("n", "1")]).unwrap().number("us").is_nan()
+        );
         let (low, high) = extremes(&rows.with(&[])[..2], "ns").unwrap();
         assert_eq!((low.text("n"), high.text("n")), ("2", "1"));
         assert_eq!(results.table("other").iter().count(), 0);

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{page::Cell, rows::separated, settings::Settings};
+use super::{
+    page::{Cell, separated},
+    settings::Settings,
+};
 use crate::svg::Point;
 use terminal::CliError;
 
