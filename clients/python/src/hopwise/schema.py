@@ -106,9 +106,11 @@ class DeviceCounter(TypedDict):
 class DeviceEntries(TypedDict):
     """Entries of a table of a device."""
 
-    # Entries that fit.
+    # Entries that belong to none of its rules, such as those of other controllers, as last read.
+    others: int
+    # Entries that fit, of all controllers together.
     size: int
-    # Entries in use.
+    # Entries of this manager.
     used: int
 
 
