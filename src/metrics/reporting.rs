@@ -53,6 +53,8 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
             ("retransmitted", sketch.retransmitted),
             ("expired", sketch.expired),
             ("suppressed", sketch.suppressed),
+            ("nacks", sketch.nacks),
+            ("nacks_ignored", sketch.nacks_ignored),
         ];
         (sketch.name.clone(), counts.to_vec())
     };

@@ -208,6 +208,8 @@ impl Dta {
             retransmitted: stats.again,
             expired: stats.expired,
             suppressed: stats.suppressed,
+            nacks: stats.nacks,
+            nacks_ignored: stats.stale + stats.limited,
         });
         DtaView {
             map,
@@ -342,4 +344,10 @@ pub(crate) struct SketchView {
     pub(crate) expired: u64,
     /// Columns suppressed because of congestion.
     pub(crate) suppressed: u64,
+    /// NACKs processed.
+    #[serde(default)]
+    pub(crate) nacks: u64,
+    /// NACKs ignored: about columns never sent or no longer stored, or beyond the limit of retransmissions.
+    #[serde(default)]
+    pub(crate) nacks_ignored: u64,
 }

@@ -2569,6 +2569,10 @@ export type SwitchDtaSketch = {
   expired: number;
   /** Sketch id. */
   id: number;
+  /** NACKs processed. */
+  nacks: number;
+  /** NACKs ignored: about columns never sent or no longer stored, or beyond the limit of retransmissions. */
+  nacks_ignored: number;
   /** Name, as configured. */
   name: string;
   /** Columns sent again after a NACK. */
