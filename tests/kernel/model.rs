@@ -248,6 +248,7 @@ impl Model {
                 || has(Flags::INTERMEDIATE)
                 || has(Flags::QUEUE) && !has(Flags::FLOW)
                 || report.drop_reason.is_some()
+                || report.int_refused.is_some()
                 || report.hop_count() == 0;
             let Some(flow) = report.flow.filter(|_| read.is_ok() && !partial) else { continue };
             if is_postcard(&report) {
@@ -280,11 +281,7 @@ impl Model {
     pub(crate) fn number(&mut self, datagram: &Datagram<'_>, profile: &wire::Profile) -> bool {
         let Some((id, number, refused)) = stream(datagram, profile) else { return false };
         let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
-        let is_near = self.streams.get(&id).is_some_and(|run| {
-            let ahead = number.wrapping_sub(run.last) & circle;
-            ahead <= collector::sequence::WINDOW || ahead > circle - collector::sequence::WINDOW
-        });
-        if refused && !is_near {
+        if refused && !self.streams.contains_key(&id) {
             return false;
         }
         let Some(run) = self.streams.get_mut(&id) else {

@@ -359,7 +359,7 @@ static inline_always int decide(struct xdp_md *frame, struct scratch *s, struct 
     number_of(&dg->number, s, dg->listener);
     /* Refused: it may not be a report. User space decides whether its number counts. */
     if (!s->settled && dg->number.key) {
-        if (c->sequence && stream_is_near(&dg->number))
+        if (c->sequence && stream_search(&dg->number) != ABSENT)
             dg->flags |= TO_USER_SEQUENCE;
         else
             dg->number.key = 0;

@@ -12,9 +12,6 @@
 
 #include "tables.h"
 
-/* collector::sequence::WINDOW */
-#define SEQUENCE_WINDOW 128
-
 struct sequence_number {
     u64 key;
     u64 source[2];
@@ -90,18 +87,6 @@ static inline_always u32 stream_suppress(const struct sequence_number *n)
         return 0;
     return __sync_val_compare_and_swap(&stream->word, word, stream_word(n->value, word & STREAM_SAME, word + 1)) ==
            word;
-}
-
-/* Whether a stream is known whose latest number is at most a window away: wire's rule for the number of a refused datagram. */
-static inline_always u32 stream_is_near(const struct sequence_number *n)
-{
-    u32 index = stream_search(n), ahead;
-    struct stream *stream = index == ABSENT ? 0 : stream_at(index);
-
-    if (!stream)
-        return 0;
-    ahead = (n->value - (u32)(*(volatile u64 *)&stream->word >> 32)) & n->mask;
-    return ahead <= SEQUENCE_WINDOW || ahead > n->mask - SEQUENCE_WINDOW;
 }
 
 /* The stream of a number, created if there is room. Under the lock. */
