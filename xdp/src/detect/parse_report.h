@@ -316,7 +316,7 @@ static inline_always u32 may_be_nested(const struct scratch *s, const struct pro
            w->flow_proto == IPPROTO_UDP && is_report_port(p, w->dst_port);
 }
 
-/* A report that user space reads: it also counts the number of the datagram. */
+/* A report that user space reads: it also counts the number of the datagram. Its flow is known, and its later reports are passed, too. */
 static inline_always int undecided(struct scratch *s)
 {
     struct report *r = &s->report;
@@ -324,10 +324,9 @@ static inline_always int undecided(struct scratch *s)
 
     clear_report(s);
     s->is_partial = is_partial;
-    s->walk.has_flow = 0;
     write_flow(s);
     r->index = index;
-    r->marks = REPORT_UNDECIDED;
+    r->marks = REPORT_UNDECIDED | (s->walk.has_flow ? REPORT_HAS_FLOW : 0);
     r->hop_count = 0;
     r->first_ingress = r->last_egress = NO_VALUE;
     r->wide_ends = 0;
@@ -702,6 +701,7 @@ int next_report(struct scratch *s, const struct profile *p)
         if (version == 20 && is_length_zero(s, p)) {
             s->state = DATAGRAM_END;
             s->report.index = s->is_partial = 0;
+            s->walk.has_flow = 0;
             return undecided(s);
         }
         s->rest = s->at + GROUP_LEN;
