@@ -22,7 +22,7 @@
 //! If it continues the current sequence, the held one was a *stray* and counts as reordered. If it is within a window of the held one, another
 //! sequence begins there. If few numbers arrive, so that both are gaps ahead, one after the other, the stream moves to the held one.
 //!
-//! **Two sequences.** The sequence before a jump is kept until it has had no number for a window of datagrams, or for [`SETTLE`]. A number
+//! **Two sequences.** The sequence before a jump is kept until it has had no number for a window of datagrams, or the stream was silent for [`SETTLE`]. A number
 //! belongs to the closer one, and two in a row that continue the former sequence make it the current one again. When the former sequence
 //! ends, it is decided what the jump was: forward, an outage, whose numbers are lost; back, a **restart**. A jump *forward* by more than
 //! [`FAR`] to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a reporter that restarts at 0 is

@@ -76,6 +76,22 @@ fn one_number_does_not_move_a_stream() {
     }
 }
 
+#[test]
+fn a_second_path_that_is_late_loses_at_most_what_comes_late() {
+    for (delay, share) in [(130, 100), (130, 10), (1000, 10), (130, 3)] {
+        // The last ones come in time: a late path alone cannot be told from a restart.
+        let mut numbers: Vec<(u32, u32)> = (0..20_000)
+            .map(|n| (if n % share < 2 && n < 20_000 - 2 * delay { n + delay } else { n }, n))
+            .collect();
+        numbers.sort_unstable();
+        let late = numbers.iter().filter(|(at, n)| at != n).count() as u64;
+        let numbers = numbers.into_iter().map(|(_, n)| n).collect();
+        let (lost, _, duplicated, restarts, _) = counted(&V10, &[(0, numbers)]);
+        assert!(lost <= late, "{delay} {share}: {lost} of {late}");
+        assert_eq!((duplicated, restarts), (0, 0), "{delay} {share}");
+    }
+}
+
 /// A report 0.5: its second, node and number.
 type Sent = (u64, Option<u32>, u32);
 

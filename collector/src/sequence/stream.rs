@@ -85,8 +85,8 @@ pub(super) struct Held {
     repeated: u32,
     /// It arrived after a pause.
     paused: bool,
-    /// Receive time of the datagram before it.
-    before: Nanos,
+    /// It arrived after a silence in which all missing numbers were counted as lost.
+    quiet: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -213,8 +213,9 @@ impl Stream {
     fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
         self.support(0, 1);
         let paused = self.is_pause(now);
-        self.end_left(now, out);
-        let before = std::mem::replace(&mut self.last_seen, now);
+        let quiet = now.saturating_sub(self.last_seen) >= SETTLE;
+        self.end_left(quiet, now, out);
+        self.last_seen = now;
         if self.is_mixed() {
             self.observe_mixed(seq, now);
             return;
@@ -240,7 +241,7 @@ impl Stream {
             }
             Place::Current => self.observe_late(seq, ahead.unsigned_abs(), now, out),
             Place::Former => self.observe_former(seq, now, out),
-            Place::Elsewhere => self.observe_elsewhere(Held { seq, paused, repeated: 0, before }, now, out),
+            Place::Elsewhere => self.observe_elsewhere(Held { seq, paused, repeated: 0, quiet }, now, out),
         }
         if self.stalled >= STALLED {
             self.advancing = false;
@@ -370,6 +371,11 @@ impl Stream {
         self.alone = false;
         if let Some(former) = &mut self.former {
             former.continued = false;
+            if !former.is_older && !former.is_outage {
+                // The older sequence goes on: what came of the newer one was late, and its account begins anew.
+                self.reordered += u64::from(former.track.numbers - 1);
+                former.track = Track::new(former.track.highest, false);
+            }
         }
         self.support(1, 0);
         if by > 1 {
@@ -379,7 +385,8 @@ impl Stream {
 
     /// Counts the missing ones of the oldest `count` numbers of the window as lost.
     pub(super) fn give_up(&mut self, count: u32, now: Nanos, out: &mut dyn Output) {
-        if self.is_tentative() {
+        if self.is_behind() {
+            // As long as the older sequence goes on, this one may be a second path that is late.
             return;
         }
         let mut missing = !self.window;
@@ -467,7 +474,7 @@ impl Stream {
         self.refute(now, out);
         if self.is_tentative() {
             // A few numbers back are no restart as long as no more follow.
-            self.exchange(now);
+            self.exchange();
             self.restore_put_aside();
         }
         self.end_former(now, out);

@@ -2,7 +2,7 @@
 
 use super::{Held, Stream, Turns};
 use crate::event::{Nanos, Output, SequenceEventKind};
-use crate::sequence::{FAR, SETTLE, STALLED, WINDOW};
+use crate::sequence::{FAR, STALLED, WINDOW};
 
 /// At most this many numbers behind an older sequence may be strays, not a restart.
 const FEW: u32 = 16;
@@ -34,9 +34,10 @@ impl Track {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Former {
     pub(super) track: Track,
-    /// The datagram that had its latest number, by its place in the stream, and its receive time.
+    /// The datagram that had its latest number, by its place in the stream.
     pub(super) at: u64,
-    pub(super) seen: Nanos,
+    /// The newer sequence began after a silence, when nothing of the older one was under way.
+    pub(super) after_silence: bool,
     /// It began before the current sequence.
     pub(super) is_older: bool,
     /// Its latest number was in sequence, and the stream's latest as well.
@@ -66,7 +67,11 @@ impl Stream {
         if self.is_late(ahead) && (paused || self.is_held_late()) {
             return Place::Elsewhere;
         }
-        let is_former = self.former.as_ref().is_some_and(|former| self.is_near(seq, &former.track));
+        let is_former = self.former.as_ref().is_some_and(|former| {
+            // What arrived before a restart is rather a number of the restarted reporter, behind a gap.
+            let is_restart = former.is_older && !former.is_outage && !self.is_tentative();
+            self.is_near(seq, &former.track) && (!is_restart || self.lacks(&former.track, seq))
+        });
         let is_current =
             self.is_late(ahead) && (ahead.unsigned_abs() < self.known || self.is_closer_to_first(seq));
         match (is_current, is_former) {
@@ -105,11 +110,14 @@ impl Stream {
             || self.is_late(ahead) && track.window >> ahead.unsigned_abs() & 1 == 0
     }
 
+    /// Whether the current sequence began behind an older one, which has not ended.
+    pub(super) fn is_behind(&self) -> bool {
+        self.former.as_ref().is_some_and(|former| former.is_older && !former.is_outage)
+    }
+
     /// Whether the current sequence may be a few strays: it is behind an older one, and short.
     pub(super) fn is_tentative(&self) -> bool {
-        self.numbers <= FEW
-            && self.next < IN_ORDER
-            && self.former.as_ref().is_some_and(|former| former.is_older && !former.is_outage)
+        self.numbers <= FEW && self.next < IN_ORDER && self.is_behind()
     }
 
     /// Makes another sequence the current one; returns the one that was.
@@ -134,12 +142,11 @@ impl Stream {
     }
 
     /// Exchanges the current and the former sequence.
-    pub(super) fn exchange(&mut self, now: Nanos) {
+    pub(super) fn exchange(&mut self) {
         if let Some(mut former) = self.former.take() {
             former.track = self.replace(former.track);
             former.is_older = !former.is_older;
             former.at = self.datagrams;
-            former.seen = now;
             self.former = Some(former);
         }
     }
@@ -152,11 +159,11 @@ impl Stream {
         {
             self.reordered += 1;
         }
-        self.exchange(now);
+        self.exchange();
         let ahead = self.distance(seq, self.highest);
         if ahead <= 0 {
             self.observe_late(seq, ahead.unsigned_abs(), now, out);
-            self.exchange(now);
+            self.exchange();
             return;
         }
         self.advance(seq, ahead.unsigned_abs(), now, out);
@@ -165,7 +172,7 @@ impl Stream {
             self.restore_put_aside();
             self.note_turn(now);
         } else {
-            self.exchange(now);
+            self.exchange();
             if let Some(former) = &mut self.former {
                 former.continued = true;
             }
@@ -181,7 +188,6 @@ impl Stream {
         held.repeated += u32::from(held.seq == number.seq);
         let held = *held;
         let apart = self.distance(number.seq, held.seq);
-        let is_quiet = now.saturating_sub(number.before) >= SETTLE;
         let is_close = (1 - WINDOW.cast_signed()..=WINDOW.cast_signed()).contains(&apart);
         if held.repeated >= STALLED {
             self.end_former(now, out);
@@ -192,7 +198,7 @@ impl Stream {
         } else if apart == 0 {
             self.duplicated += 1;
             self.note(now, SequenceEventKind::Duplicate(number.seq), out);
-        } else if apart == 1 || is_close && !is_quiet {
+        } else if apart == 1 || is_close && !number.quiet {
             self.held = None;
             self.jump_to(Held { paused: held.paused || number.paused, ..held }, now, out);
             if apart > 0 {
@@ -207,7 +213,7 @@ impl Stream {
             self.jump_to(held, now, out);
         } else {
             self.refute(now, out);
-            self.stray = self.stray.filter(|_| !is_quiet);
+            self.stray = self.stray.filter(|_| !number.quiet);
             self.held = Some(number);
         }
     }
@@ -220,14 +226,14 @@ impl Stream {
     /// Begins another sequence. The current one becomes the former one, unless it was a few strays.
     pub(super) fn jump_to(
         &mut self,
-        Held { seq, paused, before, .. }: Held,
+        Held { seq, paused, quiet, .. }: Held,
         now: Nanos,
         out: &mut dyn Output,
     ) {
         let continues_former =
             self.former.as_ref().is_some_and(|former| self.is_gap(seq, former.track.highest));
         if self.is_tentative() && (continues_former || !self.is_gap(seq, self.highest)) {
-            self.exchange(now);
+            self.exchange();
             self.restore_put_aside();
         }
         self.end_former(now, out);
@@ -239,7 +245,7 @@ impl Stream {
         self.former = Some(Former {
             track,
             at: self.datagrams,
-            seen: before,
+            after_silence: quiet,
             is_older: true,
             continued: false,
             is_outage,
@@ -255,10 +261,9 @@ impl Stream {
     }
 
     /// Ends the former sequence if no number of it can be expected any more, unless the current one may be a few strays.
-    pub(super) fn end_left(&mut self, now: Nanos, out: &mut dyn Output) {
+    pub(super) fn end_left(&mut self, silent: bool, now: Nanos, out: &mut dyn Output) {
         let is_left = self.former.as_ref().is_some_and(|former| {
-            self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW)
-                || now.saturating_sub(former.seen) >= SETTLE
+            silent || former.after_silence || self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW)
         });
         if is_left && !self.is_tentative() {
             self.end_former(now, out);
@@ -279,6 +284,12 @@ impl Stream {
         if !former.is_outage {
             self.restarts += 1;
             self.note(now, SequenceEventKind::Restart(self.first), out);
+            // Missing numbers of the new sequence that have left its window.
+            let span = self.distance(self.highest, self.first).unsigned_abs() + 1;
+            let left = span.saturating_sub(self.numbers + self.window.count_zeros());
+            if left > 0 {
+                self.lose(self.first, left, now, out);
+            }
         } else if gap > 1 {
             let between = gap.unsigned_abs() - 1;
             let first = self.after(highest, 1);
