@@ -80,6 +80,10 @@ impl Bench {
         let mut streams: Vec<StreamView> = self.collector.streams().collect();
         for stream in &mut streams {
             stream.last_seen = 0;
+            if stream.mixed {
+                // Its counts have no meaning, and depend on which numbers the kernel passes.
+                (stream.reordered, stream.duplicated) = (0, 0);
+            }
             if stream.id.node.is_some() {
                 stream.id.source = [0; 16];
             }

@@ -194,7 +194,8 @@ fn other_traffic_is_forwarded(network: &Network) {
 
 /// A report in fragments is dropped by the switch, one without a header and one of an unknown sender by the translator.
 fn fragments_and_others_are_counted(network: &Network, last: &Program) {
-    let sender = network.socket(false, "10.0.1.5:5555");
+    // Not the port of an earlier socket: a process that another test is starting may hold a copy of that one.
+    let sender = network.socket(false, "10.0.1.5:5556");
     let before = last.get("/api/v1/translator")["reports"].as_u64().unwrap();
     sender.send_to(&[0; 3000], REPORTS[0]).unwrap();
     totals(last, "counted", |totals| totals["drops"]["intercept_fragment"] == 1);

@@ -85,7 +85,7 @@ impl Sweep {
         self.round_began = self.now;
         self.next = 0;
         self.pushing = self.push_interval > 0
-            && self.now.saturating_sub(self.pushed) + self.round / 2 >= self.push_interval;
+            && self.now.saturating_sub(self.pushed).saturating_add(self.round / 2) >= self.push_interval;
         if self.pushing {
             self.pushed = self.now;
         }

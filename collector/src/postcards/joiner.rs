@@ -109,6 +109,11 @@ impl Postcards {
         if usize::from(flow.count) >= MAX_PER_FLOW {
             settling.until = settling.median();
             self.settle_due(settling);
+            if usize::from(settling.state.postcards.flow_mut(settling.slot).count) >= MAX_PER_FLOW {
+                // One set to which a postcard was just added: packets that look alike, without end.
+                settling.until = Nanos::MAX;
+                self.settle_due(settling);
+            }
         } else if by_signature {
             self.settle_early(postcard.signature, settling);
         }
@@ -163,7 +168,9 @@ impl Postcards {
             let oldest = state.postcards.of_flow(slot).map(|postcard| postcard.received).min();
             if let Some(oldest) = oldest {
                 // Sets whose postcards still arrive wait longer.
-                let due = oldest.saturating_add(timeout).max(now.saturating_add(timeout / 4).max(now + 1));
+                let due = oldest
+                    .saturating_add(timeout)
+                    .max(now.saturating_add(timeout / 4).max(now.saturating_add(1)));
                 state.postcards.enqueue(slot, due);
             }
         }

@@ -276,6 +276,21 @@ fn a_set_waits_as_long_as_postcards_of_it_come() {
     assert_eq!(postcards.path(), [7, 5, 9]);
 }
 
+/// Such as BFD: every packet has the same bytes, and the next one comes before the set of the last is due.
+#[test]
+fn packets_that_look_alike_without_end_do_not_pile_up() {
+    let mut postcards = Postcards::free();
+    for _ in 0..20_000 {
+        postcards.deliver(Postcard::of(3, 7, 0));
+        postcards.bench.pass(10 * MS);
+        let counts = postcards.counts();
+        assert!(counts.accepted - counts.released <= 256);
+    }
+    postcards.wait();
+    let counts = postcards.counts();
+    assert_eq!(counts.accepted, counts.released);
+}
+
 /// From port 2 of each node into port 1 of the next.
 fn in_a_row(nodes: &[u32]) -> Vec<Link> {
     nodes.windows(2).map(|pair| Link { from: (pair[0], 2), to: (pair[1], 1) }).collect()

@@ -127,6 +127,8 @@ fn normal_report(fields: &mut Fields<'_>) -> normal::Report {
     fields.octets::<10>();
     let mut hops: Vec<_> = (0..16).map(|_| hop(fields)).collect();
     hops.truncate(hop_count as usize);
+    // Of a packet that may be a report, the kernel knows the flow, and wire only that it refuses the packet, if it is one.
+    let marks = if marks == normal::UNDECIDED | normal::HAS_FLOW { normal::UNDECIDED } else { marks };
     normal::Report {
         version,
         node_id,
