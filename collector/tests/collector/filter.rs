@@ -144,11 +144,7 @@ impl Model {
     fn number(&mut self, datagram: &Datagram<'_>, change: bool) -> bool {
         let Some((id, number, refused)) = stream(datagram) else { return true };
         let mask = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
-        let is_near = self.streams.get(&id).is_some_and(|run| {
-            let ahead = number.wrapping_sub(run.last) & mask;
-            ahead <= collector::sequence::WINDOW || ahead > mask - collector::sequence::WINDOW
-        });
-        if refused && !is_near {
+        if refused && !self.streams.contains_key(&id) {
             return true;
         }
         let Some(run) = self.streams.get_mut(&id) else {

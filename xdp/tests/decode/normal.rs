@@ -127,7 +127,7 @@ pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usiz
             parsed.push(match result {
                 Ok(report) if may_be_nested(&report, profile) => undecided(&peek.unwrap(), report.index),
                 Err(Refusal::Nested) => undecided(&peek.unwrap(), index as u16),
-                Ok(report) => Parsed::Report(Box::new(normal(&report, units))),
+                Ok(report) => Parsed::Report(Box::new(comparable(normal(&report, units)))),
                 Err(refusal) => Parsed::Refused(refusal as u32),
             });
         }
@@ -171,6 +171,16 @@ fn handed_over(datagram: &wire::Datagram<'_>) -> Outcome {
     let Group { node_id, hw_id, seq } = group;
     let peek = wire::Peek { version: Version::V20, node_id: Some(node_id), hw_id, seq, flow: None };
     Outcome { frame, peeked: [0; 4], count: 1, parsed: vec![undecided(&peek, 0)] }
+}
+
+/// A report without the flow, if it is one that the kernel leaves to user space for the packet inside: wire knows that flow only if it
+/// accepts the packet.
+pub(crate) fn comparable(report: Report) -> Report {
+    if report.marks == UNDECIDED | HAS_FLOW && report.flags == 0 && report.hops.is_empty() {
+        Report { marks: UNDECIDED, flow: None, ..report }
+    } else {
+        report
+    }
 }
 
 /// A report that the kernel leaves to user space before it has read it whole.

@@ -127,9 +127,7 @@ fn normal_report(fields: &mut Fields<'_>) -> normal::Report {
     fields.octets::<10>();
     let mut hops: Vec<_> = (0..16).map(|_| hop(fields)).collect();
     hops.truncate(hop_count as usize);
-    // Of a packet that may be a report, the kernel knows the flow, and wire only that it refuses the packet, if it is one.
-    let marks = if marks == normal::UNDECIDED | normal::HAS_FLOW { normal::UNDECIDED } else { marks };
-    normal::Report {
+    normal::comparable(normal::Report {
         version,
         node_id,
         hw_id,
@@ -141,7 +139,7 @@ fn normal_report(fields: &mut Fields<'_>) -> normal::Report {
         flow: (marks & normal::HAS_FLOW != 0).then(|| flow(src, dst, (src_port, dst_port), (proto, kind))),
         ends,
         hops,
-    }
+    })
 }
 
 fn flow(src: [u8; 16], dst: [u8; 16], ports: (u16, u16), (proto, kind): (u8, u8)) -> FlowKey {
