@@ -57,7 +57,7 @@ fn small(default_profile: collector::Profile) -> Config {
     }
 }
 
-/// How far a datagram's first byte moves the clock, in milliseconds.
+/// Steps of the clock that a datagram's first byte chooses from, in milliseconds.
 const STEPS: [i64; 16] = [
     0, 1, 10, 100, 999, 1000, 1500, 2500, 7000, 60_000, 61_000, 3_600_000, 86_400_000, -1, -1500, -3_600_000,
 ];

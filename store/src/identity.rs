@@ -10,8 +10,8 @@ use nix::unistd::{AccessFlags, eaccess};
 
 /// A file as it was when it was opened or written. The same path with another device, inode number or creation time is another file.
 ///
-/// File systems give the inode number of a removed file that nobody has open to the next one that is created. The creation time tells
-/// them apart where the file system has one: ext4, XFS, Btrfs and tmpfs do.
+/// A file system may reuse the inode number of a removed file for the next one. The creation time distinguishes the two where the file
+/// system stores it: ext4, XFS, Btrfs and tmpfs do.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FileIdentity {
     pub(crate) path: PathBuf,

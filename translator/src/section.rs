@@ -18,7 +18,7 @@ const PER_TICK: usize = 64;
 const RETRY: u64 = 1_000_000;
 /// Maximum delay that is caught up with by a larger burst, ns.
 const CATCH_UP: u64 = 2_000_000;
-/// How often NACKs can have the columns of an epoch sent again, in all: messages are not authenticated.
+/// NACKs have all columns of an epoch sent again at most this many times: messages are not authenticated.
 const REPEATS: u64 = 4;
 
 /// Settings of a section.

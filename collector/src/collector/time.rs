@@ -12,7 +12,7 @@ const SECOND: Nanos = 1_000_000_000;
 /// socket may also be behind, but not a tick.
 const SET_BACK: Nanos = 2 * SECOND;
 
-/// How long after a step of the clock, or a late tick after it, reports may wait in a queue, ns.
+/// Reports may wait in a queue this long after a step of the clock, or after a late tick behind it, ns.
 const QUEUED: Nanos = 5 * SECOND;
 
 /// Maximum number of flows visited per tick. With a tick every 10 ms a million flows take 0.6 s.

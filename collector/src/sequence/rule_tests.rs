@@ -79,7 +79,7 @@ fn one_number_does_not_move_a_stream() {
 #[test]
 fn a_second_path_that_is_late_loses_at_most_what_comes_late() {
     for (delay, share) in [(130, 100), (130, 10), (1000, 10), (130, 3)] {
-        // The last ones come in time: a late path alone cannot be told from a restart.
+        // The last ones are in time: late reports alone look like a restart.
         let mut numbers: Vec<(u32, u32)> = (0..20_000)
             .map(|n| (if n % share < 2 && n < 20_000 - 2 * delay { n + delay } else { n }, n))
             .collect();

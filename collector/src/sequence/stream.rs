@@ -81,7 +81,7 @@ struct Turns {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     seq: u32,
-    /// How often it was repeated.
+    /// The number of repetitions.
     repeated: u32,
     /// It arrived after a pause.
     paused: bool,
@@ -96,7 +96,7 @@ pub(super) struct Stream {
     pub(super) packed: u64,
     /// Number of bits, of 32, that the sequence space does not use.
     unused: u8,
-    /// Its number advances, the last datagram was in sequence, and no number is held.
+    /// The numbers advance, the last datagram was in sequence, and there is neither a held number nor a former sequence.
     pub(super) steady: bool,
     pub(super) window: u128,
     pub(super) highest: u32,
@@ -358,7 +358,7 @@ impl Stream {
     }
 
     fn begin(&mut self, seq: u32) {
-        self.replace(Track::new(seq, false));
+        self.replace(Track::new(seq));
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
@@ -374,7 +374,7 @@ impl Stream {
             if !former.is_older && !former.is_outage {
                 // The older sequence goes on: what came of the newer one was late, and its account begins anew.
                 self.reordered += u64::from(former.track.numbers - 1);
-                former.track = Track::new(former.track.highest, false);
+                former.track = Track::new(former.track.highest);
             }
         }
         self.support(1, 0);

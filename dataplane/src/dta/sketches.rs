@@ -14,7 +14,7 @@ use super::table::At;
 pub const MAX_COUNTERS: u64 = 1 << 24;
 /// Maximum delay that a larger burst makes up for, ns: somewhat more than the time between ticks.
 const CATCH_UP: u64 = 2_000_000;
-/// How often NACKs can have the columns of an epoch sent again, in all: messages are not authenticated, so one of 20 bytes must not
+/// NACKs have all columns of an epoch sent again at most this many times: messages are not authenticated, so one of 20 bytes must not
 /// cause any number of reports.
 const REPEATS: u64 = 4;
 

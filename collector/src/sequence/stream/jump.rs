@@ -6,7 +6,7 @@ use crate::sequence::{FAR, STALLED, WINDOW};
 
 /// At most this many numbers behind an older sequence may be strays, not a restart.
 const FEW: u32 = 16;
-/// So many of them in order are a restart: late numbers come one by one.
+/// This many of them in order are a restart: late numbers arrive one by one.
 const IN_ORDER: u32 = 4;
 
 /// One of the two latest sequences of a stream.
@@ -16,17 +16,18 @@ pub(super) struct Track {
     pub(super) highest: u32,
     pub(super) known: u32,
     pub(super) first: u32,
-    /// Its numbers, and those of them that were exactly the next, at least while there is a former sequence.
+    /// The count of different numbers received, correct while there is a former sequence.
     pub(super) numbers: u32,
+    /// The count of those that were exactly one more than the highest before.
     pub(super) next: u32,
-    /// It has only had the first number of the stream.
+    /// Only the first number of the stream has been received.
     pub(super) alone: bool,
 }
 
 impl Track {
     /// A sequence that begins with `seq`.
-    pub(super) fn new(seq: u32, alone: bool) -> Self {
-        Self { window: u128::MAX, highest: seq, known: 1, first: seq, numbers: 1, next: 0, alone }
+    pub(super) fn new(seq: u32) -> Self {
+        Self { window: u128::MAX, highest: seq, known: 1, first: seq, numbers: 1, next: 0, alone: false }
     }
 }
 
@@ -34,13 +35,13 @@ impl Track {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Former {
     pub(super) track: Track,
-    /// The datagram that had its latest number, by its place in the stream.
+    /// The place in the stream of the datagram with the latest number of this sequence.
     pub(super) at: u64,
     /// The newer sequence began after a silence, when nothing of the older one was under way.
     pub(super) after_silence: bool,
-    /// It began before the current sequence.
+    /// This sequence began before the current one.
     pub(super) is_older: bool,
-    /// Its latest number was in sequence, and the stream's latest as well.
+    /// The latest datagram of the stream advanced this sequence.
     pub(super) continued: bool,
     /// The newer sequence is ahead of the older one: what is between is missing. Otherwise the reporter has restarted.
     pub(super) is_outage: bool,
@@ -59,7 +60,7 @@ pub(super) enum Place {
 }
 
 impl Stream {
-    /// Which sequence a number belongs to.
+    /// Returns the sequence that a number belongs to.
     pub(super) fn place(&self, seq: u32, ahead: i32, paused: bool) -> Place {
         if self.is_next(seq, ahead) {
             return Place::Current;
@@ -68,7 +69,7 @@ impl Stream {
             return Place::Elsewhere;
         }
         let is_former = self.former.as_ref().is_some_and(|former| {
-            // What arrived before a restart is rather a number of the restarted reporter, behind a gap.
+            // After a restart, a number that the older sequence already had is a new one, behind a gap.
             let is_restart = former.is_older && !former.is_outage && !self.is_tentative();
             self.is_near(seq, &former.track) && (!is_restart || self.lacks(&former.track, seq))
         });
@@ -92,13 +93,13 @@ impl Stream {
     }
 
     /// Whether a number before the current sequence is closer to its first one than to the former sequence.
-    pub(super) fn is_closer_to_first(&self, seq: u32) -> bool {
+    fn is_closer_to_first(&self, seq: u32) -> bool {
         let below = self.distance(self.first, seq);
         self.former.as_ref().is_none_or(|former| below <= self.distance(seq, former.track.highest))
     }
 
     /// Whether a number is within a window of the highest one of a sequence.
-    pub(super) fn is_near(&self, seq: u32, track: &Track) -> bool {
+    fn is_near(&self, seq: u32, track: &Track) -> bool {
         let ahead = self.distance(seq, track.highest);
         self.is_late(ahead) || (1..=WINDOW.cast_signed()).contains(&ahead)
     }
@@ -219,17 +220,12 @@ impl Stream {
     }
 
     /// Whether a number is ahead of another by a plausible gap.
-    pub(super) fn is_gap(&self, seq: u32, from: u32) -> bool {
+    fn is_gap(&self, seq: u32, from: u32) -> bool {
         (1..=FAR.cast_signed()).contains(&self.distance(seq, from))
     }
 
     /// Begins another sequence. The current one becomes the former one, unless it was a few strays.
-    pub(super) fn jump_to(
-        &mut self,
-        Held { seq, paused, quiet, .. }: Held,
-        now: Nanos,
-        out: &mut dyn Output,
-    ) {
+    fn jump_to(&mut self, Held { seq, paused, quiet, .. }: Held, now: Nanos, out: &mut dyn Output) {
         let continues_former =
             self.former.as_ref().is_some_and(|former| self.is_gap(seq, former.track.highest));
         if self.is_tentative() && (continues_former || !self.is_gap(seq, self.highest)) {
@@ -241,7 +237,7 @@ impl Stream {
         let is_outage = gap > 0 && (seq >= WINDOW || gap.unsigned_abs() <= FAR);
         let returns = self.jump(seq);
         let put_aside = if is_outage && !returns { 0 } else { self.finalize_unconfirmed() };
-        let track = self.replace(Track::new(seq, false));
+        let track = self.replace(Track::new(seq));
         self.former = Some(Former {
             track,
             at: self.datagrams,
@@ -314,7 +310,7 @@ impl Stream {
     }
 
     /// The latest sequence to which the stream may return is the former one.
-    pub(super) fn note_turn(&mut self, now: Nanos) {
+    fn note_turn(&mut self, now: Nanos) {
         let Some(former) = &self.former else { return };
         let at = self.datagrams.wrapping_sub(1);
         self.turns = Turns { last: former.track.highest, at, seen: now, ..self.turns };
@@ -334,7 +330,7 @@ impl Stream {
     }
 
     /// A stray is not missing in the sequence that turned out to be its own.
-    pub(super) fn fill_stray(&mut self) {
+    fn fill_stray(&mut self) {
         if let Some(stray) = self.stray.take() {
             let back = self.distance(stray, self.highest);
             if !self.is_late(back) {
